@@ -11,4 +11,7 @@
 //
 // A bench belongs to one case and the tasks that it starts. Cases are independent of each
 // other, and a Lab may run several at once.
+//
+// The directory ledger lists the requirements of the specifications ([Ledger]), and the known
+// violations of devices with reasons ([DeviationsOf]).
 package conformance

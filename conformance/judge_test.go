@@ -33,12 +33,10 @@ func (d fakeDevice) QueryPort(uint8) (verbs.PortAttr, error) { return verbs.Port
 
 type fakeRuntime struct{}
 
-func (fakeRuntime) Now() time.Duration    { return 0 }
-func (fakeRuntime) Sleep(time.Duration)   {}
-func (fakeRuntime) Compute(time.Duration) {}
-func (fakeRuntime) Go(string, func() error) conformance.Task {
-	panic("fakeRuntime has no tasks")
-}
+func (fakeRuntime) Now() time.Duration                       { return 0 }
+func (fakeRuntime) Sleep(time.Duration)                      {}
+func (fakeRuntime) Compute(time.Duration)                    {}
+func (fakeRuntime) Go(string, func() error) conformance.Task { panic("fakeRuntime has no tasks") }
 
 func (l *fakeLab) WithBench(_ context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	switch {

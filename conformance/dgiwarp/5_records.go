@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -27,8 +26,8 @@ const (
 type byteRange struct{ off, n int }
 
 // writeRecords returns the packets of a Write-Record to targetMem, with n octets each.
-func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []dg.Packet {
-	return dg.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
+func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
+	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
 // expectRecord fails the case unless the next completion is that of receive id, for a
@@ -49,12 +48,11 @@ func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) 
 }
 
 var recordCases = overUD.Cases([]conformance.Case{{
-	ID:    "dg/record/layout",
-	Title: "Each segment of a Write-Record carries the MSN and length of the message, its offset, and the immediate data",
-	Cite:  cite("5", "dg/tag/2"), Setup: path1500, Defects: []string{"RecordFieldsSwapped"},
+	ID: "dg/record/layout", Cite: cite("5", "dg/tag/2"), Setup: path1500,
+	Title:   "Each segment of a Write-Record carries the MSN and length of the message, its offset, and the immediate data",
 	Sends:   "nothing; the device sends two of several segments",
 	Expects: "tagged segments with opcode 15 and 16 octets after the DDP header: MSN, offset, length, immediate data",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RecordFieldsSwapped"}, Run: onPeer(func(p *peer) {
 		var numbers []uint32
 		for range 2 {
 			const n = 5000
@@ -64,8 +62,8 @@ var recordCases = overUD.Cases([]conformance.Case{{
 			msn, at := *all[0].Record.MSN, 0
 			for _, a := range all {
 				payload := a.Segment.Payload
-				want := dg.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.localMem.Buf[at:at+len(payload)], immediateData)
-				want = want.EditRecord(func(r *dg.Record) { r.MO, r.Length = new(uint32(at)), new(uint32(n)) })
+				want := iwarp.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.localMem.Buf[at:at+len(payload)], immediateData)
+				want = want.EditRecord(func(r *iwarp.RecordHeader) { r.MO, r.Length = new(uint32(at)), new(uint32(n)) })
 				at += len(payload)
 				p.checkPacket(want.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(at == n) }), a)
 			}
@@ -75,25 +73,24 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.Check(numbers[0] != numbers[1], "messages with different MSNs", "%d twice", numbers[0])
 	}),
 }, {
-	ID:    "dg/record/segments-must-agree",
-	Title: "A segment with another address, key or length than the first segment of its record is dropped",
-	Cite:  cite("5", "dg/tag/3"), Defects: []string{"PiecesUnchecked"},
+	ID: "dg/record/segments-must-agree", Cite: cite("5", "dg/tag/3"),
+	Title:   "A segment with another address, key or length than the first segment of its record is dropped",
 	Sends:   "the first and the last of three segments, and the second with another address, another valid key, or another length",
 	Expects: "a record without the second after 10 ms, and nothing of the second in memory",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"PiecesUnchecked"}, Run: onPeer(func(p *peer) {
 		other := p.Memory(128, allAccess)
 		var was [3][]byte
 		for i := range was {
 			was[i] = bytes.Clone(p.targetMem.Buf[100*i+32 : 100*i+64])
 		}
-		seg := func(edit func(iwarp.Segment) iwarp.Segment) func(dg.Packet) dg.Packet {
-			return func(pkt dg.Packet) dg.Packet { return pkt.EditSegment(edit) }
+		seg := func(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Packet) iwarp.Packet {
+			return func(pkt iwarp.Packet) iwarp.Packet { return pkt.EditSegment(edit) }
 		}
-		for i, wrong := range []func(dg.Packet) dg.Packet{
+		for i, wrong := range []func(iwarp.Packet) iwarp.Packet{
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.TO(*s.DDP.TO + 1000) }),
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.STag(uint32(other.RKey())).TO(other.Addr()) }),
-			func(pkt dg.Packet) dg.Packet {
-				return pkt.EditRecord(func(r *dg.Record) { r.Length = new(uint32(97)) })
+			func(pkt iwarp.Packet) iwarp.Packet {
+				return pkt.EditRecord(func(r *iwarp.RecordHeader) { r.Length = new(uint32(97)) })
 			},
 		} {
 			off := i * 100
@@ -108,12 +105,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 300)
 	}),
 }, {
-	ID:    "dg/record/completes-when-whole",
-	Title: "A Write-Record completes a receive when all of it has arrived, whichever segment arrived last",
-	Cite:  cite("5", "dg/tag/4"), Defects: []string{"RecordWaitsForLast"},
+	ID: "dg/record/completes-when-whole", Cite: cite("5", "dg/tag/4"),
+	Title:   "A Write-Record completes a receive when all of it has arrived, whichever segment arrived last",
 	Sends:   "three segments, the last of the message first; another time in order",
 	Expects: "a completion after the third, and not before",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RecordWaitsForLast"}, Run: onPeer(func(p *peer) {
 		for i, order := range [][]int{{2, 0, 1}, {0, 1, 2}, {1, 2, 0}} {
 			pkts := p.writeRecords(uint32(i+1), 100*i, data(96), 32)
 			begun := p.Now()
@@ -129,12 +125,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/record/completes-without-the-last",
-	Title: "An incomplete Write-Record completes a receive 10 ms after its first segment arrived",
-	Cite:  cite("5", "dg/tag/4", "dg/tag/5"), Defects: []string{"RecordWaitsForLast"},
+	ID: "dg/record/completes-without-the-last", Cite: cite("5", "dg/tag/4", "dg/tag/5"),
+	Title:   "An incomplete Write-Record completes a receive 10 ms after its first segment arrived",
 	Sends:   "two of three segments, without the last of the message",
 	Expects: "a completion after 10 ms, not before, with the received ranges",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RecordWaitsForLast"}, Run: onPeer(func(p *peer) {
 		pkts := p.writeRecords(1, 0, data(96), 32)
 		begun := p.Now()
 		p.send(pkts[0], pkts[1])
@@ -146,12 +141,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 64)
 	}),
 }, {
-	ID:    "dg/record/ranges-tell-what-came",
-	Title: "A record lists exactly the received ranges, in order",
-	Cite:  cite("5", "dg/tag/5"), Defects: []string{"RecordClaimsAll"},
+	ID: "dg/record/ranges-tell-what-came", Cite: cite("5", "dg/tag/5"),
+	Title:   "A record lists exactly the received ranges, in order",
 	Sends:   "the fifth, the third and the first of six segments",
 	Expects: "three ranges, by offset, and only their octets in memory",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RecordClaimsAll"}, Run: onPeer(func(p *peer) {
 		pkts := p.writeRecords(1, 64, data(96), 16)
 		p.send(pkts[4], pkts[2], pkts[0])
 		p.expectRecord(1, 64, 96, byteRange{0, 16}, byteRange{32, 16}, byteRange{64, 16})
@@ -160,17 +154,16 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/record/ranges-that-touch-are-one",
-	Title: "Ranges of a record neither touch nor overlap",
-	Cite:  cite("5", "dg/tag/5"), Defects: []string{"RangesUnjoined"},
+	ID: "dg/record/ranges-that-touch-are-one", Cite: cite("5", "dg/tag/5"),
+	Title:   "Ranges of a record neither touch nor overlap",
 	Sends:   "the second, the first, the second again, and the fourth of five segments; another time segments that overlap",
 	Expects: "two ranges, the first of two segments",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RangesUnjoined"}, Run: onPeer(func(p *peer) {
 		pkts := p.writeRecords(1, 0, data(80), 16)
 		p.send(pkts[1], pkts[0], pkts[1], pkts[3])
 		p.expectRecord(1, 0, 80, byteRange{0, 32}, byteRange{48, 16})
-		part := func(from, to int) dg.Packet {
-			pkt := dg.WriteRecord(2, p.targetAddr(100+from), data(80)[from:to], immediateData).EditRecord(func(r *dg.Record) {
+		part := func(from, to int) iwarp.Packet {
+			pkt := iwarp.WriteRecord(2, p.targetAddr(100+from), data(80)[from:to], immediateData).EditRecord(func(r *iwarp.RecordHeader) {
 				r.MO, r.Length = new(uint32(from)), new(uint32(80))
 			})
 			return pkt.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(to == 80) })
@@ -179,11 +172,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.expectRecord(2, 100, 80, byteRange{0, 45}, byteRange{50, 10})
 	}),
 }, {
-	ID:    "dg/record/more-ranges-than-the-receive-holds",
-	Title: "Ranges that do not fit into the receive are omitted, and the count is that of the others",
-	Cite:  cite("5", "dg/tag/5"), Defects: []string{"RecordClaimsAll"},
+	ID: "dg/record/more-ranges-than-the-receive-holds", Cite: cite("5", "dg/tag/5"),
+	Title:   "Ranges that do not fit into the receive are omitted, and the count is that of the others",
 	Sends:   "four ranges, to a receive with room for two",
 	Expects: "two ranges, and a count of two",
+	Defects: []string{"RecordClaimsAll"},
 	Run: onSetup(setup{receives: 2, recvLen: recordLen + 2*rangeLen + 3}, func(p *peer) {
 		pkts := p.writeRecords(1, 0, data(128), 16)
 		p.send(pkts[0], pkts[2], pkts[4], pkts[6])
@@ -191,12 +184,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.localMem, 0, areaLen+recordLen+2*rangeLen)
 	}),
 }, {
-	ID:    "dg/record/more-ranges-than-fit",
-	Title: "A record has at most 64 ranges: a segment that needs one more is dropped, and not recorded",
-	Cite:  cite("5", "dg/tag/6"), Defects: []string{"RecordClaimsAll"},
+	ID: "dg/record/more-ranges-than-fit", Cite: cite("5", "dg/tag/6"),
+	Title:   "A record has at most 64 ranges: a segment that needs one more is dropped, and not recorded",
 	Sends:   "65 segments that do not touch, then one that touches one of them",
 	Expects: "64 ranges, one of them of two segments, and nothing of the 65th in memory",
-	Run: onSetup(setup{receives: 1, recvLen: 1024}, func(p *peer) {
+	Defects: []string{"RecordClaimsAll"}, Run: onSetup(setup{receives: 1, recvLen: 1024}, func(p *peer) {
 		const n = 2 * (maxRecordRanges + 1)
 		pkts := p.writeRecords(1, 0, data(8*n), 8)
 		var spans []byteRange
@@ -211,11 +203,11 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 16*maxRecordRanges)
 	}),
 }, {
-	ID:    "dg/record/more-records-than-fit",
-	Title: "At most 64 records are open: a segment that needs one more is dropped, and not recorded",
-	Cite:  cite("5", "dg/tag/6"), Defects: []string{"PiecesUnbounded"},
+	ID: "dg/record/more-records-than-fit", Cite: cite("5", "dg/tag/6"),
+	Title:   "At most 64 records are open: a segment that needs one more is dropped, and not recorded",
 	Sends:   "the first segments of 65 records",
 	Expects: "64 completions, of the first 64, and nothing of the last in memory",
+	Defects: []string{"PiecesUnbounded"},
 	Run: onSetup(setup{receives: maxOpenRecords + 1, recvLen: recordLen + rangeLen}, func(p *peer) {
 		for i := range maxOpenRecords + 1 {
 			p.send(p.writeRecords(uint32(i+1), 16*i, data(16), 8)[0])
@@ -227,20 +219,18 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 16*maxOpenRecords)
 	}),
 }, {
-	ID:    "dg/record/without-receive-is-dropped",
-	Title: "A record that completes without a posted receive is dropped; placed data stays, and no error is reported",
-	Cite:  cite("5", "dg/tag/7"), Defects: []string{"NoReceiveIsError"},
+	ID: "dg/record/without-receive-is-dropped", Cite: cite("5", "dg/tag/7"),
+	Title:   "A record that completes without a posted receive is dropped; placed data stays, and no error is reported",
 	Sends:   "a complete record and half of one to a queue pair without receives; another after receives are posted",
 	Expects: "no response, no event, the queue pair still works, the data in memory; then a completion of the last only",
-	Run: onSetup(setup{}, func(p *peer) {
+	Defects: []string{"NoReceiveIsError"}, Run: onSetup(setup{}, func(p *peer) {
 		p.send(p.writeRecords(1, 0, data(32), 16)...)
 		p.send(p.writeRecords(2, 32, data(32), 16)[0])
 		p.expectNothingElse()
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.Sleep(2 * recordTimeout)
 		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.ExpectBytes(p.targetMem, 0, data(32))
 		p.ExpectBytes(p.targetMem, 32, data(32)[:16])
 		p.send(p.writeRecords(3, 64, data(32), 32)...)

@@ -2,23 +2,19 @@ package dgiwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var errorRDCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/error/of-a-flow-names-the-request",
-	Title: "An RD error message fails the quoted request with its status, and flushes those after it",
-	Cite:  cite("6", "dg/err/7"), Defects: []string{"ErrorFailsAll"},
+	ID: "dg/error/of-a-flow-names-the-request", Cite: cite("6", "dg/err/7"),
+	Title:   "An RD error message fails the quoted request with its status, and flushes those after it",
 	Sends:   "an Ack for the first of four Sends, and an error message about the second",
 	Expects: "a success, a failure that is no flush, and two flushes",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
-		p.acceptFlow()
+	Defects: []string{"ErrorFailsAll"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.acceptFlowOf(p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
 		second := p.expectData(1)
-		p.expectData(2)
-		p.expectData(3)
+		p.expectDataRange(2, 2)
 		p.send(p.ack(1))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
@@ -28,17 +24,16 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletion(4, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "dg/error/is-the-last-of-its-flow",
-	Title: "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
-	Cite:  cite("6", "dg/err/3", "dg/err/1"), Defects: []string{"ErrorWithoutHeader"},
+	ID: "dg/error/is-the-last-of-its-flow", Cite: cite("6", "dg/err/3", "dg/err/1"),
+	Title:   "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
 	Sends:   "a Write with an unknown key, in a flow; Acks",
 	Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"ErrorWithoutHeader"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.establishDeviceFlow()
 		wrong := unknownKeyWrite()
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a := p.expectData(1)
-		p.checkPacket(dg.Any().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
 		p.ackAll()
 		p.expectErrorState()
 		for _, a := range p.drain(silencePeriod) {
@@ -46,13 +41,12 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/error/of-a-flow-can-be-isolated",
-	Title: "A queue pair can be configured so that an error affects its flow only",
-	Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Setup: conformance.Setup{Reliable: true, Isolate: true},
-	Defects: []string{"IsolationIgnored"},
+	ID: "dg/error/of-a-flow-can-be-isolated", Cite: cite("6", "dg/err/2"), Level: conformance.Should,
+	Setup:   conformance.Setup{Reliable: true, Isolate: true},
+	Title:   "A queue pair can be configured so that an error affects its flow only",
 	Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
 	Expects: "an error message; the other flow and the queue pair still work",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"IsolationIgnored"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		other := p.peer(1)
 		other.openFlow(iwarp.Send(1, data(8)))
 		p.expectRecv(1, data(8))
@@ -60,7 +54,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpTerminate)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpTerminate)), a)
 		other.send(other.nextDataPacket(iwarp.Send(2, data(16))))
 		p.expectRecv(2, data(16))
 		p.ExpectState(p.qp, verbs.QPStateRTS)
@@ -68,29 +62,27 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		other.nextData(p.ResponseTimeout())
 	}),
 }, {
-	ID:    "dg/error/failed-queue-pair-refuses",
-	Title: "A queue pair in the error state refuses RD packets as not ready",
-	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	ID: "dg/error/failed-queue-pair-refuses", Cite: cite("6", "dg/err/8"),
+	Title:   "A queue pair in the error state refuses RD packets as not ready",
 	Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
 	Expects: "a Refusal with reason 3 of each, and memory unchanged",
-	Run: onFlow(setup{receives: 2}, func(p *peer) {
+	Defects: []string{"ErrorQPGoesOn"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
 		p.modifyTo(verbs.QPStateErr)
 		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
-		p.expectRefusal(dg.ReasonNotReady)
+		p.expectRefusal(iwarp.ReasonNotReady)
 		other := p.peer(1)
 		other.toDevice.epoch = p.toDevice.epoch + 1
 		other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
-		other.expectRefusal(dg.ReasonNotReady)
+		other.expectRefusal(iwarp.ReasonNotReady)
 		p.expectSilence(silencePeriod)
 		p.ExpectUnchanged(p.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "dg/error/refuses-behind-its-own-error",
-	Title: "A queue pair that failed by an error of a flow refuses later packets of the flow",
-	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	ID: "dg/error/refuses-behind-its-own-error", Cite: cite("6", "dg/err/8"),
+	Title:   "A queue pair that failed by an error of a flow refuses later packets of the flow",
 	Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
 	Expects: "an error message, and a Refusal with reason 3 of the Read Request",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"ErrorQPGoesOn"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.send(p.nextDataPacket(unknownKeyWrite()).AckNow())
 		p.expectData(1)
@@ -98,6 +90,74 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.expectErrorState()
 		p.drain(0)
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
-		p.expectRefusal(dg.ReasonNotReady)
+		p.expectRefusal(iwarp.ReasonNotReady)
 	}),
 }})
+
+// peerError is an invalid segment with its valid causes: DDP and RDMAP have several for some
+// errors.
+type peerError struct {
+	name    string
+	segment func(*deviceQP) iwarp.Segment
+	causes  []iwarp.Cause
+	// consumesReceive tells that the error is detected only with a posted receive.
+	consumesReceive bool
+}
+
+// peerErrors are at most errorBurst, so that each gets an error message.
+var peerErrors = []peerError{
+	{
+		name: "an unknown key", segment: func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
+		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag},
+	},
+	{
+		name: "memory out of bounds", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-4, data(8)) },
+		causes: []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds},
+	},
+	{
+		name: "memory without remote write access", segment: func(q *deviceQP) iwarp.Segment {
+			return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
+		},
+		causes: []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag},
+	},
+	{
+		name: "an unassigned opcode", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
+		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
+	},
+	{
+		name: "an unsolicited Read Response", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).Opcode(iwarp.OpReadResponse) },
+		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
+	},
+	{
+		name: "an unknown queue", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
+	},
+	{
+		name: "the queue of Read Requests", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode},
+	},
+	{
+		name: "an MO beyond the maximum message", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+	},
+	{
+		name: "another version of DDP", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).DV(2) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+	},
+	{
+		name: "another version of DDP in a Write", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).DV(2) },
+		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidVersion},
+	},
+	{
+		name: "another version of RDMAP", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).RV(2) },
+		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion},
+	},
+	{
+		name: "another version of RDMAP in a Write", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).RV(2) },
+		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion},
+	},
+	{
+		name: "a message longer than the receive", segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
+		causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
+	},
+}

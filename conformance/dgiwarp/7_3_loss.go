@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -19,24 +19,21 @@ const (
 )
 
 var lossCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/loss/round-trips-set-the-timeout",
-	Title: "The timeout follows the measured round-trip time, and is 1 ms at least",
-	Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Defects: []string{"TimeoutFixed"},
+	ID: "dg/loss/round-trips-set-the-timeout", Cite: cite("7.3", "dg/loss/1", "dg/loss/2"),
+	Title:   "The timeout follows the measured round-trip time, and is 1 ms at least",
 	Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
 	Expects: "retransmissions of the former after 1 ms to 5 ms, of the latter not before 20 ms",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"TimeoutFixed"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		for i := range 16 {
 			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 			p.expectData(uint32(i + 1))
-			p.ackAll()
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			p.ackAndComplete(uint64(i))
 		}
 		p.PostSend(p.qp, p.sendWR(16, 0, 8))
 		gap := p.retransmitDelay(p.expectData(17))
 		p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "a retransmission of packet 17 after 1 ms to 5 ms", "after %v", gap)
-		p.ackAll()
-		p.ExpectCompletion(16, verbs.WCSuccess)
+		p.ackAndComplete(16)
 
 		slow := p.peer(1)
 		slow.establishSlowly()
@@ -45,14 +42,12 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.Check(gap >= slowRoundTrip, fmt.Sprintf("no retransmission before %v", slowRoundTrip), "after %v", gap)
 	}),
 }, {
-	ID:    "dg/loss/timeout-doubles",
-	Title: "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
-	Cite:  cite("7.3", "dg/loss/2"), Defects: []string{"TimeoutFixed"},
+	ID: "dg/loss/timeout-doubles", Cite: cite("7.3", "dg/loss/2"),
+	Title:   "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
 	Sends:   "nothing in response to a start",
 	Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
-	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		last := p.recvStart()
+	Defects: []string{"TimeoutFixed"}, Run: onPeer(func(p *peer) {
+		last := p.recvStartOf(p.sendWR(1, 0, 8))
 		for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
 			due := min(want, maxTimeout)
 			a := p.expectData(0)
@@ -63,19 +58,16 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/loss/all-is-lost-at-a-timeout",
-	Title: "At a timeout all unacknowledged packets are retransmitted",
-	Cite:  cite("7.3", "dg/loss/3"), Defects: []string{"TimeoutLosesOne"},
+	ID: "dg/loss/all-is-lost-at-a-timeout", Cite: cite("7.3", "dg/loss/3"),
+	Title:   "At a timeout all unacknowledged packets are retransmitted",
 	Sends:   "no Ack for eight packets; after the first retransmission an Ack for the first four",
 	Expects: "retransmissions of packets 1 to 4 at once, and of 5 to 8 after the Ack",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"TimeoutLosesOne"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		for id := range uint64(8) {
 			p.PostSend(p.qp, p.sendWR(id, 0, 8))
 		}
-		for seq := range uint32(8) {
-			p.expectData(seq + 1)
-		}
+		p.expectDataRange(1, 8)
 		first := p.expectData(1)
 		for seq := range uint32(3) {
 			a := p.expectData(seq + 2)
@@ -89,20 +81,17 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/loss/three-later-ones-tell",
-	Title: "A packet is lost when three later packets have arrived",
-	Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Defects: []string{"NoEarlyResend", "OneLaterTells"},
+	ID: "dg/loss/three-later-ones-tell", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
+	Title:   "A packet is lost when three later packets have arrived",
 	Sends:   "Acks without the first of eight packets: with one, two and three of those after it",
 	Expects: "a retransmission of the first right after the third of them, and not before",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"NoEarlyResend", "OneLaterTells"}, Run: onPeer(func(p *peer) {
 		p.establishSlowly()
 		for id := range uint64(8) {
 			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
 		}
 		base := p.fromDeviceFlow.next
-		for seq := range uint32(4) {
-			p.expectData(base + seq)
-		}
+		p.expectDataRange(base, 4)
 		for i := range 3 {
 			if i > 0 {
 				p.expectNoRetransmission(base)
@@ -112,12 +101,12 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.expectRetransmission(base, slowRoundTrip)
 	}),
 }, {
-	ID:    "dg/loss/reordering-is-learned",
-	Title: "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
-	Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD, Defects: []string{"RepeatsUnheeded"},
+	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
+	Setup:   setupNarrowRD,
+	Title:   "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
 	Expects: "a retransmission after the first of them, not after five, and after all",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+	Defects: []string{"RepeatsUnheeded"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 		if !p.Virtual {
 			rig.NotApplicable("timeouts can be excluded in virtual time only")
 		}
@@ -134,16 +123,15 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
 			after = append(after, seq)
 		}
-		p.send(p.ack(missing).SACK(dg.SACKOf(missing, after...)...))
+		p.send(p.ack(missing).SACK(iwarp.SACKOf(missing, after...)...))
 		p.expectRetransmission(missing, minTimeout/2)
 	}),
 }, {
-	ID:    "dg/loss/gives-up-after-ten-seconds",
-	Title: "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
-	Cite:  cite("7.3", "dg/loss/5"), Labels: []string{conformance.Slow}, Defects: []string{"NeverGivesUp"},
+	ID: "dg/loss/gives-up-after-ten-seconds", Cite: cite("7.3", "dg/loss/5"), Labels: []string{conformance.Slow},
+	Title:   "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
 	Sends:   "an Ack for a first Send, and none for two others",
 	Expects: "both fail after 10 s, and not before; the queue pair still works",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"NeverGivesUp"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		begun := p.Now()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
@@ -181,8 +169,7 @@ const slowRoundTrip = 20 * time.Millisecond
 // establishSlowly establishes the device's flow with growing round-trip times, so that the device
 // measures a long one without a timeout.
 func (p *peer) establishSlowly() {
-	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
-	p.acceptFlow()
+	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
 	p.ackAll()
 	p.skipRetransmissions(0)

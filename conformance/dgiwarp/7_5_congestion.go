@@ -26,25 +26,21 @@ const (
 )
 
 var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, Labels: []string{"service:rd"}}.Cases([]conformance.Case{{
-	ID:    "dg/congestion/sixteen-at-first",
-	Title: "At most 16 packets are in flight before the first Ack",
-	Cite:  cite("7.5", "dg/cc/1"), Defects: []string{"NoWindow"},
+	ID: "dg/congestion/sixteen-at-first", Cite: cite("7.5", "dg/cc/1"),
+	Title:   "At most 16 packets are in flight before the first Ack",
 	Sends:   "a Challenge for a flow with much to send, and no Ack",
 	Expects: "packets 0 to 15, and none after",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+	Defects: []string{"NoWindow"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		p.expectInFlight(0, 1, initialWindow)
 	}),
 }, {
-	ID:    "dg/congestion/window-grows",
-	Title: "The window grows by one for each acknowledged packet until the first loss",
-	Cite:  cite("7.5", "dg/cc/1"), Defects: []string{"NoWindow"},
+	ID: "dg/congestion/window-grows", Cite: cite("7.5", "dg/cc/1"),
+	Title:   "The window grows by one for each acknowledged packet until the first loss",
 	Sends:   "Acks for a whole window, three times",
 	Expects: "more packets each time, and at most twice as many",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+	Defects: []string{"NoWindow"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		n := p.expectInFlight(0, 1, anyWindow)
 		for range 3 {
 			oldest := p.fromDeviceFlow.next
@@ -53,14 +49,12 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 		}
 	}),
 }, {
-	ID:    "dg/congestion/loss-cuts-the-window",
-	Title: "A loss reduces the window to seven tenths, and a timeout to 4",
-	Cite:  cite("7.5", "dg/cc/2"), Defects: []string{"NoWindow"},
+	ID: "dg/congestion/loss-cuts-the-window", Cite: cite("7.5", "dg/cc/2"),
+	Title:   "A loss reduces the window to seven tenths, and a timeout to 4",
 	Sends:   "an Ack for all of a window but its first packet; an Ack after its retransmission; then none",
 	Expects: "at most seven tenths of twice the window in flight; after the timeout at most 4 packets",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+	Defects: []string{"NoWindow"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		p.expectInFlight(0, initialWindow, anyWindow)
 		p.send(p.ack(0).SACK(1<<(initialWindow-1) - 1))
 		p.expectRetransmission(0, minTimeout)
@@ -72,43 +66,38 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 		p.expectTimeoutRetransmission(oldest)
 	}),
 }, {
-	ID:    "dg/congestion/mark-cuts-the-window",
-	Title: "An Ack with the marked flag reduces the window to seven tenths",
-	Cite:  cite("7.5", "dg/cc/2", "dg/cc/3"), Defects: []string{"MarksIgnored"},
+	ID: "dg/congestion/mark-cuts-the-window", Cite: cite("7.5", "dg/cc/2", "dg/cc/3"),
+	Title:   "An Ack with the marked flag reduces the window to seven tenths",
 	Sends:   "an Ack for a whole window with the marked flag",
 	Expects: "at most seven tenths of twice the window in flight",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+	Defects: []string{"MarksIgnored"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		n := p.expectInFlight(0, 1, anyWindow)
 		oldest := p.fromDeviceFlow.next
 		p.send(p.ack(oldest).Marked())
 		p.expectInFlight(oldest, 1, 2*n*7/10)
 	}),
 }, {
-	ID:    "dg/congestion/data-is-ecn-capable",
-	Title: "RD data packets are sent as ECN-capable",
-	Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Setup: setupRD, Defects: []string{"MarksIgnored"},
+	ID: "dg/congestion/data-is-ecn-capable", Cite: cite("7.5", "dg/cc/3"), Level: conformance.Should, Setup: setupRD,
+	Title:   "RD data packets are sent as ECN-capable",
 	Sends:   "a Challenge, Acks, and none for the last Send, which is retransmitted",
 	Expects: "ECT(0) in all packets with data",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"MarksIgnored"}, Run: onPeer(func(p *peer) {
 		capable := func(a arrival) {
 			p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
 		}
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		capable(p.acceptFlow())
+		capable(p.acceptFlowOf(p.sendWR(1, 0, 8)))
 		p.ackAll()
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		capable(p.expectData(1))
 		capable(p.expectData(1))
 	}),
 }, {
-	ID:    "dg/congestion/marks-are-echoed",
-	Title: "A packet with CE sets the marked flag of the next Ack",
-	Cite:  cite("7.5", "dg/cc/3"), Level: conformance.Should, Setup: setupRD, Defects: []string{"MarksIgnored"},
+	ID: "dg/congestion/marks-are-echoed", Cite: cite("7.5", "dg/cc/3"), Level: conformance.Should, Setup: setupRD,
+	Title:   "A packet with CE sets the marked flag of the next Ack",
 	Sends:   "packets with ECT(0), with CE, and with ECT(0) again",
 	Expects: "Acks without, with and without the marked flag",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"MarksIgnored"}, Run: onFlow(setup{}, func(p *peer) {
 		for _, ecn := range []uint8{ect0, ce, ect0, ce, ce} {
 			p.route.tclass = ecn
 			p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
@@ -117,12 +106,11 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 		}
 	}),
 }, {
-	ID:    "dg/congestion/packets-are-spread",
-	Title: "Packets are paced: at most 32 are sent at once",
-	Cite:  cite("7.5", "dg/cc/4"), Level: conformance.Should, Defects: []string{"NoPacing"},
+	ID: "dg/congestion/packets-are-spread", Cite: cite("7.5", "dg/cc/4"), Level: conformance.Should,
+	Title:   "Packets are paced: at most 32 are sent at once",
 	Sends:   "Acks for whole windows, each 20 ms after its packets",
 	Expects: "at most 32 packets at the same time, though the window is larger",
-	Run: onSetup(setup{memLen: 4 << 20}, func(p *peer) {
+	Defects: []string{"NoPacing"}, Run: onSetup(setup{memLen: 4 << 20}, func(p *peer) {
 		if !p.Virtual {
 			rig.NotApplicable("bursts can be observed in virtual time only")
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -19,12 +18,11 @@ const (
 )
 
 var idleCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/idle/new-flow-after-silence",
-	Title: "A sender that has received nothing from a peer for 10 s starts a new flow",
-	Cite:  cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	ID: "dg/idle/new-flow-after-silence", Cite: cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow},
+	Title:   "A sender that has received nothing from a peer for 10 s starts a new flow",
 	Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
 	Expects: "a start with another epoch for the next Send",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowGoesOn"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		old := p.fromDeviceFlow.epoch
 		p.Sleep(flowIdleTimeout + 500*time.Millisecond)
@@ -32,12 +30,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 	}),
 }, {
-	ID:    "dg/idle/remembered-for-thirty-seconds",
-	Title: "A receiver keeps a flow for 30 s after the last packet",
-	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"ForgetsEarly"},
+	ID: "dg/idle/remembered-for-thirty-seconds", Cite: cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow},
+	Title:   "A receiver keeps a flow for 30 s after the last packet",
 	Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
 	Expects: "Acks, and no second receive of the retransmission",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"ForgetsEarly"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		const early, almost = 5 * time.Second, flowMemory - time.Second
 		again := p.peer(1)
 		again.openFlow(zeroLengthWrite())
@@ -47,20 +44,18 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		again.expectAck(again.toDevice.next)
 		p.expectRecv(1, data(8))
 		p.Sleep(almost - early)
-		p.expectDelivered(iwarp.Send(1, data(8)))
-		p.expectRecv(2, data(8))
+		p.expectDeliveredTo(2, iwarp.Send(1, data(8)))
 		p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
 		again.send(s)
 		again.expectAck(again.toDevice.next)
 		p.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "dg/idle/forgotten-after-thirty-seconds",
-	Title: "A receiver drops a flow that was idle for 30 s",
-	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	ID: "dg/idle/forgotten-after-thirty-seconds", Cite: cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow},
+	Title:   "A receiver drops a flow that was idle for 30 s",
 	Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
 	Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"FlowGoesOn"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		// A device may check for idle flows periodically. A packet renews its flow, so each flow
 		// is tested once.
 		peers := []*peer{p, p.peer(1), p.peer(2)}
@@ -74,7 +69,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			a, ok := x.nextPacket(x.ResponseTimeout())
 			p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
 			if a.Refusal != nil {
-				p.checkPacket(x.fromDevice(dg.Refusal(x.toDevice.epoch, dg.ReasonUnknownFlow)), a)
+				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDevice.epoch, iwarp.ReasonUnknownFlow)), a)
 				x.openFlow(iwarp.Send(1, data(8)))
 				p.expectRecv(1, data(8))
 				return
@@ -83,12 +78,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
 	}),
 }, {
-	ID:    "dg/idle/full-table-refuses",
-	Title: "A peer above the maximum is refused for lack of room, and no other is dropped",
-	Cite:  cite("7.6", "dg/idle/3"), Defects: []string{"EvictsOldest"},
+	ID: "dg/idle/full-table-refuses", Cite: cite("7.6", "dg/idle/3"),
+	Title:   "A peer above the maximum is refused for lack of room, and no other is dropped",
 	Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 	Expects: "a Refusal with reason 4 of the one, and Acks for the others",
-	Run: onSetup(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"EvictsOldest"}, Run: onSetup(setup{receives: 1}, func(p *peer) {
 		if !p.Virtual {
 			rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
 		}
@@ -98,10 +92,10 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			return &x
 		}
 		starts := func(x *peer) arrival {
-			x.send(x.withStart(0, x.dataPacket(0, zeroLengthWrite())).AckNow())
+			x.send(x.start(0, zeroLengthWrite()))
 			a, ok := x.nextPacket(x.ResponseTimeout())
 			if ok && a.Challenge != nil {
-				x.send(x.withStart(*a.Challenge.Cookie, x.dataPacket(0, zeroLengthWrite())).AckNow())
+				x.send(x.start(*a.Challenge.Cookie, zeroLengthWrite()))
 				a, ok = x.nextPacket(x.ResponseTimeout())
 			}
 			x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
@@ -109,10 +103,10 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		}
 		for n := range maxPeers {
 			x := from(n)
-			p.checkPacket(x.fromDevice(dg.Ack(x.toDevice.epoch, 1)), starts(x))
+			p.checkPacket(x.fromDevice(iwarp.RDAck(x.toDevice.epoch, 1)), starts(x))
 		}
 		late := from(maxPeers)
-		p.checkPacket(late.fromDevice(dg.Refusal(late.toDevice.epoch, dg.ReasonNoRoom)), starts(late))
+		p.checkPacket(late.fromDevice(iwarp.Refusal(late.toDevice.epoch, iwarp.ReasonNoRoom)), starts(late))
 		for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
 			x := from(n)
 			x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())

@@ -6,79 +6,66 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID:    "dg/verbs/reliable-queue-pairs-are-of-type-ud",
-	Title: "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
-	Cite:  cite("8", "dg/verbs/1"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"RDCompletesAtOnce"},
+	ID: "dg/verbs/reliable-queue-pairs-are-of-type-ud", Cite: cite("8", "dg/verbs/1"), Needs: verbs.CapRD,
+	Setup: setupRD, Labels: []string{"service:rd"},
+	Title:   "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
 	Sends:   "a Challenge, and a delayed Ack",
 	Expects: "the type UD, RD packets, no completion before the Ack",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RDCompletesAtOnce"}, Run: onPeer(func(p *peer) {
 		p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.acceptFlow()
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.acceptFlowOf(p.sendWR(1, 0, 8))
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1)
 	}),
 }, {
-	ID:    "dg/verbs/address-area",
-	Title: "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
-	Cite:  cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
+	ID: "dg/verbs/address-area", Cite: cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"},
+	Title:   "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Run:     onPeer(func(p *peer) { p.checkAddressArea(0) }),
+	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(0) }),
 }, {
-	ID:    "dg/verbs/address-area-of-ipv4",
-	Title: "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
-	Cite:  cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
+	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"},
+	Title:   "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Run:     onPeer(func(p *peer) { p.checkAddressArea(20) }),
+	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(20) }),
 }, {
-	ID:    "dg/verbs/write-with-immediate-on-rd",
-	Title: "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
-	Cite:  cite("8", "dg/verbs/3"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"RecordIsWrite"},
+	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 	Sends:   "Acks; the application posts one of 32 octets, and a Send",
 	Expects: "a Write, immediate data, the Send; completions after the Acks",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"RecordIsWrite"}, Run: onFlow(setup{}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32), p.sendWR(2, 0, 8))
-		p.checkPacket(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
 		a := p.expectData(2)
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
 		value := *a.Segment.Immediate.Value
 		p.Check(value == immediateData || value == immediateData<<32, fmt.Sprintf("immediate data %#x", immediateData), "%#x", value)
-		p.checkPacket(dg.Any().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
 		p.send(p.ack(2)) // acknowledges the Write only
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1, 2)
 	}),
 }, {
-	ID:    "dg/verbs/failure-stays-with-its-peer",
-	Title: "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
-	Cite:  cite("8", "dg/verbs/4"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"FailureStopsQP"},
+	ID: "dg/verbs/failure-stays-with-its-peer", Cite: cite("8", "dg/verbs/4"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
 	Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 	Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FailureStopsQP"}, Run: onPeer(func(p *peer) {
 		other := p.peer(1)
 		p.establishDeviceFlow()
 		other.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
-		p.expectFailure(1)
+		p.refuseFlow(1)
 		p.expectFailure(2)
 		p.syncDevice()
 		for _, a := range p.drain(0) {
@@ -86,23 +73,20 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 				other.trackData(a)
 			}
 		}
-		other.ackAll()
-		p.ExpectCompletion(3, verbs.WCSuccess)
+		other.ackAndComplete(3)
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.ExpectNoEvent()
 		p.syncDevice()
 		p.drain(0) // retransmissions that crossed with the Ack
 		p.establishDeviceFlow()
-		p.openFlow(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),
 }, {
-	ID:    "dg/verbs/flow-label-is-the-port",
-	Title: "The flow label of an address is the destination UDP port, and 0 means the sender's port",
-	Cite:  cite("8", "dg/verbs/6"), Labels: []string{"service:ud"}, Defects: []string{"FlowLabelIgnored"},
+	ID: "dg/verbs/flow-label-is-the-port", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	Title:   "The flow label of an address is the destination UDP port, and 0 means the sender's port",
 	Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 	Expects: "packets to these ports, and to 65041 for 0",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowLabelIgnored"}, Run: onPeer(func(p *peer) {
 		for i, port := range []uint16{1, 1024, 65535, 0} {
 			p.ah = p.addressHandle(ahAttr(p.Peers[0], uint32(port)))
 			want := port
@@ -110,18 +94,15 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 				want = devicePort
 			}
 			p.route = p.route.fromPort(want)
-			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
-			p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			p.expectSent(p.sendWR(uint64(i), 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		}
 	}),
 }, {
-	ID:    "dg/verbs/flow-label-of-more-than-16-bits",
-	Title: "An address handle with a flow label above 65535 is refused",
-	Cite:  cite("8", "dg/verbs/6"), Labels: []string{"service:ud"}, Defects: []string{"FlowLabelIgnored"},
+	ID: "dg/verbs/flow-label-of-more-than-16-bits", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	Title:   "An address handle with a flow label above 65535 is refused",
 	Sends:   "nothing; the application creates address handles with the flow labels 0x10000 and 0xfffff, and sends to them",
 	Expects: "a refusal of the address handle, or of the Send, and nothing on the wire",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowLabelIgnored"}, Run: onPeer(func(p *peer) {
 		for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
 			ah, err := p.PD.CreateAH(ahAttr(p.Peers[0], label))
 			if err == nil {
@@ -130,8 +111,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 			}
 			p.MustFail(fmt.Sprintf("the flow label %#x", label), err, nil)
 		}
-		p.expectSilence(silencePeriod)
-		p.ExpectNoCompletion()
+		p.expectIdle()
 	}),
 }})
 

@@ -1,6 +1,9 @@
 package dgiwarp
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -73,4 +76,199 @@ func (h *host) postRequests() (sent int) {
 		}
 	}
 	return sent
+}
+
+// The counters of datagram-iWARP devices.
+var (
+	cntSentPackets  = rig.NewAmbiguousCounter("packets sent", "sent_packets")
+	cntRcvdPackets  = rig.NewAmbiguousCounter("packets received", "rcvd_packets")
+	cntSends        = rig.NewAmbiguousCounter("SENDs sent, or acknowledged", "rdma_sends")
+	cntReceives     = rig.NewAmbiguousCounter("completed receives", "rdma_recvs")
+	cntSendsRcvd    = rig.NewAmbiguousCounter("messages received", "rcvd_sends")
+	cntWritesRcvd   = rig.NewAmbiguousCounter("segments of Writes received", "rcvd_writes")
+	cntBadCRC       = rig.NewCounter("packets with a wrong CRC", "drop_crc")
+	cntMalformed    = rig.NewCounter("malformed packets", "drop_malformed")
+	cntBadQPN       = rig.NewCounter("packets with an unknown QPN", "drop_qpn")
+	cntBadKey       = rig.NewCounter("packets with a wrong key", "drop_key")
+	cntBadState     = rig.NewCounter("packets for a queue pair that is not in RTR", "drop_state")
+	cntNoReceive    = rig.NewCounter("messages without a posted receive", "drop_no_receive")
+	cntBadSegment   = rig.NewCounter("invalid segments", "drop_segment")
+	cntWrongService = rig.NewCounter("packets of another service", "drop_service")
+	cntErrorsFound  = rig.NewCounter("errors detected", "errors_found")
+	cntErrorsRcvd   = rig.NewCounter("errors reported by a peer", "errors_rcvd")
+	cntOverruns     = rig.NewCounter("CQ overruns", "cq_overrun")
+)
+
+// counters are all of them.
+var counters = []*rig.Counter{
+	cntSentPackets, cntRcvdPackets, cntSends, cntReceives, cntSendsRcvd, cntWritesRcvd, cntBadCRC, cntMalformed,
+	cntBadQPN, cntBadKey, cntBadState, cntNoReceive, cntBadSegment, cntWrongService, cntErrorsFound,
+	cntErrorsRcvd, cntOverruns,
+}
+
+// dropsPerCase is how many packets of each kind are sent.
+const dropsPerCase = 3
+
+// counterCases returns the cases about counters.
+func counterCases() []conformance.Case {
+	all := []conformance.Case{
+		counterCase("what-is-received", "Received packets are counted",
+			"three Sends and two Writes", []*rig.Counter{cntRcvdPackets},
+			func(h *host) rig.Counts {
+				h.sendRequests()
+				return nil
+			}),
+		counterCase("messages", "Received Sends and Writes are counted",
+			"three Sends and two Writes", []*rig.Counter{cntSendsRcvd, cntWritesRcvd},
+			func(h *host) rig.Counts {
+				h.sendRequests()
+				return rig.Counts{cntSendsRcvd: rig.Exactly(3), cntWritesRcvd: rig.Exactly(2)}
+			}),
+		counterCase("receives", "Completed receives are counted, and nothing else",
+			"three Sends and two Writes", []*rig.Counter{cntReceives},
+			func(h *host) rig.Counts {
+				h.sendRequests()
+				for i, n := range []int{8, 16, 24} {
+					h.ExpectRecv(uint64(i+1), areaLen+n)
+				}
+				return rig.Counts{cntReceives: rig.Exactly(3)}
+			}),
+		counterCase("what-is-sent", "Sent packets are counted",
+			"nothing: the device sends three Sends and two Writes", []*rig.Counter{cntSentPackets},
+			func(h *host) rig.Counts {
+				h.postRequests()
+				return nil
+			}),
+		counterCase("sends", "Sends of the device are counted, and no other requests",
+			"nothing: the device sends three Sends and two Writes", []*rig.Counter{cntSends},
+			func(h *host) rig.Counts { return rig.Counts{cntSends: rig.Exactly(h.postRequests())} }),
+	}
+	for _, d := range []struct {
+		name        string
+		counter     *rig.Counter
+		description string
+		modify      func(iwarp.Packet) iwarp.Packet
+	}{
+		{"wrong-crc", cntBadCRC, "a wrong CRC", func(p iwarp.Packet) iwarp.Packet { return p.BadCRC() }},
+		{"cut-short", cntMalformed, "only half of its header", func(p iwarp.Packet) iwarp.Packet { return p.Cut(8) }},
+		{"no-queue-pair", cntBadQPN, "an unknown QPN", func(p iwarp.Packet) iwarp.Packet { return p.ToQP(0xfedcba) }},
+		{"wrong-key", cntBadKey, "a wrong key", func(p iwarp.Packet) iwarp.Packet { return p.WithKey(deviceKey ^ 1) }},
+		{"no-receive", cntNoReceive, "no posted receive", func(p iwarp.Packet) iwarp.Packet { return p }},
+	} {
+		all = append(all, counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
+			fmt.Sprintf("%d Sends with %s", dropsPerCase, d.description), []*rig.Counter{d.counter},
+			func(h *host) rig.Counts {
+				p := h.newQP(setup{}).peer(0)
+				for i := range dropsPerCase {
+					p.send(d.modify(iwarp.UD(iwarp.Send(uint32(i+1), data(8)))))
+				}
+				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
+			}))
+	}
+	return append(all, rdCounterCase())
+}
+
+// The counters of the packets that reliable-datagram devices send.
+var (
+	cntDataSent       = rig.NewCounter("data packets sent", "rd_sent_data")
+	cntDataAgain      = rig.NewCounter("data packets retransmitted", "rd_sent_again")
+	cntAcksSent       = rig.NewCounter("acknowledgements sent", "rd_sent_acks")
+	cntChallengesSent = rig.NewCounter("Challenges sent", "rd_sent_challenges")
+	cntRefusalsSent   = rig.NewCounter("Refusals sent", "rd_sent_refusals")
+)
+
+// rdCounters are all of them.
+var rdCounters = []*rig.Counter{
+	cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent, cntRefusalsSent,
+}
+
+// rdCounterCase returns the case about the packets that a device sends to a partner. Messages go
+// in both directions, and the bench records all packets of the device.
+func rdCounterCase() conformance.Case {
+	about := []*rig.Counter{cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent}
+	return rig.CounterCase(conformance.Case{
+		ID:    "counters/dg/reliable-datagrams",
+		Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
+		Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"},
+		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
+		Expects: "counters that agree with the recorded packets of the device",
+		Run: rig.PairBody(func(p *rig.Pair) {
+			check := p.DUT.StartCounterCheck(rdCounters, about)
+			p.SetPath(conformance.Path{LossPPM: 100_000})
+			exchangeMessages(p)
+			// Wait for late packets, such as the last Ack.
+			check.Expect(countSent(p.DUT, 100*time.Millisecond), nil)
+		}),
+	}, about)
+}
+
+// exchangeMessages has the partner send 40 messages, and then the device.
+func exchangeMessages(p *rig.Pair) {
+	const messages, batch = 40, 8
+	near, far := p.Connect()
+	// The receiver of the first message, the device, sends a Challenge.
+	for _, way := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
+		from, to := way[0], way[1]
+		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)
+		for range messages / batch {
+			for i := range batch {
+				to.PostRecv(to.QP, uint64(i), in.SGE(0, 256))
+			}
+			for i := range batch {
+				from.PostSend(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: out.SGL(0, 64)})
+			}
+			for range batch {
+				from.NextSuccess()
+				to.NextSuccess()
+			}
+		}
+	}
+}
+
+// countSent counts the packets of the device until it has been silent for this time.
+func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
+	f := make(rig.Counts)
+	seen := make(map[string]bool)
+	for {
+		frame, err := r.Wire.Recv(quiet)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return f
+		case err != nil:
+			rig.Abort(err)
+		}
+		if a, ok := parseFrame(frame); ok && slices.Contains(r.Local, a.IP.Src) { // neighbour discovery and similar are not counted
+			addSent(f, a.ReceivedPacket, seen)
+		}
+	}
+}
+
+// addSent counts a packet. It is not specified whether retransmissions count as data, and
+// whether an acknowledgement in a data packet counts.
+func addSent(f rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
+	f.Add(cntSentPackets, rig.Exactly(1))
+	if g.Ack != nil {
+		if g.Data == nil {
+			f.Add(cntAcksSent, rig.Exactly(1))
+		} else {
+			f.Add(cntAcksSent, rig.Between(0, 1))
+		}
+	}
+	switch iwarp.Val(g.Header.Kind) {
+	case iwarp.KindChallenge:
+		f.Add(cntChallengesSent, rig.Exactly(1))
+	case iwarp.KindRefusal:
+		f.Add(cntRefusalsSent, rig.Exactly(1))
+	}
+	if g.Data == nil {
+		return
+	}
+	key := fmt.Sprint(iwarp.Val(g.Header.DestQP), iwarp.Val(g.Header.SourceQP), iwarp.Val(g.Data.Epoch), iwarp.Val(g.Data.Seq))
+	if seen[key] {
+		f.Add(cntDataAgain, rig.Exactly(1))
+		f.Add(cntDataSent, rig.Between(0, 1))
+	} else {
+		f.Add(cntDataSent, rig.Exactly(1))
+	}
+	seen[key] = true
 }

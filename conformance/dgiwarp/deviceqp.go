@@ -1,6 +1,9 @@
 package dgiwarp
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -45,24 +48,13 @@ const (
 
 // newQP creates a queue pair of the device.
 func (h *host) newQP(s setup) *deviceQP {
-	q := &deviceQP{host: h, key: s.key, recvLen: s.recvLen + areaLen}
-	if s.access == 0 {
-		s.access = allAccess
-	}
-	if s.recvLen == 0 {
-		q.recvLen = 64 + areaLen
-	}
-	if s.memLen == 0 {
-		s.memLen = 16 << 10
-	}
-	if s.key == 0 {
-		q.key = deviceKey
-	}
+	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: areaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
 		s.cq = h.CQ
 	}
-	q.targetMem = h.Memory(s.memLen, s.access|verbs.AccessLocalWrite)
-	q.localMem = h.Memory(max(s.memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
+	memLen := cmp.Or(s.memLen, 16<<10)
+	q.targetMem = h.Memory(memLen, cmp.Or(s.access, allAccess)|verbs.AccessLocalWrite)
+	q.localMem = h.Memory(max(memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
 	var err error
 	q.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
@@ -136,3 +128,67 @@ func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8
 
 // data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }
+
+// syncQP is a queue pair that only synchronizes: its reply shows that the device has
+// processed all earlier packets. With RD the device itself answers a flow start without
+// a valid cookie; with UD the application replies.
+type syncQP struct {
+	p  *peer
+	cq verbs.CQ
+	// round counts the requests.
+	round uint32
+}
+
+// syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
+const syncQPN = 0x00ca4a51
+
+func newSyncQP(h *host) *syncQP {
+	c := new(syncQP)
+	var err error
+	c.cq, err = h.Device.CreateCQ(verbs.CQInit{Depth: 16})
+	h.Must("a completion queue", err)
+	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
+	c.p.qpn = syncQPN
+	return c
+}
+
+// syncBufLen is the buffer size of one message.
+const syncBufLen = areaLen + 8
+
+// sync sends a request that makes the queue pair reply.
+func (c *syncQP) sync() {
+	c.round++
+	if c.p.Caps.Has(verbs.CapRD) {
+		c.p.send(iwarp.RDData(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
+		return
+	}
+	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
+	c.p.send(iwarp.UD(iwarp.Send(c.round, data(8))))
+	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
+		c.p.Fail("a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
+	}
+	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
+	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
+	reply.Flags = 0
+	c.p.PostSend(c.p.qp, reply)
+}
+
+// replyPayload is the payload of the reply to the current request.
+func (c *syncQP) replyPayload() []byte { return binary.BigEndian.AppendUint64(nil, uint64(c.round)) }
+
+// isReply reports whether a packet is a reply of the synchronization queue pair, to any request.
+func (c *syncQP) isReply(a arrival) bool { return iwarp.Val(a.Header.DestQP) == syncQPN }
+
+// answered reports whether a packet is the reply to the current request. Replies to
+// earlier requests may still be in flight.
+func (c *syncQP) answered(a arrival) bool {
+	switch {
+	case !c.isReply(a):
+		return false
+	case a.Challenge != nil:
+		return iwarp.Val(a.Challenge.Epoch) == c.round
+	case a.Refusal != nil:
+		return iwarp.Val(a.Refusal.Epoch) == c.round
+	}
+	return a.Segment != nil && bytes.Equal(a.Segment.Payload, c.replyPayload())
+}

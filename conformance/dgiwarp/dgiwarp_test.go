@@ -9,7 +9,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
@@ -44,7 +43,7 @@ func frame(octets []byte, protocol uint8) []byte {
 }
 
 func TestParseFrame(t *testing.T) {
-	octets := dg.UD(iwarp.Send(3, []byte("hello"))).ToQP(7).Append(nil)
+	octets := iwarp.UD(iwarp.Send(3, []byte("hello"))).ToQP(7).Append(nil)
 	b := frame(octets, packet.ProtocolUDP)
 	a, ok := parseFrame(conformance.Frame{Packet: b, At: 5})
 	if !ok || !bytes.Equal(a.Raw, octets) || *a.Header.DestQP != 7 || *a.UDP.DstPort != peerPort || a.At != 5 || a.size != len(b) {
@@ -62,7 +61,7 @@ func TestParseFrame(t *testing.T) {
 }
 
 func TestDescribeEvent(t *testing.T) {
-	good := dg.UD(iwarp.Send(3, []byte("hello")))
+	good := iwarp.UD(iwarp.Send(3, []byte("hello")))
 	for _, test := range []struct {
 		event conformance.Event
 		want  string
@@ -79,7 +78,7 @@ func TestDescribeEvent(t *testing.T) {
 }
 
 func TestAppendCRC(t *testing.T) {
-	want := dg.Ack(1, 2).Append(nil)
+	want := iwarp.RDAck(1, 2).Append(nil)
 	if got := appendCRC(bytes.Clone(want[:len(want)-crcLen])); !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}

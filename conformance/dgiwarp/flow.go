@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -23,33 +22,45 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
 
 // dataPacket returns data packet seq of the peer's flow.
-func (p *peer) dataPacket(seq uint32, s iwarp.Segment) dg.Packet {
-	return dg.Data(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
+func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
+	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
-func (p *peer) nextDataPacket(s iwarp.Segment) dg.Packet {
+func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	p.toDevice.next++
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
 // withStart adds the start block of the peer's flow to a packet.
-func (p *peer) withStart(proof uint64, pkt dg.Packet) dg.Packet {
+func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
+}
+
+// start returns the first packet of the peer's flow, with a start block.
+func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
+	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
+}
+
+// expectStartChallenged sends the first packet of the peer's flow with a proof, and fails the
+// case unless the device challenges it.
+func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
+	p.send(p.start(proof, first))
+	p.expectChallenge()
 }
 
 // startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie of
 // the Challenge.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
-	p.send(p.withStart(0, p.dataPacket(0, first)).AckNow())
+	p.send(p.start(0, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
 // expectChallenge fails the case unless the next packet challenges the peer's flow.
 func (p *peer) expectChallenge() arrival {
-	want := dg.Of(dg.KindChallenge)
-	want.Challenge = &dg.ChallengeBlock{Epoch: &p.toDevice.epoch}
+	want := iwarp.PacketOf(iwarp.KindChallenge)
+	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDevice.epoch}
 	return p.expect(want)
 }
 
@@ -60,10 +71,17 @@ func (p *peer) openFlow(first iwarp.Segment) {
 	p.expectAck(1)
 }
 
+// openFlowTo establishes a flow to the device with a Send, and fails the case unless receive id
+// completes with it.
+func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
+	p.openFlow(first)
+	p.expectRecv(id, first.Payload)
+}
+
 // expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
 // next.
 func (p *peer) expectAck(next uint32) arrival {
-	want := dg.Ack(p.toDevice.epoch, next).SACK()
+	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
 		p.skipLateRetransmissions(want)
 	}
@@ -72,14 +90,14 @@ func (p *peer) expectAck(next uint32) arrival {
 
 // skipLateRetransmissions skips retransmissions that crossed with the peer's Ack on a busy
 // machine, unless they match want.
-func (p *peer) skipLateRetransmissions(want dg.Packet) {
+func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
 		if !ok {
 			return
 		}
 		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.fromDeviceFlow.epoch && int32(iwarp.Val(a.Data.Seq)-p.fromDeviceFlow.next) < 0
-		if !again || dg.Matches(p.fromDevice(want), a.ReceivedPacket) {
+		if !again || p.fromDevice(want).Matches(a.ReceivedPacket) {
 			p.pending = append([]arrival{a}, p.pending...)
 			return
 		}
@@ -92,20 +110,41 @@ func (p *peer) expectDelivered(s iwarp.Segment) {
 	p.expectAck(p.toDevice.next)
 }
 
+// expectDeliveredTo is expectDelivered for a Send, and fails the case unless receive id completes
+// with it.
+func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
+	p.expectDelivered(send)
+	p.expectRecv(id, send.Payload)
+}
+
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
-func (p *peer) expectRefusal(reason dg.Reason) { p.expect(dg.Refusal(p.toDevice.epoch, reason)) }
+func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
+	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
+}
 
 // peerCookie is the cookie of the peer's Challenges.
 const peerCookie = 0x0123456789abcdef
 
 // recvStart returns the first packet of a flow of the device, without responding to it.
 func (p *peer) recvStart() arrival {
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Seq: new(uint32(0)), Start: new(dg.StartBlock)}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
 	a := p.expect(want)
 	p.fromDeviceFlow = flow{epoch: *a.Data.Epoch}
 	p.trackData(a)
 	return a
+}
+
+// recvStartOf posts requests, and returns the first packet of the flow that they start.
+func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
+	p.PostSend(p.qp, wrs...)
+	return p.recvStart()
+}
+
+// acceptFlowOf posts requests, and accepts the flow that they start.
+func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
+	p.PostSend(p.qp, wrs...)
+	return p.acceptFlow()
 }
 
 // acceptFlow returns the first packet of a flow of the device, after a Challenge if it has no
@@ -115,15 +154,20 @@ func (p *peer) acceptFlow() arrival {
 	if *a.Data.Start.Proof != 0 {
 		return a
 	}
-	p.sendChallenge(peerCookie)
-	return p.expectProof(peerCookie)
+	return p.challenge(peerCookie)
+}
+
+// challenge sends a Challenge for the device's flow, and returns the packet with the cookie.
+func (p *peer) challenge(cookie uint64) arrival {
+	p.sendChallenge(cookie)
+	return p.expectProof(cookie)
 }
 
 // expectProof fails the case unless the device sends the first packet of its flow with the
 // cookie. It skips retransmissions without proof that crossed with the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(dg.StartBlock)}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
 	a := p.expect(want)
 	for range maxLatePackets {
 		if *a.Data.Start.Proof != 0 {
@@ -142,7 +186,7 @@ const maxLatePackets = 2
 
 // sendChallenge sends a Challenge for the device's flow.
 func (p *peer) sendChallenge(cookie uint64) {
-	p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
+	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 }
 
 // trackData updates the state of the flow with a received data packet.
@@ -152,12 +196,25 @@ func (p *peer) trackData(a arrival) {
 }
 
 // ack returns an Ack of the device's packets before next.
-func (p *peer) ack(next uint32) dg.Packet {
-	return dg.Ack(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
+func (p *peer) ack(next uint32) iwarp.Packet {
+	return iwarp.RDAck(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
 }
 
 // ackAll acknowledges all received packets.
 func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
+
+// ackAndComplete acknowledges all received packets, and fails the case unless the requests
+// complete with success.
+func (p *peer) ackAndComplete(ids ...uint64) {
+	p.ackAll()
+	p.expectSuccess(ids...)
+}
+
+// refuseFlow refuses the device's flow, and fails the case unless request id fails.
+func (p *peer) refuseFlow(id uint64) {
+	p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
+	p.expectFailure(id)
+}
 
 // nextData returns the next data packet of the device's flow to the peer; false after the
 // timeout. It skips other packets.
@@ -185,30 +242,37 @@ func (p *peer) expectData(seq uint32) arrival {
 	if !ok {
 		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
 	}
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
 	p.checkPacket(p.fromDevice(want), a)
 	return a
 }
 
+// expectDataRange fails the case unless the device's next data packets are n from first on.
+func (p *peer) expectDataRange(first, n uint32) {
+	for seq := range n {
+		p.expectData(first + seq)
+	}
+}
+
 // establishDeviceFlow establishes the device's flow to the peer with a Send that completes.
 func (p *peer) establishDeviceFlow() {
-	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
-	p.acceptFlow()
+	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.ackAll()
-	if _, ok := p.nextRetransmission(); ok {
-		p.ackAll()
+	if !p.Virtual { // a busy machine may lose the Ack
+		if _, again := p.nextData(2 * firstTimeout); again {
+			p.ackAll()
+		}
 	}
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// nextRetransmission returns a retransmission after a lost Ack, which happens in real time on a
-// busy machine only.
-func (p *peer) nextRetransmission() (arrival, bool) {
-	if p.Virtual {
-		return arrival{}, false
-	}
-	return p.nextData(2 * firstTimeout)
+// postInFlow establishes the device's flow, posts requests of one packet each, and fails the case
+// unless the device sends them.
+func (p *peer) postInFlow(wrs ...verbs.SendWR) {
+	p.establishDeviceFlow()
+	p.PostSend(p.qp, wrs...)
+	p.expectDataRange(1, uint32(len(wrs)))
 }
 
 // establishID is the WRID of the Send that establishes a flow.

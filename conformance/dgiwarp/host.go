@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -57,13 +56,13 @@ func (h *host) sendOctets(w route, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
 	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
 	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
-		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", dg.Parse(octets).Packet, w.from, w.to, err))
+		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", iwarp.ParsePacket(octets).Packet, w.from, w.to, err))
 	}
 }
 
 // arrival is a received packet of the device.
 type arrival struct {
-	dg.ReceivedPacket
+	iwarp.ReceivedPacket
 	IP  packet.IP
 	UDP packet.UDP
 	At  time.Duration
@@ -113,12 +112,12 @@ func parseFrame(f conformance.Frame) (a arrival, ok bool) {
 	if err != nil {
 		return a, false
 	}
-	return arrival{ReceivedPacket: dg.Parse(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
+	return arrival{ReceivedPacket: iwarp.ParsePacket(octets), IP: ip, UDP: udp, At: f.At, size: len(f.Packet)}, true
 }
 
 // checkPacket fails the case unless a packet matches want.
-func (h *host) checkPacket(want dg.Packet, got arrival) {
-	if d := dg.Diff(want, got.ReceivedPacket); d != nil {
+func (h *host) checkPacket(want iwarp.Packet, got arrival) {
+	if d := want.Diff(got.ReceivedPacket); d != nil {
 		h.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got.Packet, d.Got())
 	}
 }
@@ -140,6 +139,26 @@ func (h *host) nextPackets(n int) []arrival {
 func (h *host) expectSilence(quiet time.Duration) {
 	if a, ok := h.packetAfterSync(quiet); ok {
 		h.Fail("nothing is sent", "%v", a.Packet)
+	}
+}
+
+// expectIdle fails the case if the device sends a packet, or completes a request or receive.
+func (h *host) expectIdle() {
+	h.expectSilence(silencePeriod)
+	h.ExpectNoCompletion()
+}
+
+// expectNoCompletionYet fails the case if a request or receive has completed when the device has
+// processed all earlier packets.
+func (h *host) expectNoCompletionYet() {
+	h.syncDevice()
+	h.ExpectNoCompletion()
+}
+
+// expectSuccess fails the case unless the requests complete with success, in this order.
+func (h *host) expectSuccess(ids ...uint64) {
+	for _, id := range ids {
+		h.ExpectCompletion(id, verbs.WCSuccess)
 	}
 }
 

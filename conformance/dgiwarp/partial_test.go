@@ -3,7 +3,6 @@ package dgiwarp
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
@@ -11,7 +10,7 @@ import (
 func TestReorderedSegmentsMakeAMessage(t *testing.T) {
 	segment := func(msn uint32, at int, last bool) arrival {
 		s := iwarp.Send(msn, data(100)).MO(uint32(at)).Last(last)
-		return arrival{ReceivedPacket: dg.ReceivedPacket{Packet: dg.UD(s)}}
+		return arrival{ReceivedPacket: iwarp.ReceivedPacket{Packet: iwarp.UD(s)}}
 	}
 	m := partialMessages{}
 	for _, a := range []arrival{segment(1, 200, true), segment(2, 100, true), segment(1, 0, false)} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -62,12 +61,12 @@ func onPeer(body func(*peer)) func(*conformance.Bench) error {
 }
 
 // path returns the QPNs and the key of packets to the device.
-func (p *peer) path() dg.Path {
-	return dg.Path{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
+func (p *peer) path() iwarp.PacketPath {
+	return iwarp.PacketPath{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
 // send sends packets to the queue pair.
-func (p *peer) send(pkts ...dg.Packet) {
+func (p *peer) send(pkts ...iwarp.Packet) {
 	for _, pkt := range pkts {
 		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))
 	}
@@ -76,31 +75,49 @@ func (p *peer) send(pkts ...dg.Packet) {
 // sendSegments sends each segment in a UD packet.
 func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	for _, s := range segments {
-		p.send(dg.UD(s))
+		p.send(iwarp.UD(s))
 	}
 }
 
 // expect fails the case unless the next packet is from the queue pair to the peer and matches
 // want. It returns the packet.
-func (p *peer) expect(want dg.Packet) arrival {
+func (p *peer) expect(want iwarp.Packet) arrival {
 	got, ok := p.nextPacket(p.ResponseTimeout())
 	if !ok {
 		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
 	}
 	p.checkPacket(p.fromDevice(want), got)
-	p.checkDestination(got)
+	p.Check(got.IP.Dst == p.route.from.Addr() && iwarp.Val(got.UDP.DstPort) == p.route.from.Port(),
+		fmt.Sprintf("%v goes to %v", got.Packet, p.route.from), "it goes to %v, port %d", got.IP.Dst, iwarp.Val(got.UDP.DstPort))
 	return got
 }
 
-// fromDevice adds the QPNs to an expected packet.
-func (p *peer) fromDevice(want dg.Packet) dg.Packet {
-	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
+// expectSent posts a UD request, and fails the case unless the device sends the packet and
+// completes the request.
+func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
+	p.PostSend(p.qp, wr)
+	a := p.expect(want)
+	p.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+	return a
 }
 
-// checkDestination fails the case unless a packet is addressed to the peer's host and port.
-func (p *peer) checkDestination(a arrival) {
-	p.Check(a.IP.Dst == p.route.from.Addr() && iwarp.Val(a.UDP.DstPort) == p.route.from.Port(),
-		fmt.Sprintf("%v goes to %v", a.Packet, p.route.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
+// expectErrorFor sends segments, each in a UD packet, and fails the case unless the device answers
+// with an error message.
+func (p *peer) expectErrorFor(segments ...iwarp.Segment) {
+	p.sendSegments(segments...)
+	p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+}
+
+// expectReceived sends a Send in a UD packet, and fails the case unless receive id completes with
+// it.
+func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
+	p.sendSegments(send)
+	p.expectRecv(id, send.Payload)
+}
+
+// fromDevice adds the QPNs to an expected packet.
+func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
+	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
 
 // Work requests of the device to the peer, with n octets of localMem from off on.

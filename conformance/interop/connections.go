@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -84,16 +85,15 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 		return err
 	}
 	const size = 100
-	use := func(name string, by Side, seed uint64) func() error {
-		return func() error {
-			op, err := findOperation(name)
-			if err != nil {
-				return err
-			}
-			return l.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed)
-		}
+	use := func(name string, by Side, seed uint64) {
+		op, err := findOperation(name)
+		check(err)
+		check(l.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed))
 	}
-	err = inOrder(use("send", method.connector(), seed), use("read", method.connector().other(), ^seed))
+	err = rig.Catch(func() {
+		use("send", method.connector(), seed)
+		use("read", method.connector().other(), ^seed)
+	})
 	l.broken = err != nil
 	return errors.Join(err, l.close())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // The test counts the goroutines of this process, and cannot run in parallel.
@@ -56,10 +57,7 @@ func TestExceptionsChangeVerdicts(t *testing.T) {
 		"compare-swap/theirs/hand/ipv4/8": interop.Known, "compare-swap/theirs/hand/ipv6/8": interop.Fail, "send/ours/hand/ipv4/1": interop.Stale,
 		"send/ours/hand/ipv6/1": interop.Pass, "compare-swap/theirs/cm-ours/ipv4/8": interop.Fail,
 	} {
-		one, err := interop.Matching(cases, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(interop.Matching(cases, name))(t)
 		failed, err := s.Run(t.Context(), one)
 		if bad := want == interop.Fail || want == interop.Stale; err != nil || got[name] != want || (failed == 1) != bad {
 			t.Errorf("%s: %s, %d failed, %v; want %s", name, got[name], failed, err, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -22,14 +23,8 @@ func TestMain(m *testing.M) {
 // end opens an emulated device on a host.
 func end(t *testing.T, h *testutil.Host, provider string, defects ...string) *interop.End {
 	t.Helper()
-	p, err := nics.Find(provider)
-	if err != nil {
-		t.Fatal(err)
-	}
-	maker, err := p.NewOpener(nics.Setup{Defects: defects})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.Find(provider))(t)
+	maker := must.Get(p.NewOpener(nics.Setup{Defects: defects}))(t)
 	e := &interop.End{
 		Name: provider, Devices: make(map[interop.Family]verbs.Context), Addrs: map[interop.Family]netip.Addr{interop.IPv4: h.V4, interop.IPv6: h.V6},
 	}
@@ -63,10 +58,7 @@ func suite(t *testing.T, timeout time.Duration, provider string, defects ...stri
 
 func withCases(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
 	t.Helper()
-	packet, err := s.PacketPayload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packet := must.Get(s.PacketPayload())(t)
 	transport := s.Ours.Devices[interop.IPv4].Info().Transport
 	if transport == verbs.TransportIWARP {
 		packet = mtu - 72
@@ -110,10 +102,7 @@ const shortTimeout = 2 * time.Second
 // runMatching runs the cases that match, and returns the failed ones.
 func runMatching(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (failed []interop.Result) {
 	t.Helper()
-	some, err := interop.Matching(cases, pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	some := must.Get(interop.Matching(cases, pattern))(t)
 	s.OnResult = func(r interop.Result) {
 		if r.Verdict == interop.Fail {
 			failed = append(failed, r)

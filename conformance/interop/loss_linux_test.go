@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -20,26 +21,15 @@ func lossyPair(t *testing.T) (hosts [2]*testutil.Host) {
 		t.Skipf("no network namespaces here: %v", why)
 	}
 	const text = "version: 1\nname: lossy\ntitle: Lossy\nworkload: {kind: all-to-all}\nfabric: {kind: pair}\nimpair:\n  - {loss: 5%, way: both}\n"
-	s, err := scenarios.Parse("lossy.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := lab.NewPlan(s, lab.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stage, err := nslab.Open(plan, nslab.TestbedOptions{UserSpace: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(scenarios.Parse("lossy.yaml", []byte(text)))(t)
+	plan := must.Get(lab.NewPlan(s, lab.Options{}))(t)
+	stage := must.Get(nslab.Open(plan, nslab.TestbedOptions{UserSpace: true}))(t)
 	t.Cleanup(func() {
 		if err := stage.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := stage.Begin(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stage.Begin(time.Now()))
 	for i, name := range []string{"host0", "host1"} {
 		h := stage.Fabric.Host(name)
 		hosts[i] = &testutil.Host{NS: h.NS}

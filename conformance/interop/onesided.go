@@ -3,119 +3,54 @@ package interop
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // write writes to the responder's memory.
-func write(x *exchange) error {
+func write(x *exchange) {
 	x.src.write(0, x.data)
 	x.dst.expect(0, x.data)
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
-	return inOrder(func() error { return x.postWithMessage(wr) }, x.checkMemory)
-}
-
-// postWithMessage posts requests and a message after them, and waits for all. Over iWARP
-// a WRITE completes when TCP has taken it; the message arrives when the WRITE is placed.
-// No other receive may be posted.
-func (x *exchange) postWithMessage(writes ...verbs.SendWR) (err error) {
-	src, err := x.requester.memory(x.requester.pd, 1, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, src.close()) }()
-	dst, err := x.responder.memory(x.responder.pd, 1, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dst.close()) }()
-	src.write(0, []byte{2})
-	dst.expect(0, []byte{2})
-	number, err := x.responder.postRecv(dst.sge(0, 1))
-	if err != nil {
-		return err
-	}
-	word := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)}
-	if err := x.requester.post(append(writes, word)...); err != nil {
-		return err
-	}
-	for i := range writes {
-		done := verbs.WCOpRDMAWrite
-		if writes[i].Opcode == verbs.OpRDMARead {
-			done = verbs.WCOpRDMARead
-		}
-		if err := x.requester.expectSent(writes[i].WRID, done); err != nil {
-			return err
-		}
-	}
-	return inOrder(
-		func() error { return x.requester.expectSent(word.WRID, verbs.WCOpSend) },
-		func() error {
-			return x.responder.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, x.responder.timeout)
-		},
-		dst.check,
-	)
+	x.requester.sendOctet(x.responder, 2, wr)
+	x.checkMemory()
 }
 
 // writeImm writes with immediate data.
-func writeImm(x *exchange) error {
+func writeImm(x *exchange) {
 	x.src.write(0, x.data)
 	x.dst.expect(0, x.data)
-	number, err := x.responder.postRecv(nil)
-	if err != nil {
-		return err
-	}
+	number := x.responder.postRecv(nil)
 	wr := x.request(verbs.OpRDMAWriteImm)
 	wr.Remote, wr.Imm = x.dst.remote(), immediate
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
+	x.requester.post(wr)
 	want := recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
-	return inOrder(
-		func() error { return x.responder.expectRecv(number, want, x.responder.timeout) },
-		func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpRDMAWrite) },
-		x.checkMemory,
-	)
+	x.responder.expectRecv(number, want, x.responder.timeout)
+	x.requester.expectSent(wr)
+	x.checkMemory()
 }
 
 // read reads the responder's memory.
-func read(x *exchange) error {
+func read(x *exchange) {
 	x.dst.write(0, x.data)
-	if err := x.responder.sync(); err != nil { // makes the data visible to the device
-		return err
-	}
+	check(x.responder.sync()) // makes the data visible to the device
 	x.src.expect(0, x.data)
-	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
-	return inOrder(
-		func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpRDMARead) },
-		x.checkMemory,
-	)
+	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
+	x.checkMemory()
 }
 
 // readMany posts more READs than may be outstanding, and a fenced WRITE of the data of
 // the last READ.
-func readMany(x *exchange) error {
+func readMany(x *exchange) {
 	const reads = 3 * maxReads
-	from, err := x.responder.memory(x.responder.pd, reads*x.Size, 0)
-	if err != nil {
-		return err
-	}
-	defer from.close() // closing the queue pair reports leftovers
-	to, err := x.requester.memory(x.requester.pd, reads*x.Size, 0)
-	if err != nil {
-		return err
-	}
-	defer to.close()
+	from, to := x.memory(x.responder, reads*x.Size, 0), x.memory(x.requester, reads*x.Size, 0)
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(0, data)
 	to.expect(0, data)
-	if err := x.responder.sync(); err != nil {
-		return err
-	}
+	check(x.responder.sync())
 	var wrs []verbs.SendWR
 	for k := range reads {
 		remote := from.remote()
@@ -127,66 +62,47 @@ func readMany(x *exchange) error {
 	wrs = append(wrs, verbs.SendWR{
 		WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendFence, SGL: to.sge(last, x.Size), Remote: x.dst.remote(),
 	})
-	return inOrder(func() error { return x.postWithMessage(wrs...) }, x.checkMemory, from.check, to.check)
+	x.requester.sendOctet(x.responder, 2, wrs...)
+	x.checkMemory(from, to)
 }
 
 // atomic executes an atomic on the responder's word, and checks the original and the new
 // value.
-func (x *exchange) atomic(op verbs.WROpcode, done verbs.WCOpcode, operands verbs.Atomic, was, is uint64) error {
+func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, was, is uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 	x.dst.write(0, word(was))
-	if err := x.responder.sync(); err != nil {
-		return err
-	}
+	check(x.responder.sync())
 	x.src.clear()
 	x.src.expect(0, word(was))
 	x.dst.expect(0, word(is))
-	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: op, SGL: x.src.sge(0, 8), Remote: x.dst.remote(), Atomic: operands}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
-	return inOrder(
-		func() error { return x.requester.expectSent(wr.WRID, done) },
-		x.checkMemory,
-	)
+	x.requester.execute(verbs.SendWR{Opcode: op, SGL: x.src.sge(0, 8), Remote: x.dst.remote(), Atomic: operands})
+	x.checkMemory()
 }
 
 // compareSwap tests a matching and a different compare value.
-func compareSwap(x *exchange) error {
+func compareSwap(x *exchange) {
 	const was, other, is = 0x0123456789abcdef, 0x0123456789abcdee, 0xfedcba9876543210
-	return inOrder(
-		func() error {
-			return x.atomic(verbs.OpAtomicCmpAndSwp, verbs.WCOpCompSwap, verbs.Atomic{CompareAdd: was, Swap: is}, was, is)
-		},
-		func() error {
-			return x.atomic(verbs.OpAtomicCmpAndSwp, verbs.WCOpCompSwap, verbs.Atomic{CompareAdd: other, Swap: is}, was, was)
-		},
-	)
+	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: was, Swap: is}, was, is)
+	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: other, Swap: is}, was, was)
 }
 
 // fetchAdd adds with a carry through all octets and beyond the last.
-func fetchAdd(x *exchange) error {
-	add := func(was, by uint64) func() error {
-		return func() error {
-			return x.atomic(verbs.OpAtomicFetchAdd, verbs.WCOpFetchAdd, verbs.Atomic{CompareAdd: by}, was, was+by)
-		}
+func fetchAdd(x *exchange) {
+	for _, a := range []struct{ was, by uint64 }{{0x00ffffffffffffff, 1}, {^uint64(0), 2}, {0x1122334455667788, 0x0102030405060708}} {
+		x.atomic(verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: a.by}, a.was, a.was+a.by)
 	}
-	return inOrder(add(0x00ffffffffffffff, 1), add(^uint64(0), 2), add(0x1122334455667788, 0x0102030405060708))
 }
 
 // atomicWrite writes a word atomically.
-func atomicWrite(x *exchange) error {
+func atomicWrite(x *exchange) {
 	x.src.write(0, x.data)
 	x.dst.expect(0, x.data)
-	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
-	return inOrder(func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpAtomicWrite) }, x.checkMemory)
+	x.requester.execute(verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
+	x.checkMemory()
 }
 
 // flush writes and flushes to global visibility.
-func flush(x *exchange) error {
+func flush(x *exchange) {
 	x.src.write(0, x.data)
 	x.dst.expect(0, x.data)
 	wr := x.request(verbs.OpRDMAWrite)
@@ -195,12 +111,78 @@ func flush(x *exchange) error {
 		WRID: x.requester.nextWRID(), Opcode: verbs.OpFlush, Remote: wr.Remote,
 		Flush: verbs.Flush{Length: uint32(x.Size), Type: verbs.FlushGlobal, Level: verbs.FlushRange},
 	}
-	if err := x.requester.post(wr, last); err != nil {
-		return err
+	x.requester.post(wr, last)
+	x.requester.expectSent(wr)
+	x.requester.expectSent(last)
+	x.checkMemory()
+}
+
+// Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
+// message of sixteen packets passes a loss of 5 % in more than one of three attempts.
+const (
+	unreliableTries = 40
+	unreliablePause = 300 * time.Millisecond
+)
+
+// sendUnreliable posts an unacknowledged request and waits for receive number, and repeats that
+// on a lossy link until the message arrives.
+func (x *exchange) sendUnreliable(op verbs.WROpcode, number uint64, want recvCompletion) {
+	once := func(timeout time.Duration) error {
+		return rig.Catch(func() {
+			wr := x.request(op)
+			wr.Remote, wr.Imm = x.dst.remote(), want.imm
+			x.requester.post(wr)
+			x.requester.expectSent(wr)
+			x.responder.expectRecv(number, want, timeout)
+		})
 	}
-	return inOrder(
-		func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpRDMAWrite) },
-		func() error { return x.requester.expectSent(last.WRID, verbs.WCOpFlush) },
-		x.checkMemory,
-	)
+	if !x.lossy {
+		check(once(x.responder.timeout))
+		return
+	}
+	var err error
+	for range unreliableTries {
+		if err = once(unreliablePause); !errors.Is(err, errNoCompletion) {
+			break
+		}
+	}
+	check(err)
+}
+
+// sendUC sends a message over UC.
+func sendUC(x *exchange) {
+	x.src.write(0, x.data)
+	x.dst.expect(0, x.data)
+	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
+	x.sendUnreliable(verbs.OpSend, number, recvCompletion{op: verbs.WCOpRecv, size: x.Size})
+	x.checkMemory()
+}
+
+// writeImmUC writes with immediate data over UC.
+func writeImmUC(x *exchange) {
+	x.src.write(0, x.data)
+	x.dst.expect(0, x.data)
+	number := x.responder.postRecv(nil)
+	x.sendUnreliable(verbs.OpRDMAWriteImm, number,
+		recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate})
+	x.checkMemory()
+}
+
+// datagram sends a UD datagram, and checks its source address at the receiver.
+func datagram(x *exchange) {
+	x.src.write(0, x.data)
+	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
+	x.sendUnreliable(verbs.OpSendImm, number, recvCompletion{
+		op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN(),
+	})
+	check(x.responder.sync())
+	area := x.dst.area()[:verbs.GRHLen]
+	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, area)
+	check(x.responder.verbError("parse the GRH of a datagram", err))
+	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
+		check(x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr))
+	}
+	x.dst.expect(0, area) // already checked
+	x.dst.expect(verbs.GRHLen, x.data)
+	x.checkMemory()
 }

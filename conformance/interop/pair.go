@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -52,9 +53,16 @@ func (l *qpPair) connectBoth() error {
 	case l.service == verbs.QPTypeUD:
 		return l.exchangeAddresses(a, b)
 	case l.method == ByModify:
-		return inOrder(func() error { return a.connectTo(b, l.suite.AckTimeout) }, func() error { return b.connectTo(a, l.suite.AckTimeout) })
+		if err := a.connectTo(b, l.suite.AckTimeout); err != nil {
+			return err
+		}
+		return b.connectTo(a, l.suite.AckTimeout)
 	}
-	return inOrder(l.connectByCM, l.sendFirstMessage)
+	if err := l.connectByCM(); err != nil {
+		return err
+	}
+	from := l.qps[l.method.connector()]
+	return rig.Catch(func() { from.sendOctet(l.qps[from.who.other()], 1) })
 }
 
 // retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
@@ -183,44 +191,23 @@ func (l *qpPair) resolveByCM() error {
 	return from.verbError("create an address handle", err)
 }
 
-// sendFirstMessage has the connecting side send the first message, as iWARP requires.
-func (l *qpPair) sendFirstMessage() error {
-	from := l.qps[l.method.connector()]
-	to := l.qps[from.who.other()]
-	return from.sendOctet(to, 1)
-}
-
-// sendOctet sends a message of one octet and waits for it. Earlier requests are complete
-// then.
-func (p *queuePair) sendOctet(to *queuePair, octet byte) error {
-	src, err := p.memory(p.pd, 1, 0)
-	if err != nil {
-		return err
-	}
-	dst, err := to.memory(to.pd, 1, 0)
-	if err != nil {
-		return errors.Join(err, src.close())
-	}
-	err = func() error {
+// sendOctet posts requests and a message of one octet after them, and waits for all. Over iWARP
+// a WRITE completes when TCP has taken it; the message arrives when the WRITE is placed. No
+// other receive may be posted.
+func (p *queuePair) sendOctet(to *queuePair, octet byte, before ...verbs.SendWR) {
+	check(withObjects(func(o *objects) {
+		src, dst := o.memory(p, 1, 0), o.memory(to, 1, 0)
 		src.write(0, []byte{octet})
-		number, err := to.postRecv(dst.sge(0, 1))
-		if err != nil {
-			return err
-		}
-		wr := verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)}
-		if err := p.post(wr); err != nil {
-			return err
-		}
 		dst.expect(0, []byte{octet})
-		if err := to.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout); err != nil {
-			return err
+		number := to.postRecv(dst.sge(0, 1))
+		all := append(before, verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)})
+		p.post(all...)
+		for _, wr := range all {
+			p.expectSent(wr)
 		}
-		return inOrder(
-			func() error { return p.expectSent(wr.WRID, verbs.WCOpSend) },
-			dst.check,
-		)
-	}()
-	return errors.Join(err, src.close(), dst.close())
+		to.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
+		check(dst.check())
+	}))
 }
 
 // close disconnects and closes everything. Errors of broken connections are ignored.
@@ -246,7 +233,12 @@ func (l *qpPair) close() error {
 // sendLast sends a last message in each direction, after which no completion may arrive.
 func (l *qpPair) sendLast() error {
 	a, b := l.qps[Ours], l.qps[Theirs]
-	return inOrder(func() error { return a.sendOctet(b, 5) }, func() error { return b.sendOctet(a, 6) }, a.expectNoCompletions, b.expectNoCompletions)
+	return rig.Catch(func() {
+		a.sendOctet(b, 5)
+		b.sendOctet(a, 6)
+		check(a.checkNoCompletions())
+		check(b.checkNoCompletions())
+	})
 }
 
 func (l *qpPair) closePorts() error {

@@ -87,7 +87,7 @@ func (p *queuePair) nextWRID() uint64 {
 }
 
 // post posts requests, all signaled.
-func (p *queuePair) post(wrs ...verbs.SendWR) error {
+func (p *queuePair) post(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].Flags |= verbs.SendSignaled
 		wrs[i].UD = p.to
@@ -96,68 +96,64 @@ func (p *queuePair) post(wrs ...verbs.SendWR) error {
 	if err == nil && n != len(wrs) {
 		err = fmt.Errorf("%d of %d posted", n, len(wrs))
 	}
-	return p.verbError("post a request", err)
+	check(p.verbError("post a request", err))
+}
+
+// execute posts a request and waits for its completion.
+func (p *queuePair) execute(wr verbs.SendWR) {
+	wr.WRID = p.nextWRID()
+	p.post(wr)
+	p.expectSent(wr)
 }
 
 // postRecv posts a receive and returns its WR ID.
-func (p *queuePair) postRecv(sgl []verbs.SGE) (uint64, error) {
+func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 	wr := verbs.RecvWR{WRID: p.nextWRID(), SGL: sgl}
-	var n int
-	var err error
+	queue := p.qp.PostRecv
 	if p.srq != nil {
-		n, err = p.srq.PostRecv([]verbs.RecvWR{wr})
-	} else {
-		n, err = p.qp.PostRecv([]verbs.RecvWR{wr})
+		queue = p.srq.PostRecv
 	}
+	n, err := queue([]verbs.RecvWR{wr})
 	if err == nil && n != 1 {
 		err = errors.New("not posted")
 	}
-	return wr.WRID, p.verbError("post a receive", err)
+	check(p.verbError("post a receive", err))
+	return wr.WRID
 }
 
 // errNoCompletion means that a completion did not arrive in time.
 var errNoCompletion = errors.New("no completion")
 
 // awaitCompletion returns the completion of a work request.
-func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) (wc verbs.WC, err error) {
+func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
 		if i := slices.IndexFunc(p.unclaimed, func(wc verbs.WC) bool { return wc.WRID == number }); i >= 0 {
-			wc = p.unclaimed[i]
+			wc := p.unclaimed[i]
 			p.unclaimed = slices.Delete(p.unclaimed, i, i+1)
-			return wc, nil
+			return wc
 		}
 		// Successful completions of other requests are kept; errors and unknown WR IDs
 		// end the wait.
-		if err := p.unexpectedError(); err != nil {
-			return wc, err
+		for i := range p.unclaimed {
+			if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
+				check(p.mismatch("unexpected completion: %s", describe(wc)))
+			}
 		}
 		n, err := p.poll()
-		switch {
-		case err != nil:
-			return wc, err
-		case n > 0:
+		check(err)
+		if n > 0 {
 			continue
 		}
 		if time.Now().After(until) {
-			return wc, p.mismatch("%w of request %d within %v", errNoCompletion, number, timeout)
+			check(p.mismatch("%w of request %d within %v", errNoCompletion, number, timeout))
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
 	}
 }
 
-// unexpectedError returns an error if an unclaimed completion has an error or an unknown
-// WR ID.
-func (p *queuePair) unexpectedError() error {
-	for i := range p.unclaimed {
-		if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
-			return p.mismatch("unexpected completion: %s", describe(wc))
-		}
-	}
-	return nil
-}
-
+// poll adds new completions to the unclaimed ones, and returns their number.
 func (p *queuePair) poll() (int, error) {
 	var wcs [16]verbs.WC
 	n, err := p.cq.Poll(wcs[:])
@@ -165,13 +161,10 @@ func (p *queuePair) poll() (int, error) {
 	return n, p.verbError("poll a completion queue", err)
 }
 
-// expectNoCompletions returns an error if there are unclaimed completions.
-func (p *queuePair) expectNoCompletions() error {
-	if _, err := p.poll(); err != nil {
+// checkNoCompletions returns an error if there are unclaimed completions.
+func (p *queuePair) checkNoCompletions() error {
+	if _, err := p.poll(); err != nil || len(p.unclaimed) == 0 {
 		return err
-	}
-	if len(p.unclaimed) == 0 {
-		return nil
 	}
 	all := make([]string, 0, len(p.unclaimed))
 	for i := range p.unclaimed {
@@ -180,6 +173,7 @@ func (p *queuePair) expectNoCompletions() error {
 	return p.mismatch("unexpected completions: %s", strings.Join(all, "; "))
 }
 
+// describe formats a completion.
 func describe(wc *verbs.WC) string {
 	s := fmt.Sprintf("request %d: %v", wc.WRID, wc.Status)
 	if wc.Status == verbs.WCSuccess {
@@ -188,16 +182,20 @@ func describe(wc *verbs.WC) string {
 	return s
 }
 
+// completionOpcodes are the opcodes in the completions of requests.
+var completionOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
+	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite, verbs.OpRDMARead: verbs.WCOpRDMARead,
+	verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap, verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpAtomicWrite: verbs.WCOpAtomicWrite,
+	verbs.OpFlush: verbs.WCOpFlush, verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpLocalInv: verbs.WCOpLocalInv,
+}
+
 // expectSent waits for the successful completion of a request.
-func (p *queuePair) expectSent(number uint64, op verbs.WCOpcode) error {
-	wc, err := p.awaitCompletion(number, p.timeout)
-	if err != nil {
-		return err
-	}
+func (p *queuePair) expectSent(wr verbs.SendWR) {
+	wc, op := p.awaitCompletion(wr.WRID, p.timeout), completionOpcodes[wr.Opcode]
 	if wc.Status != verbs.WCSuccess || wc.Opcode != op || wc.QPN != p.qp.QPN() {
-		return p.mismatch("%s, of queue pair %d; want a success of %v, of queue pair %d", describe(&wc), wc.QPN, op, p.qp.QPN())
+		check(p.mismatch("%s, of queue pair %d; want a success of %v, of queue pair %d", describe(&wc), wc.QPN, op, p.qp.QPN()))
 	}
-	return nil
 }
 
 // recvCompletion are the expected fields of the completion of a receive.
@@ -210,11 +208,8 @@ type recvCompletion struct {
 }
 
 // expectRecv waits for the completion of a receive, and compares it with want.
-func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.Duration) error {
-	wc, err := p.awaitCompletion(number, timeout)
-	if err != nil {
-		return err
-	}
+func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.Duration) {
+	wc := p.awaitCompletion(number, timeout)
 	got := recvCompletion{op: wc.Opcode, size: int(wc.ByteLen), flags: wc.Flags & (verbs.WCWithImm | verbs.WCWithInv)}
 	if wc.Flags&verbs.WCWithImm != 0 {
 		got.imm = wc.Imm
@@ -223,19 +218,13 @@ func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.
 		got.from = wc.SrcQP
 	}
 	if wc.Status != verbs.WCSuccess || got != want {
-		return p.mismatch("the receive completed with %s (%+v); want %+v", describe(&wc), got, want)
+		check(p.mismatch("the receive completed with %s (%+v); want %+v", describe(&wc), got, want))
 	}
-	return nil
 }
 
 // expectError waits for the completion of a request with one of these statuses.
-func (p *queuePair) expectError(number uint64, timeout time.Duration, statuses ...verbs.WCStatus) error {
-	wc, err := p.awaitCompletion(number, timeout)
-	if err != nil {
-		return err
+func (p *queuePair) expectError(number uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
+	if wc := p.awaitCompletion(number, timeout); !slices.Contains(statuses, wc.Status) {
+		check(p.mismatch("%s; want %v", describe(&wc), statuses))
 	}
-	if !slices.Contains(statuses, wc.Status) {
-		return p.mismatch("%s; want %v", describe(&wc), statuses)
-	}
-	return nil
 }

@@ -4,30 +4,24 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // accessByKey writes and reads the responder's memory by a key.
-func (x *exchange) accessByKey(key verbs.RKey) error {
+func (x *exchange) accessByKey(key verbs.RKey) {
 	x.src.write(0, x.data)
 	x.dst.expect(0, x.data)
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = remote
-	if err := inOrder(func() error { return x.postWithMessage(wr) }, x.checkMemory); err != nil {
-		return err
-	}
+	x.requester.sendOctet(x.responder, 2, wr)
+	x.checkMemory()
 	x.src.clear()
 	x.src.expect(0, x.data)
-	wr = verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: remote}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
-	return inOrder(
-		func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpRDMARead) },
-		x.checkMemory,
-	)
+	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: remote})
+	x.checkMemory()
 }
 
 // lostNakTimeout is how long to wait for a NAK that may be lost.
@@ -35,14 +29,12 @@ const lostNakTimeout = 10 * time.Second
 
 // expectKeyInvalid checks that a READ by a key is refused, returns no data, and breaks
 // the connection.
-func (x *exchange) expectKeyInvalid(key verbs.RKey) error {
+func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: remote}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
+	x.requester.post(wr)
 	x.pair.broken = true
 	// Over iWARP the Terminate may arrive after the connection is closed.
 	want := []verbs.WCStatus{verbs.WCRemAccessErr}
@@ -55,31 +47,26 @@ func (x *exchange) expectKeyInvalid(key verbs.RKey) error {
 		// or retries forever.
 		want, timeout = append(want, verbs.WCRetryExcErr), lostNakTimeout
 	}
-	return inOrder(
-		func() error {
-			err := x.requester.expectError(wr.WRID, timeout, want...)
-			if x.lossy && errors.Is(err, errNoCompletion) {
-				return nil
-			}
-			return err
-		},
-		x.checkMemory,
-	)
+	err := rig.Catch(func() { x.requester.expectError(wr.WRID, timeout, want...) })
+	if !x.lossy || !errors.Is(err, errNoCompletion) {
+		check(err)
+	}
+	x.checkMemory()
 }
 
 // refused tests a READ with an unknown key.
-func refused(x *exchange) error {
+func refused(x *exchange) {
 	x.dst.write(0, x.data)
-	return inOrder(
-		x.responder.sync,
-		func() error { return x.expectKeyInvalid(x.dst.mr.RKey() ^ 0x5a5a5a00) },
-	)
+	check(x.responder.sync())
+	x.expectKeyInvalid(x.dst.mr.RKey() ^ 0x5a5a5a00)
 }
 
 // newWindow allocates a window of the responder.
-func (x *exchange) newWindow(kind verbs.MWType) (verbs.MW, error) {
+func (x *exchange) newWindow(kind verbs.MWType) verbs.MW {
 	mw, err := x.responder.pd.AllocMW(kind)
-	return mw, x.responder.verbError("allocate a window", err)
+	check(x.responder.verbError("allocate a window", err))
+	x.closers = append(x.closers, func() error { return x.responder.verbError("close a window", mw.Close()) })
+	return mw
 }
 
 // bindInfo returns the BindInfo for n octets of the responder's memory.
@@ -89,130 +76,80 @@ func (x *exchange) bindInfo(n int) verbs.BindInfo {
 	}
 }
 
-// bind binds a type 2 window to n octets, and returns its key.
-func (x *exchange) bind(mw verbs.MW, n int) (verbs.RKey, error) {
+// bindType1 binds a type 1 window to n octets, and returns its key. 0 octets unbind it.
+func (x *exchange) bindType1(mw verbs.MW, n int) verbs.RKey {
+	number := x.responder.nextWRID()
+	key, err := x.responder.qp.BindMW(mw, number, verbs.SendSignaled, x.bindInfo(n))
+	check(x.responder.verbError("bind a window", err))
+	x.responder.expectSent(verbs.SendWR{WRID: number, Opcode: verbs.OpBindMW})
+	return key
+}
+
+// bindType2 binds a type 2 window to n octets, and returns its key.
+func (x *exchange) bindType2(mw verbs.MW, n int) verbs.RKey {
 	key := verbs.NextRKey(mw.RKey())
-	wr := verbs.SendWR{WRID: x.responder.nextWRID(), Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: x.bindInfo(n)}}
-	if err := x.responder.post(wr); err != nil {
-		return 0, err
-	}
-	return key, x.responder.expectSent(wr.WRID, verbs.WCOpBindMW)
+	x.responder.execute(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: x.bindInfo(n)}})
+	return key
 }
 
 // windowType1 uses a type 1 window, unbinds it, and checks that its key is invalid.
-func windowType1(x *exchange) (err error) {
-	mw, err := x.newWindow(verbs.MWType1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, x.responder.verbError("close a window", mw.Close())) }()
-	number := x.responder.nextWRID()
-	key, err := x.responder.qp.BindMW(mw, number, verbs.SendSignaled, x.bindInfo(x.Size))
-	if err != nil {
-		return x.responder.verbError("bind a window", err)
-	}
-	if err := inOrder(
-		func() error { return x.responder.expectSent(number, verbs.WCOpBindMW) },
-		func() error { return x.accessByKey(key) },
-	); err != nil {
-		return err
-	}
-	number = x.responder.nextWRID()
-	none, err := x.responder.qp.BindMW(mw, number, verbs.SendSignaled, x.bindInfo(0)) // unbinds it
-	if err != nil {
-		return x.responder.verbError("close a window", err)
-	}
+func windowType1(x *exchange) {
+	mw := x.newWindow(verbs.MWType1)
+	key := x.bindType1(mw, x.Size)
+	x.accessByKey(key)
+	unbound := x.bindType1(mw, 0)
 	// A refused request breaks the connection: one size tests the old key, the other the
 	// key of the unbound window.
 	if x.Size == windowSizes[1] {
-		key = none
+		key = unbound
 	}
-	return inOrder(func() error { return x.responder.expectSent(number, verbs.WCOpBindMW) }, func() error { return x.expectKeyInvalid(key) })
+	x.expectKeyInvalid(key)
 }
 
 // windowType2 uses a type 2 window until its owner invalidates it.
-func windowType2(x *exchange) (err error) {
-	mw, err := x.newWindow(verbs.MWType2)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, x.responder.verbError("close a window", mw.Close())) }()
-	key, err := x.bind(mw, x.Size)
-	if err != nil {
-		return err
-	}
-	if err := x.accessByKey(key); err != nil {
-		return err
-	}
-	wr := verbs.SendWR{WRID: x.responder.nextWRID(), Opcode: verbs.OpLocalInv, InvalidateRKey: key}
-	if err := x.responder.post(wr); err != nil {
-		return err
-	}
-	return inOrder(
-		func() error { return x.responder.expectSent(wr.WRID, verbs.WCOpLocalInv) },
-		func() error { return x.expectKeyInvalid(key) },
-	)
+func windowType2(x *exchange) {
+	key := x.bindType2(x.newWindow(verbs.MWType2), x.Size)
+	x.accessByKey(key)
+	x.responder.execute(verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: key})
+	x.expectKeyInvalid(key)
 }
 
 // sendInvalidate invalidates a key by a SEND, and checks that the key is invalid. The key
 // is that of a window or, if the responder has none, of the region.
-func sendInvalidate(x *exchange) (err error) {
+func sendInvalidate(x *exchange) {
 	key := x.dst.mr.RKey()
 	if x.responder.attr.Caps.Has(verbs.CapMWType2) {
-		var mw verbs.MW
-		if mw, err = x.newWindow(verbs.MWType2); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, x.responder.verbError("close a window", mw.Close())) }()
-		if key, err = x.bind(mw, max(x.Size, 1)); err != nil { // a bind to 0 bytes is invalid
-			return err
-		}
+		key = x.bindType2(x.newWindow(verbs.MWType2), max(x.Size, 1)) // a bind to 0 bytes is invalid
 	}
-	var invErr error
 	wr := x.request(verbs.OpSendInv)
 	wr.InvalidateRKey = key
-	box, err := x.responder.memory(x.responder.pd, max(x.Size, 1), 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, box.close()) }()
+	box := x.memory(x.responder, max(x.Size, 1), 0)
 	x.src.write(0, x.data)
-	number, err := x.responder.postRecv(box.sge(0, len(box.area())))
-	if err != nil {
-		return err
-	}
-	if err := x.requester.post(wr); err != nil {
-		return err
-	}
+	number := x.responder.postRecv(box.sge(0, len(box.area())))
+	x.requester.post(wr)
 	box.expect(0, x.data)
-	if err := inOrder(
-		func() error { return x.responder.expectInvalidate(number, x.Size, key, &invErr) },
-		func() error { return x.requester.expectSent(wr.WRID, verbs.WCOpSend) },
-		x.checkMemory,
-		box.check,
-	); err != nil {
-		return err
-	}
-	if x.Size > 0 { // a READ of no bytes needs no access right
-		err = x.expectKeyInvalid(key)
-	}
+	fieldsErr := x.responder.expectInvalidate(number, x.Size, key)
+	x.requester.expectSent(wr)
+	x.checkMemory(box)
 	// Report the completion's fields last, after the check that the key is invalid.
-	return errors.Join(err, invErr)
+	var err error
+	if x.Size > 0 { // a READ of no bytes needs no access right
+		err = rig.Catch(func() { x.expectKeyInvalid(key) })
+	}
+	check(errors.Join(err, fieldsErr))
 }
 
-// expectInvalidate waits for a message that invalidates a key. It stores errors about the
-// invalidation fields in invErr.
-func (p *queuePair) expectInvalidate(number uint64, size int, key verbs.RKey, invErr *error) error {
-	wc, err := p.awaitCompletion(number, p.timeout)
+// expectInvalidate waits for a message that invalidates a key. It returns an error if the
+// invalidation fields of the completion are wrong.
+func (p *queuePair) expectInvalidate(number uint64, size int, key verbs.RKey) error {
+	wc := p.awaitCompletion(number, p.timeout)
 	switch {
-	case err != nil:
-		return err
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
-		return p.mismatch("the receive completed with %s; want %d octets", describe(&wc), size)
+		check(p.mismatch("the receive completed with %s; want %d octets", describe(&wc), size))
 	case wc.Flags&verbs.WCWithInv == 0:
-		*invErr = p.mismatch("the completion does not have the invalidate flag: flags %#x", uint32(wc.Flags))
+		return p.mismatch("the completion does not have the invalidate flag: flags %#x", uint32(wc.Flags))
 	case wc.InvalidatedRKey != key:
-		*invErr = p.mismatch("the completion has invalidated key %#x, want %#x", wc.InvalidatedRKey, key)
+		return p.mismatch("the completion has invalidated key %#x, want %#x", wc.InvalidatedRKey, key)
 	}
 	return nil
 }

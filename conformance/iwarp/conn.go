@@ -24,6 +24,8 @@ type conn struct {
 	// targetMem is the target of the peer's requests; localMem is for requests and receives of
 	// the device.
 	targetMem, localMem *rig.Memory
+	// recvLen is the length of its receives, which are one after the other in localMem.
+	recvLen int
 	// deviceFrame and peerFrame are the start-up frames.
 	deviceFrame, peerFrame startupFrame
 
@@ -60,10 +62,7 @@ func (h *host) connect(s setup) *conn {
 	if s.active {
 		hs := h.startActive(s)
 		hs.recvFrame()
-		hs.sendReply(s.frame)
-		c := hs.enterFullOperation()
-		c.recvRTR()
-		return hs.expectConnected()
+		return hs.establishWithReply(s.frame)
 	}
 	hs := h.startPassive(s)
 	f := enhancedRequest()
@@ -72,9 +71,7 @@ func (h *host) connect(s setup) *conn {
 	}
 	hs.sendFrame(f)
 	hs.expectFrame(iwarp.Reply().Reject(false))
-	c := hs.enterFullOperation()
-	c.sendRTR()
-	return hs.expectConnected()
+	return hs.establish()
 }
 
 // nextSendMSN and nextRequestMSN are the MSNs of the peer's next messages to queues 0 and 1.
@@ -117,6 +114,20 @@ func (c *conn) send(frames ...iwarp.Frame) {
 	for _, f := range frames {
 		c.write(c.encode(f))
 	}
+}
+
+// sendSegments sends the segments of a message, each in a separate TCP segment.
+func (c *conn) sendSegments(segments []iwarp.Segment) {
+	for _, s := range segments {
+		c.send(s)
+	}
+}
+
+// sendAndSync sends frames, and fails the case unless the device processes them without a
+// response.
+func (c *conn) sendAndSync(frames ...iwarp.Frame) {
+	c.send(frames...)
+	c.sync()
 }
 
 // sendCoalesced sends frames in as few segments as possible.
@@ -230,5 +241,44 @@ func (c *conn) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
 		if segments = append(segments, g); iwarp.Val(g.DDP.Last) {
 			return segments
 		}
+	}
+}
+
+// data returns n octets of payload.
+func data(n int) []byte { return rig.Data(n) }
+
+// targetAddr returns the address of an octet of targetMem; the R_Key is the STag.
+func (c *conn) targetAddr(off int) iwarp.Addr {
+	return iwarp.At(uint32(c.targetMem.RKey()), c.targetMem.Addr()+uint64(off))
+}
+
+// peerWrite returns a Write of the peer to targetMem.
+func (c *conn) peerWrite(off int, b []byte) iwarp.Segment {
+	at := c.targetAddr(off)
+	return iwarp.Write(at.STag, at.TO, b)
+}
+
+// peerRead returns a Read Request of the peer for n octets of targetMem.
+func (c *conn) peerRead(off, n int) iwarp.Segment {
+	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), c.targetAddr(off))
+}
+
+// Work requests of the device, with n bytes of localMem from off on.
+
+func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n)}
+}
+
+func (c *conn) writeWR(id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
+		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
+	}
+}
+
+func (c *conn) readWR(id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
+		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}
 }

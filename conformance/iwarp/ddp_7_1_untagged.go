@@ -1,21 +1,37 @@
 package iwarp
 
 import (
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectRefused sends each segment on a separate connection, and fails the case unless it
+// expectEachRefused sends each segment on a separate connection, and fails the case unless it
 // causes a Terminate with one of the causes and is not delivered.
-func (h *host) expectRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
+func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
 	for _, w := range wrong {
 		c := h.connect(setup{receives: 4})
-		c.send(w(c))
-		c.expectTerminateAndEnd(causes...)
+		c.expectRefusal(w(c), causes...)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}
+}
+
+// onEachRefused makes the body of a case from expectEachRefused.
+func onEachRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) func(*conformance.Bench) error {
+	return onHost(func(h *host) { h.expectEachRefused(causes, wrong...) })
+}
+
+// onRefusedValues makes the body of a case that fails unless the segment with each value, on a
+// separate connection, causes a Terminate with the cause and is not delivered.
+func onRefusedValues[T any](cause iwarp.Cause, values []T, wrong func(*conn, T) iwarp.Segment) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, v := range values {
+			h.expectEachRefused([]iwarp.Cause{cause}, func(c *conn) iwarp.Segment { return wrong(c, v) })
+		}
+	})
 }
 
 // wrongQueueCauses are the valid causes for a message on the wrong queue: DDP's, and RDMAP's if
@@ -50,121 +66,98 @@ func (c *conn) grantedIRD() int {
 // grants more.
 var threeReads = setup{
 	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
-	frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) },
+	frame: withDepths(3, 3),
 }
 
 var ddpUntaggedCases = []conformance.Case{{
-	ID:    "ddp/untagged/unknown-queue",
-	Title: "A Send to another queue than 0 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/unknown-queue", Cite: cite("rfc5041/7.1/1"),
+	Title:   "A Send to another queue than 0 is refused",
 	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
 	Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
-	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
-		h.expectRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
+		h.expectEachRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
+		h.expectEachRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
 	}),
 }, {
-	ID:    "ddp/untagged/read-request-on-another-queue",
-	Title: "A Read Request to another queue than 1 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Defects: []string{"ReadQueueUnchecked"},
+	ID: "ddp/untagged/read-request-on-another-queue", Cite: cite("rfc5041/7.1/1"),
+	Title:   "A Read Request to another queue than 1 is refused",
 	Sends:   "Read Requests to queues 0 and 4",
 	Expects: "a Terminate: invalid queue number; for 0 also unexpected opcode",
-	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
-		h.expectRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
+	Defects: []string{"ReadQueueUnchecked"}, Run: onHost(func(h *host) {
+		h.expectEachRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
+		h.expectEachRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 	}),
 }, {
-	ID:    "ddp/untagged/no-receive",
-	Title: "A Send without a posted receive ends the stream",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Defects: []string{"BadSegmentsDropped"},
+	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
+	Title:   "A Send without a posted receive ends the stream",
 	Sends:   "three Sends to two receives",
 	Expects: "two receives, and a Terminate: no buffer",
-	Run: onSetup(setup{receives: 2}, func(c *conn) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
 		for range 3 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		}
-		c.ExpectRecv(1, 16)
-		c.ExpectRecv(2, 16)
+		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID:    "ddp/untagged/more-reads-than-places-are-without-buffer",
-	Title: "A Read Request that exceeds the IRD is refused with no buffer",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Defects: []string{"ReadOverflowsStream"},
+	ID: "ddp/untagged/more-reads-than-places-are-without-buffer", Cite: cite("rfc5041/7.1/2", "rfc5040/6.1/3"),
+	Title:   "A Read Request that exceeds the IRD is refused with no buffer",
 	Sends:   "ten Read Requests more than the IRD, without reading the responses",
 	Expects: "a Terminate: no buffer",
-	Run: onSetup(threeReads, func(c *conn) {
+	Defects: []string{"ReadOverflowsStream"}, Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(c.grantedIRD() + 10)
-		c.drainOpUntilTerminate(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
+		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID:      "ddp/untagged/offset-out-of-range",
+	ID: "ddp/untagged/offset-out-of-range", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Send that does not begin at MO 0 is refused",
-	Cite:    cite(rfc5041, "7.1", "rfc5041/7.1/3"),
 	Sends:   "Sends whose only segment has MO 4, and MO 4096 with receives of 64",
 	Expects: "a Terminate: invalid MO; for 4096 also message too long",
-	Defects: []string{"UntaggedUnchecked"},
 	// TCP delivers in order: the missing octets cannot arrive later.
-	Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		offset := func(mo uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
 	}),
 }, {
-	ID:    "ddp/untagged/offset-of-a-read-request",
-	Title: "A Read Request that does not begin at MO 0 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Defects: []string{"ReadQueueUnchecked"},
+	ID: "ddp/untagged/offset-of-a-read-request", Cite: cite("rfc5041/7.1/3"),
+	Title:   "A Read Request that does not begin at MO 0 is refused",
 	Sends:   "a Read Request with MO 4",
 	Expects: "a Terminate: invalid MO, or message too long",
-	Run: onHost(func(h *host) {
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-			func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) })
-	}),
+	Defects: []string{"ReadQueueUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+		func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) }),
 }, {
-	ID:    "ddp/untagged/longer-than-the-receive",
-	Title: "A Send longer than its receive ends the stream with that cause",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Defects: []string{"LongIsNoBuffer", "LongTruncated"},
+	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
+	Title:   "A Send longer than its receive ends the stream with that cause",
 	Sends:   "a Send of 20 octets to a receive of 16",
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(20)))
-		c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
+	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 16)
 	}),
 }, {
-	ID:    "ddp/untagged/number-skipped",
-	Title: "A Send with another MSN than the next is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/number-skipped", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Send with another MSN than the next is refused",
 	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
 	Expects: "a Terminate: MSN out of range",
-	Run: onHost(func(h *host) {
-		number := func(ahead uint32) func(*conn) iwarp.Segment {
-			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }
-		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
-	}),
+	Defects: []string{"UntaggedUnchecked"}, Run: onRefusedValues(iwarp.DDPUntaggedMSNRange, []uint32{1, 0xffffffff, 0x80000000},
+		func(c *conn, ahead uint32) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }),
 }, {
-	ID:    "ddp/untagged/number-of-a-read-request",
-	Title: "A Read Request with another MSN than the next is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Defects: []string{"ReadNumberUnchecked"},
+	ID: "ddp/untagged/number-of-a-read-request", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Read Request with another MSN than the next is refused",
 	Sends:   "Read Requests with the MSN after the next, and with that before the first",
 	Expects: "a Terminate: MSN out of range, and no Read Response",
-	Run: onHost(func(h *host) {
-		number := func(ahead uint32) func(*conn) iwarp.Segment {
-			return func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }
-		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
-	}),
+	Defects: []string{"ReadNumberUnchecked"}, Run: onRefusedValues(iwarp.DDPUntaggedMSNRange, []uint32{1, 0xffffffff},
+		func(c *conn, ahead uint32) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }),
 }, {
-	ID:    "ddp/untagged/number-repeated",
-	Title: "A Send with the MSN of the previous Send is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/number-repeated", Cite: cite("rfc5041/7.1/5", "rfc5041/5.3/3"),
+	Title:   "A Send with the MSN of the previous Send is refused",
 	Sends:   "two Sends with the same MSN",
 	Expects: "one receive, and a Terminate: MSN out of range",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onConn(func(c *conn) {
 		msn := c.nextSendMSN()
 		c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
 		c.ExpectRecv(1, 16)
@@ -172,3 +165,127 @@ var ddpUntaggedCases = []conformance.Case{{
 		c.expectNoSuccess()
 	}),
 }}
+
+// ddpErrors are errors of the peer for which DDP has an error code. Other cases check errors
+// that involve receives.
+var ddpErrors = []struct {
+	cause iwarp.Cause
+	wrong func(*conn) iwarp.Segment
+}{
+	{iwarp.DDPTaggedInvalidSTag, func(c *conn) iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(16)) }},
+	{iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }},
+	{iwarp.DDPTaggedSTagNotAssociated, func(c *conn) iwarp.Segment { return writeTo(addrOf(c.otherPDMemory(allAccess), 0), data(16)) }},
+	{iwarp.DDPTaggedInvalidVersion, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).DV(2) }},
+	{iwarp.DDPUntaggedInvalidQN, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) }},
+	{iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+1, data(16)) }},
+	{iwarp.DDPUntaggedInvalidMO, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(4) }},
+	{iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }},
+}
+
+var ddpReportCases = []conformance.Case{{
+	ID: "ddp/error/later-segments-have-no-effect", Cite: cite("rfc5041/7.1/12", "rfc5041/7.1/11"),
+	Title:   "Segments after an invalid segment have no effect",
+	Sends:   "a Write to an unknown key, and with it a valid Write, a Send and a Read Request",
+	Expects: "a Terminate for the first, and nothing for the others",
+	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
+		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
+		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+		c.expectNoSuccess()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID: "ddp/error/told-once", Cite: cite("rfc5041/7.1/12"),
+	Title:   "Only the first of several invalid segments causes a Terminate",
+	Sends:   "three invalid segments together",
+	Expects: "one Terminate, and the end of the stream",
+	Defects: []string{"TermRepeated"}, Run: onConn(func(c *conn) {
+		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)).QN(4), c.peerWrite(memLen, data(16)))
+		c.expectTerminateAndEnd()
+	}),
+}, {
+	ID: "ddp/error/header-of-the-offender", Cite: cite("rfc5041/7.1/13", "rfc5040/7.1/3"),
+	Title:   "A Terminate quotes the DDP header of the invalid segment",
+	Sends:   "a valid Write, a Write to an unknown key, and a valid Write",
+	Expects: "the header of the second in the Terminate",
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
+		wrong := iwarp.Write(unknownSTag, 0x123456789abcdef0, data(16))
+		c.sendCoalesced(c.peerWrite(0, data(16)), wrong, c.peerWrite(64, data(16)))
+		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag), wrong)
+	}),
+}, {
+	ID: "ddp/error/length-of-the-offender", Cite: cite("rfc5041/7.1/13"), Level: conformance.Should,
+	Title:   "A Terminate has the length of the invalid segment, its header included",
+	Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
+	Expects: "the lengths 30 and 38",
+	Defects: []string{"TermPayloadLength"}, Run: onHost(func(h *host) {
+		tells := func(c *conn, wrong iwarp.Segment) {
+			c.send(wrong)
+			got := c.expectTerminate().Terminate.SegmentLength
+			c.Check(got != nil && int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%s", formatOptional(got))
+		}
+		tells(h.connect(setup{}), iwarp.Write(unknownSTag, 0, data(16)))
+		c := h.connect(setup{receives: 2})
+		tells(c, iwarp.Send(c.nextSendMSN(), data(20)).QN(4))
+	}),
+}, {
+	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),
+	Title:   "Every DDP error is reported with its code",
+	Sends:   "eight invalid segments, each on a separate connection",
+	Expects: "the type and the code that DDP lists for each",
+	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
+		for _, f := range ddpErrors {
+			c := h.connect(setup{receives: 4})
+			c.expectRefusal(f.wrong(c), f.cause)
+		}
+	}),
+}, {
+	ID: "ddp/error/wrong-version-tagged", Cite: cite("rfc5041/7.2/2"),
+	Title:   "A tagged segment with another DDP version is refused with that cause",
+	Sends:   "Writes with DV 0, 2 and 3",
+	Expects: "a Terminate: invalid version of a tagged segment",
+	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
+		for _, v := range []uint8{0, 2, 3} {
+			c := h.connect(setup{})
+			c.expectRefusalWithoutEffect(c.peerWrite(0, data(16)).DV(v), iwarp.DDPTaggedInvalidVersion)
+		}
+	}),
+}, {
+	ID: "ddp/error/wrong-version-untagged", Cite: cite("rfc5041/7.2/2"),
+	Title:   "An untagged segment with another DDP version is refused with that cause",
+	Sends:   "Sends and Read Requests with DV 0, 2 and 3",
+	Expects: "a Terminate: invalid version of an untagged segment",
+	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
+		for _, v := range []uint8{0, 2, 3} {
+			h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(v) },
+				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).DV(v) })
+		}
+	}),
+}, {
+	ID: "ddp/error/wrong-version-of-a-read-response", Cite: cite("rfc5041/7.2/2"),
+	Title:   "A Read Response with another DDP version is refused with that cause",
+	Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device",
+	Expects: "a Terminate: invalid version of a tagged segment; the read fails, and nothing is placed",
+	Defects: []string{"ReadResponseDDPVersion"}, Run: onHost(func(h *host) {
+		for _, v := range []uint8{0, 2, 3} {
+			h.expectResponseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
+		}
+	}),
+}}
+
+// expectResponseRefused answers a read of the device with a changed Read Response, and fails
+// the case unless it causes a Terminate, fails the read and is not placed.
+func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
+	c := h.connect(setup{})
+	c.expectRefusal(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))), cause)
+	c.expectFailures(1)
+	c.ExpectUnchanged(c.localMem, 0, 0)
+}
+
+// formatOptional formats a field that may be nil.
+func formatOptional(v *uint16) string {
+	if v == nil {
+		return "none"
+	}
+	return fmt.Sprint(*v)
+}

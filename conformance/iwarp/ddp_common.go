@@ -92,20 +92,6 @@ func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// joinPayloads returns the concatenated payload of segments.
-func joinPayloads(segments []iwarp.ReceivedFPDU) []byte {
-	var b []byte
-	for _, g := range segments {
-		b = append(b, g.Payload...)
-	}
-	return b
-}
-
-// expectAnyTerminate fails the case unless the next FPDU is a Terminate, with any cause.
-func (c *conn) expectAnyTerminate() iwarp.Segment {
-	return parseTerminate(c.expect(iwarp.Op(iwarp.OpTerminate)))
-}
-
 // expectNoResponse fails the case if the device responds to earlier frames with anything but a
 // Terminate.
 func (c *conn) expectNoResponse() {
@@ -124,31 +110,21 @@ func (c *conn) expectAbort() {
 	c.expectEnd()
 }
 
-// drainUntilTerminate fails the case unless the device ends the stream with a Terminate. It
-// returns the segments before it too.
-func (c *conn) drainUntilTerminate() (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
-	for {
+// expectTerminateAfter fails the case unless the device sends segments of op only, then a
+// Terminate with one of the causes, or with any if there are none, and the end of the stream.
+func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
+	for n := 0; ; n++ {
 		g, ok := c.nextFPDU(c.ResponseTimeout())
 		switch {
 		case !ok:
-			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), len(before))
+			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), n)
 		case g.Op() == iwarp.OpTerminate:
+			c.checkTerminate(g, causes)
 			c.expectEnd()
-			return before, parseTerminate(g)
+			return
 		}
-		before = append(before, g)
-	}
-}
-
-// drainOpUntilTerminate is drainUntilTerminate for a Terminate with one of the causes, after
-// segments of op only.
-func (c *conn) drainOpUntilTerminate(op iwarp.Opcode, causes ...iwarp.Cause) (before []iwarp.ReceivedFPDU, t iwarp.Segment) {
-	before, t = c.drainUntilTerminate()
-	for _, g := range before {
 		c.checkFPDU(iwarp.Op(op), g)
 	}
-	c.checkCause(t, causes)
-	return before, t
 }
 
 // parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
@@ -157,19 +133,6 @@ func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 		return t
 	}
 	return g.Segment
-}
-
-// checkCause fails the case unless a Terminate has one of the causes. No causes match any.
-func (c *conn) checkCause(t iwarp.Segment, causes []iwarp.Cause) {
-	if len(causes) == 0 {
-		return
-	}
-	for _, cause := range causes {
-		if t.Terminate != nil && iwarp.Val(t.Terminate.Cause) == cause {
-			return
-		}
-	}
-	c.Fail(fmt.Sprintf("TERMINATE %v", causes), "%v", t)
 }
 
 // expectQuotedDDPHeader fails the case unless a Terminate quotes the DDP header of the invalid

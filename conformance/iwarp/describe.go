@@ -7,7 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 )
 
 // describeEvent formats an event of a record.
@@ -32,7 +32,7 @@ func describeEvent(e *conformance.Event) string {
 
 // describeTCPSegment formats a raw TCP packet.
 func describeTCPSegment(packet []byte) string {
-	words, octets, ok := tcpwire.Describe(packet)
+	words, octets, ok := wire.DescribeTCP(packet)
 	switch {
 	case !ok:
 		return fmt.Sprintf("%d bytes that are no TCP segment", len(packet))

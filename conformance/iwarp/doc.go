@@ -1,6 +1,6 @@
 // Package iwarp has the cases of iWARP over TCP: MPA and its enhanced start-up, DDP,
 // RDMAP and its extensions. They are in files named after document and section of the
-// ledger that they check (../ledger/rfc5044.yaml and its like).
+// ledger that they check (../ledger/rfc5044.yaml and others).
 //
 // A case scripts the peer of a queue pair: see [conn] for established connections,
 // [handshake] for the MPA start-up step by step, and [host] for listening and dialing. The
@@ -8,7 +8,9 @@
 package iwarp
 
 import (
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -36,18 +38,14 @@ func Suite() *conformance.Suite {
 // needsConn are the capabilities that every case needs.
 const needsConn = verbs.CapRC | verbs.CapCM
 
-// The cited documents.
-const (
-	rfc5040 = "RFC 5040"
-	rfc5041 = "RFC 5041"
-	rfc5042 = "RFC 5042"
-	rfc5044 = "RFC 5044"
-	rfc6580 = "RFC 6580"
-	rfc6581 = "RFC 6581"
-	rfc7306 = "RFC 7306"
-)
+// cite names the rows of the ledger that a case covers. The first, as in "rfc5041/4.1/8", names
+// document and section.
+func cite(rows ...string) conformance.Cite {
+	doc, section, _ := strings.Cut(path.Dir(rows[0]), "/")
+	return citeSection(strings.Replace(doc, "rfc", "RFC ", 1), section, rows...)
+}
 
-// cite names a section and the rows of the ledger that a case covers.
-func cite(doc, section string, rows ...string) conformance.Cite {
+// citeSection is cite for a section that is not that of the first row.
+func citeSection(doc, section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: rows}
 }

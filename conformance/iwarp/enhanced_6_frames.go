@@ -20,18 +20,15 @@ func truncatedEnhanced(f startupFrame, n int) startupFrame {
 }
 
 var enhancedFrameCases = []conformance.Case{{
-	ID:    "enhanced/frame/needs-revision-2",
-	Title: "Enhanced data is sent with revision 2 only",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/1"), Defects: []string{"EnhancedRevision1"},
+	ID: "enhanced/frame/needs-revision-2", Cite: cite("rfc6581/6/1"),
+	Title:   "Enhanced data is sent with revision 2 only",
 	Sends:   "Requests of both revisions; a reset after the device's Request, which may be followed by one of revision 1",
 	Expects: "S set with revision 2 only",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EnhancedRevision1"}, Run: onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
-			hs := h.startPassive(setup{})
-			hs.sendFrame(f)
+			hs := h.sendRequest(setup{}, f)
 			hs.checkEnhancedRevision(hs.recvFrame())
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected()
+			hs.establish()
 		}
 		hs := h.startActiveListening(setup{})
 		hs.checkEnhancedRevision(hs.recvFrame())
@@ -42,50 +39,42 @@ var enhancedFrameCases = []conformance.Case{{
 		hs.expectConnError()
 	}),
 }, {
-	ID:    "enhanced/frame/flag-means-nothing-in-revision-1",
-	Title: "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/1", "rfc5044/7.1.1/9"), Defects: []string{"EchoesFlags"},
+	ID: "enhanced/frame/flag-means-nothing-in-revision-1", Cite: cite("rfc6581/6/1", "rfc5044/7.1.1/9"),
+	Title:   "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
 	Sends:   "a Request of revision 1 with S set and eight octets of private data",
 	Expects: "a Reply of revision 1 with S clear, and the application gets the eight octets",
-	Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"EchoesFlags"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().SFlag(true).Private(data(8)))
-		hs.expectFrame(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {
-	ID:    "enhanced/frame/revision-1-is-taken",
-	Title: "A Request of revision 1 is answered in revision 1",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/2", "rfc6581/10/1"), Defects: []string{"DemandsRevision2"},
+	ID: "enhanced/frame/revision-1-is-taken", Cite: cite("rfc6581/6/2", "rfc6581/10/1"),
+	Title:   "A Request of revision 1 is answered in revision 1",
 	Sends:   "a Request of revision 1",
 	Expects: "a Reply of revision 1 with S clear, and a working connection",
-	Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"DemandsRevision2"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request())
-		hs.expectFrame(iwarp.Reply().Reject(false).Revision(1).SFlag(false))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establishAfter(iwarp.Reply().Reject(false).Revision(1).SFlag(false)).expectTraffic()
 	}),
 }, {
-	ID:    "enhanced/frame/four-octets-are-counted",
-	Title: "Enhanced data is the first four octets of private data, and PD_Length counts them",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/3"), Defects: []string{"EnhancedUncounted"},
+	ID: "enhanced/frame/four-octets-are-counted", Cite: cite("rfc6581/6/3"),
+	Title:   "Enhanced data is the first four octets of private data, and PD_Length counts them",
 	Sends:   "a Request with S set; the device accepts with twelve octets of private data",
 	Expects: "a Reply with S set, PD_Length 16, four octets of enhanced data and the twelve octets",
+	Defects: []string{"EnhancedUncounted"},
 	Run: onPassive(setup{connParams: privateDataParam(data(12))}, func(hs *handshake) {
 		hs.sendFrame(enhancedRequest())
 		f := hs.expectFrame(iwarp.Reply().SFlag(true).PrivateLength(16).Private(data(12)))
 		hs.Check(f.Enhanced != nil, "enhanced data", "none")
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establish().expectTraffic()
 	}),
 }, {
-	ID:    "enhanced/frame/short-request",
-	Title: "A Request with S set and fewer than four octets is refused",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/4"), Defects: []string{"ShortFramesTaken"},
+	ID: "enhanced/frame/short-request", Cite: cite("rfc6581/6/4"),
+	Title:   "A Request with S set and fewer than four octets is refused",
 	Sends:   "Requests of revision 2 with S set and 0 to 3 octets of private data",
 	Expects: "a Reply with R set or none, the end of the stream, and no connection request",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ShortFramesTaken"}, Run: onHost(func(h *host) {
 		l := h.listen()
 		for n := range 4 {
 			hs := &handshake{conn: h.dialAndSend(l, truncatedEnhanced(revision1Request(), n).Append(nil))}
@@ -99,54 +88,47 @@ var enhancedFrameCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "enhanced/frame/short-reply",
-	Title: "A Reply with S set and fewer than four octets fails the connect without further effect",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/4", "rfc5042/x/1"), Labels: []string{conformance.Dangerous},
-	Defects: []string{"BadReplyHangs"},
+	ID: "enhanced/frame/short-reply", Cite: cite("rfc6581/6/4", "rfc5042/x/1"), Labels: []string{conformance.Dangerous},
+	Title:   "A Reply with S set and fewer than four octets fails the connect without further effect",
 	Sends:   "Replies of revision 2 with S set and 0 to 3 octets of private data",
 	Expects: "the end of the stream, and a connect that fails",
-	Run: onInvalidReplies(
+	Defects: []string{"BadReplyHangs"}, Run: onInvalidReplies(
 		func(startupFrame) startupFrame { return truncatedEnhanced(iwarp.Reply(), 0) },
 		func(startupFrame) startupFrame { return truncatedEnhanced(iwarp.Reply(), 1) },
 		func(startupFrame) startupFrame { return truncatedEnhanced(iwarp.Reply(), 2) },
 		func(startupFrame) startupFrame { return truncatedEnhanced(iwarp.Reply(), 3) },
 	),
 }, {
-	ID:    "enhanced/frame/revision-2-without-the-flag",
-	Title: "A Request of revision 2 with S clear is answered without enhanced data",
-	Cite:  cite(rfc6581, "6", "rfc6581/6/5", "rfc6581/10/1"), Defects: []string{"ForcesEnhanced"},
+	ID: "enhanced/frame/revision-2-without-the-flag", Cite: cite("rfc6581/6/5", "rfc6581/10/1"),
+	Title:   "A Request of revision 2 with S clear is answered without enhanced data",
 	Sends:   "a Request of revision 2 with S clear and eight octets of private data",
 	Expects: "a Reply with S clear and without private data; the application gets the eight octets",
-	Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"ForcesEnhanced"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().Revision(2).Private(data(8)))
-		hs.expectFrame(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establishAfter(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0)).expectTraffic()
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {
-	ID:    "enhanced/frame/depths-of-14-bits",
-	Title: "The flags next to IRD and ORD are not part of the values",
-	Cite:  cite(rfc6581, "9", "rfc6581/9/1"), Defects: []string{"FlagsLeak"},
+	ID: "enhanced/frame/depths-of-14-bits", Cite: cite("rfc6581/9/1"),
+	Title:   "The flags next to IRD and ORD are not part of the values",
 	Sends:   "a Request with IRD 5 and all flags, to an application with an initiator depth of 16; a Reply with IRD 2 and flag A",
 	Expects: "a Reply with an ORD of at most 5; at most two outstanding Read Requests",
-	Run: onHost(func(h *host) {
-		c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.Depths(5, 6) }})
+	Defects: []string{"FlagsLeak"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{frame: withDepths(5, 6)})
 		ord := enhancedOf(c.deviceFrame).ORD
 		c.Check(iwarp.Val(ord) <= 5, "an ORD of at most 5", "%d", iwarp.Val(ord))
-		c = h.connect(setup{active: true, frame: func(f startupFrame) startupFrame { return f.Depths(2, 0) }})
+		c = h.connect(setup{active: true, frame: withDepths(2, 0)})
 		if c.deviceFrame.Enhanced == nil {
 			rig.NotApplicable("the device's Request is not enhanced")
 		}
 		c.expectReadsLimited(4, 2)
 	}),
 }, {
-	ID:    "enhanced/frame/no-format-without-a-feature",
-	Title: "A Request of revision 1 has the application's private data only",
-	Cite:  cite(rfc6581, "10", "rfc6581/10/2", "rfc6581/6/1"), Defects: []string{"EnhancedRevision1"},
+	ID: "enhanced/frame/no-format-without-a-feature", Cite: cite("rfc6581/10/2", "rfc6581/6/1"),
+	Title:   "A Request of revision 1 has the application's private data only",
 	Sends:   "a reset after the device's Request, which has eight octets of private data",
 	Expects: "if it retries, a Request of revision 1 with S clear and the eight octets only",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EnhancedRevision1"}, Run: onHost(func(h *host) {
 		hs := h.startActiveListening(setup{connParams: privateDataParam(data(8))})
 		hs.recvFrame()
 		if !hs.resetAndAwaitRetry() {
@@ -159,12 +141,11 @@ var enhancedFrameCases = []conformance.Case{{
 		hs.expectConnected()
 	}),
 }, {
-	ID:    "enhanced/frame/fallback-to-revision-1",
-	Title: "An initiator retries with revision 1 after the peer closes the stream",
-	Cite:  cite(rfc6581, "10", "rfc6581/10/3"), Level: conformance.May, Defects: []string{"NoFallback"},
+	ID: "enhanced/frame/fallback-to-revision-1", Cite: cite("rfc6581/10/3"), Level: conformance.May,
+	Title:   "An initiator retries with revision 1 after the peer closes the stream",
 	Sends:   "a reset after the device's Request, and a Reply to the next",
 	Expects: "a Request of revision 1 on another stream, and a working connection",
-	Run: onHost(func(h *host) {
+	Defects: []string{"NoFallback"}, Run: onHost(func(h *host) {
 		hs := h.startActiveListening(setup{})
 		hs.expectFrame(iwarp.Request().Revision(2))
 		hs.Check(hs.resetAndAwaitRetry(), "another Request", "none in %v", hs.ResponseTimeout())

@@ -10,11 +10,9 @@ import (
 // negotiate connects to a listening device with a Request with flags f, and returns the flags
 // of the Reply.
 func (h *host) negotiate(f enhancedFlags) enhancedFlags {
-	hs := h.startPassive(setup{receives: 1})
-	hs.sendFrame(requestWithFlags(f))
+	hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
 	got := flagsOf(hs.expectEnhancedReply())
-	hs.enterFullOperation().sendRTR()
-	hs.expectConnected()
+	hs.establish()
 	return got
 }
 
@@ -30,8 +28,7 @@ func writeRTRRequest() startupFrame {
 func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
-			hs := h.startPassive(setup{receives: 1})
-			hs.sendFrame(enhancedRequest())
+			hs := h.sendRequest(setup{receives: 1}, enhancedRequest())
 			hs.expectEnhancedReply()
 			body(hs.enterFullOperation(), at.STag, at.TO)
 			hs.expectConnected().sync()
@@ -40,36 +37,33 @@ func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance
 }
 
 var enhancedRTRTakenCases = []conformance.Case{{
-	ID:    "enhanced/rtr/reply-names-a-type",
-	Title: "A Reply in the peer-to-peer model selects an RTR, whichever was offered",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/2"), Defects: []string{"ForgetsPeerToPeer"},
+	ID: "enhanced/rtr/reply-names-a-type", Cite: cite("rfc6581/9.2/2"),
+	Title:   "A Reply in the peer-to-peer model selects an RTR, whichever was offered",
 	Sends:   "Requests with A and one of B, C and D",
 	Expects: "Replies with at least one of them",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		for _, f := range singleRTRFlags {
 			got := h.negotiate(f)
 			h.Check(got.offersRTR(), fmt.Sprintf("an RTR in response to %v", f), "%v", got)
 		}
 	}),
 }, {
-	ID:    "enhanced/rtr/model-is-confirmed",
-	Title: "A Reply to a peer-to-peer Request has A set",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/3"), Defects: []string{"ForgetsPeerToPeer"},
+	ID: "enhanced/rtr/model-is-confirmed", Cite: cite("rfc6581/9.2/3"),
+	Title:   "A Reply to a peer-to-peer Request has A set",
 	Sends:   "Requests with A and one, or all, of B, C and D",
 	Expects: "Replies with A",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		for _, f := range append(singleRTRFlags, enhancedFlags{true, true, true, true}) {
 			got := h.negotiate(f)
 			h.Check(got.a, fmt.Sprintf("A in response to %v", f), "%v", got)
 		}
 	}),
 }, {
-	ID:    "enhanced/rtr/every-supported-type-is-named",
-	Title: "A Reply selects every offered RTR that the responder accepts",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/4"), Level: conformance.Should, Defects: []string{"OneRTR"},
+	ID: "enhanced/rtr/every-supported-type-is-named", Cite: cite("rfc6581/9.2/4"), Level: conformance.Should,
+	Title:   "A Reply selects every offered RTR that the responder accepts",
 	Sends:   "Requests that offer one RTR each, to learn which the device accepts, then one that offers all",
 	Expects: "all RTRs that the device accepts in the last Reply",
-	Run: onHost(func(h *host) {
+	Defects: []string{"OneRTR"}, Run: onHost(func(h *host) {
 		takes := enhancedFlags{
 			a: true,
 			b: h.negotiate(singleRTRFlags[0]).b,
@@ -80,12 +74,11 @@ var enhancedRTRTakenCases = []conformance.Case{{
 		h.Check(got == takes, takes.String(), "%v", got)
 	}),
 }, {
-	ID:    "enhanced/rtr/offers-though-none-was-named",
-	Title: "A Reply selects an RTR that the responder accepts, even if it was not offered",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/5"), Defects: []string{"ForgetsPeerToPeer"},
+	ID: "enhanced/rtr/offers-though-none-was-named", Cite: cite("rfc6581/9.2/5"),
+	Title:   "A Reply selects an RTR that the responder accepts, even if it was not offered",
 	Sends:   "a Request with A and no RTR, and Requests that offer one each",
 	Expects: "Replies with A and an RTR",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		// Some devices do not accept one of the three.
 		for _, f := range append(singleRTRFlags, enhancedFlags{a: true}) {
 			got := h.negotiate(f)
@@ -93,24 +86,22 @@ var enhancedRTRTakenCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "enhanced/rtr/flags-are-zero-without-the-model",
-	Title: "Without the peer-to-peer model a Reply selects no RTR",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/8"), Defects: []string{"RTRBitsLeft"},
+	ID: "enhanced/rtr/flags-are-zero-without-the-model", Cite: cite("rfc6581/9.2/8"),
+	Title:   "Without the peer-to-peer model a Reply selects no RTR",
 	Sends:   "Requests without A, with B, C, D, all of them, and none",
 	Expects: "Replies without flags",
-	Run: onHost(func(h *host) {
+	Defects: []string{"RTRBitsLeft"}, Run: onHost(func(h *host) {
 		for _, f := range []enhancedFlags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
 			got := h.negotiate(f)
 			h.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 		}
 	}),
 }, {
-	ID:    "enhanced/rtr/flags-are-ignored-without-the-model",
-	Title: "Without the peer-to-peer model the responder waits for no RTR",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/9"), Defects: []string{"RTRAlwaysExpected"},
+	ID: "enhanced/rtr/flags-are-ignored-without-the-model", Cite: cite("rfc6581/9.2/9"),
+	Title:   "Without the peer-to-peer model the responder waits for no RTR",
 	Sends:   "a Request without A, with B, C and D, and a Send as the first message",
 	Expects: "the Send is delivered, and the connection works",
-	Run: onPassive(setup{receives: 1}, func(hs *handshake) {
+	Defects: []string{"RTRAlwaysExpected"}, Run: onPassive(setup{receives: 1}, func(hs *handshake) {
 		hs.sendFrame(requestWithFlags(enhancedFlags{b: true, c: true, d: true}))
 		hs.expectEnhancedReply()
 		c := hs.enterFullOperation()
@@ -120,36 +111,33 @@ var enhancedRTRTakenCases = []conformance.Case{{
 		hs.expectConnected().expectTraffic()
 	}),
 }, {
-	ID:    "enhanced/rtr/responder-is-mute-until-it-comes",
-	Title: "In the peer-to-peer model a responder sends nothing before the RTR has arrived",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10", "rfc5044/7.1.2/9"), Defects: []string{"NoFence"},
+	ID: "enhanced/rtr/responder-is-mute-until-it-comes", Cite: cite("rfc6581/9.2/10", "rfc5044/7.1.2/9"),
+	Title:   "In the peer-to-peer model a responder sends nothing before the RTR has arrived",
 	Sends:   "a Request for the peer-to-peer model, then nothing for some time, then the RTR. The application posts a Send meanwhile",
 	Expects: "nothing until the RTR has arrived, then the device's message",
-	Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), onePiece),
+	Defects: []string{"NoFence"}, Run: onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), onePiece),
 }, {
-	ID:    "enhanced/rtr/part-of-it-does-not-count",
-	Title: "In the peer-to-peer model a responder sends nothing before the RTR is complete",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/10"), Defects: []string{"EarlyFence"},
+	ID: "enhanced/rtr/part-of-it-does-not-count", Cite: cite("rfc6581/9.2/10"),
+	Title:   "In the peer-to-peer model a responder sends nothing before the RTR is complete",
 	Sends:   "a Request for the peer-to-peer model, an RTR in three pieces, the last of one octet",
 	Expects: "nothing until the last octet has arrived, then the device's message",
+	Defects: []string{"EarlyFence"},
 	Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), threePieces),
 }, {
-	ID:    "enhanced/rtr/write-with-any-key",
-	Title: "A Write as RTR is accepted with any STag and TO",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11"), Level: conformance.Should, Defects: []string{"ZeroLengthChecked"},
+	ID: "enhanced/rtr/write-with-any-key", Cite: cite("rfc6581/9.2/11"), Level: conformance.Should,
+	Title:   "A Write as RTR is accepted with any STag and TO",
 	Sends:   "zero-length Writes with unknown STags, each as an RTR",
 	Expects: "working connections",
-	Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
+	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
 		c.send(iwarp.Write(stag, to, nil))
 		c.wakeDevice()
 	}),
 }, {
-	ID:    "enhanced/rtr/read-with-any-key",
-	Title: "A Read as RTR is answered with any STag and TO",
-	Cite:  cite(rfc6581, "9.2", "rfc6581/9.2/11", "rfc5040/5.2.1/8"), Defects: []string{"ZeroLengthChecked"},
+	ID: "enhanced/rtr/read-with-any-key", Cite: cite("rfc6581/9.2/11", "rfc5040/5.2.1/8"),
+	Title:   "A Read as RTR is answered with any STag and TO",
 	Sends:   "zero-length Read Requests with unknown STags, each as an RTR",
 	Expects: "zero-length Read Responses, and working connections",
-	Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
+	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
 		c.wakeDevice()
 		c.expect(iwarp.ReadResponse(stag^0x5555, to, nil))

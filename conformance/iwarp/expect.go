@@ -8,32 +8,108 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, in
-// the RFC's bit order or in that of Linux's siw. Other cases check the bit order.
+// expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, or
+// with any if there are none.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
+	g, ok := c.nextFPDU(c.ResponseTimeout())
+	if !ok {
+		c.Fail(formatTerminate(causes), "%s", c.describeMissing())
+	}
+	return c.checkTerminate(g, causes)
+}
+
+// formatTerminate formats an expected Terminate with alternative causes.
+func formatTerminate(causes []iwarp.Cause) string {
 	names := make([]string, len(causes))
 	for i, cause := range causes {
 		names[i] = cause.String()
 	}
-	want := "TERMINATE " + strings.Join(names, ", or ")
-	g, ok := c.nextFPDU(c.ResponseTimeout())
-	if !ok {
-		c.Fail(want, "%s", c.describeMissing())
+	return strings.TrimSpace("TERMINATE " + strings.Join(names, ", or "))
+}
+
+// checkTerminate fails the case unless an FPDU is a Terminate with one of the causes, or with
+// any if there are none. It parses the RFC's bit order and that of Linux's siw; other cases
+// check the bit order.
+func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
+	if siw, ok := g.InSiwBitOrder(c.deviceConn != nil); ok {
+		g.Segment = siw
 	}
-	t := g.Segment
-	if siw, ok := t.InSiwBitOrder(c.deviceConn != nil); ok {
-		t = siw
+	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
+		c.Fail(formatTerminate(causes), "%v", g)
 	}
-	if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
-		c.Fail(want, "%v", g)
+	return g.Segment
+}
+
+// expectRefusal sends a frame, and fails the case unless it causes a Terminate with one of the
+// causes, or with any if there are none, and the end of the stream.
+func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Segment {
+	c.send(wrong)
+	return c.expectTerminateAndEnd(causes...)
+}
+
+// expectRefusalWithoutEffect is expectRefusal, and fails the case if targetMem has changed.
+func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
+	c.expectRefusal(wrong, causes...)
+	c.ExpectUnchanged(c.targetMem, 0, 0)
+}
+
+// expectAbortBy sends a frame, and fails the case unless the device ends the stream, with or
+// without a Terminate.
+func (c *conn) expectAbortBy(wrong iwarp.Frame) {
+	c.send(wrong)
+	c.expectAbort()
+}
+
+// expectAnswer sends a frame, and fails the case unless the next FPDU of the device matches want.
+func (c *conn) expectAnswer(request, want iwarp.Frame) {
+	c.send(request)
+	c.expect(want)
+}
+
+// expectSent posts a request, and fails the case unless the next FPDU of the device matches want.
+func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Frame) iwarp.ReceivedFPDU {
+	c.PostSend(c.qp, wr)
+	return c.expect(want)
+}
+
+// expectMessage fails the case unless receive id completes with a message of n octets.
+func (c *conn) expectMessage(id uint64, n int) {
+	c.ExpectRecv(id, n)
+	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
+}
+
+// expectMessageDelivered sends a Send of n octets, and fails the case unless receive id completes
+// with it.
+func (c *conn) expectMessageDelivered(id uint64, n int) {
+	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	c.expectMessage(id, n)
+}
+
+// expectSendDelivered sends a Send of n octets, and fails the case unless it completes receive id.
+func (c *conn) expectSendDelivered(id uint64, n int) verbs.WC {
+	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	return c.ExpectRecv(id, n)
+}
+
+// expectRecvs fails the case unless receives with IDs from 1 on complete with the lengths.
+func (c *conn) expectRecvs(lengths ...int) {
+	for i, n := range lengths {
+		c.ExpectRecv(uint64(i+1), n)
 	}
-	return t
+}
+
+// expectIdle fails the case if the device sends anything, ends the stream, or completes a request
+// or receive.
+func (c *conn) expectIdle() {
+	c.expectSilence(silencePeriod)
+	c.ExpectNoCompletion()
 }
 
 // expectTerminateAndEnd fails the case unless the device sends a Terminate with one of the
-// causes, and then ends its direction.
+// causes, or with any if there are none, and then ends its direction.
 func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	t := c.expectTerminate(causes...)
 	c.expectEnd()
@@ -67,22 +143,6 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
-
-// expectTerminateOrEnd fails the case unless the device ends the stream, with or without a
-// Terminate with one of the causes.
-func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
-	g, ok := c.nextFPDU(c.ResponseTimeout())
-	if ok {
-		t := g.Segment
-		if siw, swapped := t.InSiwBitOrder(c.deviceConn != nil); swapped {
-			t = siw
-		}
-		if t.Terminate == nil || !slices.Contains(causes, iwarp.Val(t.Terminate.Cause)) {
-			c.Fail("the end of the stream, or a Terminate with its cause", "%v", g)
-		}
-	}
-	c.expectEnd()
-}
 
 // expectSilence fails the case if the device sends anything or ends the stream. It waits for
 // quiet in virtual time, and for a read on another connection (syncQP) in real time.

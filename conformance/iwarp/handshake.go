@@ -70,6 +70,13 @@ func (h *host) startPassive(s setup) *handshake {
 	return hs
 }
 
+// sendRequest is startPassive, and sends the peer's Request.
+func (h *host) sendRequest(s setup, f startupFrame) *handshake {
+	hs := h.startPassive(s)
+	hs.sendFrame(f)
+	return hs
+}
+
 // startActive makes the application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
@@ -149,16 +156,13 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || c.peerWantsCRC()
+	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C)
 	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
 	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
 	c.deframer.Feed(c.startupOctets)
 	c.startupOctets = nil
 	return c
 }
-
-// peerWantsCRC returns the C flag of the peer's frame.
-func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peerFrame.Strict().C) }
 
 // expectConnected fails the case unless the application's connect or accept succeeds.
 func (hs *handshake) expectConnected() *conn {
@@ -167,18 +171,37 @@ func (hs *handshake) expectConnected() *conn {
 	return hs.conn
 }
 
+// establish enters full operation, sends or receives the first message of the initiator, and
+// fails the case unless the application is connected.
+func (hs *handshake) establish() *conn {
+	c := hs.enterFullOperation()
+	if hs.setup.active {
+		c.recvRTR()
+	} else {
+		c.sendRTR()
+	}
+	return hs.expectConnected()
+}
+
+// establishAfter fails the case unless the device's start-up frame matches want, and establishes
+// the connection.
+func (hs *handshake) establishAfter(want startupFrame) *conn {
+	hs.expectFrame(want)
+	return hs.establish()
+}
+
+// establishWithReply sends the peer's Reply, changed by edit unless that is nil, and establishes
+// the connection.
+func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *conn {
+	hs.sendReply(edit)
+	return hs.establish()
+}
+
 // awaitResult waits for the application's connect or accept call.
 func (hs *handshake) awaitResult() error {
 	err := hs.task.Wait(2 * appTimeout)
-	hs.Note("application: %s", describeConnResult(err))
+	hs.Note("application: %s", errorOr(err, "connected"))
 	return err
-}
-
-func describeConnResult(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return "connected"
 }
 
 // expectConnError fails the case unless the application's connect or accept fails. It returns the error.

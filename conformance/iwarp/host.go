@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"time"
@@ -78,14 +79,7 @@ func depthParam(answers, asks uint8) *verbs.ConnParam {
 // newConn creates the queue pair and the memory of a connection.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{host: h}
-	access := s.access
-	if access == 0 {
-		access = allAccess
-	}
-	n := s.memLen
-	if n == 0 {
-		n = memLen
-	}
+	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
@@ -98,11 +92,9 @@ func (h *host) newConn(s *setup) *conn {
 	h.Must("a queue pair in INIT", c.qp.Modify(
 		verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access &^ verbs.AccessLocalWrite},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
-	if s.recvLen == 0 {
-		s.recvLen = 64
-	}
+	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {
-		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*s.recvLen, s.recvLen))
+		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*c.recvLen, c.recvLen))
 	}
 	if s.prepare != nil {
 		s.prepare(c)
@@ -160,3 +152,16 @@ func (h *host) expectNoConnRequest(l verbs.Listener) {
 
 // shortWait is enough for everything that waits for no timer.
 const shortWait = 10 * time.Millisecond
+
+// syncQP is a connection on which the peer only sends RDMA Reads: a response shows that
+// the device has processed all earlier packets.
+type syncQP struct{ c *conn }
+
+func newSyncQP(h *host) *syncQP { return &syncQP{h.connect(setup{})} }
+
+// sync sends a request and waits for the response, twice: frames that another thread of
+// the device was about to send during the first exchange are sent by the second.
+func (k *syncQP) sync() {
+	k.c.sync()
+	k.c.sync()
+}

@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"bytes"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"testing"
@@ -97,5 +99,86 @@ func TestEnhancedFlags(t *testing.T) {
 	}
 	if got := flagsOf(enhancedOf(revision1Request())); got.String() != "no flags" || got.offersRTR() {
 		t.Errorf("%v of a frame that is not enhanced", got)
+	}
+}
+
+// The expected headers are from frames of Linux's siw.
+func TestHeaderOctetsMatchSiw(t *testing.T) {
+	for want, got := range map[string][]byte{
+		"c140f13a5300000055c99661b010":         taggedHeader(0x40, 0xf13a5300, 0x55c99661b010),
+		"414300000000000000000000000100000000": untaggedHeaderOctets(0x41, 0x43, 0, 0),
+		"414100000000000000010000000100000000": untaggedHeaderOctets(0x41, 0x41, 1, 0),
+	} {
+		if hex.EncodeToString(got) != want {
+			t.Errorf("got %x, want %s", got, want)
+		}
+	}
+}
+
+// Header helpers and packet/iwarp build the same octets.
+func TestHeaderOctetsMatchPacketModel(t *testing.T) {
+	for _, c := range []struct {
+		octets []byte
+		frame  iwarp.Segment
+	}{
+		{taggedHeader(0x42, peerSTag, peerTO), iwarp.ReadResponse(peerSTag, peerTO, nil)},
+		{untaggedHeaderOctets(0x01, 0x43, 0, 32), iwarp.Send(1, nil).MO(32).Last(false)},
+		{untaggedHeaderOctets(0x41, 0x4b, 3, 0), iwarp.AtomicResponse(1, 0, 0)},
+	} {
+		if got := c.frame.Append(nil); !bytes.HasPrefix(got, c.octets) {
+			t.Errorf("%v is % x, want % x", c.frame, got, c.octets)
+		}
+	}
+}
+
+// Terminates have the sizes of RFC 5040 section 4.8 in either bit order: 22 octets without
+// quoted headers.
+func TestTerminateContentLenMatchesEncoding(t *testing.T) {
+	for _, c := range []struct {
+		about iwarp.Segment
+		want  int
+	}{
+		{iwarp.Write(1, 2, data(16)), 38 - 22},
+		{iwarp.Send(1, data(16)), 42 - 22},
+		{iwarp.ReadRequest(1, iwarp.At(1, 2), 3, iwarp.At(4, 5)), 70 - 22},
+	} {
+		sent := iwarp.Terminate(iwarp.DDPCatastrophic).About(c.about).Append(nil)
+		got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
+		if n := terminateContentLen(parseTerminate(got).Terminate); n != c.want {
+			t.Errorf("about %v: %d octets, want %d", c.about, n, c.want)
+		}
+		if word, rest := terminateControl(got); len(word) != 4 || len(rest) != c.want {
+			t.Errorf("about %v: %d and %d octets, want 4 and %d", c.about, len(word), len(rest), c.want)
+		}
+	}
+}
+
+// A flag without its header changes the expected length.
+func TestTerminateContentLenCountsMissingHeaders(t *testing.T) {
+	h := iwarp.Terminate(iwarp.RDMAPCannotInvalidate).About(iwarp.Send(1, nil)).Terminate
+	h.HasRDMAP = new(true)
+	sent := iwarp.Segment{Terminate: h}.Opcode(iwarp.OpTerminate).Append(nil)
+	got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
+	if _, rest := terminateControl(got); len(rest) == terminateContentLen(parseTerminate(got).Terminate) {
+		t.Errorf("%d octets follow, as a flag without its header announces", len(rest))
+	}
+}
+
+// Each frame must be invalid, and truncated exactly if it is marked as truncated: else a case
+// fails for a correct device, or waits for a timer.
+func TestInvalidFramesAreInvalid(t *testing.T) {
+	for _, good := range []startupFrame{enhancedRequest(), iwarp.Reply().Depths(16, 16)} {
+		for _, f := range invalidFrames(good) {
+			got, rest, whole := iwarp.ParseStartupFrame(f.octets)
+			switch {
+			case whole == f.truncated:
+				t.Errorf("%s: complete %t, truncated %t", f.what, whole, f.truncated)
+			case f.truncated:
+			case len(rest) > 0:
+				t.Errorf("%s: %d octets after the frame", f.what, len(rest))
+			case *got.Key == *good.Key && *got.PDLength <= 512 && *got.PDLength >= 4 && *got.Rev <= 2:
+				t.Errorf("%s: nothing is wrong with %v", f.what, got)
+			}
+		}
 	}
 }

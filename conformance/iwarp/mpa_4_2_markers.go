@@ -28,16 +28,14 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 		if iwarp.Val(hs.recvFrame().R) {
 			rig.NotApplicable("the device refuses to send markers")
 		}
-		hs.enterFullOperation().sendRTR()
-		body(hs.expectConnected())
+		body(hs.establish())
 	})
 }
 
 // expectAcceptedWithMarkers fails the case unless a message with a changed marker is delivered.
 func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
-	c.ExpectRecv(1, 600)
-	c.ExpectBytes(c.localMem, 0, data(600))
+	c.expectMessage(1, 600)
 	c.sync()
 }
 
@@ -64,76 +62,68 @@ func (c *conn) expectLeadingMarker() {
 }
 
 var mpaMarkerCases = []conformance.Case{{
-	ID:    "mpa/marker/reserved-half-is-zero",
-	Title: "The first two octets of a marker are zero",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Defects: []string{"MarkerReservedSet"},
+	ID: "mpa/marker/reserved-half-is-zero", Cite: cite("rfc5044/4.2/1"),
+	Title:   "The first two octets of a marker are zero",
 	Sends:   "a Request for markers; the device writes 3000 octets",
 	Expects: "markers that begin with two zeros",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerReservedSet"}, Run: onMarkersFromDevice(func(c *conn) {
 		for _, m := range c.deviceMarkers(3000) {
 			c.Check(m.Reserved == 0, fmt.Sprintf("zeros in the first half of the marker at %d", m.Offset), "%04x", m.Reserved)
 		}
 	}),
 }, {
-	ID:    "mpa/marker/reserved-half-is-ignored",
-	Title: "The first two octets of a marker are ignored",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Setup: setupMarkers, Defects: []string{"MPAReservedRefused"},
+	ID: "mpa/marker/reserved-half-is-ignored", Cite: cite("rfc5044/4.2/2"), Setup: setupMarkers,
+	Title:   "The first two octets of a marker are ignored",
 	Sends:   "a Send with a marker that begins with ffff, and the correct CRC",
 	Expects: "it is delivered",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
 		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff })
 	}),
 }, {
-	ID:    "mpa/marker/low-bits-of-the-pointer-are-ignored",
-	Title: "The two lowest bits of a marker's pointer are ignored",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Setup: setupMarkers, Defects: []string{"MPAReservedRefused"},
+	ID: "mpa/marker/low-bits-of-the-pointer-are-ignored", Cite: cite("rfc5044/4.2/3"), Setup: setupMarkers,
+	Title:   "The two lowest bits of a marker's pointer are ignored",
 	Sends:   "a Send with a marker whose pointer has the two bits set, and the correct CRC",
 	Expects: "it is delivered",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
 		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 })
 	}),
 }, {
-	ID:    "mpa/marker/request-for-markers-is-granted",
-	Title: "A responder sends markers to an initiator that requests them",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Defects: []string{"RefusesMarkers"},
+	ID: "mpa/marker/request-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
+	Title:   "A responder sends markers to an initiator that requests them",
 	Sends:   "a Request with M set; the device writes 2000 octets",
 	Expects: "a Reply that accepts, and a stream with markers",
-	Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
 		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 	}),
 }, {
-	ID:    "mpa/marker/reply-for-markers-is-granted",
-	Title: "An initiator sends markers to a responder that requests them",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Defects: []string{"RefusesMarkers"},
+	ID: "mpa/marker/reply-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
+	Title:   "An initiator sends markers to a responder that requests them",
 	Sends:   "a Reply with M set; the device writes 2000 octets",
 	Expects: "a connection, and a stream with markers",
-	Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
 		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 	}),
 }, {
-	ID:    "mpa/marker/none-unless-asked-for",
-	Title: "No markers are sent to a peer that does not request them",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Defects: []string{"MarkersAlways"},
+	ID: "mpa/marker/none-unless-asked-for", Cite: cite("rfc5044/7.1.1/5", "rfc5044/7.1.2/10"),
+	Title:   "No markers are sent to a peer that does not request them",
 	Sends:   "start-up frames with M clear, as initiator and as responder; the device writes 2000 octets",
 	Expects: "octets without markers",
-	Run: onHost(func(h *host) {
+	Defects: []string{"MarkersAlways"}, Run: onHost(func(h *host) {
 		for _, active := range []bool{false, true} {
 			c := h.connect(setup{
 				active: active, prepare: func(c *conn) { c.allowBadFrames = true },
 				frame: func(f startupFrame) startupFrame { return f.Markers(false) },
 			})
-			c.PostSend(c.qp, c.writeWR(1, 0, 2000))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:2000]))
+			c.expectSent(c.writeWR(1, 0, 2000), iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:2000]))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}),
 }, {
-	ID:    "mpa/marker/first-is-before-the-first-fpdu",
-	Title: "A stream with markers begins with one, of zeros",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Defects: []string{"MarkersStartLate"},
+	ID: "mpa/marker/first-is-before-the-first-fpdu", Cite: cite("rfc5044/4.3/3", "rfc5044/7.1.2/10"),
+	Title:   "A stream with markers begins with one, of zeros",
 	Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 	Expects: "four zeros and then a length, as the first octets of the stream",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkersStartLate"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		c.expectLeadingMarker()
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
@@ -150,5 +140,159 @@ var mpaMarkerCases = []conformance.Case{{
 		c.expectLeadingMarker()
 		c.expect(iwarp.Any())
 		hs.expectConnected()
+	}),
+}}
+
+const markerInterval = 512
+
+// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
+// each points to the start of its FPDU.
+func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
+	for i, m := range markers {
+		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
+		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
+			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
+	}
+}
+
+// payloadToMarker returns the payload length of a message at position in the stream whose FPDU
+// ends at the next marker.
+func payloadToMarker(position uint64, header int) int {
+	n := int(markerInterval - position%markerInterval)
+	if position%markerInterval == 0 {
+		n -= 4
+	}
+	return n - 2 - header - 4
+}
+
+// zeroLengthWrites returns n zero-length Writes, which have the shortest FPDUs.
+func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
+	wrs := make([]verbs.SendWR, n)
+	for i := range wrs {
+		wrs[i] = c.writeWR(uint64(i+1), 0, 0)
+		wrs[i].SGL = nil
+	}
+	return wrs
+}
+
+var mpaPositionCases = []conformance.Case{{
+	ID: "mpa/marker/every-512-octets", Cite: cite("rfc5044/4.3/2"),
+	Title:   "A marker is at every 512th octet of the stream, markers included",
+	Sends:   "a Request for markers; the device writes 5000 octets",
+	Expects: "markers at 0, 512, 1024 and so on",
+	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.checkMarkers(0, c.deviceMarkers(5000))
+	}),
+}, {
+	ID: "mpa/marker/every-512-octets-of-an-answer", Cite: cite("rfc5044/4.3/2", "rfc5044/4.3/4"),
+	Title:   "The markers of a Read Response are at every 512th octet of the stream",
+	Sends:   "a Request for markers, and a Read Request for 5000 octets",
+	Expects: "markers at every 512th octet of the stream, and the payload between them",
+	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		c.send(c.peerRead(0, 5000))
+		var markers []iwarp.Marker
+		var octets []byte
+		for _, g := range c.nextMessage(iwarp.OpReadResponse) {
+			markers, octets = append(markers, g.Markers...), append(octets, g.Payload...)
+		}
+		c.checkMarkers(0, markers)
+		c.ExpectBytes(c.targetMem, 0, octets)
+		c.Check(len(octets) == 5000, "5000 octets", "%d", len(octets))
+	}),
+}, {
+	ID: "mpa/marker/points-to-the-length", Cite: cite("rfc5044/4.3/4", "rfc5044/4.2/3"),
+	Title:   "A marker inside an FPDU has the distance to its length field",
+	Sends:   "a Request for markers; the device sends 100 and then 800 octets",
+	Expects: "a marker in the second FPDU that points to its length field",
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
+		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
+		g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]))
+		c.Check(len(g.Markers) == 1, "a marker in the second FPDU", "%d", len(g.Markers))
+		back := uint16(g.Markers[0].Offset - g.Offset)
+		c.Check(g.Markers[0].Ptr == back, fmt.Sprintf("a marker that points %d octets back", back), "%d", g.Markers[0].Ptr)
+	}),
+}, {
+	ID: "mpa/marker/between-fpdus-is-zero", Cite: cite("rfc5044/4.3/5"),
+	Title:   "A marker between two FPDUs has a pointer of 0, and belongs to the second",
+	Sends:   "a Request for markers; the device sends a message that ends at the next marker, then another",
+	Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
+		c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+		c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+		g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
+		c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+		c.Check(g.Markers[0].Ptr == 0, "a marker with a pointer of 0", "%d", g.Markers[0].Ptr)
+		c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+	}),
+}, {
+	ID: "mpa/marker/several-point-to-one-start", Cite: cite("rfc5044/4.3/6"),
+	Title:   "All markers of an FPDU point to its length field",
+	Sends:   "a Request for markers; the device writes 1400 octets",
+	Expects: "three markers that point to the same octet",
+	Defects: []string{"MarkerPointsBack"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
+		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
+		g := c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:1400]))
+		c.Check(len(g.Markers) >= 2, "several markers in an FPDU", "%d", len(g.Markers))
+		for _, m := range g.Markers {
+			c.Check(m.Offset-uint64(m.Ptr) == g.Offset, fmt.Sprintf("markers that point to %d", g.Offset), "one to %d", m.Offset-uint64(m.Ptr))
+		}
+	}),
+}, {
+	ID: "mpa/marker/small-fpdus-are-pointed-at", Cite: cite("rfc5044/4.3/7"),
+	Title:   "Among short FPDUs a marker points to the FPDU that contains it",
+	Sends:   "a Request for markers; the device posts sixty zero-length Writes",
+	Expects: "markers that point to the length field before them",
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		c.PostSend(c.qp, c.zeroLengthWrites(60)...)
+		inside := 0
+		for _, g := range c.nextFPDUs(60) {
+			for _, m := range g.Markers {
+				c.Check(m.Ptr == m.Want, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want), "%d", m.Ptr)
+				if m.Want > 0 {
+					inside++
+				}
+			}
+		}
+		c.Check(inside > 0, "a marker inside one of the FPDUs", "none")
+	}),
+}, {
+	ID: "mpa/marker/taken-out-of-a-send", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers in a Send are removed before delivery",
+	Sends:   "a Send of 1500 octets with its markers",
+	Expects: "1500 octets in the receive, without the markers",
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
+		c.expectMessageDelivered(1, 1500)
+		c.ExpectUnchanged(c.localMem, 0, 1500)
+	}),
+}, {
+	ID: "mpa/marker/taken-out-of-a-write", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers in a Write are not placed",
+	Sends:   "a Write of 1500 octets with its markers",
+	Expects: "1500 octets in the memory, without the markers",
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
+		c.sendAndSync(c.peerWrite(0, data(1500)))
+		c.ExpectBytes(c.targetMem, 0, data(1500))
+		c.ExpectUnchanged(c.targetMem, 0, 1500)
+	}),
+}, {
+	ID: "mpa/marker/taken-out-between-fpdus", Cite: cite("rfc5044/4.3/9", "rfc5044/4.3/5"), Setup: setupMarkers,
+	Title:   "FPDUs before and after a marker are delivered",
+	Sends:   "a Send that ends at the next marker, then one across the following marker",
+	Expects: "both are delivered, without markers",
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
+		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+		c.send(iwarp.Send(c.nextSendMSN(), data(600)))
+		c.expectMessage(1, n)
+		c.ExpectRecv(2, 600)
+		c.ExpectBytes(c.localMem, 2048, data(600))
 	}),
 }}

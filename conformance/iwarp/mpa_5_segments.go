@@ -2,11 +2,13 @@ package iwarp
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // writeInPieces writes octets in pieces that end at ends, each in a separate segment, with a
@@ -56,13 +58,12 @@ func (c *conn) expectAlignedSegments(messages int) {
 }
 
 var mpaSegmentCases = []conformance.Case{{
-	ID:    "mpa/segment/begins-with-an-fpdu",
-	Title: "TCP segments begin with an FPDU",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1460),
-	Defects: []string{"SegmentsUnaligned"},
+	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should,
+	Setup:   setupMSS(1460),
+	Title:   "TCP segments begin with an FPDU",
 	Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
 	Expects: "each read of the stream begins with a length field",
-	Run: onSetup(setup{memLen: 20000}, func(c *conn) {
+	Defects: []string{"SegmentsUnaligned"}, Run: onSetup(setup{memLen: 20000}, func(c *conn) {
 		for i, n := range []int{0, 16, 300, 1000} {
 			c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
 			c.expectAlignedSegments(1)
@@ -71,38 +72,32 @@ var mpaSegmentCases = []conformance.Case{{
 		c.expectAlignedSegments(1)
 	}),
 }, {
-	ID:    "mpa/segment/begins-with-an-fpdu-though-several-wait",
-	Title: "TCP segments begin with an FPDU even if several FPDUs are queued and none fills a segment",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1463),
-	Defects: []string{"SegmentsUnaligned"},
+	ID: "mpa/segment/begins-with-an-fpdu-though-several-wait", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should,
+	Setup:   setupMSS(1463),
+	Title:   "TCP segments begin with an FPDU even if several FPDUs are queued and none fills a segment",
 	Sends:   "nothing: the device sends four messages of 1000 octets that were posted together, with an MSS of 1463",
 	Expects: "each read of the stream begins with a length field",
-	Run: onSetup(setup{}, func(c *conn) {
+	Defects: []string{"SegmentsUnaligned"}, Run: onSetup(setup{}, func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
 		c.expectAlignedSegments(4)
 	}),
 }, {
-	ID:    "mpa/segment/several-fpdus-in-one",
-	Title: "All FPDUs of a segment are processed",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Defects: []string{"OneFPDUPerSegment"},
+	ID: "mpa/segment/several-fpdus-in-one", Cite: cite("rfc5044/5.1/2", "rfc5044/5.2/1"),
+	Title:   "All FPDUs of a segment are processed",
 	Sends:   "three Sends in one segment",
 	Expects: "all are delivered",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"OneFPDUPerSegment"}, Run: onConn(func(c *conn) {
 		first := c.nextSendMSN()
 		c.sendCoalesced(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
-		c.ExpectRecv(1, 8)
-		c.ExpectRecv(2, 12)
-		c.ExpectRecv(3, 16)
+		c.expectRecvs(8, 12, 16)
 	}),
 }, {
-	ID:      "mpa/segment/octet-by-octet",
-	Title:   "An FPDU may arrive octet by octet",
-	Cite:    cite(rfc5044, "5.1", "rfc5044/5.1/3"),
+	ID: "mpa/segment/octet-by-octet", Cite: cite("rfc5044/5.1/3"),
 	Setup:   setupNoCRC, // another case splits the CRC
+	Title:   "An FPDU may arrive octet by octet",
 	Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
 	Expects: "one is delivered, the other is placed",
-	Defects: []string{"HeaderInOneRead"},
-	Run: onWithoutCRC(func(c *conn) {
+	Defects: []string{"HeaderInOneRead"}, Run: onWithoutCRC(func(c *conn) {
 		for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
 			b := c.encode(f)
 			for i := range b {
@@ -110,39 +105,35 @@ var mpaSegmentCases = []conformance.Case{{
 				c.Sleep(segmentPause)
 			}
 		}
-		c.ExpectRecv(1, 13)
-		c.ExpectBytes(c.localMem, 0, data(13))
+		c.expectMessage(1, 13)
 		c.sync()
 		c.ExpectBytes(c.targetMem, 0, data(13))
 	}),
 }, {
-	ID:    "mpa/segment/cut-in-the-header",
-	Title: "A segment may end anywhere in the length or the header of an FPDU",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Defects: []string{"HeaderInOneRead"},
+	ID: "mpa/segment/cut-in-the-header", Cite: cite("rfc5044/5.1/3", "rfc5044/5.2/1"),
+	Title:   "A segment may end anywhere in the length or the header of an FPDU",
 	Sends:   "Sends split in two, at every octet of length and header",
 	Expects: "all are delivered",
-	Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
+	Defects: []string{"HeaderInOneRead"}, Run: onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
 }, {
-	ID:    "mpa/segment/cut-in-pad-and-crc",
-	Title: "A segment may end anywhere in the pad or the CRC of an FPDU",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Defects: []string{"TrailerCut"},
+	ID: "mpa/segment/cut-in-pad-and-crc", Cite: cite("rfc5044/5.1/3"),
+	Title:   "A segment may end anywhere in the pad or the CRC of an FPDU",
 	Sends:   "Sends of 13 octets split in two, at every octet of pad and CRC",
 	Expects: "all are delivered",
+	Defects: []string{"TrailerCut"},
 	Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(13, 2+18+13, 2+18+13+3+4) }),
 }, {
-	ID:    "mpa/segment/cut-in-a-marker",
-	Title: "A segment may end before, in and after a marker",
-	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Setup: setupMarkers, Defects: []string{"HeaderInOneRead"},
+	ID: "mpa/segment/cut-in-a-marker", Cite: cite("rfc5044/5.1/3", "rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "A segment may end before, in and after a marker",
 	Sends:   "Sends across a marker, split in two before, in and after the marker; and one after a split marker",
 	Expects: "all are delivered",
-	Run: onSetup(setup{}, func(c *conn) {
+	Defects: []string{"HeaderInOneRead"}, Run: onSetup(setup{}, func(c *conn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		for i := range 5 {
 			// A message that ends at the next marker: the following one begins with the marker.
 			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
 			c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-			c.ExpectRecv(1, n)
+			c.expectSendDelivered(1, n)
 			c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
 			c.writeInPieces(c.encode(iwarp.Send(c.nextSendMSN(), data(600))), 1+i, markerInterval+i)
 			c.ExpectRecv(2, 600)
@@ -150,27 +141,24 @@ var mpaSegmentCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/segment/one-over-three-two-in-one",
-	Title: "FPDUs are found by their lengths, independent of segment boundaries",
-	Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Defects: []string{"OneFPDUPerSegment"},
+	ID: "mpa/segment/one-over-three-two-in-one", Cite: cite("rfc5044/5.2/1"),
+	Title:   "FPDUs are found by their lengths, independent of segment boundaries",
 	Sends:   "four Sends in three segments that end inside a Send, one of them with the ends of two Sends",
 	Expects: "all are delivered",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"OneFPDUPerSegment"}, Run: onConn(func(c *conn) {
 		first := c.nextSendMSN()
 		b := c.encode(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
 		c.writeInPieces(b, 30, 84+28+32+10)
 		for i, n := range []int{60, 4, 8, 60} {
-			c.ExpectRecv(uint64(i+1), n)
-			c.ExpectBytes(c.localMem, 64*i, data(n))
+			c.expectMessage(uint64(i+1), n)
 		}
 	}),
 }, {
-	ID:    "mpa/segment/nothing-before-the-fpdu-is-whole",
-	Title: "No octet of an FPDU is placed before all of it has arrived",
-	Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Defects: []string{"PlacesEarly"},
+	ID: "mpa/segment/nothing-before-the-fpdu-is-whole", Cite: cite("rfc5044/6/2"),
+	Title:   "No octet of an FPDU is placed before all of it has arrived",
 	Sends:   "a Write of 512 octets without its CRC; later the CRC",
 	Expects: "memory unchanged, until the CRC has arrived",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"PlacesEarly"}, Run: onConn(func(c *conn) {
 		b := c.encode(c.peerWrite(0, data(512)))
 		c.write(b[:len(b)-4])
 		c.expectSilence(silencePeriod)
@@ -180,3 +168,142 @@ var mpaSegmentCases = []conformance.Case{{
 		c.ExpectBytes(c.targetMem, 0, data(512))
 	}),
 }}
+
+// segmentCases are cases that need raw TCP, since a kernel decides about its segments.
+var segmentCases = []conformance.Case{{
+	ID: "mpa/segment/what-is-missing-is-waited-for", Cite: cite("rfc5040/5.5/1", "rfc5041/5.3/4"),
+	Title:   "Messages after a missing TCP segment are delivered in order once it arrives",
+	Sends:   "three Sends in three segments: the last first, then the second, later the first",
+	Expects: "nothing before the first has arrived; then all three, in order",
+	Defects: []string{"OneFPDUPerSegment"},
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+		ends := c.hold(c.newSends(8, 24, 40)...)
+		c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
+		c.expectIdle()
+		c.release([2]int{0, ends[0]})
+		c.expectDelivered(64, 8, 24, 40)
+	}),
+}, {
+	ID: "mpa/segment/repeated-is-delivered-once", Cite: cite("rfc5041/5.3/3"),
+	Title:   "A message whose TCP segments are retransmitted with other boundaries is delivered once",
+	Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; the octets missing between them; then both Sends again in one segment",
+	Expects: "two messages, each once",
+	Defects: []string{"OneFPDUPerSegment"},
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+		ends := c.hold(c.newSends(60, 33)...)
+		c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
+		c.expectDelivered(64, 60, 33)
+	}),
+}, {
+	ID: "mpa/segment/repeated-write-is-placed-once", Cite: cite("rfc5041/5.3/3"),
+	Title:   "A retransmitted TCP segment of a Write does not overwrite a later Write",
+	Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, in pieces and whole",
+	Expects: "the content of the second",
+	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *rawConn) {
+		ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
+		c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
+		c.sync()
+		c.ExpectBytes(c.targetMem, 0, rig.Pattern(64, 2))
+		c.ExpectUnchanged(c.targetMem, 0, 64)
+	}),
+}, {
+	ID: "mpa/segment/cut-joined-and-mixed-by-the-network", Cite: cite("rfc5044/5.2/1", "rfc5044/5.1/3"),
+	Title:   "FPDUs are delivered however a network splits, joins, reorders and duplicates TCP segments",
+	Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some duplicate and reordered",
+	Expects: "all are delivered, in order, each once",
+	Defects: []string{"OneFPDUPerSegment"},
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *rawConn) {
+		lengths := make([]int, 30)
+		for i := range lengths {
+			lengths[i] = c.Rand.IntN(257)
+		}
+		ends := c.hold(c.newSends(lengths...)...)
+		c.release(randomPieces(c, ends)...)
+		c.expectDelivered(256, lengths...)
+	}),
+}, {
+	ID: "mpa/segment/sequence-numbers-wrap", Cite: cite("rfc5044/4.3/8"),
+	Title:   "FPDUs are delivered when TCP sequence numbers wrap",
+	Sends:   "twelve Sends, two in each segment, over TCP whose sequence numbers wrap in one of them; then a Read Request",
+	Expects: "all are delivered, and a Read Response",
+	Defects: []string{"OneFPDUPerSegment"},
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
+		lengths := make([]int, 12)
+		for i := range lengths {
+			lengths[i] = 100
+		}
+		for two := range slices.Chunk(c.newSends(lengths...), 2) {
+			c.sendCoalesced(two...)
+		}
+		c.expectDelivered(128, lengths...)
+		c.send(c.peerRead(0, 500))
+		c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:500])
+	}),
+}, {
+	ID: "mpa/marker/sequence-numbers-wrap", Cite: cite("rfc5044/4.3/8", "rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers are found when TCP sequence numbers wrap",
+	Sends:   "Sends with their markers, over TCP whose sequence numbers wrap between two markers",
+	Expects: "all are delivered, without markers",
+	Defects: []string{"MarkersKept"},
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
+		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
+		lengths := make([]int, 8)
+		for i := range lengths {
+			lengths[i] = 400
+			c.send(iwarp.Send(c.nextSendMSN(), rig.Pattern(400, byte(i))))
+		}
+		c.expectDelivered(512, lengths...)
+	}),
+}, {
+	ID: "ddp/end/messages-with-fin-are-heeded", Cite: cite("rfc5041/6.2.1/3"), Level: conformance.Should,
+	Title:   "Messages in a TCP segment with FIN are delivered and answered",
+	Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, before it reads from the stream",
+	Expects: "the Send is delivered, and all reads are answered",
+	Defects: []string{"FINDropsAnswers"},
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
+		const n = tcpBufferBytes / defaultOrd
+		frames := []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(40))}
+		for i := range uint32(defaultOrd) {
+			frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
+		}
+		c.hold(frames...)
+		c.releaseWithFIN(0)
+		c.ExpectRecv(1, 40)
+		c.waitForDevice()
+		for range defaultOrd {
+			c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
+		}
+		c.expectClose()
+	}),
+}, {
+	ID: "mpa/segment/begins-with-an-fpdu-whatever-its-size", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should,
+	Title:   "TCP segments begin with an FPDU for every MSS",
+	Sends:   "nothing: the device writes 6000 octets with an MSS of 536, 1000, 1447 and 1463",
+	Expects: "segments that begin with a length and end with a CRC",
+	Defects: []string{"SegmentsUnaligned", "MSSIgnored"}, Run: withRawTCP(func(h *host, tcp conformance.RawTCP) {
+		for _, mss := range []int{536, 1000, 1447, 1463} {
+			tcp.SetOptions(conformance.TCPOptions{MSS: mss})
+			c := h.connectRaw(setup{})
+			c.PostSend(c.qp, c.writeWR(1, 0, 6000))
+			c.expectWholeFPDUs(mss, 6000)
+			c.ExpectCompletion(1, verbs.WCSuccess)
+		}
+	}),
+}}
+
+// expectWholeFPDUs receives a Write of n octets, and fails the case unless each segment holds
+// complete FPDUs only.
+func (c *rawConn) expectWholeFPDUs(mss, n int) {
+	for taken := 0; taken < n; {
+		if !c.readStream(c.ResponseTimeout()) {
+			c.Fail("a Write", "%s", c.describeMissing())
+		}
+		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
+			c.checkFraming(&g)
+			c.checkFPDU(iwarp.Op(iwarp.OpWrite), g)
+			taken += len(g.Payload)
+		}
+		left := len(c.deframer.Pending())
+		c.Check(left == 0, fmt.Sprintf("whole FPDUs in segments of up to %d octets", mss), "one that ends %d octets after the start of an FPDU", left)
+	}
+}

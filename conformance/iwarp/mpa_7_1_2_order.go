@@ -1,6 +1,9 @@
 package iwarp
 
 import (
+	"errors"
+	"time"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -47,24 +50,20 @@ func threePieces(b []byte) [][]byte {
 }
 
 var mpaOrderCases = []conformance.Case{{
-	ID:    "mpa/order/initiator-speaks-first",
-	Title: "An initiator sends its Request without waiting for the responder",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Defects: []string{"ResponderSpeaksFirst"},
+	ID: "mpa/order/initiator-speaks-first", Cite: cite("rfc5044/7.1.2/1"),
+	Title:   "An initiator sends its Request without waiting for the responder",
 	Sends:   "nothing, until the Request has arrived",
 	Expects: "a Request",
-	Run: onActive(setup{}, func(hs *handshake) {
+	Defects: []string{"ResponderSpeaksFirst"}, Run: onActive(setup{}, func(hs *handshake) {
 		hs.expectFrame(iwarp.Request())
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
-	ID:    "mpa/order/responder-waits-for-a-request",
-	Title: "A responder sends nothing before it has received a complete Request",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Defects: []string{"ResponderSpeaksFirst"},
+	ID: "mpa/order/responder-waits-for-a-request", Cite: cite("rfc5044/7.1.2/2"),
+	Title:   "A responder sends nothing before it has received a complete Request",
 	Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
 	Expects: "nothing until the last octet, then a Reply",
-	Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"ResponderSpeaksFirst"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.expectSilence(silencePeriod)
 		f := enhancedRequest().Private(data(8))
 		b := f.Append(nil)
@@ -72,22 +71,18 @@ var mpaOrderCases = []conformance.Case{{
 		hs.expectSilence(silencePeriod)
 		hs.write(b[len(b)-1:])
 		hs.sentFrame = f
-		hs.expectFrame(iwarp.Reply().Reject(false))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establishAfter(iwarp.Reply().Reject(false))
 	}),
 }, {
-	ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",
-	Title: "A responder processes an FPDU that arrives right after its Reply",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Defects: []string{"FirstFPDUStuck"},
+	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
+	Title:   "A responder processes an FPDU that arrives right after its Reply",
 	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
 	Expects: "the Sends are delivered",
-	Run: onHost(func(h *host) {
+	Defects: []string{"FirstFPDUStuck"}, Run: onHost(func(h *host) {
 		// A device that starts to receive FPDUs after its Reply misses only those that arrive
 		// shortly after the Reply.
 		for range 16 {
-			hs := h.startPassive(setup{receives: 1})
-			hs.sendFrame(revision1Request())
+			hs := h.sendRequest(setup{receives: 1}, revision1Request())
 			hs.expectFrame(iwarp.Reply().Reject(false))
 			c := hs.enterFullOperation()
 			c.send(iwarp.Send(1, data(16)))
@@ -96,17 +91,139 @@ var mpaOrderCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/order/responder-is-mute-until-spoken-to",
-	Title: "A responder sends no FPDU before it has received one",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Defects: []string{"NoFence"},
+	ID: "mpa/order/responder-is-mute-until-spoken-to", Cite: cite("rfc5044/7.1.2/9"),
+	Title:   "A responder sends no FPDU before it has received one",
 	Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
 	Expects: "nothing until the Send has arrived, then the device's message",
-	Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
+	Defects: []string{"NoFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
 }, {
-	ID:    "mpa/order/half-an-fpdu-does-not-unmute",
-	Title: "A responder sends no FPDU before it has received a complete one",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Defects: []string{"EarlyFence"},
+	ID: "mpa/order/half-an-fpdu-does-not-unmute", Cite: cite("rfc5044/7.1.2/9", "rfc6581/9.2/10"),
+	Title:   "A responder sends no FPDU before it has received a complete one",
 	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
 	Expects: "nothing until the last octet has arrived, then the device's messages",
-	Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
+	Defects: []string{"EarlyFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
 }}
+
+// rejectingSetup returns a setup whose application rejects the connection with private data.
+func rejectingSetup(private []byte) setup {
+	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
+}
+
+// expectNothingMore fails the case if the device sends more octets. RFC 5044 allows it to close
+// the stream or to leave that to the peer.
+func (c *conn) expectNothingMore() {
+	g, ok := c.nextFPDU(silencePeriod)
+	c.Check(!ok, "nothing more", "%v", g)
+	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
+}
+
+// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one.
+func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+			hs := h.sendRequest(s, f)
+			body(hs)
+			hs.Must("a request that can be rejected", hs.awaitResult())
+		}
+	})
+}
+
+var mpaRejectCases = []conformance.Case{{
+	ID: "mpa/reject/program-says-no", Cite: cite("rfc5044/7.1.2/4", "rfc5044/7.1.1/8"),
+	Title:   "A Request that the application rejects gets a Reply with R set",
+	Sends:   "Requests of both revisions",
+	Expects: "Replies with R set",
+	Defects: []string{"RejectCloses"},
+	Run:     onBothRevisions(rejectingSetup(nil), func(hs *handshake) { hs.expectFrame(iwarp.Reply().Reject(true)) }),
+}, {
+	ID: "mpa/reject/private-data-goes-with-it", Cite: cite("rfc5044/7.1.2/4", "rfc5044/7.1.1/12"),
+	Title:   "The Reply to a rejected Request carries the application's private data",
+	Sends:   "Requests of both revisions",
+	Expects: "Replies with R set and the application's 24 octets",
+	Defects: []string{"RejectCloses"}, Run: onBothRevisions(rejectingSetup(data(24)), func(hs *handshake) {
+		hs.checkPrivateData(hs.expectFrame(iwarp.Reply().Reject(true)), data(24))
+	}),
+}, {
+	ID: "mpa/reject/nothing-follows", Cite: cite("rfc5044/7.1.2/5"),
+	Title:   "Nothing follows a Reply with R set",
+	Sends:   "Requests of both revisions",
+	Expects: "Replies with R set and no octet after them; the device may close the stream",
+	Defects: []string{"TalksAfterReject"}, Run: onBothRevisions(rejectingSetup(nil), func(hs *handshake) {
+		hs.expectFrame(iwarp.Reply().Reject(true))
+		hs.enterFullOperation().expectNothingMore()
+	}),
+}, {
+	ID: "mpa/reject/initiator-sends-nothing", Cite: cite("rfc5044/7.1.2/8"),
+	Title:   "A rejected initiator sends nothing more, and has no connection",
+	Sends:   "a Reply with R set",
+	Expects: "no FPDU, and a connect that fails",
+	Defects: []string{"RejectIsAccept"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvFrame()
+		hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true) })
+		hs.enterFullOperation().expectNothingMore()
+		hs.expectConnError()
+	}),
+}, {
+	ID: "mpa/reject/initiator-is-told-with-the-data", Cite: cite("rfc5044/7.1.2/8"),
+	Title:   "The application of a rejected initiator gets the rejection with its private data",
+	Sends:   "a Reply with R set and 24 octets of private data",
+	Expects: "a connect that fails as rejected, with the octets",
+	Defects: []string{"RejectIsAccept", "RejectCloses"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvFrame()
+		hs.sendReply(func(f startupFrame) startupFrame { return f.Reject(true).Private(data(24)) })
+		hs.enterFullOperation().expectNothingMore()
+		var why *verbs.RejectError
+		err := hs.expectConnError()
+		hs.Check(errors.As(err, &why), "a connect that fails as rejected", "%v", err)
+		hs.checkRequestPrivateData(why.PrivateData, data(24))
+	}),
+}}
+
+// startupLimit is the longest time that a device may wait for a start-up frame. RFC 5044 names
+// none; known stacks wait for 5 to 20 seconds.
+const startupLimit = 2 * time.Minute
+
+// onPartialRequest makes the body of a case in which the peer sends n octets of a Request only.
+func onPartialRequest(n int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		l := h.listen()
+		h.dialAndSend(l, revision1Request().Append(nil)[:n]).expectEndWithin(startupLimit)
+		h.expectNoConnRequest(l)
+	})
+}
+
+// onPartialReply makes the body of a case in which the peer sends n octets of a Reply only.
+func onPartialReply(n int) func(*conformance.Bench) error {
+	return onActive(setup{}, func(hs *handshake) {
+		hs.recvFrame()
+		hs.write(iwarp.Reply().Append(nil)[:n])
+		hs.expectEndWithin(startupLimit)
+		hs.expectConnError()
+	})
+}
+
+var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases([]conformance.Case{{
+	ID: "mpa/timer/no-request", Cite: cite("rfc5044/7.1.2/12"), Level: conformance.Should,
+	Title:   "A responder that receives no Request closes the stream",
+	Sends:   "nothing",
+	Expects: "the end of the stream within two minutes",
+	Defects: []string{"NoTimers"}, Run: onPartialRequest(0),
+}, {
+	ID: "mpa/timer/part-of-a-request", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
+	Title:   "A responder that receives part of a Request closes the stream",
+	Sends:   "ten octets of a Request",
+	Expects: "the end of the stream within two minutes",
+	Defects: []string{"TimerStopsEarly"}, Run: onPartialRequest(10),
+}, {
+	ID: "mpa/timer/no-reply", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
+	Title:   "An initiator that receives no Reply closes the stream",
+	Sends:   "nothing",
+	Expects: "the end of the stream within two minutes, and a connect that fails",
+	Defects: []string{"NoTimers"}, Run: onPartialReply(0),
+}, {
+	ID: "mpa/timer/part-of-a-reply", Cite: cite("rfc5044/7.1.2/13"), Level: conformance.Should,
+	Title:   "An initiator that receives part of a Reply closes the stream",
+	Sends:   "ten octets of a Reply",
+	Expects: "the end of the stream within two minutes, and a connect that fails",
+	Defects: []string{"TimerStopsEarly"}, Run: onPartialReply(10),
+}})

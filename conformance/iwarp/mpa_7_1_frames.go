@@ -39,7 +39,10 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 			// since the Reply is invalid.
 			c := hs.enterFullOperation()
 			c.deframer.CRC = iwarp.Val(hs.gotFrame.C)
-			c.expectTerminateOrEnd(iwarp.MPAStartupFrame)
+			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
+				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
+			}
+			c.expectEnd()
 			hs.expectConnError()
 		}
 	})
@@ -48,20 +51,17 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 // expectTraffic fails the case unless a connection carries Sends in both directions.
 func (c *conn) expectTraffic() {
 	c.PostRecv(c.qp, 70, c.localMem.SGE(0, 16))
-	c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-	c.ExpectRecv(70, 16)
-	c.PostSend(c.qp, c.sendWR(71, 0, 16))
-	c.expect(iwarp.Op(iwarp.OpSend).WithPayload(data(16)))
+	c.expectSendDelivered(70, 16)
+	c.expectSent(c.sendWR(71, 0, 16), iwarp.Op(iwarp.OpSend).WithPayload(data(16)))
 	c.ExpectCompletion(71, verbs.WCSuccess)
 }
 
 var mpaFrameCases = []conformance.Case{{
-	ID:    "mpa/start/frames-are-bare",
-	Title: "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
-	Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Defects: []string{"EnhancedUncounted"},
+	ID: "mpa/start/frames-are-bare", Cite: cite("rfc5044/7.1/1"),
+	Title:   "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
 	Sends:   "a Reply and a Request with C set, then messages",
 	Expects: "frames with nothing after them but FPDUs",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EnhancedUncounted"}, Run: onHost(func(h *host) {
 		for _, active := range []bool{false, true} {
 			hs := h.startHandshake(setup{active: active})
 			if active {
@@ -79,75 +79,66 @@ var mpaFrameCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/start/key-of-the-request",
-	Title: "A Request has the exact key",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Defects: []string{"KeysExchanged"},
+	ID: "mpa/start/key-of-the-request", Cite: cite("rfc5044/7.1.1/1"),
+	Title:   "A Request has the exact key",
 	Sends:   "a Reply",
 	Expects: "a Request that begins with MPA ID Req Frame",
-	Run: onActive(setup{}, func(hs *handshake) {
+	Defects: []string{"KeysExchanged"}, Run: onActive(setup{}, func(hs *handshake) {
 		hs.expectFrame(startupFrame{Key: new(iwarp.KeyRequest)})
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
-	ID:    "mpa/start/key-of-the-reply",
-	Title: "A Reply has the exact key",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Defects: []string{"KeysExchanged"},
+	ID: "mpa/start/key-of-the-reply", Cite: cite("rfc5044/7.1.1/3"),
+	Title:   "A Reply has the exact key",
 	Sends:   "a Request",
 	Expects: "a Reply that begins with MPA ID Rep Frame",
-	Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"KeysExchanged"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(enhancedRequest())
-		hs.expectFrame(startupFrame{Key: new(iwarp.KeyReply)})
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establishAfter(startupFrame{Key: new(iwarp.KeyReply)})
 	}),
 }, {
-	ID:    "mpa/start/wrong-key-in-a-request-closes",
-	Title: "A responder closes a stream that begins with an invalid key",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Defects: []string{"KeyPrefixOnly"},
+	ID: "mpa/start/wrong-key-in-a-request-closes", Cite: cite("rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"),
+	Title:   "A responder closes a stream that begins with an invalid key",
 	Sends:   "Requests with wrong keys, and one with the key of a Reply",
 	Expects: "the end of the stream without a Reply, and no connection request",
-	Run: onHost(func(h *host) {
+	Defects: []string{"KeyPrefixOnly"}, Run: onHost(func(h *host) {
 		l := h.listen()
 		for _, key := range append(invalidKeys, iwarp.KeyReply) {
 			h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil))
 		}
 	}),
 }, {
-	ID:    "mpa/start/wrong-key-in-a-reply-closes",
-	Title: "An initiator closes the stream after a Reply with an invalid key",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Defects: []string{"KeyPrefixOnly"},
+	ID: "mpa/start/wrong-key-in-a-reply-closes", Cite: cite("rfc5044/7.1.1/4"),
+	Title:   "An initiator closes the stream after a Reply with an invalid key",
 	Sends:   "Replies with wrong keys",
 	Expects: "the end of the stream, and a connect that fails",
-	Run: onInvalidReplies(
+	Defects: []string{"KeyPrefixOnly"}, Run: onInvalidReplies(
 		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Xep Frame") },
 		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep FramE") },
 		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep") },
 	),
 }, {
-	ID:    "mpa/start/two-initiators-are-found-out",
-	Title: "An initiator that receives a Request closes the stream",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Defects: []string{"KeyPrefixOnly"},
+	ID: "mpa/start/two-initiators-are-found-out", Cite: cite("rfc5044/7.1.2/11", "rfc5044/7.1.1/4"),
+	Title:   "An initiator that receives a Request closes the stream",
 	Sends:   "a Request in place of a Reply",
 	Expects: "the end of the stream, and a connect that fails",
+	Defects: []string{"KeyPrefixOnly"},
 	Run:     onInvalidReplies(func(f startupFrame) startupFrame { return f.WithKey(iwarp.KeyRequest) }),
 }, {
-	ID:    "mpa/start/reject-flag-of-a-request-is-ignored",
-	Title: "The R flag of a Request is ignored, and not copied to the Reply",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Defects: []string{"EchoesFlags"},
+	ID: "mpa/start/reject-flag-of-a-request-is-ignored", Cite: cite("rfc5044/7.1.1/8"),
+	Title:   "The R flag of a Request is ignored, and not copied to the Reply",
 	Sends:   "a Request with R set",
 	Expects: "a Reply with R clear, and a working connection",
+	Defects: []string{"EchoesFlags"},
 	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
 		c.expectTraffic()
 	}),
 }, {
-	ID:    "mpa/start/reserved-flags-are-zero",
-	Title: "The reserved flags of start-up frames are zero",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Defects: []string{"EchoesFlags"},
+	ID: "mpa/start/reserved-flags-are-zero", Cite: cite("rfc5044/7.1.1/9"),
+	Title:   "The reserved flags of start-up frames are zero",
 	Sends:   "Requests with the reserved flags set, together and one by one; the device sends a Request too",
 	Expects: "zeros in the device's Replies and in its Request",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EchoesFlags"}, Run: onHost(func(h *host) {
 		for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
 			c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }})
 			c.expectNoReservedFlags()
@@ -155,12 +146,11 @@ var mpaFrameCases = []conformance.Case{{
 		h.connect(setup{active: true}).expectNoReservedFlags()
 	}),
 }, {
-	ID:    "mpa/start/reserved-flags-are-ignored",
-	Title: "Reserved flags in start-up frames are ignored",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Defects: []string{"MPAReservedRefused"},
+	ID: "mpa/start/reserved-flags-are-ignored", Cite: cite("rfc5044/7.1.1/10"),
+	Title:   "Reserved flags in start-up frames are ignored",
 	Sends:   "a Request, and a Reply, with all reserved flags set",
 	Expects: "working connections",
-	Run: onHost(func(h *host) {
+	Defects: []string{"MPAReservedRefused"}, Run: onHost(func(h *host) {
 		for _, active := range []bool{false, true} {
 			h.connect(setup{active: active, frame: func(f startupFrame) startupFrame { return f.ReservedBits(0xf) }}).expectTraffic()
 		}
@@ -172,3 +162,113 @@ func (c *conn) expectNoReservedFlags() {
 	bits := iwarp.Val(c.deviceFrame.Reserved)
 	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)
 }
+
+// sendPartAndClose sends the first n octets of a frame and FIN.
+func (c *conn) sendPartAndClose(b []byte, n int) {
+	c.write(b[:n])
+	c.closeWrite()
+}
+
+// revision1Request returns a valid Request of revision 1.
+func revision1Request() startupFrame { return iwarp.Request() }
+
+// malformedRequests are octets that are no valid Request.
+var malformedRequests = []struct {
+	what   string
+	octets []byte
+}{
+	{"zeros", make([]byte, 64)},
+	{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
+	{"a Reply", iwarp.Reply().Append(nil)},
+	{"revision 9", iwarp.Request().Revision(9).Append(nil)},
+	{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
+	{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
+}
+
+var mpaRevisionCases = []conformance.Case{{
+	ID: "mpa/start/unknown-revision-of-a-request-closes", Cite: cite("rfc5044/7.1.1/11", "rfc5044/8/4"),
+	Title:   "A responder closes a stream that begins with an unknown revision",
+	Sends:   "Requests of revision 3, 4, 128 and 255",
+	Expects: "the end of the stream without a Reply, and no connection request",
+	Defects: []string{"AnyRevision"},
+	Run:     onInvalidRequests(revision1Request().Revision(3), enhancedRequest().Revision(3), revision1Request().Revision(4), revision1Request().Revision(128), revision1Request().Revision(255)),
+}, {
+	ID: "mpa/start/revision-0-closes", Cite: cite("rfc5044/7.1.1/11"), Level: conformance.Should,
+	Title:   "A responder closes a stream that begins with a Request of revision 0",
+	Sends:   "a Request of revision 0",
+	Expects: "the end of the stream without a Reply, and no connection request",
+	Defects: []string{"TakesRevision0"}, Run: onInvalidRequests(revision1Request().Revision(0)),
+}, {
+	ID: "mpa/start/unknown-revision-of-a-reply-closes", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.1/11"),
+	Title:   "An initiator closes the stream after a Reply of an unknown revision",
+	Sends:   "Replies of revision 3 and 255",
+	Expects: "the end of the stream, and a connect that fails",
+	Defects: []string{"AnyRevision"}, Run: onInvalidReplies(
+		func(f startupFrame) startupFrame { return f.Revision(3) },
+		func(f startupFrame) startupFrame { return f.Revision(255) },
+	),
+}, {
+	ID: "mpa/start/versions-above-are-one-in-both-directions", Cite: cite("rfc5044/C.1/1"),
+	Title:   "DDP and RDMAP have version 1 after both revisions of MPA",
+	Sends:   "a Request of revision 1, one of revision 2, and messages of version 1",
+	Expects: "messages of version 1",
+	Defects: []string{"RDMAPVersion0"}, Run: onHost(func(h *host) {
+		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+			c := h.connect(setup{receives: 1, frame: func(startupFrame) startupFrame { return f }})
+			c.expectSendDelivered(1, 16)
+			c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
+			c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
+			c.expect(iwarp.Op(iwarp.OpWrite).DV(1).RV(1))
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectCompletion(3, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID: "mpa/start/malformed-request-ends-it", Cite: cite("rfc5044/8/4", "rfc5044/7.1.2/3"),
+	Title:   "An invalid Request ends the stream without waiting for a timer",
+	Sends:   "zeros, another protocol, a Reply, an unknown revision, too much private data",
+	Expects: "the end of each stream, without a Reply, before any timer",
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
+		l := h.listen()
+		for _, m := range malformedRequests {
+			h.Note("%s", m.what)
+			c := h.dialAndSend(l, m.octets)
+			c.expectEndWithin(belowStartupTimer)
+			h.expectNoConnRequest(l)
+		}
+	}),
+}, {
+	ID: "mpa/start/truncated-request-closes", Cite: cite("rfc5044/7.1.2/3"),
+	Labels:  []string{conformance.Dangerous}, // use after free of the listener in Linux's siw
+	Title:   "A truncated Request ends the stream",
+	Sends:   "FIN inside the key, after it, before the private data and inside it",
+	Expects: "the end of the stream without a Reply, and no connection request",
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
+		l := h.listen()
+		b := revision1Request().Private(data(16)).Append(nil)
+		for _, n := range []int{0, 7, 16, 19, 20, 28, len(b) - 1} {
+			c := h.dialAndSend(l, nil)
+			c.sendPartAndClose(b, n)
+			c.expectEndWithin(belowStartupTimer)
+			h.expectNoConnRequest(l)
+		}
+	}),
+}, {
+	ID: "mpa/start/truncated-reply-fails", Cite: cite("rfc5044/7.1.2/7"),
+	Title:   "A truncated Reply makes no connection",
+	Sends:   "FIN inside the key of the Reply, before its private data and inside it",
+	Expects: "the end of the stream, and a connect that fails",
+	Defects: []string{"ShortFramesTaken"}, Run: onHost(func(h *host) {
+		for _, n := range []int{9, 20, 24, 32} {
+			hs := h.startActive(setup{})
+			hs.recvFrame()
+			f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev)).Private(data(16))
+			if hs.gotFrame.Enhanced != nil {
+				f = f.Depths(1, 1).PeerToPeer(iwarp.RTRWrite)
+			}
+			hs.sendPartAndClose(f.Append(nil), n)
+			hs.expectEnd()
+			hs.expectConnError()
+		}
+	}),
+}}

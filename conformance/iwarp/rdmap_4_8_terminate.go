@@ -1,10 +1,14 @@
 package iwarp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // peerFault is an invalid frame of the peer, and the headers that a Terminate for it quotes.
@@ -89,12 +93,11 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 }
 
 var rdmapTerminateCases = []conformance.Case{{
-	ID:    "rdmap/terminate/control-layout",
-	Title: "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Defects: []string{"TermBitsSwapped"},
+	ID: "rdmap/terminate/control-layout", Cite: cite("rfc5040/4.8/1"),
+	Title:   "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, the third octet may have fewer flags",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			word, _ := terminateControl(g)
 			want := f.causes[0]
@@ -103,12 +106,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/listed-values-only",
-	Title: "A Terminate has a layer, type and code that an RFC lists",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Defects: []string{"CodesShifted"},
+	ID: "rdmap/terminate/listed-values-only", Cite: cite("rfc5040/4.8/2", "rfc5041/7.2/1"),
+	Title:   "A Terminate has a layer, type and code that an RFC lists",
 	Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 	Expects: "causes that an RFC lists",
-	Run: onHost(func(h *host) {
+	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
 		listed := func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
 			c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
@@ -119,26 +121,23 @@ var rdmapTerminateCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/terminate/reserved-bits-are-ignored",
-	Title: "A Terminate with reserved bits set ends the stream",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Defects: []string{"StrangeTerminateIgnored"},
+	ID: "rdmap/terminate/reserved-bits-are-ignored", Cite: cite("rfc5040/4.8/3"),
+	Title:   "A Terminate with reserved bits set ends the stream",
 	Sends:   "a Terminate with all of the thirteen bits set",
 	Expects: "the end of the stream, and receives that fail",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = new(uint16(0x1fff)) }))
 		c.expectAbort()
 		c.expectDisconnect()
 		c.expectFailures(4)
 	}),
 }, {
-	ID:      "rdmap/terminate/flags-say-what-follows",
+	ID: "rdmap/terminate/flags-say-what-follows", Cite: cite("rfc5040/4.8/4"),
 	Title:   "The flags of a Terminate match its headers",
-	Cite:    cite(rfc5040, "4.8", "rfc5040/4.8/4"),
 	Sends:   "a Send that invalidates an unknown key, and other errors",
 	Expects: "the headers that the flags announce after the control word",
-	Defects: []string{"TermInvalidateFlag"},
 	// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermInvalidateFlag"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			t := parseTerminate(g).Terminate
 			_, rest := terminateControl(g)
@@ -146,12 +145,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/sizes-by-flags",
-	Title: "A Terminate has the length that its flags announce, and its reserved bits are zero",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Defects: []string{"TermBitsSwapped"},
+	ID: "rdmap/terminate/sizes-by-flags", Cite: cite("rfc5040/4.8/4", "rfc5040/4.8/3"),
+	Title:   "A Terminate has the length that its flags announce, and its reserved bits are zero",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			word, rest := terminateControl(g)
 			c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
@@ -159,12 +157,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/headers-by-layer",
-	Title: "A Terminate quotes the headers that its kind of error requires",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Defects: []string{"TermAllHeaders"},
+	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
+	Title:   "A Terminate quotes the headers that its kind of error requires",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermAllHeaders"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			t := parseTerminate(g).Terminate
 			c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
@@ -172,12 +169,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/header-for-a-wrong-opcode",
-	Title: "A Terminate for a wrong opcode or version quotes the DDP header",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Defects: []string{"TermBareOperation"},
+	ID: "rdmap/terminate/header-for-a-wrong-opcode", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
+	Title:   "A Terminate for a wrong opcode or version quotes the DDP header",
 	Sends:   "a message of opcode 13, and one of RDMAP version 0",
 	Expects: "Terminates with their headers",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBareOperation"}, Run: onHost(func(h *host) {
 		for _, f := range []peerFault{opcodeFault, versionFault} {
 			c := h.connect(setup{receives: 4})
 			wrong := f.frame(c)
@@ -186,5 +182,125 @@ var rdmapTerminateCases = []conformance.Case{{
 			c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
 			c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
 		}
+	}),
+}}
+
+// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request,
+// advanced by the done octets that were answered.
+func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
+	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
+		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))
+		h.Size = new(*h.Size - done)
+	})
+	want := iwarp.Terminate(0).About(request).Terminate.RDMAPHeader
+	got := t.Terminate.RDMAPHeader
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("the RDMA header % x in the Terminate", want), "% x", got)
+}
+
+var rdmapReadHeaderCases = []conformance.Case{{
+	ID: "rdmap/terminate/read-header-advanced", Cite: cite("rfc5040/4.8/6"),
+	Title:   "The Terminate of a partly answered read quotes the remaining range",
+	Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",
+	Expects: "a Terminate with sink, source and size of the octets not received",
+	Defects: []string{"TermReadStale"}, Run: onSetup(setup{}, func(c *conn) {
+		m := c.Memory(tcpBufferBytes, allAccess)
+		request := c.readFrom(addrOf(m, 0), tcpBufferBytes)
+		c.send(request)
+		c.waitForDevice()
+		c.Must("a region that can be deregistered", m.Close())
+		done := 0
+		for done < tcpBufferBytes {
+			g := c.nextFPDUs(1)[0]
+			if g.Op() == iwarp.OpTerminate {
+				t := c.checkTerminate(g, []iwarp.Cause{iwarp.RDMAPInvalidSTag, iwarp.RDMAPAccess, iwarp.RDMAPSTagNotAssociated})
+				c.expectQuotedReadHeader(t, request, uint32(done))
+				return
+			}
+			c.checkFPDU(iwarp.Op(iwarp.OpReadResponse), g)
+			done += len(g.Payload)
+		}
+		rig.Abort(fmt.Errorf("the device has read all %d octets of the response before it sent the first: %w", tcpBufferBytes, conformance.ErrBenchCannot))
+	}),
+}, {
+	ID: "rdmap/terminate/number-of-the-read", Cite: cite("rfc5040/4.8/6", "rfc5040/7.1/4"),
+	Title:   "The Terminate of a read quotes the MSN of the Read Request",
+	Sends:   "three valid Read Requests, and one with an unknown key",
+	Expects: "the DDP header of the last in the Terminate, with its MSN",
+	Defects: []string{"TermReadStale"}, Run: onConn(func(c *conn) {
+		for range 3 {
+			c.sync()
+		}
+		wrong := c.readFrom(iwarp.At(unknownSTag, 0x100), 1000)
+		c.send(wrong)
+		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		quoted := t.Terminate.DDPHeader
+		c.Check(len(quoted) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", quoted)
+		msn := binary.BigEndian.Uint32(quoted[10:])
+		c.Check(msn == *wrong.DDP.MSN, fmt.Sprintf("MSN %d in the quoted header", *wrong.DDP.MSN), "%d", msn)
+	}),
+}, {
+	ID: "rdmap/terminate/read-header-is-there", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
+	Title:   "The Terminate of a Read Request quotes all of its headers",
+	Sends:   "a valid Read Request, and one with an unknown key",
+	Expects: "the 18 and the 28 octets of the second in the Terminate",
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
+		c.sync()
+		wrong := iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
+		c.send(wrong)
+		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		c.expectQuotedReadHeader(t, wrong, 0)
+		c.Check(len(t.Terminate.DDPHeader) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", t.Terminate.DDPHeader)
+	}),
+}, {
+	ID: "rdmap/terminate/header-of-a-send", Cite: cite("rfc5040/7.1/3"),
+	Title:   "The Terminate of a Send quotes its header",
+	Sends:   "a valid Send, and one to an unknown queue",
+	Expects: "the header of the second in the Terminate",
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		wrong := iwarp.Send(c.nextSendMSN(), data(20)).QN(4)
+		c.send(wrong)
+		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN), wrong)
+	}),
+}, {
+	ID: "rdmap/terminate/header-of-a-response", Cite: cite("rfc5040/7.1/3"),
+	Title:   "The Terminate of a Read Response quotes its header",
+	Sends:   "a valid Write, and an unsolicited Read Response",
+	Expects: "the header of the second in the Terminate, with any cause",
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
+		wrong := iwarp.ReadResponse(unknownSTag, 0x1234, data(16))
+		c.send(c.peerWrite(0, data(16)), wrong)
+		c.expectQuotedDDPHeader(c.expectTerminate(), wrong)
+		c.expectEnd()
+	}),
+}, {
+	ID: "rdmap/terminate/first-error-wins", Cite: cite("rfc5040/7.1/5"),
+	Title:   "Of two errors in one TCP segment only the first is reported",
+	Sends:   "a Send to an unknown queue and a Write to an unknown key, in one TCP segment",
+	Expects: "a Terminate for the Send, and the end of the stream",
+	Defects: []string{"TermRepeated"}, Run: onConn(func(c *conn) {
+		first := iwarp.Send(c.nextSendMSN(), data(16)).QN(4)
+		c.sendCoalesced(first, iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN)
+	}),
+}, {
+	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2"),
+	Title:   "A local error of a request is reported to the peer in a Terminate without headers",
+	Sends:   "nothing: the application sends from memory of another domain",
+	Expects: "an error completion, and a Terminate for a local RDMAP error that quotes nothing",
+	Defects: []string{"LocalErrorSilent"}, Run: onConn(func(c *conn) {
+		m := c.otherPDMemory(verbs.AccessLocalWrite)
+		wr := c.sendWR(9, 0, 0)
+		wr.SGL = m.SGL(0, 16)
+		if n, err := c.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
+			rig.Abort(fmt.Errorf("the device refuses to post a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))
+		}
+		t := c.expectTerminate()
+		cause := iwarp.Val(t.Terminate.Cause)
+		c.Check(cause.Layer() == 0 && cause.Type() == 0, "TERMINATE rdmap/local", "%v", t)
+		c.Check(!iwarp.Val(t.Terminate.HasDDP) && !iwarp.Val(t.Terminate.HasRDMAP), "a Terminate without headers", "%v", t)
+		c.expectEnd()
+		wc := c.NextCompletion()
+		c.Check(wc.WRID == 9 && wc.Status != verbs.WCSuccess, "a request that fails", "%s", rig.Describe(&wc))
 	}),
 }}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,54 +31,48 @@ func (h *host) expectCQEvent(ch verbs.CompChannel) {
 // expectNoCQEvent fails the case if the completion queue has raised an event.
 func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(0)
-	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", eventOrError(err))
+	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%s", errorOr(err, "one"))
 }
 
-func eventOrError(err error) string {
+// errorOr returns the text of an error, or that of success.
+func errorOr(err error, success string) string {
 	if err == nil {
-		return "one"
+		return success
 	}
 	return err.Error()
 }
 
 var rdmapSendCases = []conformance.Case{{
-	ID:    "rdmap/send/one-receive-each",
-	Title: "Every Send consumes one receive, also a zero-length Send",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/2"), Defects: []string{"ZeroSendSkipsReceive"},
+	ID: "rdmap/send/one-receive-each", Cite: cite("rfc5040/5.3/2"),
+	Title:   "Every Send consumes one receive, also a zero-length Send",
 	Sends:   "Sends of 16, 0, 0 and 32 octets",
 	Expects: "four receives",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ZeroSendSkipsReceive"}, Run: onConn(func(c *conn) {
 		for i, n := range []int{16, 0, 0, 32} {
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-			c.ExpectRecv(uint64(i+1), n)
+			c.expectSendDelivered(uint64(i+1), n)
 		}
 		c.ExpectBytes(c.localMem, 3*64, data(32))
 	}),
 }, {
-	ID:    "rdmap/send/longer-than-the-receive",
-	Title: "A receive that is too short for its Send fails, and the stream ends",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/4"), Defects: []string{"LongTruncated"},
+	ID: "rdmap/send/longer-than-the-receive", Cite: cite("rfc5040/5.3/4"),
+	Title:   "A receive that is too short for its Send fails, and the stream ends",
 	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
 	Expects: "a Terminate, receives that fail, and no octet after the first changed",
-	Run: onHost(func(h *host) {
+	Defects: []string{"LongTruncated"}, Run: onHost(func(h *host) {
 		for _, ulpdu := range []int{1000, 18 + 40} {
 			c := h.connect(setup{receives: 2})
-			for _, part := range iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu) {
-				c.send(part)
-			}
-			c.expectAnyTerminate()
-			c.expectEnd()
+			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
+			c.expectTerminateAndEnd()
 			c.expectFailures(2)
 			c.ExpectUnchanged(c.localMem, 0, 64)
 		}
 	}),
 }, {
-	ID:    "rdmap/send/in-order-of-posting",
-	Title: "Sends are sent in the order in which they were posted",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/7"), Defects: []string{"LIFOQueue"},
+	ID: "rdmap/send/in-order-of-posting", Cite: cite("rfc5040/5.3/7"),
+	Title:   "Sends are sent in the order in which they were posted",
 	Sends:   "nothing: the application posts ten Sends at once",
 	Expects: "the ten in that order, with MSNs 1 to 10",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
 		wrs := make([]verbs.SendWR, 10)
 		for i := range wrs {
 			wrs[i] = c.sendWR(uint64(i+1), 16*i, 16)
@@ -88,12 +83,11 @@ var rdmapSendCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/send/solicited-raises-an-event",
-	Title: "A Send with solicited event raises an event",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Defects: []string{"NeverSolicited"},
+	ID: "rdmap/send/solicited-raises-an-event", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
+	Title:   "A Send with solicited event raises an event",
 	Sends:   "a Send with solicited event, to an application that waits for solicited events",
 	Expects: "an event",
-	Run: onHost(func(h *host) {
+	Defects: []string{"NeverSolicited"}, Run: onHost(func(h *host) {
 		ch := h.useCompChannel()
 		c := h.connect(setup{receives: 4})
 		h.armCQ()
@@ -102,18 +96,137 @@ var rdmapSendCases = []conformance.Case{{
 		c.ExpectRecv(1, 16)
 	}),
 }, {
-	ID:    "rdmap/send/unsolicited-raises-none",
-	Title: "A Send without solicited event raises no event for an application that waits for solicited events",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/6"), Level: conformance.May, Defects: []string{"EverySendSolicited"},
+	ID: "rdmap/send/unsolicited-raises-none", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
+	Title:   "A Send without solicited event raises no event for an application that waits for solicited events",
 	Sends:   "a Send, to an application that waits for solicited events",
 	Expects: "a receive, and no event",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
 		ch := h.useCompChannel()
 		c := h.connect(setup{receives: 4})
 		h.armCQ()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 16)
+		c.expectSendDelivered(1, 16)
 		c.sync()
 		h.expectNoCQEvent(ch)
+	}),
+}}
+
+// invalidateCauses are the two causes for an STag that cannot be invalidated: the RFC lists the
+// code under both types.
+var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
+
+// expectInvalidateTerminates fails the case unless a Send with Invalidate causes a Terminate and
+// is not delivered.
+func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
+	c.expectRefusal(s, invalidateCauses...)
+	c.expectNoSuccess()
+}
+
+// expectInvalidateFails fails the case unless the receive of a Send with Invalidate fails.
+// expectInvalidateTerminates also checks the Terminate.
+func (c *conn) expectInvalidateFails(s iwarp.Segment) {
+	c.send(s)
+	wc := c.NextCompletion()
+	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a failed receive, since %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
+}
+
+var rdmapInvalidateCases = []conformance.Case{{
+	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window is invalid when the Send with its Invalidate is delivered",
+	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
+	Expects: "a Read Response to the first Read Request; the second ends the stream",
+	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
+		m := c.bindableMemory(64)
+		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
+		c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
+		c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		c.ExpectRecv(1, 16)
+		c.expectRefusal(c.readFrom(at, 16), iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+	}),
+}, {
+	ID: "rdmap/invalidate/by-an-empty-send", Cite: cite("rfc5040/5.3/8", "rfc5040/5.3/2"),
+	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A zero-length Send with Invalidate invalidates its key",
+	Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
+	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
+	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
+		for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
+			c, m := h.connect(setup{receives: 1}), h.bindableMemory(64)
+			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			c.send(send(c.nextSendMSN(), at.STag, nil))
+			wc := c.ExpectRecv(1, 0)
+			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive with the invalidated key", "%s", rig.Describe(&wc))
+			c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
+			h.ExpectUnchanged(m, 0, 0)
+		}
+	}),
+}, {
+	ID: "rdmap/invalidate/is-reported", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "The completion of a receive has the key that its Send has invalidated",
+	Sends:   "a Send that invalidates a window, and one that does not",
+	Expects: "the key in the first receive, and none in the second",
+	Defects: []string{"InvalidateUnreported"}, Run: onConn(func(c *conn) {
+		key := c.bindWindow(c.bindableMemory(64), 0, 64, verbs.AccessRemoteWrite)
+		c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
+		wc := c.ExpectRecv(1, 16)
+		c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive with the invalidated key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
+		wc = c.expectSendDelivered(2, 16)
+		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "key %#x", wc.InvalidatedRKey)
+	}),
+}, {
+	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3"),
+	Title:   "A Send with Invalidate of an unknown key ends the stream",
+	Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
+	Expects: "a Terminate: the STag cannot be invalidated; no receive",
+	Defects: []string{"InvalidateErrorKept"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 2})
+		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
+		c = h.connect(setup{receives: 2})
+		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
+	}),
+}, {
+	ID: "rdmap/invalidate/solicited-is-checked-too", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9"),
+	Title:   "A Send with solicited event and Invalidate of an unknown key is not delivered",
+	Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
+	Expects: "receives that fail",
+	Defects: []string{"SolicitedInvalidateUnchecked"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{receives: 2})
+		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
+		c = h.connect(setup{receives: 2})
+		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
+	}),
+}, {
+	ID: "rdmap/invalidate/window-of-another-stream", Cite: cite("rfc5040/7.2/3"),
+	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window of one stream cannot be invalidated through another",
+	Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
+	Expects: "a receive that fails, and the window stays valid",
+	Defects: []string{"ForeignInvalidate"}, Run: onHost(func(h *host) {
+		mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
+		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
+		mine.sendAndSync(writeTo(at, data(16)))
+		h.ExpectBytes(m, 0, data(16))
+	}),
+}, {
+	ID: "rdmap/invalidate/free-window", Cite: cite("rfc5040/7.2/3"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window that is not bound cannot be invalidated",
+	Sends:   "a Send with Invalidate of an unbound window",
+	Expects: "a receive that fails",
+	Defects: []string{"UnboundInvalidate"}, Run: onConn(func(c *conn) {
+		mw, err := c.PD.AllocMW(verbs.MWType2)
+		c.Must("a window", err)
+		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), uint32(mw.RKey()), data(16)))
+	}),
+}, {
+	ID: "rdmap/invalidate/shared-region", Cite: cite("rfc5040/8.1.1/3", "rfc5042/6.4.5/1"),
+	Title:   "A region cannot be invalidated by a stream",
+	Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
+	Expects: "a receive that fails, and another stream can still write",
+	Defects: []string{"InvalidateAnything"}, Run: onHost(func(h *host) {
+		one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
+		other.sendAndSync(writeTo(addrOf(m, 0), data(16)))
+		one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)))
+		other.sendAndSync(writeTo(addrOf(m, 16), data(16)))
+		h.ExpectBytes(m, 16, data(16))
 	}),
 }}

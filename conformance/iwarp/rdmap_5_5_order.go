@@ -13,8 +13,7 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
 		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(op))
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectCompletion(12, verbs.WCSuccess)
@@ -22,12 +21,11 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 }
 
 var rdmapOrderCases = []conformance.Case{{
-	ID:    "rdmap/order/sends-wait-for-delivery",
-	Title: "Sends after an incomplete Send are delivered after it",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/1"), Defects: []string{"DeliversFirstSegment"},
+	ID: "rdmap/order/sends-wait-for-delivery", Cite: cite("rfc5040/5.5/1"),
+	Title:   "Sends after an incomplete Send are delivered after it",
 	Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 	Expects: "four receives, then nothing, and then the others in order",
-	Run: onSetup(setup{receives: 8}, func(c *conn) {
+	Defects: []string{"DeliversFirstSegment"}, Run: onSetup(setup{receives: 8}, func(c *conn) {
 		for range 4 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		}
@@ -38,8 +36,7 @@ var rdmapOrderCases = []conformance.Case{{
 		for id := range uint64(4) {
 			c.ExpectRecv(id+1, 16)
 		}
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.write(b[cut:])
 		for range 3 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
@@ -50,12 +47,11 @@ var rdmapOrderCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/order/reads-complete-in-order",
-	Title: "Reads complete in the order in which they were posted, whatever their size",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/2"), Defects: []string{"LongDeliveredLate"},
+	ID: "rdmap/order/reads-complete-in-order", Cite: cite("rfc5040/5.5/2"),
+	Title:   "Reads complete in the order in which they were posted, whatever their size",
 	Sends:   "responses to three outstanding reads, the first of them in several segments",
 	Expects: "three completions in that order",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
 		sizes := []int{64, 16, 4}
 		var reads []verbs.SendWR
 		for i, n := range sizes {
@@ -65,9 +61,7 @@ var rdmapOrderCases = []conformance.Case{{
 		requests := c.nextFPDUs(len(reads))
 		for i, g := range requests {
 			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
-			for _, part := range iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16) {
-				c.send(part)
-			}
+			c.sendSegments(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16))
 		}
 		for i, n := range sizes {
 			c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
@@ -75,12 +69,11 @@ var rdmapOrderCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/order/read-sees-earlier-writes",
-	Title: "A read returns the data of earlier Writes",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/3"), Defects: []string{"WritesPlacedLate"},
+	ID: "rdmap/order/read-sees-earlier-writes", Cite: cite("rfc5040/5.5/3"),
+	Title:   "A read returns the data of earlier Writes",
 	Sends:   "a Write of several segments and a Read Request for the same memory, at once; three times",
 	Expects: "the written data",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"WritesPlacedLate"}, Run: onConn(func(c *conn) {
 		for i := range 3 {
 			b := data(64 + 16*i)
 			var frames []iwarp.Frame
@@ -92,12 +85,11 @@ var rdmapOrderCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/order/completion-waits-for-the-transport",
-	Title: "A Write does not complete before TCP has accepted all of it",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/5"), Defects: []string{"CompletesEarly"},
+	ID: "rdmap/order/completion-waits-for-the-transport", Cite: cite("rfc5040/5.5/5"),
+	Title:   "A Write does not complete before TCP has accepted all of it",
 	Sends:   "nothing, and does not read at first: the device writes more than TCP buffers",
 	Expects: "no completion until the peer reads, and then one",
-	Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+	Defects: []string{"CompletesEarly"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
 		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
 		c.waitForDevice()
 		c.ExpectNoCompletion()
@@ -105,40 +97,37 @@ var rdmapOrderCases = []conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rdmap/order/completions-in-post-order",
-	Title: "A Send after a read completes after it",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Defects: []string{"SendsOvertake"},
+	ID: "rdmap/order/completions-in-post-order", Cite: cite("rfc5040/5.5/6"),
+	Title:   "A Send after a read completes after it",
 	Sends:   "a delayed Read Response",
 	Expects: "no completion of the Send before that of the read",
+	Defects: []string{"SendsOvertake"},
 	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
 }, {
-	ID:    "rdmap/order/write-behind-a-read-completes-after",
-	Title: "A Write after a read completes after it",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/6"), Defects: []string{"SendsOvertake"},
+	ID: "rdmap/order/write-behind-a-read-completes-after", Cite: cite("rfc5040/5.5/6"),
+	Title:   "A Write after a read completes after it",
 	Sends:   "a delayed Read Response",
 	Expects: "no completion of the Write before that of the read",
+	Defects: []string{"SendsOvertake"},
 	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
 }, {
-	ID:    "rdmap/order/read-completes-with-its-response",
-	Title: "A read does not complete before it is answered",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/7"), Defects: []string{"CompletesEarly"},
+	ID: "rdmap/order/read-completes-with-its-response", Cite: cite("rfc5040/5.5/7"),
+	Title:   "A read does not complete before it is answered",
 	Sends:   "a delayed Read Response",
 	Expects: "no completion before the Read Response, and one after it",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
 		request := c.deviceRead(11, 64, 16)
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(iwarp.ReadResponseTo(request, data(16)))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectBytes(c.localMem, 64, data(16))
 	}),
 }, {
-	ID:    "rdmap/order/fence-waits-for-reads",
-	Title: "A Send with a fence is not sent before earlier reads are answered",
-	Cite:  cite(rfc5040, "5.5", "rfc5040/5.5/10"), Level: conformance.Should, Defects: []string{"FenceIgnored"},
+	ID: "rdmap/order/fence-waits-for-reads", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should,
+	Title:   "A Send with a fence is not sent before earlier reads are answered",
 	Sends:   "delayed responses to two reads",
 	Expects: "no Send before both have been answered, and one after them",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"FenceIgnored"}, Run: onConn(func(c *conn) {
 		fenced := c.sendWR(13, 0, 16)
 		fenced.Flags |= verbs.SendFence
 		c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)

@@ -11,56 +11,50 @@ import (
 )
 
 var rdmapCheckCases = []conformance.Case{{
-	ID:    "rdmap/check/opcode",
-	Title: "A message with an unassigned opcode ends the stream",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Defects: []string{"BadSegmentsDropped"},
+	ID: "rdmap/check/opcode", Cite: cite("rfc5040/7.2/1"),
+	Title:   "A message with an unassigned opcode ends the stream",
 	Sends:   "a Send and a Write with opcode 13",
 	Expects: "a Terminate: unexpected opcode, and no receive",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
 		for _, wrong := range []func(*conn) iwarp.Segment{
 			func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
 			func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
 		} {
 			c := h.connect(setup{receives: 2})
-			c.send(wrong(c))
-			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
 			c.expectNoSuccess()
 		}
 	}),
 }, {
-	ID:    "rdmap/check/version",
-	Title: "A message with another RDMAP version ends the stream",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Defects: []string{"VersionsUnchecked"},
+	ID: "rdmap/check/version", Cite: cite("rfc5040/7.2/2"),
+	Title:   "A message with another RDMAP version ends the stream",
 	Sends:   "Sends and Read Requests with RDMAP versions 0, 2 and 3",
 	Expects: "a Terminate: invalid version, no receive and no Read Response",
-	Run: onHost(func(h *host) {
+	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
-			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(v) },
 				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).RV(v) })
 		}
 	}),
 }, {
-	ID:    "rdmap/check/version-of-a-tagged-message",
-	Title: "A Write or a Read Response with another RDMAP version ends the stream",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Defects: []string{"TaggedVersionUnchecked"},
+	ID: "rdmap/check/version-of-a-tagged-message", Cite: cite("rfc5040/7.2/2"),
+	Title:   "A Write or a Read Response with another RDMAP version ends the stream",
 	Sends:   "Writes, and Read Responses to reads of the device, with RDMAP versions 0, 2 and 3",
 	Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TaggedVersionUnchecked"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
-			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
 			h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 		}
 	}),
 }, {
-	ID:      "rdmap/resource/keys-do-not-count",
-	Title:   "The keys of memory regions cannot be predicted from earlier ones",
-	Cite:    cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"),
-	Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
+	ID: "rdmap/resource/keys-do-not-count", Cite: cite("rfc5040/8.1.1/1"),
+	Title: "The keys of memory regions cannot be predicted from earlier ones",
 	Sends: "nothing: the application registers a hundred regions, then a hundred more, each deregistered before the next; " +
 		"the device is closed and opened, and both are done again",
 	Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
-	Run: onHost(func(h *host) {
+	Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"}, Run: onHost(func(h *host) {
 		first := h.collectKeys()
 		if h.Reopen == nil {
 			rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
@@ -115,3 +109,40 @@ func (h *host) expectUnpredictable(keys []verbs.RKey) {
 		}
 	}
 }
+
+var registryCases = []conformance.Case{{
+	ID: "rdmap/registry/any-code-of-a-local-catastrophe", Cite: cite("rfc6580/3.1/1"),
+	Title:   "A Terminate for a local catastrophic error ends the stream, whatever its code",
+	Sends:   "Terminates of layer 0, type 0, with the codes 00, 01, 77 and ff, each on a separate connection",
+	Expects: "the end of the stream without a message, the application is notified, and a receive that fails",
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onHost(func(h *host) {
+		for _, code := range []uint8{0x00, 0x01, 0x77, 0xff} {
+			c := h.connect(setup{receives: 1})
+			c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
+			c.expectEnd()
+			c.expectDisconnect()
+			c.expectFailure(1)
+		}
+	}),
+}, {
+	ID: "rdmap/registry/mpa-errors-are-of-type-zero", Cite: cite("rfc6580/3.3/1"),
+	Title:   "An MPA error has layer 2, type 0",
+	Sends:   "a Write with a wrong CRC",
+	Expects: "a Terminate that begins with the octets 20 02, and quotes nothing",
+	Defects: []string{"MPAErrorType"}, Run: onConn(func(c *conn) {
+		c.expectAnswer(c.peerWrite(0, data(64)).BadCRC(), iwarp.Terminate(iwarp.MPACRC).QuotingNothing())
+	}),
+}, {
+	ID: "rdmap/registry/unassigned-opcodes", Cite: cite("rfc6580/3.4/1", "rfc5040/7.2/1"),
+	Title:   "Unassigned opcodes are reported as unexpected",
+	Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a separate connection",
+	Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
+	Defects: []string{"OpcodeMasked"}, Run: onHost(func(h *host) {
+		for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
+			c := h.connect(setup{receives: 1})
+			h.Note("opcode %d", op)
+			c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
+			c.expectFailure(1)
+		}
+	}),
+}}

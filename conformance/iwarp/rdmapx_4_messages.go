@@ -43,15 +43,13 @@ func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 }
 
 var rdmapxMessageCases = []conformance.Case{{
-	ID:    "rdmapx/message/unsupported-is-told",
-	Title: "A message with an unsupported operation causes a Terminate",
-	Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Defects: []string{"BadSegmentsDropped"},
+	ID: "rdmapx/message/unsupported-is-told", Cite: cite("rfc7306/1.1/1", "rfc5040/7.2/1"),
+	Title:   "A message with an unsupported operation causes a Terminate",
 	Sends:   "a message of opcode 13, which is unassigned, and a FetchAdd of 0",
 	Expects: "a Terminate for the first: unexpected opcode; the same for the second, or a response if the device supports atomics",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13))
-		c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13), iwarp.RDMAPUnexpectedOpcode)
 		c = h.connect(setup{})
 		c.send(c.peerFetchAdd(1, c.wordOffset(), 0))
 		if !c.Caps.Has(verbs.CapAtomics) {
@@ -62,61 +60,54 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "rdmapx/message/control-fields",
-	Title: "Atomic Requests and Responses have version 1, their opcode, and an Invalidate STag of 0",
-	Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Needs: verbs.CapAtomics, Defects: []string{"RDMAPVersion0"},
+	ID: "rdmapx/message/control-fields", Cite: cite("rfc7306/4.1/1"), Needs: verbs.CapAtomics,
+	Title:   "Atomic Requests and Responses have version 1, their opcode, and an Invalidate STag of 0",
 	Sends:   "a FetchAdd; the device adds too",
 	Expects: "headers of queues 1 and 3 with the control octets 4a and 4b",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"RDMAPVersion0"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.fetchAddWR(1, 0, 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4a, 1, 0))
 		c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4b, 3, 0))
 	}),
 }, {
-	ID:    "rdmapx/message/wrong-queue",
-	Title: "Atomics and immediate data on a wrong queue are refused",
-	Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
-	Defects: []string{"UntaggedUnchecked"},
+	ID: "rdmapx/message/wrong-queue", Cite: cite("rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Atomics and immediate data on a wrong queue are refused",
 	Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device",
 	Expects: "a Terminate: invalid queue number; for existing queues also unexpected opcode",
-	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses,
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
+		h.expectEachRefused(wrongQueueCauses,
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(4) },
 			func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) })
 		c := h.connect(setup{})
 		request := c.deviceFetchAdd(1, 0)
-		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1))
-		c.expectTerminateAndEnd(wrongQueueCauses...)
+		c.expectRefusal(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1), wrongQueueCauses...)
 		c.expectNoSuccess()
 	}),
 }, {
-	ID:    "rdmapx/message/versions-and-numbers-are-checked",
-	Title: "Versions, MSN and MO of Atomic Requests are checked",
-	Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
-	Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"},
+	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Versions, MSN and MO of Atomic Requests are checked",
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
 	Expects: "a Terminate with the cause of each, and memory unchanged",
-	Run: onHost(func(h *host) {
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+	Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"}, Run: onHost(func(h *host) {
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(2) })
-		h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+		h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(2) })
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MSN(c.nextRequestMSN() + 1) })
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MO(4) })
 	}),
 }, {
-	ID:    "rdmapx/message/terminate-has-the-ddp-header",
-	Title: "The Terminate of an Atomic Request quotes its DDP header, and no other",
-	Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Needs: verbs.CapAtomics, Defects: []string{"TermAllHeaders"},
+	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
+	Title:   "The Terminate of an Atomic Request quotes its DDP header, and no other",
 	Sends:   "a FetchAdd to a misaligned address",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermAllHeaders"}, Run: onConn(func(c *conn) {
 		wrong := c.peerFetchAdd(1, c.wordOffset()+4, 5)
 		c.send(wrong)
 		t := c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
@@ -125,25 +116,144 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
 	}),
 }, {
-	ID:    "rdmapx/message/both-atomics",
-	Title: "A device that supports atomics supports FetchAdd and CmpSwap",
-	Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Needs: verbs.CapAtomics, Defects: []string{"NoExtensions"},
+	ID: "rdmapx/message/both-atomics", Cite: cite("rfc7306/5/1"), Needs: verbs.CapAtomics,
+	Title:   "A device that supports atomics supports FetchAdd and CmpSwap",
 	Sends:   "a FetchAdd, and a CmpSwap that compares",
 	Expects: "both are executed and answered",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"NoExtensions"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 42)
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
-		c.expectAtomicResponse(1, 1, 42)
-		c.send(c.peerCmpSwap(2, c.wordOffset(), 47, 11))
-		c.expectAtomicResponse(2, 2, 47)
+		c.expectAnswer(c.peerFetchAdd(1, c.wordOffset(), 5), iwarp.AtomicResponse(1, 1, 42))
+		c.expectAnswer(c.peerCmpSwap(2, c.wordOffset(), 47, 11), iwarp.AtomicResponse(2, 2, 47))
 		c.expectWord(c.wordOffset(), 11)
 	}),
 }}
 
 // deviceFetchAdd makes the device post a FetchAdd of 5, and returns the Atomic Request.
 func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
-	c.PostSend(c.qp, c.fetchAddWR(id, off, 5))
-	g := c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+	g := c.expectSent(c.fetchAddWR(id, off, 5), iwarp.Op(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment
 }
+
+// misaligned are offsets in a word.
+var misaligned = []int{1, 2, 4, 7}
+
+// maskedAdd is a FetchAdd with a mask, and the memory before and after it.
+type maskedAdd struct{ before, add, mask, after uint64 }
+
+// maskedSwap is a CmpSwap with masks, and the memory before and after it.
+type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
+
+var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
+	Title:   "A FetchAdd adds, and returns the original value",
+	Sends:   "FetchAdds of 5, of 2^32, and of -1",
+	Expects: "the original value in big-endian order, and the sum in memory",
+	Defects: []string{"AtomicReturnsNew"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 42)
+		was := uint64(42)
+		for i, add := range []uint64{5, 1 << 32, ^uint64(0)} {
+			c.send(c.peerFetchAdd(uint32(i+1), c.wordOffset(), add))
+			c.expectAtomicResponse(uint32(i+1), uint32(i+1), was)
+			was += add
+			c.expectWord(c.wordOffset(), was)
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/mask-stops-carries", Cite: cite("rfc7306/5.1.1/2"),
+	Title:   "A FetchAdd does not carry across the field boundaries of its mask",
+	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
+	Expects: "the sum of each field",
+	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
+		for i, a := range []maskedAdd{
+			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
+			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
+			{0x00000007_ffffffff, 0x00000001_00000001, 0x80000000_80000000, 0x00000008_00000000},
+			{0xffffffff_ffffffff, 1, 0x80000000_80000000, 0xffffffff_00000000},
+			{0x01ff02ff_03ff04ff, 0x01010101_01010101, 0x80808080_80808080, 0x02000300_04000500},
+		} {
+			c.setWord(c.wordOffset(), a.before)
+			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask }))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), a.before)
+			c.Note("%#x + %#x, mask %#x", a.before, a.add, a.mask)
+			c.expectWord(c.wordOffset(), a.after)
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/misaligned", Cite: cite("rfc7306/5.1.1/1"),
+	Title:   "A FetchAdd to a misaligned address changes nothing and ends the stream",
+	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
+	Defects: []string{"AtomicAlignedTo4"},
+	Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned,
+		func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset()+off, 5) }),
+}, {
+	ID: "rdmapx/fetchadd/compare-fields-are-ignored", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd ignores the compare fields",
+	Sends:   "FetchAdds with compare fields that do not match the memory",
+	Expects: "the sums in memory",
+	Defects: []string{"FetchAddCompares"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 100)
+		for i, mask := range []uint64{^uint64(0), 0xff, 0} {
+			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				h.Compare, h.CompareMask = new(uint64(0xdeadbeefcafebabe)), &mask
+			}))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), uint64(100+7*i))
+			c.expectWord(c.wordOffset(), uint64(107+7*i))
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/compare-fields-as-sent", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and an add mask of zeros",
+	Sends:   "nothing: the device adds",
+	Expects: "the zeros and ones in the fields",
+	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
+		h := c.deviceFetchAdd(1, 0).AtomicRequest
+		c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
+			"compare data 0, a compare mask of ones and the add mask 0", "%#x, %#x and %#x", *h.Compare, *h.CompareMask, *h.Mask)
+	}),
+}, {
+	ID: "rdmapx/cmpswap/masks", Cite: cite("rfc7306/5.1.2/1"),
+	Title:   "A CmpSwap compares under one mask and swaps under the other",
+	Sends:   "CmpSwaps that compare only some bits, or swap only some",
+	Expects: "the bits of the swap mask swapped where those of the compare mask match",
+	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
+		ones := ^uint64(0)
+		for i, s := range []maskedSwap{
+			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
+			{0x11223344_55667788, 0x11223344_55667788, ones, 0xffff, 0xff, 0x11223344_556677ff},
+			{0x11223344_55667788, 0x99999999_99999988, 0xff, 7, ones, 7},
+			{0x11223344_55667788, 0, 0, 0x55, ones, 0x55},
+			{0x11223344_55667788, 0x11223344_55667788, ones, 0x99, 0, 0x11223344_55667788},
+		} {
+			c.setWord(c.wordOffset(), s.before)
+			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				h.CompareMask, h.Mask = &s.compareMask, &s.swapMask
+			}))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), s.before)
+			c.Note("%s", fmt.Sprintf("%+x", s))
+			c.expectWord(c.wordOffset(), s.after)
+		}
+	}),
+}, {
+	ID: "rdmapx/cmpswap/mismatch-changes-nothing", Cite: cite("rfc7306/5.1.2/2"),
+	Title:   "A CmpSwap that does not match changes nothing, and returns the original value",
+	Sends:   "CmpSwaps with another compare value, and with one that differs in a single bit",
+	Expects: "the original value in the responses, and memory unchanged",
+	Defects: []string{"SwapsAlways"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 2)
+		for i, compare := range []uint64{1, 2 ^ 1<<63} {
+			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), compare, 99))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), 2)
+			c.expectWord(c.wordOffset(), 2)
+		}
+	}),
+}, {
+	ID: "rdmapx/cmpswap/misaligned", Cite: cite("rfc7306/5.1.2/3"),
+	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
+	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
+	Defects: []string{"AtomicAlignedTo4"}, Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned, func(c *conn, off int) iwarp.Segment {
+		return c.peerCmpSwap(1, c.wordOffset()+off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+	}),
+}})

@@ -10,8 +10,7 @@ import (
 // not executed.
 func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c := h.connect(setup{receives: 2})
-	c.send(wrong(c))
-	c.expectAbort()
+	c.expectAbortBy(wrong(c))
 	c.expectNoSuccess()
 }
 
@@ -23,12 +22,11 @@ var (
 )
 
 var securityMemoryCases = []conformance.Case{{
-	ID:    "security/domain/write-read-and-invalidate",
-	Title: "Memory of another protection domain cannot be accessed by any operation",
-	Cite:  cite(rfc5042, "6.1.1", "rfc5042/6.1.1/1"), Defects: []string{"IgnorePD"},
+	ID: "security/domain/write-read-and-invalidate", Cite: cite("rfc5042/6.1.1/1"),
+	Title:   "Memory of another protection domain cannot be accessed by any operation",
 	Sends:   "a Write, a Read Request and a Send with Invalidate for memory of another domain than the stream's",
 	Expects: "the end of the stream for the first two, a receive that fails for the third, and memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"IgnorePD"}, Run: onHost(func(h *host) {
 		m := h.otherPDMemory(allAccess)
 		at := addrOf(m, 0)
 		h.expectSegmentRefused(func(*conn) iwarp.Segment { return writeTo(at, data(16)) })
@@ -39,12 +37,11 @@ var securityMemoryCases = []conformance.Case{{
 		h.Must("a region that can be deregistered", m.Close())
 	}),
 }, {
-	ID:    "security/bounds/octet-granular",
-	Title: "Every octet of a region can be accessed, and no octet around it",
-	Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Defects: []string{"PageBounds"},
+	ID: "security/bounds/octet-granular", Cite: cite("rfc5042/6.2.1/1"),
+	Title:   "Every octet of a region can be accessed, and no octet around it",
 	Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and after",
 	Expects: "the inner ones are executed; the outer ones end the stream, and the page is unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"PageBounds"}, Run: onHost(func(h *host) {
 		p := h.newPageRegion()
 		c := h.connect(setup{})
 		c.allowBadFrames = true // the case does not check the pad
@@ -59,12 +56,11 @@ var securityMemoryCases = []conformance.Case{{
 		h.expectPageUnchanged(p)
 	}),
 }, {
-	ID:    "security/bounds/window-within-its-region",
-	Title: "A window gives access to its range of the region only",
-	Cite:  cite(rfc5042, "6.2.1", "rfc5042/6.2.1/1"), Needs: verbs.CapMWType2, Defects: []string{"WindowBounds"},
+	ID: "security/bounds/window-within-its-region", Cite: cite("rfc5042/6.2.1/1"), Needs: verbs.CapMWType2,
+	Title:   "A window gives access to its range of the region only",
 	Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region",
 	Expects: "a Terminate: base or bounds; memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"WindowBounds"}, Run: onHost(func(h *host) {
 		m := h.bindableMemory(256)
 		for _, off := range []int{63, 64 + 113} {
 			for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
@@ -73,54 +69,44 @@ var securityMemoryCases = []conformance.Case{{
 			} {
 				c := h.connect(setup{})
 				key := c.bindWindow(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
-				c.send(wrong(c, iwarp.At(key, m.Addr()+uint64(off))))
-				c.expectTerminateAndEnd(boundsCauses...)
+				c.expectRefusal(wrong(c, iwarp.At(key, m.Addr()+uint64(off))), boundsCauses...)
 			}
 		}
 		h.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "security/revoke/nothing-changes-afterwards",
-	Title: "Memory does not change after its region was deregistered",
-	Cite:  cite(rfc5042, "6.2.2", "rfc5042/6.2.2/1"), Defects: []string{"StaleKeys"},
+	ID: "security/revoke/nothing-changes-afterwards", Cite: cite("rfc5042/6.2.2/1"),
+	Title:   "Memory does not change after its region was deregistered",
 	Sends:   "a Write of many segments, half of them before the application deregisters the region and half after",
 	Expects: "the end of the stream, and memory unchanged since the deregistration",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"StaleKeys"}, Run: onConn(func(c *conn) {
 		m := c.Memory(640, allAccess)
 		parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
-		for _, part := range parts[:5] {
-			c.send(part)
-		}
+		c.sendSegments(parts[:5])
 		c.waitForDevice()
 		c.Must("a region that can be deregistered", m.Close())
 		m.Snapshot()
-		for _, part := range parts[5:] {
-			c.send(part)
-		}
+		c.sendSegments(parts[5:])
 		c.expectAbort()
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "security/rights/write-only-is-not-readable",
-	Title: "Memory with remote write access only cannot be read",
-	Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Defects: []string{"ReadRightsUnchecked"},
+	ID: "security/rights/write-only-is-not-readable", Cite: cite("rfc5042/6.3.5/1"),
+	Title:   "Memory with remote write access only cannot be read",
 	Sends:   "a Write to memory with remote write access only, and a Read Request for it",
 	Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ReadRightsUnchecked"}, Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-		c.send(writeTo(addrOf(m, 0), data(16)))
-		c.sync()
+		c.sendAndSync(writeTo(addrOf(m, 0), data(16)))
 		c.ExpectBytes(m, 0, data(16))
-		c.send(c.readFrom(addrOf(m, 0), 16))
-		c.expectAbort()
+		c.expectAbortBy(c.readFrom(addrOf(m, 0), 16))
 	}),
 }, {
-	ID:    "security/rights/window-grants-its-own",
-	Title: "A window has the rights of its bind, not those of its region",
-	Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/1"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
+	ID: "security/rights/window-grants-its-own", Cite: cite("rfc5042/6.3.5/1"), Needs: verbs.CapMWType2,
+	Title:   "A window has the rights of its bind, not those of its region",
 	Sends:   "a Read Request to a window with write access, and a Write to a window with read access, of a region with both",
 	Expects: "a Terminate for each; no octet is sent or placed",
-	Run: onHost(func(h *host) {
+	Defects: []string{"WindowRights"}, Run: onHost(func(h *host) {
 		m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
 		c := h.connect(setup{})
 		c.send(c.readFrom(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16))
@@ -131,36 +117,31 @@ var securityMemoryCases = []conformance.Case{{
 		h.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "security/rights/queue-pair-permits-writes",
-	Title: "A queue pair that does not permit Writes places none, whatever the memory permits",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/7", "verbs/modify/8"), Defects: []string{"QPRightsIgnored"},
+	ID: "security/rights/queue-pair-permits-writes", Cite: cite("rfc5041/7.1/7", "verbs/modify/8"),
+	Title:   "A queue pair that does not permit Writes places none, whatever the memory permits",
 	Sends:   "a Write to memory with all access rights, to a queue pair that permits reads only",
 	Expects: "a Terminate, and memory unchanged",
-	Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
+	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
 		m := c.Memory(64, allAccess)
-		c.send(writeTo(addrOf(m, 0), data(16)))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "security/rights/queue-pair-permits-reads",
-	Title: "A queue pair that does not permit reads answers none, whatever the memory permits",
-	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/10", "rfc5042/6.3.5/1"), Defects: []string{"QPRightsIgnored"},
+	ID: "security/rights/queue-pair-permits-reads", Cite: cite("rfc5040/5.2.1/10", "rfc5042/6.3.5/1"),
+	Title:   "A queue pair that does not permit reads answers none, whatever the memory permits",
 	Sends:   "a Read Request for memory with all access rights, to a queue pair that permits Writes only",
 	Expects: "a Terminate, and no data",
-	Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
+	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
 		m := c.Memory(64, allAccess)
-		c.send(c.readFrom(addrOf(m, 0), 16))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(c.readFrom(addrOf(m, 0), 16), accessCauses...)
 	}),
 }, {
-	ID:    "security/rights/queue-pair-permits-atomics",
-	Title: "A queue pair that does not permit atomics executes none, whatever the memory permits",
-	Cite:  cite("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Needs: verbs.CapAtomics,
-	Defects: []string{"QPRightsIgnored"},
+	ID:   "security/rights/queue-pair-permits-atomics",
+	Cite: citeSection("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Needs: verbs.CapAtomics,
+	Title:   "A queue pair that does not permit atomics executes none, whatever the memory permits",
 	Sends:   "a FetchAdd and a CmpSwap to memory with all access rights, each to a queue pair that permits reads and Writes only",
 	Expects: "a Terminate, and memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"QPRightsIgnored"}, Run: onHost(func(h *host) {
 		m := h.Memory(4096, allAccess)
 		at := addrOf(m, int(-m.Addr()&7))
 		for _, request := range []func(*conn) iwarp.Segment{
@@ -168,21 +149,18 @@ var securityMemoryCases = []conformance.Case{{
 			func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
 		} {
 			c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
-			c.send(request(c))
-			c.expectTerminateAndEnd(accessCauses...)
+			c.expectRefusal(request(c), accessCauses...)
 			h.ExpectUnchanged(m, 0, 0)
 		}
 	}),
 }, {
-	ID:    "security/rights/empty-read-needs-none",
-	Title: "A zero-length read needs no access right",
-	Cite:  cite(rfc5042, "6.3.5", "rfc5042/6.3.5/2"), Level: conformance.Should, Defects: []string{"ZeroLengthChecked"},
+	ID: "security/rights/empty-read-needs-none", Cite: cite("rfc5042/6.3.5/2"), Level: conformance.Should,
+	Title:   "A zero-length read needs no access right",
 	Sends:   "a zero-length Read Request for memory with remote write access only",
 	Expects: "a zero-length Read Response",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ZeroLengthChecked"}, Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-		c.send(c.readFrom(addrOf(m, 0), 0))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
+		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
 		c.sync()
 	}),
 }}

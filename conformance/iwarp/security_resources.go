@@ -94,12 +94,11 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 }
 
 var securityResourceCases = []conformance.Case{{
-	ID:    "security/resource/shared-receives-run-low",
-	Title: "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
-	Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQLimitSilent"},
+	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
+	Title:   "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
 	Sends:   "Sends, until fewer receives are left than the limit",
 	Expects: "an event then, and not before",
-	Run: onHost(func(h *host) {
+	Defects: []string{"SRQLimitSilent"}, Run: onHost(func(h *host) {
 		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
 		h.Must("a shared receive queue", err)
 		m := h.Memory(8*64, verbs.AccessLocalWrite)
@@ -109,21 +108,18 @@ var securityResourceCases = []conformance.Case{{
 		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
 		c := h.connect(setup{srq: srq})
 		for i := range 4 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(uint64(i+1), 16)
+			c.expectSendDelivered(uint64(i+1), 16)
 		}
 		h.ExpectNoEvent()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(5, 16)
+		c.expectSendDelivered(5, 16)
 		h.ExpectEvent(verbs.EventSRQLimitReached)
 	}),
 }, {
-	ID:    "security/resource/read-places-of-each-stream",
-	Title: "A stream with all its reads outstanding does not limit another stream",
-	Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Defects: []string{"ReadQueueShared"},
+	ID: "security/resource/read-places-of-each-stream", Cite: cite("rfc5042/6.4.3.3/1"),
+	Title:   "A stream with all its reads outstanding does not limit another stream",
 	Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
 	Expects: "Read Responses on the other, and then on the first",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReadQueueShared"}, Run: onHost(func(h *host) {
 		greedy, other := h.connect(threeReads), h.connect(threeReads)
 		greedy.sendReadsUnread(greedy.grantedIRD())
 		for range 2 {
@@ -135,13 +131,11 @@ var securityResourceCases = []conformance.Case{{
 		greedy.expectReadResponse(greedy.targetMem.Buf)
 	}),
 }, {
-	ID:      "security/resource/full-completion-queue",
+	ID: "security/resource/full-completion-queue", Cite: cite("rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
 	Title:   "A CQ overrun is reported to the application, and affects no other queue pair",
-	Cite:    cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
-	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
 	Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
 	Expects: "an event, or an error of the queue; the other stream still works",
-	Run: onHost(func(h *host) {
+	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"}, Run: onHost(func(h *host) {
 		roomy := h.CQ
 		small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
 		h.Must("a small completion queue", err)
@@ -156,19 +150,17 @@ var securityResourceCases = []conformance.Case{{
 		}
 		flooded.waitForDevice()
 		h.expectOverrunReported(small)
-		other.send(iwarp.Send(other.nextSendMSN(), data(16)))
-		other.ExpectRecv(1, 16)
+		other.expectSendDelivered(1, 16)
 		other.sync()
 		other.ExpectState(other.qp, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "security/hostile/requests",
-	Title: "A listener survives invalid and truncated Requests",
-	Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Labels: []string{conformance.Dangerous},
-	Defects: []string{"BadRequestHangs"},
+	ID: "security/hostile/requests", Cite: citeSection("RFC 5042", "6.4.1", "rfc5042/x/1"), Level: conformance.Should,
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A listener survives invalid and truncated Requests",
 	Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
 	Expects: "the end of each stream, no connection request, and a working connection afterwards",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
 		l := h.listen()
 		for _, f := range invalidFrames(enhancedRequest()) {
 			c := h.dialAndSend(l, nil)
@@ -181,13 +173,13 @@ var securityResourceCases = []conformance.Case{{
 		h.connect(setup{}).sync()
 	}),
 }, {
-	ID:    "security/hostile/replies",
-	Title: "A connect fails after an invalid or truncated Reply",
-	Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Labels: []string{conformance.Dangerous},
-	Defects: []string{"BadReplyHangs"},
+	ID:      "security/hostile/replies",
+	Cite:    citeSection("RFC 5042", "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"),
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A connect fails after an invalid or truncated Reply",
 	Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
 	Expects: "the end of each stream, the application is notified, and a working connection afterwards",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadReplyHangs"}, Run: onHost(func(h *host) {
 		good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
 		for _, f := range invalidFrames(good) {
 			hs := h.startActive(setup{})

@@ -38,7 +38,7 @@ func (j *Judge) defects(d *Device) (all []caseDefect) {
 		for _, spec := range specs {
 			m := caseDefect{spec, d.Cases}
 			if !j.Matrix {
-				m.tried = naming(spec, d.Cases)
+				m.tried = slices.DeleteFunc(slices.Clone(d.Cases), func(q Case) bool { return !slices.Contains(q.Defects, spec) })
 			}
 			all = append(all, m)
 		}
@@ -62,16 +62,6 @@ func specsOf(defect string, cases []Case) (specs []string) {
 		}
 	}
 	return specs
-}
-
-// naming returns the cases that must detect a defect.
-func naming(spec string, cases []Case) (some []Case) {
-	for _, q := range cases {
-		if slices.Contains(q.Defects, spec) {
-			some = append(some, q)
-		}
-	}
-	return some
 }
 
 // checkCases runs cases on devices with defects, and adds to the report which cases detect
@@ -229,12 +219,10 @@ func (j *Judge) leftOut(d *Device) map[string][]string {
 	if j.Dangerous {
 		return left
 	}
-	for _, suite := range SuitesOf(d.Protocol) {
-		for i := range suite.Cases {
-			if c := &suite.Cases[i]; c.Dangerous() {
-				for _, m := range c.Defects {
-					left[DefectName(m)] = append(left[DefectName(m)], c.ID)
-				}
+	for _, c := range casesOf(SuitesOf(d.Protocol)) {
+		if c.Dangerous() {
+			for _, m := range c.Defects {
+				left[DefectName(m)] = append(left[DefectName(m)], c.ID)
 			}
 		}
 	}

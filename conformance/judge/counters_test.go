@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -45,10 +46,7 @@ func (d device) Counters() []verbs.Counter {
 func TestCasesDetectWrongCounters(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		var cases []conformance.Case
-		p, err := nics.Find(provider)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(nics.Find(provider))(t)
 		for _, suite := range judge.SuitesOf(p.Protocol) {
 			cases = append(cases, suite.Cases...)
 		}

@@ -3,8 +3,8 @@ package judge_test
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 )
 
 // A deviation of an unknown case would never become stale.
@@ -15,13 +15,13 @@ func TestDeviationsNameCases(t *testing.T) {
 			known[s.Cases[i].ID] = true
 		}
 	}
-	devices := ledger.DeviatingDevices()
+	devices := conformance.DeviatingDevices()
 	if len(devices) < 4 {
 		t.Errorf("deviations of %v only", devices)
 	}
 	for _, device := range devices {
-		for _, tier := range ledger.Tiers() {
-			of, err := ledger.DeviationsOf(device, tier)
+		for _, tier := range conformance.Tiers() {
+			of, err := conformance.DeviationsOf(device, tier)
 			if err != nil {
 				t.Error(err)
 			}

@@ -1,7 +1,9 @@
 // Package judge judges devices by conformance cases and makes results for a report: it runs
 // the cases of one or more devices in their labs, checks the cases on devices with defects,
 // measures recovery times, and lists the suites, their cases and their coverage of the
-// specifications. Its tests run the cases as Ginkgo specs.
+// specifications. It adds to the suites the cases that run on a device and a partner: litmus
+// tests of memory ordering, and the linearizability of atomics. Its tests run the cases as
+// Ginkgo specs.
 //
 // It opens no device: its caller, cmd/fabrictest or lab/runner, passes labs and the
 // functions in [Hooks].
@@ -288,4 +290,35 @@ func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (s
 		return "", errors.Join(err, os.Remove(file)) // no truncated file
 	}
 	return name, nil
+}
+
+// Captures is the cases whose packets are kept. It is the value of a flag.
+type Captures string
+
+// The values of Captures.
+const (
+	CaptureFailing Captures = "failing"
+	CaptureAll     Captures = "all"
+	CaptureNone    Captures = "none"
+)
+
+// String returns the flag's value.
+func (m *Captures) String() string { return string(*m) }
+
+// Type returns the name of the value in help texts.
+func (m *Captures) Type() string { return "WHICH" }
+
+// Set reads the flag's value.
+func (m *Captures) Set(s string) error {
+	switch v := Captures(s); v {
+	case CaptureFailing, CaptureAll, CaptureNone:
+		*m = v
+		return nil
+	}
+	return fmt.Errorf("give failing, all or none")
+}
+
+// keeps reports whether the packets of a case with a verdict are kept.
+func (m Captures) keeps(v conform.Verdict) bool {
+	return m == CaptureAll || m == CaptureFailing && v.Bad()
 }

@@ -1,20 +1,23 @@
 package judge
 
 import (
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
 // Documents returns the ledger for reports, with the cases that cover each row.
 func Documents() (docs []conform.Document, err error) {
-	all, err := ledger.Documents()
+	all, err := conformance.Ledger()
 	if err != nil {
 		return nil, err
 	}
-	cases := casesByRow(Suites())
+	cases := conformance.CasesByRow(casesOf(Suites()))
 	for _, d := range all {
 		doc := conform.Document{Key: d.Key, Title: d.Title, Revision: d.Revision}
 		for i := range d.Sections {
@@ -29,33 +32,100 @@ func Documents() (docs []conform.Document, err error) {
 	return docs, nil
 }
 
-// casesByRow returns the cases that cover each row of the ledger.
-func casesByRow(all []*conformance.Suite) map[string][]string {
-	rows := make(map[string][]string)
-	for _, s := range all {
-		for i := range s.Cases {
-			for _, r := range s.Cases[i].Cite.Rows {
-				rows[r] = append(rows[r], s.Cases[i].ID)
-			}
-		}
-	}
-	for _, ids := range rows {
-		slices.Sort(ids)
-	}
-	return rows
-}
-
 // rowsByID returns the rows of the ledger by their IDs.
-func rowsByID() (map[string]ledger.Row, error) {
-	docs, err := ledger.Documents()
+func rowsByID() (map[string]conformance.Row, error) {
+	docs, err := conformance.Ledger()
 	if err != nil {
 		return nil, err
 	}
-	rows := make(map[string]ledger.Row)
+	rows := make(map[string]conformance.Row)
 	for _, d := range docs {
 		for r := range d.Rows() {
 			rows[r.ID] = *r
 		}
 	}
 	return rows, nil
+}
+
+// DocumentKeys returns the keys of the ledger's documents.
+func DocumentKeys() (keys []string) {
+	docs, _ := conformance.Ledger()
+	for _, d := range docs {
+		keys = append(keys, d.Key)
+	}
+	return keys
+}
+
+// WriteCoverage prints how many rows of the ledger the cases cover, by document; of the
+// named documents by section.
+func WriteCoverage(w io.Writer, only []string) error {
+	docs, err := conformance.Ledger()
+	if err != nil {
+		return err
+	}
+	for _, name := range only {
+		if !slices.Contains(DocumentKeys(), name) {
+			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
+		}
+	}
+	cases := conformance.CasesByRow(casesOf(Suites()))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-58s %5s %8s %11s %5s %9s\n", "", "rows", "covered", "untestable", "open", "MUSTs")
+	line := func(title string, c conformance.Coverage) {
+		fmt.Fprintf(&b, "%-58s %5d %8d %11d %5d %9s\n", cutTo(title, 58), c.Rows, c.Covered, c.Untestable, c.Open(), fmt.Sprintf("%d/%d", c.MustsCovered, c.Musts))
+	}
+	var all conformance.Coverage
+	for _, d := range docs {
+		if len(only) > 0 && !slices.Contains(only, d.Key) {
+			continue
+		}
+		for row := range d.Rows() {
+			row.Cases = cases[row.ID] // not those of the ledger file
+		}
+		all = all.Add(d.Coverage())
+		line(d.Key+"  "+d.Title, d.Coverage())
+		for i := range d.Sections {
+			if len(only) > 0 {
+				line("  "+d.Sections[i].Title, d.Sections[i].Coverage())
+			}
+		}
+	}
+	line("all", all)
+	if all.Musts > 0 {
+		fmt.Fprintf(&b, "\n%.1f %% of the testable MUSTs are covered.\n", 100*float64(all.MustsCovered)/float64(all.Musts))
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// cutTo shortens a text to n characters.
+func cutTo(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// maxDeviations bounds the size of a file of deviations, in bytes.
+const maxDeviations = 4 << 20
+
+// ReadDeviations reads a file of deviations and returns those that apply to a tier, by
+// case. Every deviation must have a reason and name a case of the suites.
+func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
+	b, err := cmdline.ReadFile(file, maxDeviations)
+	if err != nil {
+		return nil, cmdline.Errorf("--deviations: %w", err)
+	}
+	known, err := conformance.ParseDeviations(b)
+	if err != nil {
+		return nil, cmdline.Errorf("--deviations %s: %w", file, err)
+	}
+	ids := caseIDs(all)
+	for id := range known {
+		if !slices.Contains(ids, id) {
+			return nil, cmdline.Errorf("--deviations %s: the device is judged by no case %q%s", file, id, cmdline.Guess(id, ids))
+		}
+	}
+	return known.On(tier), nil
 }

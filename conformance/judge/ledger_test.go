@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -22,12 +22,9 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	for _, s := range judge.Suites() {
 		cases = append(cases, s.Cases...)
 	}
-	covered := ledger.CasesByRow(cases)
-	docs, err := ledger.Documents()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, wrong := range ledger.WrongCitations(docs, covered) {
+	covered := conformance.CasesByRow(cases)
+	docs := must.Get(conformance.Ledger())(t)
+	for _, wrong := range conformance.WrongCitations(docs, covered) {
 		t.Error(wrong)
 	}
 	if t.Failed() {
@@ -37,22 +34,16 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		writeDown(t, docs, covered)
 		return
 	}
-	for _, outdated := range ledger.OutdatedRows(docs, covered) {
+	for _, outdated := range conformance.OutdatedRows(docs, covered) {
 		t.Errorf("%s: run go test ./conformance/judge -update", outdated)
 	}
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {
-	docs, err := ledger.Read(os.DirFS(ledgerDir)) // the previous test may have updated it
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(conformance.ReadLedger(os.DirFS(ledgerDir)))(t) // the previous test may have updated it
 	now, all := coverage(docs)
 	t.Logf("coverage of the ledger:\n%s", now)
-	was, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(os.ReadFile(coverageFile))(t)
 	if string(was) != now {
 		t.Errorf("the coverage was\n%sIf it has increased, run go test ./conformance/judge -update. If it has decreased, a case is missing.", was)
 	}
@@ -62,10 +53,10 @@ func TestCoverageDoesNotFall(t *testing.T) {
 }
 
 // coverage returns the content of the coverage file, and the total.
-func coverage(docs []*ledger.Document) (table string, all ledger.Coverage) {
+func coverage(docs []*conformance.Document) (table string, all conformance.Coverage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s %5s %8s %11s %5s %8s\n", "document", "rows", "covered", "untestable", "open", "MUSTs")
-	line := func(name string, c ledger.Coverage) {
+	line := func(name string, c conformance.Coverage) {
 		fmt.Fprintf(&b, "%-16s %5d %8d %11d %5d %4d/%d\n", name, c.Rows, c.Covered, c.Untestable, c.Open(), c.MustsCovered, c.Musts)
 	}
 	for _, d := range docs {

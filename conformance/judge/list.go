@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
@@ -46,12 +45,7 @@ func FindCases(choice *conformance.Filter) (found []Case, err error) {
 			return nil, cmdline.Errorf("no case has the label %s%s", l, cmdline.Guess(l, known))
 		}
 	}
-	for _, s := range Suites() {
-		for _, c := range choice.Select(s) {
-			found = append(found, Case{s, c})
-		}
-	}
-	if len(found) == 0 {
+	if found = Select(choice, Suites()); len(found) == 0 {
 		return nil, cmdline.Errorf("no case has all that is asked for")
 	}
 	return found, nil
@@ -119,7 +113,7 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	return nil
 }
 
-func (cat *Catalog) describe(w io.Writer, q Case, rows map[string]ledger.Row, program string) {
+func (cat *Catalog) describe(w io.Writer, q Case, rows map[string]conformance.Row, program string) {
 	fmt.Fprintf(w, "%s\n%s\n\n", q.ID, indent(q.Title+".", "  "))
 	fact := func(name, value string) {
 		if value != "" {

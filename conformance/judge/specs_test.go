@@ -10,7 +10,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -36,7 +35,7 @@ var _ = Describe("in simulation", func() {
 			if err != nil {
 				panic(err)
 			}
-			known, err := ledger.DeviationsOf(d.name, "sim")
+			known, err := conformance.DeviationsOf(d.name, "sim")
 			if err != nil {
 				panic(err)
 			}

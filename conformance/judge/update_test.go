@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // updating is the flag -update; -update=less permits a decrease of coverage.
@@ -40,7 +41,7 @@ func (u *updating) Set(s string) error {
 
 // writeDown writes the cases and the coverage into the ledger. It writes nothing if the coverage
 // has decreased.
-func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]string) {
+func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]string) {
 	t.Helper()
 	for _, d := range docs {
 		for row := range d.Rows() {
@@ -48,10 +49,7 @@ func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]strin
 		}
 	}
 	now, _ := coverage(docs)
-	was, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(os.ReadFile(coverageFile))(t)
 	fallen, err := fewer(string(was), now)
 	if err != nil {
 		t.Fatalf("%s: %v", coverageFile, err)
@@ -60,13 +58,9 @@ func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]strin
 		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
 	}
 	for _, d := range docs {
-		if err := ledger.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conformance.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered))
 	}
-	if err := os.WriteFile(coverageFile, []byte(now), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(coverageFile, []byte(now), 0o644))
 }
 
 // covers is a line of the coverage file.
@@ -146,7 +140,7 @@ all                 82       81           1     0   69/69
 }
 
 func TestUpdateChecksRowsFirst(t *testing.T) {
-	docs := []*ledger.Document{{Sections: []ledger.Section{{Rows: []ledger.Row{{ID: "a/1"}, {ID: "a/2", Untestable: "nobody sees it"}}}}}}
+	docs := []*conformance.Document{{Sections: []conformance.Section{{Rows: []conformance.Row{{ID: "a/1"}, {ID: "a/2", Untestable: "nobody sees it"}}}}}}
 	for _, test := range []struct {
 		covered map[string][]string
 		want    []string
@@ -155,7 +149,7 @@ func TestUpdateChecksRowsFirst(t *testing.T) {
 		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
 		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
 	} {
-		if got := ledger.WrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
+		if got := conformance.WrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %q, want %q", test.covered, got, test.want)
 		}
 	}

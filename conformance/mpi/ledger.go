@@ -3,7 +3,7 @@ package mpi
 import (
 	"embed"
 
-	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/conformance"
 )
 
 //go:embed ledger.yaml
@@ -11,8 +11,8 @@ var ledgerFile embed.FS
 
 // Ledger is what MPI promises, as far as a program can see it, with the cases that check
 // each promise or the reason why none can.
-func Ledger() (*ledger.Document, error) {
-	docs, err := ledger.Read(ledgerFile)
+func Ledger() (*conformance.Document, error) {
+	docs, err := conformance.ReadLedger(ledgerFile)
 	if err != nil {
 		return nil, err
 	}

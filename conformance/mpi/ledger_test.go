@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/conformance"
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 )
 
@@ -16,8 +16,8 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, covered := []*ledger.Document{doc}, ledger.CasesByRow(cases.Cases())
-	for _, wrong := range ledger.WrongCitations(docs, covered) {
+	docs, covered := []*conformance.Document{doc}, conformance.CasesByRow(cases.Cases())
+	for _, wrong := range conformance.WrongCitations(docs, covered) {
 		t.Error(wrong)
 	}
 	for row := range doc.Rows() {
@@ -33,11 +33,11 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	}
 	switch {
 	case !*update:
-		for _, outdated := range ledger.OutdatedRows(docs, covered) {
+		for _, outdated := range conformance.OutdatedRows(docs, covered) {
 			t.Errorf("%s: run go test ./conformance/mpi -run Ledger -update", outdated)
 		}
 	case !t.Failed():
-		if err := ledger.WriteCases("ledger.yaml", covered); err != nil {
+		if err := conformance.WriteCases("ledger.yaml", covered); err != nil {
 			t.Fatal(err)
 		}
 	}

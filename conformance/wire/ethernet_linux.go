@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -130,7 +131,7 @@ func (w *Ethernet) send(frame []byte) (err error) {
 	case errors.Is(err, unix.ENETDOWN):
 		return nil
 	case errors.Is(err, unix.EMSGSIZE):
-		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-headerLen, w.intf, w.mtu, conformance.ErrBenchCannot)
+		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-ethernetHeaderLen, w.intf, w.mtu, conformance.ErrBenchCannot)
 	}
 	return errors.Join(cerr, os.NewSyscallError("send", err))
 }
@@ -174,7 +175,7 @@ func (w *Ethernet) Close() error {
 // readLoop reads frames from the socket until it is closed.
 func (w *Ethernet) readLoop() {
 	defer close(w.closed)
-	buf, control := make([]byte, headerLen+maxIPLen+4), make([]byte, 256)
+	buf, control := make([]byte, ethernetHeaderLen+maxIPLen+4), make([]byte, 256)
 	for {
 		var n, oobn int
 		var err error
@@ -226,4 +227,42 @@ func parseEthernetControl(b []byte) (seen time.Time, partialChecksum bool) {
 		}
 	}
 	return seen, partialChecksum
+}
+
+// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface
+// in the network namespace of the calling thread. Use it for both ends of a virtual link,
+// and for this end of a real one.
+func DisableOffloads(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for _, command := range []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_SGRO, unix.ETHTOOL_STXCSUM} {
+		err := ethtool(fd, name, command)
+		// Ignore features that the interface does not have.
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("switch offloads of %s off (ethtool command %#x): %w", name, command, err)
+		}
+	}
+	return nil
+}
+
+// ethtool runs a command with the value 0.
+func ethtool(fd int, name string, command uint32) error {
+	value := struct{ command, data uint32 }{command: command}
+	var req struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte // of the union in struct ifreq
+	}
+	if len(name) >= len(req.name) {
+		return errors.New("interface name too long")
+	}
+	copy(req.name[:], name)
+	req.data = unsafe.Pointer(&value)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
+		return errno
+	}
+	return nil
 }

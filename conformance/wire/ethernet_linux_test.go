@@ -13,6 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -34,11 +35,18 @@ type testLink struct {
 	wire *Ethernet
 }
 
+// newTestLink opens a link whose wire also answers for proxied.
 func newTestLink(t *testing.T, offloads bool) *testLink {
 	t.Helper()
+	return openTestLink(t, 9000, offloads, EthernetConfig{MAC: ourMAC, AnswersFor: func(a netip.Addr) bool { return a == proxied }})
+}
+
+// openTestLink opens a link with an MTU, and a wire with the options of cfg and our addresses.
+func openTestLink(t *testing.T, mtu int, offloads bool, cfg EthernetConfig) *testLink {
+	t.Helper()
 	c := &testLink{}
-	c.host, c.peer = testutil.HostPair(t, 9000)
-	must(t, c.host.Do(func() error {
+	c.host, c.peer = testutil.HostPair(t, mtu)
+	must.Do(t, c.host.Do(func() error {
 		intf, err := net.InterfaceByName(testutil.HostDevice)
 		if err != nil {
 			return err
@@ -49,29 +57,20 @@ func newTestLink(t *testing.T, offloads bool) *testLink {
 		}
 		return DisableOffloads(testutil.HostDevice)
 	}))
-	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = OpenEthernet(EthernetConfig{
-			Interface: testutil.HostDevice, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
-			AnswersFor: func(a netip.Addr) bool { return a == proxied },
-		})
+	must.Do(t, c.peer.Do(func() (err error) {
+		cfg.Interface, cfg.Device, cfg.Addrs = testutil.HostDevice, c.mac, []netip.Addr{ours4, ours6}
+		c.wire, err = OpenEthernet(cfg)
 		return err
 	}))
-	t.Cleanup(func() { must(t, c.wire.Close()) })
+	t.Cleanup(func() { must.Do(t, c.wire.Close()) })
 	return c
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // socket opens a UDP socket on the host.
 func (c *testLink) socket(t *testing.T, at netip.Addr) *net.UDPConn {
 	t.Helper()
 	var s *net.UDPConn
-	must(t, c.host.Do(func() (err error) {
+	must.Do(t, c.host.Do(func() (err error) {
 		s, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 0)))
 		return err
 	}))
@@ -96,7 +95,7 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 		if to.Is6() && to.IsMulticast() {
 			to = to.WithZone(testutil.HostDevice)
 		}
-		must(t, c.host.Do(func() error {
+		must.Do(t, c.host.Do(func() error {
 			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(to, 4791))
 			return err
 		}))
@@ -105,9 +104,9 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 			t.Fatalf("to %v: %v", at.to, err)
 		}
 		ip, payload, _, err := packet.ParseIP(f.Packet)
-		must(t, err)
+		must.Do(t, err)
 		udp, text, _, err := packet.ParseUDP(payload)
-		must(t, err)
+		must.Do(t, err)
 		if ip.Src != at.from || ip.Dst != at.to || string(text) != "hello" || *udp.SrcPort != port(s) || *udp.DstPort != 4791 {
 			t.Errorf("%v > %v, %+v, %q", ip.Src, ip.Dst, udp, text)
 		}
@@ -128,8 +127,8 @@ func TestSendDeliversToHost(t *testing.T) {
 		udp := packet.UDP{SrcPort: new(uint16(7)), DstPort: new(port(s))}
 		ip := packet.IP{Src: at.from, Dst: at.to}
 		p := ip.Append(nil, udp.Append(nil, packet.IP{Src: at.from, Dst: at.to, Protocol: new(uint8(packet.ProtocolUDP))}, []byte("x")))
-		must(t, c.wire.Send(append(p, make([]byte, 99)...)))
-		must(t, s.SetReadDeadline(time.Now().Add(timeout)))
+		must.Do(t, c.wire.Send(append(p, make([]byte, 99)...)))
+		must.Do(t, s.SetReadDeadline(time.Now().Add(timeout)))
 		buf := make([]byte, 1000)
 		n, from, err := s.ReadFromUDPAddrPort(buf)
 		if err != nil || string(buf[:n]) != "x" || from.Addr().Unmap() != at.from {
@@ -148,9 +147,9 @@ func TestSendKeepsFragments(t *testing.T) {
 	first, second := ip, ip
 	first.MF = new(true)
 	second.FragOff = new(uint16(2))
-	must(t, c.wire.Send(second.Append(nil, whole[16:])))
-	must(t, c.wire.Send(first.Append(nil, whole[:16])))
-	must(t, s.SetReadDeadline(time.Now().Add(timeout)))
+	must.Do(t, c.wire.Send(second.Append(nil, whole[16:])))
+	must.Do(t, c.wire.Send(first.Append(nil, whole[:16])))
+	must.Do(t, s.SetReadDeadline(time.Now().Add(timeout)))
 	buf := make([]byte, 1000)
 	if n, err := s.Read(buf); err != nil || n != 32 {
 		t.Errorf("%d bytes, %v", n, err)
@@ -160,7 +159,7 @@ func TestSendKeepsFragments(t *testing.T) {
 func TestRecvReportsOffloads(t *testing.T) {
 	c := newTestLink(t, true)
 	s := c.socket(t, c.host.V6)
-	must(t, c.host.Do(func() error {
+	must.Do(t, c.host.Do(func() error {
 		_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(ours6, 4791))
 		return err
 	}))
@@ -174,7 +173,7 @@ func TestDiscardDropsEarlierPackets(t *testing.T) {
 	s := c.socket(t, c.host.V6)
 	say := func(text string) {
 		_, err := s.WriteToUDPAddrPort([]byte(text), netip.AddrPortFrom(ours6, 4791))
-		must(t, err)
+		must.Do(t, err)
 	}
 	say("old")
 	time.Sleep(500 * time.Millisecond) // until it is received
@@ -198,11 +197,11 @@ func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(10 * time.Millisecond)
-	must(t, c.peer.Do(func() (err error) {
+	must.Do(t, c.peer.Do(func() (err error) {
 		c.wire, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, Device: c.mac, Addrs: []netip.Addr{ours6}})
 		return err
 	}))
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
@@ -216,7 +215,7 @@ func TestOpenUpdatesNeighborTables(t *testing.T) {
 	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{{c.host.V4, ours4}, {c.host.V6, ours6}} {
 		s := c.socket(t, at.from)
-		must(t, c.host.Do(func() error {
+		must.Do(t, c.host.Do(func() error {
 			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(at.to, 4791))
 			return err
 		}))
@@ -225,9 +224,9 @@ func TestOpenUpdatesNeighborTables(t *testing.T) {
 		}
 	}
 	c.waitNeighbor(t, ourMAC)
-	must(t, c.wire.Close())
+	must.Do(t, c.wire.Close())
 	next := net.HardwareAddr{2, 0xee, 0, 0, 0, 2}
-	must(t, c.peer.Do(func() (err error) {
+	must.Do(t, c.peer.Do(func() (err error) {
 		c.wire, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
 		return err
 	}))
@@ -240,7 +239,7 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 	var known map[string]string
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		known = make(map[string]string)
-		must(t, c.host.Do(func() error {
+		must.Do(t, c.host.Do(func() error {
 			intf, err := net.InterfaceByName(testutil.HostDevice)
 			if err != nil {
 				return err

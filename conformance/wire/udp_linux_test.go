@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -33,7 +34,7 @@ func newUDPLink(t *testing.T) *udpLink {
 	var far *testutil.Host
 	c.host, far = testutil.HostPair(t, 9000)
 	var mac net.HardwareAddr
-	must(t, c.host.Do(func() error {
+	must.Do(t, c.host.Do(func() error {
 		intf, err := net.InterfaceByName(testutil.HostDevice)
 		if err != nil {
 			return err
@@ -49,12 +50,12 @@ func newUDPLink(t *testing.T) *udpLink {
 		})
 		return err
 	}))
-	t.Cleanup(func() { must(t, c.wire.Close()) })
-	must(t, far.Do(func() (err error) {
+	t.Cleanup(func() { must.Do(t, c.wire.Close()) })
+	must.Do(t, far.Do(func() (err error) {
 		c.far, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, Device: mac, Addrs: []netip.Addr{device4, device6}})
 		return err
 	}))
-	t.Cleanup(func() { must(t, c.far.Close()) })
+	t.Cleanup(func() { must.Do(t, c.far.Close()) })
 	return c
 }
 
@@ -85,7 +86,7 @@ func TestSendIsBitExact(t *testing.T) {
 		for name, change := range changes {
 			for _, n := range []int{0, 1, 24, 4096 + 60} {
 				asked := rocePacket(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
-				must(t, c.wire.Send(asked))
+				must.Do(t, c.wire.Send(asked))
 				f, err := c.far.Recv(timeout)
 				if err != nil || !bytes.HasPrefix(f.Packet, asked) || len(f.Packet) > max(46, len(asked)) {
 					t.Fatalf("%s to %v, %d bytes: %v\nsent %x\nwant %x", name, at.dst, n, err, f.Packet, asked)
@@ -138,7 +139,7 @@ func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
 // Reported fields equal those of the packet; other fields have default values.
 func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 	c := newUDPLink(t)
-	must(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
+	must.Do(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
 	for _, x := range []struct {
 		src, dst  netip.Addr
 		came, was func(*packet.IP, *packet.UDP)
@@ -160,7 +161,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 		if want == nil {
 			want = x.came
 		}
-		must(t, c.far.Send(sent))
+		must.Do(t, c.far.Send(sent))
 		f, err := c.wire.Recv(timeout)
 		if whole := rocePacket(x.src, x.dst, []byte("hello"), want); err != nil || !bytes.Equal(f.Packet, whole) {
 			t.Errorf("to %v: %v\ntold %x\nwant %x", x.dst, err, f.Packet, whole)
@@ -170,7 +171,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 		}
 	}
 	// LookupIPv4ID supplies the identification.
-	must(t, c.far.Send(rocePacket(device4, c.host.V4, []byte{7})))
+	must.Do(t, c.far.Send(rocePacket(device4, c.host.V4, []byte{7})))
 	f, err := c.wire.Recv(timeout)
 	want := rocePacket(device4, c.host.V4, []byte{7}, func(h *packet.IP, _ *packet.UDP) { h.ID, h.DF = new(uint32(0x1234)), new(false) })
 	if err != nil || !bytes.Equal(f.Packet, want) {
@@ -183,7 +184,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
 	c := newUDPLink(t)
 	say := func(text string, f func(*packet.IP, *packet.UDP)) {
-		must(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
+		must.Do(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
 	}
 	plain := func(*packet.IP, *packet.UDP) {}
 	say("old", plain)
@@ -221,7 +222,7 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	}
 	done := make(chan error)
 	w := c.wire
-	must(t, c.host.Do(func() (err error) {
+	must.Do(t, c.host.Do(func() (err error) {
 		cfg := w.cfg
 		cfg.Port = 4999
 		w, err = OpenUDP(cfg)
@@ -232,7 +233,7 @@ func TestOpenErrorsAndClose(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(10 * time.Millisecond)
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"net/netip"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -66,3 +69,116 @@ func (w *UDP) rebuildPacket(d *datagram) []byte {
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:20]))
 	return p
 }
+
+// sendControlMessages returns control messages for the IP header fields of a datagram.
+func sendControlMessages(d *datagram) []byte {
+	if d.dst.Addr().Is4() {
+		return append(controlMessage(unix.IPPROTO_IP, unix.IP_TOS, d.tclass), controlMessage(unix.IPPROTO_IP, unix.IP_TTL, d.hopLimit)...)
+	}
+	return append(controlMessage(unix.IPPROTO_IPV6, unix.IPV6_TCLASS, d.tclass), controlMessage(unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT, d.hopLimit)...)
+}
+
+// controlMessage returns a control message with a number.
+func controlMessage(level, kind int, value uint8) []byte {
+	const size = 4
+	b := make([]byte, unix.CmsgSpace(size))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = int32(level), int32(kind)
+	h.SetLen(unix.CmsgLen(size))
+	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], uint32(value))
+	return b
+}
+
+// ancillary is the ancillary data of a received datagram.
+type ancillary struct {
+	seen     time.Time
+	hopLimit *uint8
+	tclass   *uint8
+	flowInfo *uint32 // IPv6 traffic class and flow label
+	drops    uint32  // total of datagrams dropped by the socket
+}
+
+// parseControl parses control messages. The time is monotonic.
+func parseControl(b []byte) (t ancillary, err error) {
+	t.seen = time.Now()
+	messages, err := unix.ParseSocketControlMessage(b)
+	if err != nil {
+		return t, err
+	}
+	for _, m := range messages {
+		t.parse(int(m.Header.Level), int(m.Header.Type), m.Data)
+	}
+	return t, nil
+}
+
+func (t *ancillary) parse(level, kind int, data []byte) {
+	number := func() *uint8 {
+		if len(data) >= 4 {
+			return new(uint8(binary.NativeEndian.Uint32(data)))
+		}
+		return new(data[0])
+	}
+	if len(data) == 0 {
+		return
+	}
+	switch [2]int{level, kind} {
+	case [2]int{unix.SOL_SOCKET, unix.SCM_TIMESTAMPNS}:
+		t.seen = receiveTime(t.seen, data)
+	case [2]int{unix.SOL_SOCKET, unix.SO_RXQ_OVFL}:
+		if len(data) >= 4 {
+			t.drops = binary.NativeEndian.Uint32(data)
+		}
+	case [2]int{unix.IPPROTO_IP, unix.IP_TTL}, [2]int{unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT}:
+		t.hopLimit = number()
+	case [2]int{unix.IPPROTO_IP, unix.IP_TOS}, [2]int{unix.IPPROTO_IPV6, unix.IPV6_TCLASS}:
+		t.tclass = number()
+	case [2]int{unix.IPPROTO_IPV6, ipv6FlowInfo}:
+		if len(data) >= 4 {
+			t.flowInfo = new(binary.BigEndian.Uint32(data))
+		}
+	}
+}
+
+// errMissingAncillary is the error of a datagram without the requested ancillary data.
+// The wire must not invent these fields.
+var errMissingAncillary = errors.New("the kernel did not report hop limit and traffic class of a datagram")
+
+// newReceived returns a received datagram.
+func newReceived(from unix.Sockaddr, at netip.AddrPort, t *ancillary, payload []byte) (*datagram, error) {
+	d := &datagram{dst: at, payload: payload}
+	switch a := from.(type) {
+	case *unix.SockaddrInet4:
+		d.src = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		d.src = netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
+		// The kernel omits flow information that is 0.
+		if t.flowInfo != nil {
+			d.flowLabel = *t.flowInfo & 0xfffff
+		}
+	default:
+		return nil, errors.New("a datagram without an IP source address")
+	}
+	if t.hopLimit == nil || t.tclass == nil {
+		return nil, errMissingAncillary
+	}
+	d.hopLimit, d.tclass = *t.hopLimit, *t.tclass
+	return d, nil
+}
+
+const sizeofTimespec = int(unsafe.Sizeof(unix.Timespec{}))
+
+// receiveTime returns the monotonic time of a kernel timestamp (SCM_TIMESTAMPNS) that was
+// read at now; now if it is malformed or in the future.
+func receiveTime(now time.Time, b []byte) time.Time {
+	if len(b) < sizeofTimespec {
+		return now
+	}
+	sec, nsec := int64(int32(nativeUint32(b))), int64(int32(nativeUint32(b[4:])))
+	if sizeofTimespec == 16 {
+		sec, nsec = int64(binary.NativeEndian.Uint64(b)), int64(binary.NativeEndian.Uint64(b[8:]))
+	}
+	// The age is a difference of wall clocks; the result is monotonic.
+	return now.Add(-max(0, now.Round(0).Sub(time.Unix(sec, nsec))))
+}
+
+func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -24,7 +24,7 @@ type deviceCase struct {
 	mtu      int // of the path
 	world    *realWorld
 	streams  *kernelStreams
-	tcpHost  *tcpwire.Host
+	tcpHost  *wire.TCPHost
 	dev      verbs.Context
 	partners []verbs.Context
 	hung     bool

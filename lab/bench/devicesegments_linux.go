@@ -7,7 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 )
 
 // isTCPTo returns a filter for TCP packets to these addresses: others may use the
@@ -40,14 +40,14 @@ const timestampsLen = 12
 
 // newTCPHost returns a user-space TCP for one case, on a path of this MTU over a
 // link that may carry more. The record has all of its packets.
-func newTCPHost(w *realWorld, wire openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *tcpwire.Host {
-	wire.Discard()
-	cfg := tcpwire.Config{Wire: record.RecordWire(w, &segmentWire{wire, w}), Addr: at, MTU: cableMTU, OnWait: w.startWait, Done: w.stop}
+func newTCPHost(w *realWorld, link openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *wire.TCPHost {
+	link.Discard()
+	cfg := wire.TCPConfig{Wire: record.RecordWire(w, &segmentWire{link, w}), Addr: at, MTU: cableMTU, OnWait: w.startWait, Done: w.stop}
 	if mtu < cableMTU {
 		cfg.MSS = mtu - 20 - 20 - timestampsLen
 		if at.Is6() {
 			cfg.MSS -= 20
 		}
 	}
-	return tcpwire.New(cfg)
+	return wire.NewTCPHost(cfg)
 }

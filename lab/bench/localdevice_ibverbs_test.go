@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
@@ -32,7 +31,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 		"verbs/mr/address-as-asked": {Reason: "the kernel wants memory that lies in its page as the address that is asked for, and a Go program does not choose that"},
 	}
 	if name := os.Getenv("FABRICTEST_IBV_DEVIATIONS"); name != "" {
-		of, err := ledger.DeviationsOf(name, "wire")
+		of, err := conformance.DeviationsOf(name, "wire")
 		if err != nil || of == nil {
 			t.Fatalf("FABRICTEST_IBV_DEVIATIONS=%s: nothing is known of that: %v", name, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -21,7 +21,7 @@ type netnsCase struct {
 	cfg     *benchConfig
 	world   *realWorld
 	streams *kernelStreams
-	tcpHost *tcpwire.Host // nil unless the case uses Segments
+	tcpHost *wire.TCPHost // nil unless the case uses Segments
 	devices []verbs.Context
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -17,7 +16,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		if p.protocol == conformance.DatagramIWARP {
 			continue
 		}
-		known := must.Get(ledger.DeviationsOf(p.provider, "wire"))(t)
+		known := must.Get(conformance.DeviationsOf(p.provider, "wire"))(t)
 		t.Run(p.provider, func(t *testing.T) {
 			lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: 40 * time.Millisecond})
 			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}

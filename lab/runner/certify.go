@@ -13,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report"
@@ -121,7 +120,7 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 		return nil, nil
 	}
 	if err := cmdline.CheckFile(c.Deviations); err != nil {
-		known, ofErr := ledger.DeviationsOf(c.Deviations, WireTier)
+		known, ofErr := conformance.DeviationsOf(c.Deviations, WireTier)
 		if ofErr != nil || known == nil {
 			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", c.Deviations, err)
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -63,7 +62,7 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 		if len(d.Defects) > 0 || c.Profile != "" {
 			continue // the known deviations are those of a device without defects
 		}
-		if d.Deviations, err = ledger.DeviationsOf(d.Name, string(c.Tier)); err != nil {
+		if d.Deviations, err = conformance.DeviationsOf(d.Name, string(c.Tier)); err != nil {
 			return err
 		}
 	}

@@ -138,6 +138,4 @@ func FuzzConnDeframer(f *testing.F) {
 	})
 }
 
-func diffOf(want, got Segment) string {
-	return Diff(want, ReceivedFPDU{Segment: got}).String()
-}
+func diffOf(want, got Segment) string { return Diff(want, ReceivedFPDU{Segment: got}).String() }

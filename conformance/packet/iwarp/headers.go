@@ -1,6 +1,11 @@
 package iwarp
 
-import "github.com/fabrictest/fabrictest/conformance/packet"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
 
 // ReadRequestHeader is the header of an RDMA Read Request (RFC 5040 section 4.4).
 type ReadRequestHeader struct {
@@ -53,4 +58,239 @@ type AtomicResponseHeader struct {
 type ImmediateHeader struct {
 	_     struct{} `size:"8"`
 	Value *uint64  `at:"0,64" fmt:"%#x"`
+}
+
+// The first two octets of a segment: T, L, four reserved bits, two bits of DDP version;
+// two bits of RDMAP version, two reserved bits, four bits of opcode.
+const (
+	bitTagged       = 0x80
+	bitLast         = 0x40
+	maskDDPReserved = 0x0f // after the shift
+	maskVersion     = 0x03
+	maskReserved    = 0x03 // RDMAP's, after the shift
+	maskOpcode      = 0x0f
+
+	shiftDDPReserved   = 2
+	shiftRDMAPReserved = 4
+	shiftRDMAPVersion  = 6
+)
+
+// Lengths of headers.
+const (
+	controlLen     = 2
+	taggedLen      = 14
+	untaggedLen    = 18
+	readRequestLen = 28
+	terminateLen   = 4 // without quoted headers
+)
+
+// DDP queue numbers (Sends use 0), and the first MSN of each queue.
+const (
+	queueRequest        = 1
+	queueTerminate      = 2
+	queueAtomicResponse = 3
+	firstMSN            = 1
+)
+
+// version is the version of DDP and of RDMAP.
+const version = 1
+
+// Val returns *p, or the zero value if p is nil.
+func Val[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// TerminateHeader is the header of a Terminate message (RFC 5040 section 4.8): the cause,
+// and quoted headers of the wrong segment.
+type TerminateHeader struct {
+	_     struct{} `size:"4"`
+	Cause *Cause   `at:"0,16"`
+	// The header control bits M, D and R. nil: by the quoted headers.
+	LengthValid *bool   `at:"2.0,1"`
+	HasDDP      *bool   `at:"2.1,1"`
+	HasRDMAP    *bool   `at:"2.2,1"`
+	Reserved    *uint16 `at:"2.3,13" fmt:"%#x"`
+
+	// SegmentLength is the length of the wrong segment; nil: not present, or any.
+	SegmentLength *uint16
+	// DDPHeader and RDMAPHeader are the quoted headers; nil: not present, or any.
+	DDPHeader, RDMAPHeader []byte
+}
+
+func (h TerminateHeader) append(b []byte) []byte {
+	b = packet.AppendFields(b, packet.Or(h, TerminateHeader{
+		LengthValid: new(h.SegmentLength != nil),
+		HasDDP:      new(h.DDPHeader != nil),
+		HasRDMAP:    new(h.RDMAPHeader != nil),
+	}))
+	if h.SegmentLength != nil || h.DDPHeader != nil {
+		// The length field is present whenever a header follows.
+		b = binary.BigEndian.AppendUint16(b, Val(h.SegmentLength))
+	}
+	b = append(b, h.DDPHeader...)
+	return append(b, h.RDMAPHeader...)
+}
+
+// parseTerminate parses the parts that the control bits announce, as far as present.
+func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
+	h, b = packet.ParseAs[TerminateHeader](b)
+	if h == nil {
+		return nil, b
+	}
+	if (*h.LengthValid || *h.HasDDP) && len(b) >= 2 {
+		h.SegmentLength = new(binary.BigEndian.Uint16(b))
+		b = b[2:]
+	}
+	if *h.HasDDP && len(b) > 0 {
+		if n := ddpHeaderLen(b[0]); len(b) >= n {
+			h.DDPHeader, b = b[:n:n], b[n:]
+		}
+	}
+	if *h.HasRDMAP && len(b) >= readRequestLen {
+		h.RDMAPHeader, b = b[:readRequestLen:readRequestLen], b[readRequestLen:]
+	}
+	return h, b
+}
+
+// ddpHeaderLen returns the length of the header that begins with ctrl.
+func ddpHeaderLen(ctrl byte) int {
+	if ctrl&bitTagged != 0 {
+		return taggedLen
+	}
+	return untaggedLen
+}
+
+func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
+	packet.DiffFields(d, "", h, got)
+	packet.DiffValue(d, "SegmentLength", "%d", h.SegmentLength, got.SegmentLength)
+	packet.DiffBytes(d, "quoted DDP header", h.DDPHeader, got.DDPHeader)
+	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
+}
+
+// QuotedSegment returns the quoted segment; false if none is quoted.
+func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
+	if h == nil || len(h.DDPHeader) == 0 {
+		return Segment{}, false
+	}
+	s := ParseSegment(append(append([]byte{}, h.DDPHeader...), h.RDMAPHeader...))
+	s.Payload = nil
+	return s, true
+}
+
+// InSiwBitOrder parses a Terminate in the bit order of siw on little-endian hosts, which
+// exchanges layer and type and puts the three header bits at the low end. It returns false
+// if the control word is in the order of the RFC.
+//
+// Some control words are valid in both orders. started tells whether MPA start-up has
+// finished, which resolves them: some causes occur only before, some only after.
+func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
+	if s.Terminate == nil {
+		return Segment{}, false
+	}
+	b := s.Append(nil)
+	at := len(s.appendDDP(nil))
+	ctrl := b[at : at+terminateLen]
+	if !inSiwOrder(ctrl, started) {
+		return Segment{}, false
+	}
+	ctrl[0] = ctrl[0]<<4 | ctrl[0]>>4
+	ctrl[2] = ctrl[2]&0x01<<7 | ctrl[2]&0x02<<5 | ctrl[2]&0x04<<3
+	return ParseSegment(b), true
+}
+
+func inSiwOrder(ctrl []byte, started bool) bool {
+	code := ctrl[1]
+	switch {
+	case ctrl[2]&0x07 != 0:
+		return true
+	case ctrl[2]&0xe0 != 0:
+		return false
+	}
+	switch ctrl[0] {
+	case 0x21: // layer 2 has no type 1
+		return true
+	case 0x02: // MPA errors in siw's order, remote operation errors in the RFC's
+		return code >= 2 && code <= 4 || !started && (code == 6 || code == 7)
+	case 0x20: // the reverse
+		return started && (code == 5 || code == 6)
+	case 0x10: // protection errors in siw's order; in the RFC's only code 0 is valid
+		return code != 0
+	default:
+		return false // equal in both orders, or valid only in the RFC's
+	}
+}
+
+// Opcode is an RDMAP opcode, four bits.
+type Opcode uint8
+
+// The opcodes of RFC 5040 and RFC 7306.
+const (
+	OpWrite            Opcode = 0
+	OpReadRequest      Opcode = 1
+	OpReadResponse     Opcode = 2
+	OpSend             Opcode = 3
+	OpSendInvalidate   Opcode = 4
+	OpSendSE           Opcode = 5
+	OpSendSEInvalidate Opcode = 6
+	OpTerminate        Opcode = 7
+	OpImmediate        Opcode = 8
+	OpImmediateSE      Opcode = 9
+	OpAtomicRequest    Opcode = 10
+	OpAtomicResponse   Opcode = 11
+	OpExperimental     Opcode = 15 // reserved for experiments by RFC 6580
+)
+
+// form is the layout of a message.
+type form struct {
+	name string
+	// tagged: the message is tagged; untagged ones use queue qn.
+	tagged bool
+	qn     uint32
+	// header is the length of the RDMAP header after the DDP header.
+	header int
+	// payload: the message has payload.
+	payload bool
+	// invalidates: the Invalidate STag field is used.
+	invalidates bool
+}
+
+var forms = [...]form{
+	OpWrite:            {name: "WRITE", tagged: true, payload: true},
+	OpReadRequest:      {name: "READ REQUEST", qn: queueRequest, header: readRequestLen},
+	OpReadResponse:     {name: "READ RESPONSE", tagged: true, payload: true},
+	OpSend:             {name: "SEND", payload: true},
+	OpSendInvalidate:   {name: "SEND INVALIDATE", payload: true, invalidates: true},
+	OpSendSE:           {name: "SEND SE", payload: true},
+	OpSendSEInvalidate: {name: "SEND SE INVALIDATE", payload: true, invalidates: true},
+	OpTerminate:        {name: "TERMINATE", qn: queueTerminate},
+	OpImmediate:        {name: "IMMEDIATE", header: 8},
+	OpImmediateSE:      {name: "IMMEDIATE SE", header: 8},
+	OpAtomicRequest:    {name: "ATOMIC REQUEST", qn: queueRequest, header: 52},
+	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
+}
+
+// form returns the layout of o's messages; false for unassigned opcodes.
+func (o Opcode) form() (form, bool) {
+	if int(o) >= len(forms) {
+		return form{payload: true}, false
+	}
+	return forms[o], true
+}
+
+// Tagged reports whether messages of the opcode are tagged.
+func (o Opcode) Tagged() bool { f, _ := o.form(); return f.tagged }
+
+// Queue returns the DDP queue of untagged messages of the opcode.
+func (o Opcode) Queue() uint32 { f, _ := o.form(); return f.qn }
+
+// String returns the name, as in a ladder diagram.
+func (o Opcode) String() string {
+	if f, ok := o.form(); ok {
+		return f.name
+	}
+	return fmt.Sprintf("OPCODE %d", uint8(o))
 }

@@ -90,9 +90,6 @@ func AtomicResponse(msn, id uint32, original uint64) Segment {
 	return s.WithPayload(nil)
 }
 
-// RawSegment is a ULPDU of any octets. As an expectation it matches these octets only.
-func RawSegment(ulpdu []byte) Segment { return ParseSegment(ulpdu) }
-
 func send(op Opcode, msn uint32, data []byte) Segment { return Op(op).MSN(msn).WithPayload(data) }
 
 func tagged(op Opcode, stag uint32, to uint64, data []byte) Segment {
@@ -109,4 +106,143 @@ func atomicRequest(msn uint32, h AtomicRequestHeader) Segment {
 	s := Op(OpAtomicRequest).MSN(msn)
 	s.AtomicRequest = &h
 	return s.WithPayload(nil)
+}
+
+// Opcode sets the opcode field only.
+func (s Segment) Opcode(op Opcode) Segment { s.RDMAP.Opcode = &op; return s }
+
+// Tagged sets the T bit only.
+func (s Segment) Tagged(v bool) Segment { s.DDP.Tagged = &v; return s }
+
+// Last sets the L bit.
+func (s Segment) Last(v bool) Segment { s.DDP.Last = &v; return s }
+
+// DDPReserved sets the four reserved bits of DDP.
+func (s Segment) DDPReserved(v uint8) Segment { s.DDP.Reserved = &v; return s }
+
+// DV sets the version of DDP.
+func (s Segment) DV(v uint8) Segment { s.DDP.Version = &v; return s }
+
+// RV sets the version of RDMAP.
+func (s Segment) RV(v uint8) Segment { s.RDMAP.Version = &v; return s }
+
+// RDMAPReserved sets the two reserved bits of RDMAP.
+func (s Segment) RDMAPReserved(v uint8) Segment { s.RDMAP.Reserved = &v; return s }
+
+// STag sets the STag of a tagged segment.
+func (s Segment) STag(v uint32) Segment { s.DDP.STag = &v; return s }
+
+// TO sets the tagged offset.
+func (s Segment) TO(v uint64) Segment { s.DDP.TO = &v; return s }
+
+// QN sets the queue number of an untagged segment.
+func (s Segment) QN(v uint32) Segment { s.DDP.QN = &v; return s }
+
+// MSN sets the message sequence number of an untagged segment.
+func (s Segment) MSN(v uint32) Segment { s.DDP.MSN = &v; return s }
+
+// MO sets the message offset of an untagged segment.
+func (s Segment) MO(v uint32) Segment { s.DDP.MO = &v; return s }
+
+// InvalidateSTag sets the Invalidate STag of an untagged segment.
+func (s Segment) InvalidateSTag(v uint32) Segment { s.RDMAP.InvalidateSTag = &v; return s }
+
+// WithPayload sets the payload; nil is none.
+func (s Segment) WithPayload(b []byte) Segment {
+	if b == nil {
+		b = []byte{}
+	}
+	s.Payload = b
+	return s
+}
+
+// Length sets the payload length only; an expectation then compares the length only.
+func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; return s }
+
+// Cut truncates the segment to n octets. The FPDU around it is complete.
+func (s Segment) Cut(n int) Segment { s.CutAt = &n; return s }
+
+// edited returns a changed copy of a header; of the zero header if it is nil.
+func edited[Header any](header *Header, edit func(*Header)) *Header {
+	h := Val(header)
+	edit(&h)
+	return &h
+}
+
+// EditRead changes the header of a Read Request.
+func (s Segment) EditRead(edit func(*ReadRequestHeader)) Segment {
+	s.Read = edited(s.Read, edit)
+	return s
+}
+
+// EditAtomic changes the header of an Atomic Request.
+func (s Segment) EditAtomic(edit func(*AtomicRequestHeader)) Segment {
+	s.AtomicRequest = edited(s.AtomicRequest, edit)
+	return s
+}
+
+// EditTerminate changes the Terminate header.
+func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
+	s.Terminate = edited(s.Terminate, edit)
+	return s
+}
+
+// About makes a Terminate quote the wrong segment as RFC 5040 section 7.1 requires: its
+// length, its DDP header and, for a Read Request, its RDMAP header.
+func (s Segment) About(wrong Segment) Segment {
+	return s.EditTerminate(func(h *TerminateHeader) {
+		b := wrong.Append(nil)
+		n := min(untaggedLen, len(b))
+		if n > 0 {
+			n = min(ddpHeaderLen(b[0]), n)
+		}
+		h.LengthValid, h.HasDDP, h.HasRDMAP = new(true), new(true), new(wrong.Read != nil)
+		h.SegmentLength = new(uint16(len(b)))
+		h.DDPHeader = b[:n]
+		h.RDMAPHeader = nil
+		if wrong.Read != nil {
+			h.RDMAPHeader = packet.AppendFields(nil, wrong.Read)
+		}
+	})
+}
+
+// Quoting makes an expected Terminate quote the DDP header of the wrong segment. It matches
+// any length and other quoted headers.
+func (s Segment) Quoting(wrong Segment) Segment {
+	full := s.About(wrong).Terminate
+	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
+}
+
+// QuotingNothing makes an expected Terminate quote nothing, as for MPA errors.
+func (s Segment) QuotingNothing() Segment {
+	return s.EditTerminate(func(h *TerminateHeader) {
+		h.LengthValid, h.HasDDP, h.HasRDMAP = new(false), new(false), new(false)
+	}).WithPayload(nil)
+}
+
+// Segments splits a message into segments of at most ulpdu octets, headers included, as a
+// sender does. A message with an RDMAP header is not split.
+func (s Segment) Segments(ulpdu int) []Segment {
+	whole := s.Append(nil)
+	header := len(s.appendHeaders(nil))
+	room := ulpdu - header
+	if len(whole) <= ulpdu || room <= 0 || header > untaggedLen {
+		return []Segment{s}
+	}
+	payload := whole[header:]
+	var cut []Segment
+	for at := 0; at < len(payload); at += room {
+		part := s.WithPayload(payload[at:min(at+room, len(payload))])
+		part.PayloadLen, part.CutAt = nil, nil
+		if s.IsTagged() {
+			part = part.TO(Val(s.DDP.TO) + uint64(at))
+		} else {
+			part = part.MO(Val(s.DDP.MO) + uint32(at))
+		}
+		if at+room < len(payload) {
+			part = part.Last(false)
+		}
+		cut = append(cut, part)
+	}
+	return cut
 }

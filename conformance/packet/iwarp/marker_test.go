@@ -109,18 +109,6 @@ func TestEditedMarkersAreReported(t *testing.T) {
 	}
 }
 
-func TestMarkersLeftOut(t *testing.T) {
-	f := withMarkers()
-	b := f.Append(nil, Op(OpSend).MSN(1).Length(600).NoMarkers())
-	if want := 2 + 18 + 600 + 4; len(b) != want || f.Position != uint64(want) {
-		t.Errorf("%d octets to position %d, want %d", len(b), f.Position, want)
-	}
-	got := deframe(t, &Deframer{CRC: true}, b)
-	if len(got) != 1 || len(got[0].Odd) != 0 {
-		t.Errorf("without markers it is %v, odd %q", got, got[0].Odd)
-	}
-}
-
 // TestEveryCutOfTheStream feeds a stream with markers in two pieces, cut anywhere, and
 // octet by octet.
 func TestEveryCutOfTheStream(t *testing.T) {

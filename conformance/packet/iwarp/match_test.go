@@ -87,7 +87,7 @@ func TestEveryFieldIsLookedAt(t *testing.T) {
 func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 	odd := received(t, Send(1, []byte("abcd")).Last(false).DDPReserved(0xf).RDMAPReserved(2).MO(9).DV(3).BadCRC())
 	for _, want := range []Frame{
-		Any(), Op(OpSend), Op(OpSend).MSN(1), Send(1, []byte("abcd")), Op(OpSend).Length(4), Send(1, nil).AnyPayload(), Any().Last(false), Any().BadCRC(),
+		Any(), Op(OpSend), Op(OpSend).MSN(1), Send(1, []byte("abcd")), Op(OpSend).Length(4), Any().Last(false), Any().BadCRC(),
 	} {
 		if d := Diff(want, odd); len(d) != 0 {
 			t.Errorf("expected %v: %v", want, d)
@@ -95,7 +95,7 @@ func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 	}
 	for _, want := range []Frame{
 		Op(OpSendSE), Op(OpSend).MSN(2), Send(1, []byte("abcx")), Op(OpSend).Length(5), Send(1, nil), Any().Last(true), Any().CRC(7), Any().Pad(1), Any().ULPDULength(1),
-		Op(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), RawSegment([]byte{1}),
+		Op(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), ParseSegment([]byte{1}),
 	} {
 		if Matches(want, odd) {
 			t.Errorf("expected %v: %v passes", want, odd)

@@ -154,3 +154,108 @@ func fit(field string, v, mask uint8) uint8 {
 	}
 	return v
 }
+
+// ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
+// remaining octets are payload; Append returns the same octets. The T bit decides which
+// header is parsed. The result does not alias b.
+func ParseSegment(b []byte) Segment {
+	b = append([]byte{}, b...)
+	var s Segment
+	if len(b) >= controlLen {
+		s.parseControl(b[0], b[1])
+		if len(b) >= ddpHeaderLen(b[0]) {
+			s.Payload = s.parseHeaders(b)
+			return s
+		}
+	}
+	s.Verbatim = b
+	return s
+}
+
+func (s *Segment) parseControl(ctrl, ulp byte) {
+	s.DDP = DDP{
+		Tagged:   new(ctrl&bitTagged != 0),
+		Last:     new(ctrl&bitLast != 0),
+		Reserved: new(ctrl >> shiftDDPReserved & maskDDPReserved),
+		Version:  new(ctrl & maskVersion),
+	}
+	s.RDMAP = RDMAP{
+		Version:  new(ulp >> shiftRDMAPVersion),
+		Reserved: new(ulp >> shiftRDMAPReserved & maskReserved),
+		Opcode:   new(Opcode(ulp & maskOpcode)),
+	}
+}
+
+// parseHeaders parses a complete DDP header, and the RDMAP header if it is complete; a
+// truncated one is left as payload.
+func (s *Segment) parseHeaders(b []byte) (rest []byte) {
+	be := binary.BigEndian
+	if *s.DDP.Tagged {
+		s.DDP.STag, s.DDP.TO = new(be.Uint32(b[2:])), new(be.Uint64(b[6:]))
+		return b[taggedLen:]
+	}
+	s.RDMAP.InvalidateSTag = new(be.Uint32(b[2:]))
+	s.DDP.QN, s.DDP.MSN, s.DDP.MO = new(be.Uint32(b[6:])), new(be.Uint32(b[10:])), new(be.Uint32(b[14:]))
+	b = b[untaggedLen:]
+	switch *s.RDMAP.Opcode {
+	case OpReadRequest:
+		s.Read, b = packet.ParseAs[ReadRequestHeader](b)
+	case OpTerminate:
+		s.Terminate, b = parseTerminate(b)
+	case OpAtomicRequest:
+		s.AtomicRequest, b = packet.ParseAs[AtomicRequestHeader](b)
+	case OpAtomicResponse:
+		s.AtomicResponse, b = packet.ParseAs[AtomicResponseHeader](b)
+	case OpImmediate, OpImmediateSE:
+		s.Immediate, b = packet.ParseAs[ImmediateHeader](b)
+	}
+	return b
+}
+
+// Diff adds the fields of got that differ from the expected segment s.
+func (s Segment) Diff(d *packet.Differences, got Segment) {
+	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
+	s.DDP.diff(d, got.DDP)
+	s.RDMAP.diff(d, got.RDMAP)
+	s.diffHeaders(d, got)
+	packet.DiffBytes(d, "payload", s.Payload, got.Payload)
+	if s.Payload == nil {
+		packet.DiffValue(d, "payload", "%d B", s.PayloadLen, new(len(got.Payload)))
+	}
+	if s.Verbatim != nil {
+		packet.DiffBytes(d, "ULPDU", s.Verbatim, got.Append(nil))
+	}
+}
+
+func (h DDP) diff(d *packet.Differences, got DDP) {
+	packet.DiffValue(d, "T", "%t", h.Tagged, got.Tagged)
+	packet.DiffValue(d, "L", "%t", h.Last, got.Last)
+	packet.DiffValue(d, "DDP reserved bits", "%#x", h.Reserved, got.Reserved)
+	packet.DiffValue(d, "DV", "%d", h.Version, got.Version)
+	packet.DiffValue(d, "STag", "%#x", h.STag, got.STag)
+	packet.DiffValue(d, "TO", "%#x", h.TO, got.TO)
+	packet.DiffValue(d, "QN", "%d", h.QN, got.QN)
+	packet.DiffValue(d, "MSN", "%d", h.MSN, got.MSN)
+	packet.DiffValue(d, "MO", "%d", h.MO, got.MO)
+}
+
+func (h RDMAP) diff(d *packet.Differences, got RDMAP) {
+	packet.DiffValue(d, "RV", "%d", h.Version, got.Version)
+	packet.DiffValue(d, "RDMAP reserved bits", "%#x", h.Reserved, got.Reserved)
+	packet.DiffValue(d, "Invalidate STag", "%#x", h.InvalidateSTag, got.InvalidateSTag)
+}
+
+func (s Segment) diffHeaders(d *packet.Differences, got Segment) {
+	packet.DiffHeader(d, "Read Request header", "", s.Read, got.Read)
+	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
+	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
+	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
+	switch {
+	case s.Terminate == nil:
+	case got.Terminate == nil:
+		d.Add("Terminate header", "one", "none")
+	default:
+		s.Terminate.diff(d, got.Terminate)
+	}
+	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
+}

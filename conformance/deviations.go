@@ -1,0 +1,101 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Tiers returns the tiers that a deviation can be limited to.
+func Tiers() []string { return []string{"sim", "netns", "wire"} }
+
+// DeviatingDevices returns the names of the devices with a file of deviations.
+func DeviatingDevices() []string {
+	names, _ := fs.Glob(ledgerFiles, "ledger/deviations/*.yaml") // it fails only on a malformed pattern
+	for i := range names {
+		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
+	}
+	return names
+}
+
+// KnownDeviation is a known violation: why a device fails a case. It is stale, and must be
+// removed, when the case passes.
+type KnownDeviation struct {
+	Reason string `yaml:"reason"`
+	// On is the tier on which the device deviates; empty for all. It must pass on others.
+	On string `yaml:"on,omitempty"`
+	// Sometimes marks a deviation that depends on chance, such as the content of
+	// uninitialized memory. It is not stale when the case passes.
+	Sometimes bool   `yaml:"sometimes,omitempty"`
+	SeenOn    string `yaml:"seen-on,omitempty"`
+	Link      string `yaml:"link,omitempty"`
+}
+
+// DeviationsOf returns the deviations of a device on a tier, by case ID; none for a device
+// without a file.
+func DeviationsOf(device, tier string) (map[string]Deviation, error) {
+	b, err := ledgerFiles.ReadFile("ledger/deviations/" + device + ".yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := ParseDeviations(b)
+	if err != nil {
+		return nil, fmt.Errorf("deviations/%s.yaml: %w", device, err)
+	}
+	return known.On(tier), nil
+}
+
+// KnownDeviations are the known deviations of a device, by case ID.
+type KnownDeviations map[string]KnownDeviation
+
+// ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry has
+// a reason.
+func ParseDeviations(b []byte) (KnownDeviations, error) {
+	known := make(KnownDeviations)
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: each key must be the ID of a case, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
+	}
+	for id, d := range known {
+		switch {
+		case d.Reason == "":
+			return nil, fmt.Errorf("%s: the reason is missing", id)
+		case d.On != "" && !slices.Contains(Tiers(), d.On):
+			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), ", "))
+		}
+	}
+	return known, nil
+}
+
+// On returns the deviations that hold on a tier.
+func (k KnownDeviations) On(tier string) map[string]Deviation {
+	on := make(map[string]Deviation, len(k))
+	for id, d := range k {
+		if d.On != "" && d.On != tier {
+			continue
+		}
+		reason := d.Reason
+		if d.Sometimes {
+			reason += " (at times)"
+		}
+		if d.SeenOn != "" {
+			reason += fmt.Sprintf(" (seen on %s)", d.SeenOn)
+		}
+		if d.Link != "" {
+			reason += fmt.Sprintf(" (see %s)", d.Link)
+		}
+		on[id] = Deviation{Reason: reason, Intermittent: d.Sometimes}
+	}
+	return on
+}

@@ -1,0 +1,71 @@
+package conformance
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryDeviceHasDeviations(t *testing.T) {
+	if len(DeviatingDevices()) == 0 {
+		t.Error("no device has deviations")
+	}
+	for _, device := range DeviatingDevices() {
+		all := 0
+		for _, tier := range Tiers() {
+			known, err := DeviationsOf(device, tier)
+			if err != nil {
+				t.Errorf("%s: %v", device, err)
+			}
+			all += len(known)
+		}
+		if all == 0 {
+			t.Errorf("%s: no deviation on any tier", device)
+		}
+	}
+	if known, err := DeviationsOf("nobody", "sim"); known != nil || err != nil {
+		t.Errorf("a device without a file: %v, %v", known, err)
+	}
+}
+
+func TestParseRejectsInvalidDeviations(t *testing.T) {
+	for text, says := range map[string]string{
+		"a/b/c: {}":                        "the reason is missing",
+		"a/b/c: {reason: x, why: y}":       "field why not found",
+		"- a/b/c":                          "each key must be the ID of a case",
+		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim, netns, wire",
+	} {
+		if _, err := ParseDeviations([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestOnSelectsDeviationsOfTheTier(t *testing.T) {
+	known, err := ParseDeviations([]byte(`
+a/b/everywhere: {reason: it cannot, seen-on: firmware 7, link: a page}
+a/b/sockets: {reason: a socket does not tell, on: netns}
+a/b/worlds: {reason: no world has it, on: sim}
+a/b/cables: {reason: what was there before is sent, on: wire, sometimes: true}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tier, want := range map[string][]string{
+		"sim":   {"a/b/everywhere", "a/b/worlds"},
+		"netns": {"a/b/everywhere", "a/b/sockets"},
+		"wire":  {"a/b/cables", "a/b/everywhere"},
+	} {
+		got := known.On(tier)
+		if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, want) {
+			t.Errorf("on %s: %v, want %v", tier, ids, want)
+		}
+		if d := got["a/b/everywhere"]; d.Reason != "it cannot (seen on firmware 7) (see a page)" || d.Intermittent {
+			t.Errorf("on %s: %+v", tier, d)
+		}
+		if d := got["a/b/cables"]; tier == "wire" && (d.Reason != "what was there before is sent (at times)" || !d.Intermittent) {
+			t.Errorf("on %s: %+v", tier, d)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// expectLastFlagOnce fails the case unless only the last segment of a message has L set.
+func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
+	for i, g := range segments {
+		want := i == len(segments)-1
+		c.Check(iwarp.Val(g.DDP.Last) == want, fmt.Sprintf("L=%t in segment %d of %d", want, i+1, len(segments)), "%v", g)
+	}
+	c.Check(len(segments) > 1, "a message of several segments", "one")
+}
+
+var ddpControlCases = []conformance.Case{{
+	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
+	Title:   "T is set in Writes and Read Responses, and in nothing else",
+	Sends:   "a Read Request; the device sends a message of every kind",
+	Expects: "T as the opcode requires",
+	Defects: []string{"TaggedFlagInverted"}, Run: onConn(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
+		}
+	}),
+}, {
+	ID: "ddp/control/tagged-send-is-refused", Cite: cite("rfc5041/4.1/2", "rfc5040/4.1/2"),
+	Title:   "A Send with T set is not delivered",
+	Sends:   "a Send with T set, otherwise valid",
+	Expects: "the end of the stream, and no receive",
+	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
+	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
+		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
+		c.expectNoSuccess()
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}, {
+	ID: "ddp/control/last-flag-of-a-send", Cite: cite("rfc5041/4.1/3", "rfc5041/4.1/4"),
+	Title:   "L is set in the last segment of a Send, and in no other",
+	Sends:   "nothing: the device sends a message of several segments",
+	Expects: "L in the last segment, which has the highest offset",
+	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+		segments := c.nextPayload(c.longLen())
+		c.expectLastFlagOnce(segments)
+		last := segments[len(segments)-1]
+		for _, g := range segments {
+			c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
+		}
+	}),
+}, {
+	ID: "ddp/control/last-flag-of-a-write", Cite: cite("rfc5041/4.1/3"),
+	Title:   "L is set in the last segment of a Write and of a Read Response, and in no other",
+	Sends:   "a Read Request of several segments; the device writes as much",
+	Expects: "L in the last segment of each",
+	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+		c.send(c.peerRead(0, c.longLen()))
+		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+	}),
+}, {
+	ID: "ddp/control/delivery-waits-for-the-last-segment", Cite: cite("rfc5041/4.1/5", "rfc5041/5.4/1"),
+	Title:   "A Send is delivered after its last segment has arrived, not before",
+	Sends:   "two of three segments of a Send, and later the third",
+	Expects: "a receive that completes after the third",
+	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
+		parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
+		c.send(parts[0], parts[1])
+		c.expectIdle()
+		c.send(parts[2])
+		c.expectMessage(1, 48)
+	}),
+}, {
+	ID: "ddp/control/delivery-waits-for-earlier-messages", Cite: cite("rfc5041/4.1/5", "rfc5041/5.3/4"),
+	Title:   "A single-segment Send is delivered after an earlier Send of several segments",
+	Sends:   "a Send of three segments, then a Send of one segment",
+	Expects: "the two in the order in which they were sent",
+	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
+		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16))
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.expectRecvs(48, 16)
+	}),
+}, {
+	ID: "ddp/control/reserved-bits-are-zero", Cite: cite("rfc5041/4.1/6"),
+	Title:   "The reserved bits of DDP's control octet are sent as zeros",
+	Sends:   "a Read Request; the device sends a message of every kind",
+	Expects: "zeros in the four bits of each",
+	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
+		}
+	}),
+}, {
+	ID: "ddp/control/reserved-bits-are-ignored", Cite: cite("rfc5041/4.1/7"),
+	Title:   "The reserved bits of DDP's control octet are ignored",
+	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
+	Expects: "each is accepted",
+	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
+		c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
+	}),
+}, {
+	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5044/C.1/1"),
+	Title:   "Every segment of a message has DDP's version 1",
+	Sends:   "a Read Request of several segments; the device sends and writes as much",
+	Expects: "DV 1 in each segment, including the later ones",
+	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
+		n := c.longLen()
+		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
+		segments := c.nextPayload(2 * n)
+		c.send(c.peerRead(0, n))
+		for _, g := range append(segments, c.nextPayload(n)...) {
+			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
+		}
+	}),
+}}
+
+// expectAcceptedWith fails the case unless messages of several kinds are accepted with headers
+// changed by edit.
+func (c *conn) expectAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) {
+	c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
+	c.expectMessage(1, 16)
+	c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
+	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
+	request := c.expectSent(c.readWR(7, 1024, 24), iwarp.Op(iwarp.OpReadRequest))
+	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
+	c.ExpectCompletion(7, verbs.WCSuccess)
+	c.ExpectBytes(c.localMem, 1024, data(24))
+}
+
+// expectHeaderOctets fails the case unless a ULPDU begins with want.
+func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
+	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
+}
+
+// Headers built independently of package packet/iwarp, to find errors that its encoder and
+// parser share.
+
+// taggedHeader returns the header of a single-segment tagged message.
+func taggedHeader(ulp byte, stag uint32, to uint64) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{0xc1, ulp}, stag)
+	return binary.BigEndian.AppendUint64(b, to)
+}
+
+// untaggedHeaderOctets returns the header of the first message of queue qn.
+func untaggedHeaderOctets(ctrl, ulp byte, qn, mo uint32) []byte {
+	b := []byte{ctrl, ulp, 0, 0, 0, 0}
+	for _, v := range []uint32{qn, 1, mo} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+var ddpHeaderCases = []conformance.Case{{
+	ID: "ddp/tagged/header-layout", Cite: cite("rfc5041/4.2/1"),
+	Title:   "A tagged header is two octets of control, the STag and the offset",
+	Sends:   "a Read Request; the device writes too",
+	Expects: "14 octets of header, then the payload",
+	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, 100))
+		g := c.nextFPDUs(1)[0]
+		c.expectHeaderOctets(g, append(taggedHeader(0x40, peerSTag, peerTO), c.localMem.Buf[:100]...))
+		c.Check(len(g.ULPDU) == 14+100, "a ULPDU of 114 octets", "%d", len(g.ULPDU))
+		c.send(c.peerRead(0, 100))
+		c.expectHeaderOctets(c.nextFPDUs(1)[0], append(taggedHeader(0x42, peerSTag, peerTO), c.targetMem.Buf[:100]...))
+	}),
+}, {
+	ID: "ddp/tagged/constant-within-a-message", Cite: cite("rfc5041/4.2/2"),
+	Title:   "STag and RDMAP control octet are the same in every segment of a tagged message",
+	Sends:   "a Read Request of several segments; the device writes as much",
+	Expects: "one STag and one opcode in each message",
+	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
+		same := func(segments []iwarp.ReceivedFPDU) {
+			c.Check(len(segments) > 1, "a message of several segments", "one")
+			for _, g := range segments {
+				c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
+			}
+		}
+		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+		same(c.nextPayload(c.longLen()))
+		c.send(c.peerRead(0, c.longLen()))
+		same(c.nextPayload(c.longLen()))
+	}),
+}, {
+	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
+	Title:   "A tagged message may begin at any octet",
+	Sends:   "Writes to odd offsets, and a Read Request from one",
+	Expects: "each is placed at its offset",
+	Defects: []string{"OddOffsetRefused"}, Run: onConn(func(c *conn) {
+		for _, off := range []int{101, 202, 303} {
+			c.sendAndSync(c.peerWrite(off, data(20)))
+			c.ExpectBytes(c.targetMem, off, data(20))
+		}
+		c.expectAnswer(c.peerRead(203, 16), iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
+	}),
+}, {
+	ID: "ddp/untagged/header-layout", Cite: cite("rfc5041/4.3/1"),
+	Title:   "An untagged header is the control octets, four octets of RDMAP, queue number, MSN and offset",
+	Sends:   "nothing: the device sends a message of several segments, and reads",
+	Expects: "18 octets of header, then the payload",
+	Defects: []string{"FieldsSwapped"}, Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.readWR(2, 0, 64))
+		segments := c.nextPayload(c.longLen())
+		at := 0
+		for i, g := range segments {
+			ctrl := byte(0x01)
+			if i == len(segments)-1 {
+				ctrl = 0x41
+			}
+			n := len(g.ULPDU) - ddpUntaggedLen
+			c.expectHeaderOctets(g, append(untaggedHeaderOctets(ctrl, 0x43, 0, uint32(at)), c.localMem.Buf[at:][:n]...))
+			at += n
+		}
+		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x41, 1, 0))
+	}),
+}, {
+	ID: "ddp/untagged/constant-within-a-message", Cite: cite("rfc5041/4.3/2"),
+	Title:   "Queue number, MSN and the RDMAP fields are the same in every segment of an untagged message",
+	Sends:   "nothing: the device sends a message of several segments",
+	Expects: "one queue number, one MSN and one opcode",
+	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+		segments := c.nextPayload(c.longLen())
+		c.Check(len(segments) > 1, "a message of several segments", "one")
+		for _, g := range segments {
+			c.Check(bytes.Equal(g.ULPDU[1:14], segments[0].ULPDU[1:14]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:14]), "% x", g.ULPDU[1:14])
+		}
+	}),
+}, {
+	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),
+	Title:   "The MSN of a queue's first message is 1, and increases by 1",
+	Sends:   "nothing: the device sends four messages",
+	Expects: "MSNs 1 to 4",
+	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
+		for i := range 4 {
+			c.expectSent(c.sendWR(uint64(i), 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+		}
+	}),
+}, {
+	ID: "ddp/untagged/numbers-of-each-queue-for-itself", Cite: cite("rfc5041/4.3/3"),
+	Title:   "Sends and Read Requests have separate MSNs",
+	Sends:   "nothing: the device sends and reads in turn",
+	Expects: "MSN 1 in both queues, then MSN 2",
+	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 16, 16), c.readWR(4, 128, 16))
+		for _, msn := range []uint32{1, 2} {
+			c.expect(iwarp.Op(iwarp.OpSend).MSN(msn))
+			c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(msn))
+		}
+	}),
+}, {
+	ID: "ddp/untagged/offsets-begin-at-zero", Cite: cite("rfc5041/4.3/5"),
+	Title:   "Every untagged message begins at offset 0",
+	Sends:   "nothing: the device sends three messages, of which the second has several segments",
+	Expects: "offset 0 in the first segment of each",
+	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
+		for i, n := range []int{16, c.longLen(), 16} {
+			c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
+			first := c.nextPayload(n)[0]
+			c.Check(iwarp.Val(first.DDP.MO) == 0, fmt.Sprintf("message %d to begin at offset 0", i+1), "%v", first)
+		}
+	}),
+}}

@@ -1,0 +1,248 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// expectPayload fails the case unless the payload of the segments is want.
+func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
+	var got []byte
+	for _, g := range segments {
+		got = append(got, g.Payload...)
+	}
+	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets with other content or length", len(got))
+}
+
+// expectPayloadWithinMULPDU is expectPayload, and checks that no ULPDU exceeds the MULPDU.
+func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
+	most := mulpdu(c.tcp.MSS(), false)
+	for _, g := range segments {
+		c.Check(len(g.ULPDU) <= most, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", most, c.tcp.MSS()), "%d", len(g.ULPDU))
+	}
+	c.expectPayload(segments, want)
+}
+
+// sglOver4GiB returns a scatter/gather list of 4 GiB and 16 octets.
+func (c *conn) sglOver4GiB() []verbs.SGE {
+	const piece = 1 << 30
+	m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, piece), Access: verbs.AccessLocalWrite})
+	c.Must("a region of 1 GiB", err)
+	sgl := make([]verbs.SGE, 4, 5)
+	for i := range sgl {
+		sgl[i] = verbs.SGEOf(m, 0, piece)
+	}
+	return append(sgl, verbs.SGEOf(m, 0, 16))
+}
+
+var ddpSegmentCases = []conformance.Case{{
+	ID: "ddp/segment/all-data-in-segments-that-fit", Cite: cite("rfc5041/5.2/1", "rfc5044/3/3"),
+	Title:   "A message is sent completely, in segments no longer than the MULPDU",
+	Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
+	Expects: "all octets of each, in segments that fit into those of TCP",
+	Defects: []string{"MSSIgnored"}, Run: onLongMessages(func(c *conn) {
+		most := mulpdu(c.tcp.MSS(), false)
+		for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
+			c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
+			c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpWrite), c.localMem.Buf[8:][:n])
+			c.send(c.peerRead(8, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[8:][:n])
+		}
+	}),
+}, {
+	ID: "ddp/segment/offset-within-the-message", Cite: cite("rfc5041/5.2/2"),
+	Title:   "The MO of an untagged segment is its offset in the message",
+	Sends:   "nothing: the device sends a message of several segments",
+	Expects: "offsets equal to the number of octets before",
+	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+		at := 0
+		for _, g := range c.nextPayload(c.longLen()) {
+			c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
+			at += len(g.Payload)
+		}
+	}),
+}, {
+	ID: "ddp/segment/tagged-offset-goes-on", Cite: cite("rfc5041/5.2/3"),
+	Title:   "The TO of a tagged segment is that of the message plus its offset in the message",
+	Sends:   "a Read Request of several segments; the device writes as much",
+	Expects: "each TO follows the end of the segment before",
+	Defects: []string{"OffsetsStandStill"}, Run: onLongMessages(func(c *conn) {
+		goesOn := func(op iwarp.Opcode, want []byte) {
+			at := 0
+			for _, g := range c.nextPayload(len(want)) {
+				c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
+				at += len(g.Payload)
+			}
+		}
+		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+		goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
+		c.send(c.peerRead(16, c.longLen()))
+		goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
+	}),
+}, {
+	ID: "ddp/segment/message-below-4-gib", Cite: cite("rfc5041/5.2/4"),
+	Title:   "A message of 4 GiB or more is not sent, nor any part of it",
+	Sends:   "nothing: the application posts a Send of 4 GiB and 16 octets",
+	Expects: "a request that is refused or fails, and no Send",
+	Defects: []string{"LengthModulo"},
+	Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
+		wr := c.sendWR(1, 0, 0)
+		wr.SGL = c.sglOver4GiB()
+		posted, err := c.qp.PostSend([]verbs.SendWR{wr})
+		c.Note("post: %d accepted, %v", posted, err)
+		c.expectFailures(posted)
+		c.expectNoResponse()
+	}),
+}, {
+	ID: "ddp/segment/empty-message-is-one-segment", Cite: cite("rfc5041/5.2/5"),
+	Title:   "A zero-length message is one segment without payload",
+	Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
+	Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
+	Defects: []string{"ZeroLengthSkipped"}, Run: onConn(func(c *conn) {
+		send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
+		send.SGL, write.SGL = nil, nil
+		c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
+		c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
+		c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
+		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
+		c.expectAnswer(c.peerRead(0, 0), iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
+		c.sync()
+	}),
+}, {
+	ID: "ddp/segment/empty-write-needs-no-key", Cite: cite("rfc5041/5.2/6", "rfc5040/5.1/4"),
+	Title:   "A zero-length Write may have any STag",
+	Sends:   "a Send, a zero-length Write to an unknown key, a Send",
+	Expects: "both Sends are delivered, and no memory changes",
+	Defects: []string{"ZeroLengthChecked"}, Run: onConn(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
+		c.expectRecvs(16, 32)
+		c.sync()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID: "ddp/segment/empty-response-needs-no-key", Cite: cite("rfc5041/5.2/6"), Level: conformance.Should,
+	Title:   "A zero-length Read Response may have any STag",
+	Sends:   "a zero-length Read Response with an unknown key, to a zero-length read",
+	Expects: "a read that completes",
+	// RFC 5040 section 5.2.2 allows to check a response against its request, RFC 5041 does
+	// not check the STag of a zero-length segment. The documents contradict each other here.
+	Defects: []string{"ZeroResponseChecked"}, Run: onConn(func(c *conn) {
+		read := c.readWR(1, 0, 0)
+		read.SGL = nil
+		c.expectSent(read, iwarp.Op(iwarp.OpReadRequest))
+		c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.sync()
+	}),
+}}
+
+// expectPlacedInOrder sends the three segments of a Write in the given order, and fails the
+// case unless all of them are placed.
+func (c *conn) expectPlacedInOrder(order ...int) {
+	const piece = 32
+	b := data(3 * piece)
+	for i, k := range order {
+		c.send(c.peerWrite(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
+	}
+	c.sync()
+	c.ExpectBytes(c.targetMem, 0, b)
+	c.ExpectUnchanged(c.targetMem, 0, len(b))
+}
+
+var ddpOrderCases = []conformance.Case{{
+	ID: "ddp/order/sent-as-posted", Cite: cite("rfc5041/5.3/1", "rfc5040/5.5/4"),
+	Title:   "Messages are sent in the order in which they were posted, whatever their kind",
+	Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",
+	Expects: "the five in that order",
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
+		c.expect(iwarp.Op(iwarp.OpWrite).Length(16))
+		c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(iwarp.OpSend).Length(20))
+		c.expect(iwarp.Op(iwarp.OpWrite).Length(24))
+		c.expect(iwarp.Op(iwarp.OpSend).Length(28))
+	}),
+}, {
+	ID: "ddp/order/ascending-within-a-message", Cite: cite("rfc5041/5.3/2"), Level: conformance.Should,
+	Title:   "The segments of a message are sent from its beginning on",
+	Sends:   "nothing: the device sends and writes messages of several segments",
+	Expects: "offsets that only grow",
+	Defects: []string{"TailFirst"}, Run: onLongMessages(func(c *conn) {
+		grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
+			segments := c.nextPayload(c.longLen())
+			for i, g := range segments[1:] {
+				c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
+			}
+		}
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.writeWR(2, 0, c.longLen()))
+		grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
+		grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
+	}),
+}, {
+	ID: "ddp/order/delivered-once", Cite: cite("rfc5041/5.3/3"),
+	Title:   "A message is delivered once",
+	Sends:   "two Sends, one after the other",
+	Expects: "one receive for each, the other receives stay posted",
+	Defects: []string{"DeliversTwice"}, Run: onConn(func(c *conn) {
+		for i, n := range []int{16, 32} {
+			c.expectSendDelivered(uint64(i+1), n)
+			c.sync()
+			c.ExpectNoCompletion()
+		}
+		c.ExpectUnchanged(c.localMem, 0, 128)
+	}),
+}, {
+	ID: "ddp/order/delivered-as-sent", Cite: cite("rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"),
+	Title:   "Messages are delivered in the order in which they were sent, whatever their length",
+	Sends:   "ten Sends of different lengths, every other one in several segments",
+	Expects: "ten receives in that order",
+	Defects: []string{"LongDeliveredLate"}, Run: onSetup(setup{receives: 10}, func(c *conn) {
+		lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
+		for _, n := range lengths {
+			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16))
+		}
+		for i, n := range lengths {
+			c.expectMessage(uint64(i+1), n)
+		}
+	}),
+}, {
+	ID: "ddp/order/write-from-the-end-is-placed", Cite: cite("rfc5041/5.3/5"), Level: conformance.Should,
+	Title:   "A Write whose last segment arrives first is placed",
+	Sends:   "the three segments of a Write in reverse order",
+	Expects: "each is placed at its offset",
+	Defects: []string{"TaggedInOrder"}, Run: onConn(func(c *conn) { c.expectPlacedInOrder(2, 1, 0) }),
+}, {
+	ID: "ddp/order/write-with-a-gap-is-placed", Cite: cite("rfc5041/5.3/5"), Level: conformance.Should,
+	Title:   "A Write whose segments leave a gap and fill it later is placed",
+	Sends:   "the first, the third and then the second segment of a Write",
+	Expects: "each is placed at its offset",
+	Defects: []string{"TaggedInOrder"}, Run: onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
+}, {
+	ID: "ddp/order/read-request-waits-for-its-end", Cite: cite("rfc5041/5.4/1"),
+	Title:   "A Read Request without L is not executed",
+	Sends:   "a Read Request with L clear",
+	Expects: "no Read Response; the device may end the stream",
+	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
+		c.send(c.peerRead(0, 16).Last(false))
+		c.expectNoResponse()
+	}),
+}, {
+	ID: "ddp/order/length-of-what-was-delivered", Cite: cite("rfc5041/5.4/2", "rfc5040/5.3/3"),
+	Title:   "The completion of a receive has the length of its message",
+	Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
+	Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
+	Defects: []string{"BufferSizeReported"}, Run: onConn(func(c *conn) {
+		for i, n := range []int{0, 3, 16} {
+			c.expectMessageDelivered(uint64(i+1), n)
+			c.ExpectUnchanged(c.localMem, i*64, n)
+			c.localMem.Snapshot()
+		}
+	}),
+}}

@@ -1,0 +1,285 @@
+package iwarp
+
+import (
+	"bytes"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ddpTaggedCases = []conformance.Case{{
+	ID: "ddp/tagged/unknown-key", Cite: cite("rfc5041/7.1/6"),
+	Title:   "A Write with an unknown STag ends the stream",
+	Sends:   "a Write to an unknown key",
+	Expects: "a Terminate: invalid STag",
+	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
+		c.expectRefusalWithoutEffect(iwarp.Write(unknownSTag, c.targetAddr(0).TO, data(16)), iwarp.DDPTaggedInvalidSTag)
+	}),
+}, {
+	ID: "ddp/tagged/wrong-key-octet", Cite: cite("rfc5041/7.1/6"),
+	Title:   "A Write with an STag that differs in one bit ends the stream",
+	Sends:   "Writes to the key of a region with one bit changed: in its lowest octet, and in its highest",
+	Expects: "a Terminate: invalid STag, and memory unchanged",
+	Defects: []string{"KeyOctetIgnored"}, Run: onHost(func(h *host) {
+		for _, bit := range []uint32{1, 0x80, 0x4000_0000} {
+			c := h.connect(setup{})
+			at := c.targetAddr(0)
+			c.expectRefusalWithoutEffect(iwarp.Write(at.STag^bit, at.TO, data(16)), iwarp.DDPTaggedInvalidSTag)
+		}
+	}),
+}, {
+	ID: "ddp/tagged/no-right-to-write", Cite: cite("rfc5041/7.1/7"),
+	Title:   "A Write to memory without remote write access is refused",
+	Sends:   "a Write to memory with remote read access only",
+	Expects: "a Terminate, and memory unchanged",
+	// DDP has no code for access rights. An invalid STag and RDMAP's access violation are
+	// both accepted.
+	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onConn(func(c *conn) {
+		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+		c.send(writeTo(addrOf(m, 0), data(16)))
+		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "ddp/tagged/before-the-beginning", Cite: cite("rfc5041/7.1/8"),
+	Title:   "A Write that begins before its region ends the stream",
+	Sends:   "Writes that begin one octet, and 100 octets before a region in the middle of a page",
+	Expects: "a Terminate: base or bounds, and the page unchanged",
+	Defects: []string{"PageBounds"},
+	Run:     onWritesOutsideRegion(func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(-1), data(16)) }, func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(-100), data(16)) }),
+}, {
+	ID: "ddp/tagged/beyond-the-end", Cite: cite("rfc5041/7.1/9"),
+	Title:   "A Write that ends after its region ends the stream",
+	Sends:   "Writes that end one octet and eight octets after a region in the middle of a page, and that begin after it",
+	Expects: "a Terminate: base or bounds, and the page unchanged",
+	Defects: []string{"PageBounds", "RangeSlack"}, Run: onWritesOutsideRegion(
+		func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(pageRegionLen-15), data(16)) },
+		func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(pageRegionLen-8), data(16)) },
+		func(p *pageRegion) iwarp.Segment { return writeTo(p.remoteAddr(pageRegionLen), data(16)) }),
+}, {
+	ID: "ddp/tagged/wraps-around", Cite: cite("rfc5041/7.1/10"),
+	Title:   "A Write whose TO wraps around 2^64 ends the stream with that cause",
+	Sends:   "a Write of 16 octets at TO 2^64-8",
+	Expects: "a Terminate: TO wrap, or base or bounds",
+	Defects: []string{"WrapUnchecked", "WrappingRange"}, Run: onConn(func(c *conn) {
+		c.send(iwarp.Write(c.targetAddr(0).STag, ^uint64(0)-7, data(16)))
+		c.expectTerminateAndEnd(iwarp.DDPTaggedTOWrap, iwarp.DDPTaggedBounds)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID: "ddp/tagged/nothing-of-a-bad-segment-is-placed", Cite: cite("rfc5041/7.1/11"),
+	Title:   "A segment that exceeds its region is not placed, not even in part",
+	Sends:   "a Write of 64 octets, the first 48 of them within the region",
+	Expects: "a Terminate: base or bounds, and memory unchanged",
+	Defects: []string{"PlacesWhatFits"}, Run: onConn(func(c *conn) {
+		c.expectRefusalWithoutEffect(c.peerWrite(memLen-48, data(64)), iwarp.DDPTaggedBounds)
+	}),
+}}
+
+// onWritesOutsideRegion makes the body of a case that sends Writes outside a region but inside
+// its page, and fails unless each is refused.
+func onWritesOutsideRegion(wrong ...func(*pageRegion) iwarp.Segment) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, w := range wrong {
+			c, p := h.connect(setup{}), h.newPageRegion()
+			c.expectRefusal(w(p), iwarp.DDPTaggedBounds)
+			h.expectPageUnchanged(p)
+		}
+	})
+}
+
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
+// fails the case unless the second causes a Terminate with one of the causes.
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+	const first = 16
+	c := h.connect(setup{receives: 4})
+	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
+	c.send(parts[0], change(parts[1]))
+	c.expectTerminateAndEnd(causes...)
+	c.expectNoSuccess()
+	c.ExpectUnchanged(c.localMem, 0, first)
+}
+
+var ddpLaterCases = []conformance.Case{{
+	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/3"),
+	Title:   "A Send whose second segment does not follow the first is refused",
+	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
+	Expects: "a Terminate: invalid MO; no receive, and nothing of the second placed",
+	// TCP delivers in order: no segment is lost or duplicated.
+	Defects: []string{"SecondSegmentOffset"}, Run: onHost(func(h *host) {
+		for _, mo := range []uint32{0, 12, 20, 48} {
+			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
+		}
+	}),
+}, {
+	ID: "ddp/untagged/number-of-a-later-segment", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Send whose second segment has another MSN than the first is refused",
+	Sends:   "Sends of two segments, the second with the previous MSN, the next, and one far away",
+	Expects: "a Terminate: MSN out of range; for the next MSN also invalid MO, since that message begins at 16",
+	Defects: []string{"SecondSegmentNumber"}, Run: onHost(func(h *host) {
+		ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
+			return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
+		}
+		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0xffffffff))
+		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, ahead(0x80000000))
+		h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange, iwarp.DDPUntaggedInvalidMO}, ahead(1))
+	}),
+}, {
+	ID:      "ddp/tagged/every-segment-is-checked",
+	Cite:    cite("rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"),
+	Title:   "Every segment of a Write is checked",
+	Sends:   "Writes whose first segment is valid, and whose second has the key of read-only memory, an unknown key, or begins or ends out of bounds",
+	Expects: "a Terminate for the second; the first is placed, and nothing of the second",
+	// A device may check the second segment against the region of the first, and report it
+	// as out of bounds.
+	Defects: []string{"SecondSegmentRights"}, Run: onHost(func(h *host) {
+		locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+		for _, t := range []struct {
+			second func(*conn) iwarp.Segment
+			causes []iwarp.Cause
+		}{
+			{func(*conn) iwarp.Segment { return writeTo(addrOf(locked, 0), data(16)) }, accessCauses},
+			{func(c *conn) iwarp.Segment { return c.peerWrite(80, data(16)).STag(unknownSTag) }, foreignKeyCauses},
+			{func(c *conn) iwarp.Segment { return c.peerWrite(-1, data(16)) }, nil},
+			{func(c *conn) iwarp.Segment { return c.peerWrite(memLen-8, data(16)) }, nil},
+		} {
+			c := h.connect(setup{})
+			c.send(c.peerWrite(64, data(16)).Last(false), t.second(c))
+			c.expectTerminateAndEnd(append([]iwarp.Cause{iwarp.DDPTaggedBounds}, t.causes...)...)
+			c.ExpectBytes(c.targetMem, 64, data(16))
+			c.ExpectUnchanged(c.targetMem, 64, 16)
+		}
+		h.ExpectUnchanged(locked, 0, 0)
+	}),
+}}
+
+// otherPDMemory registers memory in a second protection domain.
+func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
+	pd, err := h.Device.AllocPD()
+	h.Must("a second protection domain", err)
+	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
+}
+
+// foreignKeyCauses are the valid causes for a Write with an STag of another stream or
+// protection domain.
+var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
+
+var ddpProtectionCases = []conformance.Case{{
+	ID: "ddp/protection/key-of-another-domain", Cite: cite("rfc5041/8.2/1"),
+	Title:   "Memory of another protection domain cannot be written",
+	Sends:   "a Write to memory of another domain than the stream's",
+	Expects: "a Terminate, the application is notified, and memory unchanged",
+	Defects: []string{"IgnorePD"}, Run: onConn(func(c *conn) {
+		m := c.otherPDMemory(allAccess)
+		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), foreignKeyCauses...)
+		c.ExpectUnchanged(m, 0, 0)
+		c.expectDisconnect()
+	}),
+}, {
+	ID: "ddp/protection/window-of-another-stream", Cite: cite("rfc5041/8.2/2", "rfc5042/6.1.1/2"),
+	Needs:   verbs.CapMWType2,
+	Title:   "A window bound to one stream is not accessible from another",
+	Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
+	Expects: "the first is placed; the second ends its stream, and no octet changes",
+	Defects: []string{"WindowOwner"}, Run: onHost(func(h *host) {
+		mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindableMemory(64)
+		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		mine.sendAndSync(writeTo(at, data(16)))
+		h.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
+		h.ExpectUnchanged(m, 0, 0)
+		mine.sync()
+	}),
+}, {
+	ID: "ddp/protection/closed-region", Cite: cite("rfc5041/8.3.1/1"),
+	Title:   "A deregistered region cannot be written",
+	Sends:   "a Write to a region, and another after it was deregistered",
+	Expects: "the first is placed; the second ends the stream, and no octet changes",
+	Defects: []string{"StaleKeys"}, Run: onConn(func(c *conn) {
+		m := c.Memory(64, allAccess)
+		at := addrOf(m, 0)
+		c.sendAndSync(writeTo(at, data(16)))
+		c.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		c.Must("a region that can be deregistered", m.Close())
+		c.expectRefusal(writeTo(at, data(32)), iwarp.DDPTaggedInvalidSTag)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "ddp/protection/invalidated-window", Cite: cite("rfc5041/8.3.1/1", "rfc5040/5.3/8"),
+	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "An invalidated window cannot be written",
+	Sends:   "a Write to a window, a Send that invalidates it, and another Write",
+	Expects: "the second Write ends the stream, and no octet changes",
+	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
+		m := c.bindableMemory(64)
+		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		c.ExpectRecv(1, 16)
+		c.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		c.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}}
+
+// pageRegion is a region in the middle of a page: a device that protects whole pages does not
+// detect accesses right before and after it.
+type pageRegion struct {
+	verbs.MR
+	// buf has the region at off, with pageRegionLen octets; before is its initial content.
+	buf, before []byte
+	off         int
+}
+
+const (
+	pageLen       = 4096
+	pageRegionLen = 1024
+	pageMargin    = 256
+)
+
+// newPageRegion registers a region in the middle of a page, with all access rights.
+func (h *host) newPageRegion() *pageRegion {
+	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
+	p.before = bytes.Clone(p.buf)
+	for p.off = pageMargin; p.off < pageMargin+pageLen; p.off += pageMargin {
+		if p.register(h, 0); p.hasMargins() {
+			return p
+		}
+		h.Must("a region that can be deregistered", p.Close())
+	}
+	// The addresses of the device do not depend on the buffer: choose one.
+	const anyPage = 0x5000_0000_0000
+	p.register(h, anyPage+pageLen/2)
+	return p
+}
+
+func (p *pageRegion) register(h *host, addr uint64) {
+	var err error
+	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.buf[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
+	h.Must("a memory region", err)
+}
+
+// hasMargins reports whether the page has pageMargin octets before and after the region.
+func (p *pageRegion) hasMargins() bool {
+	at := p.Addr() % pageLen
+	return at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen
+}
+
+// remoteAddr returns the address at off, in the region or outside.
+func (p *pageRegion) remoteAddr(off int) iwarp.Addr {
+	return iwarp.At(uint32(p.RKey()), p.Addr()+uint64(int64(off)))
+}
+
+// bytesAt returns n octets at off, in the region or outside.
+func (p *pageRegion) bytesAt(off, n int) []byte { return p.buf[p.off+off:][:n] }
+
+// expectPageUnchanged fails the case if any octet of the region or around it has changed.
+func (h *host) expectPageUnchanged(p *pageRegion) {
+	for i := range p.buf {
+		h.Check(p.buf[i] == p.before[i], "memory unchanged", "octet %d of a region of %d has changed", i-p.off, pageRegionLen)
+	}
+}

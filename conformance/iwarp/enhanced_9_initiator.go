@@ -1,0 +1,247 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// recvEnhancedRequest returns the enhanced data of the device's Request.
+func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
+	if hs.recvFrame(); hs.gotFrame.Enhanced == nil {
+		rig.NotApplicable("the device's Request is not enhanced")
+	}
+	return *hs.gotFrame.Enhanced
+}
+
+// excessiveDepth is an ORD that no device supports.
+const excessiveDepth = 16382
+
+// replyExcessiveORD sends a Reply with an ORD above the IRD of any device.
+func (hs *handshake) replyExcessiveORD() *conn {
+	hs.recvEnhancedRequest()
+	hs.sendReply(withDepths(defaultOrd, excessiveDepth))
+	return hs.enterFullOperation()
+}
+
+// offeredRTRs returns the kinds of RTR that the flags of enhanced data name.
+func offeredRTRs(e iwarp.Enhanced) (r iwarp.RTR) {
+	f := flagsOf(e)
+	for kind, set := range map[iwarp.RTR]bool{iwarp.RTRSend: f.b, iwarp.RTRWrite: f.c, iwarp.RTRRead: f.d} {
+		if set {
+			r |= kind
+		}
+	}
+	return r
+}
+
+// replyNoCommonRTR sends a Reply with kinds of RTR that the Request does not offer.
+func (hs *handshake) replyNoCommonRTR() *conn {
+	e := hs.recvEnhancedRequest()
+	if !iwarp.Val(e.PeerToPeer) {
+		rig.NotApplicable("the device does not request the peer-to-peer model")
+	}
+	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(anyRTR &^ offeredRTRs(e)) })
+	return hs.enterFullOperation()
+}
+
+var enhancedInitiatorCases = []conformance.Case{{
+	ID: "enhanced/depth/reply-limits-reads", Cite: cite("rfc6581/9.1/6"),
+	Title:   "An initiator has no more outstanding reads than the IRD of the Reply",
+	Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
+	Expects: "one and two Read Requests until the first Read Response",
+	Defects: []string{"ReplyDepthsIgnored"}, Run: onHost(func(h *host) {
+		for _, ird := range []uint16{1, 2} {
+			hs := h.startActive(setup{})
+			hs.recvEnhancedRequest()
+			hs.establishWithReply(withDepths(ird, 0)).expectReadsLimited(8, int(ird))
+		}
+	}),
+}, {
+	ID: "enhanced/depth/too-few-places-is-terminated", Cite: cite("rfc6581/9.1/7", "rfc6581/8/1"),
+	Title:   "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
+	Sends:   "a Reply with ORD 16382",
+	Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
+	Defects: []string{"ReplyDepthsIgnored", "ErrorResets"}, Run: onActive(setup{}, func(hs *handshake) {
+		c := hs.replyExcessiveORD()
+		c.allowBadFrames = true // the next case checks the CRC of the Terminate
+		c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
+		hs.expectConnError()
+	}),
+}, {
+	ID: "enhanced/depth/errors-are-of-layer-2", Cite: cite("rfc6581/8/1", "rfc5044/7.1.1/7"),
+	Title:   "Errors of enhanced start-up are of layer 2, type 0, with their codes",
+	Sends:   "a Reply with ORD 16382, and one without a common RTR",
+	Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
+	Defects: []string{"MPAErrorType"}, Run: onHost(func(h *host) {
+		hs := h.startActive(setup{})
+		hs.replyExcessiveORD().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
+		hs.expectConnError()
+		hs = h.startActive(setup{})
+		hs.replyNoCommonRTR().expect(iwarp.Terminate(iwarp.MPANoMatchingRTR).QuotingNothing())
+		hs.expectConnError()
+	}),
+}, {
+	ID: "enhanced/depth/reply-reaches-the-program", Cite: cite("rfc6581/9.1/8"),
+	Title:   "The application gets IRD and ORD of the Reply",
+	Sends:   "a Reply with IRD 3 and ORD 5",
+	Expects: "the application gets 3 and 5",
+	Defects: []string{"OwnDepthsReported"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.checkRequestDepths(hs.establishWithReply(withDepths(3, 5)).deviceConn.Param(), 3, 5)
+	}),
+}, {
+	ID: "enhanced/depth/reply-leaves-it-open", Cite: cite("rfc6581/9.1/10"),
+	Title:   "An initiator keeps its depths if the Reply does not negotiate them",
+	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
+	Expects: "a connection with at most four outstanding reads",
+	Defects: []string{"DepthsAlwaysCount"}, Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.sendReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
+		c := hs.establish()
+		c.expectReadsLimited(8, 4)
+		c.sync()
+	}),
+}, {
+	ID: "enhanced/start/local-failure-is-said", Cite: cite("rfc6581/9.3/1"),
+	Title:   "An initiator with a local failure during start-up sends a Terminate before it closes",
+	Sends:   "a Reply, after the application has moved the queue pair to the error state",
+	Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
+	Defects: []string{"NoStartupTerminate"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.Must("a queue pair in ERR", hs.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		hs.sendReply(nil)
+		hs.enterFullOperation().expectTerminateAndEnd(iwarp.MPAStartupCatastrophic)
+		hs.expectConnError()
+	}),
+}}
+
+// rtrKinds are the kinds of RTR with their segments.
+var rtrKinds = []struct {
+	kind iwarp.RTR
+	name string
+	want iwarp.Segment
+}{
+	{iwarp.RTRWrite, "Write", iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+	{iwarp.RTRRead, "Read", iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+	{iwarp.RTRSend, "Send", iwarp.Send(1, nil)},
+}
+
+// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
+// does not offer it.
+func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
+	e := hs.recvEnhancedRequest()
+	if !iwarp.Val(e.PeerToPeer) {
+		rig.NotApplicable("the device does not request the peer-to-peer model")
+	}
+	ok := offeredRTRs(e)&kind != 0
+	hs.sendReply(func(f startupFrame) startupFrame {
+		if !ok {
+			return f.Reject(true)
+		}
+		return f.PeerToPeer(kind)
+	})
+	if !ok {
+		hs.expectConnError()
+	}
+	return ok
+}
+
+// onAgreedRTR makes the body of a case from a function that uses a connection on which the
+// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
+func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
+	return onActive(setup{}, func(hs *handshake) {
+		if !hs.replyOneRTR(kind) {
+			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
+		}
+		c := hs.enterFullOperation()
+		g := c.expect(iwarp.Any())
+		if kind == iwarp.RTRRead {
+			c.send(iwarp.ReadResponseTo(g.Segment, nil))
+		}
+		hs.expectConnected()
+		body(c, g)
+	})
+}
+
+var enhancedRTRCases = []conformance.Case{{
+	ID: "enhanced/rtr/comes-first", Cite: cite("rfc6581/5/1"),
+	Title:   "An initiator in the peer-to-peer model sends the RTR before anything else",
+	Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",
+	Expects: "a zero-length Write, then the application's Send",
+	Defects: []string{"RTRLate"}, Run: onActive(setup{}, func(hs *handshake) {
+		if !hs.replyOneRTR(iwarp.RTRWrite) {
+			rig.NotApplicable("the device does not offer a Write as RTR")
+		}
+		c := hs.enterFullOperation()
+		hs.expectConnected()
+		c.expectSent(c.sendWR(1, 0, 16), iwarp.Op(iwarp.OpWrite).WithPayload(nil))
+		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
+	}),
+}, {
+	ID: "enhanced/rtr/request-names-a-type", Cite: cite("rfc6581/9.2/1"),
+	Title:   "A Request for the peer-to-peer model offers an RTR",
+	Sends:   "a Reply",
+	Expects: "a Request with A and at least one of B, C and D",
+	Defects: []string{"NoRTROffered"}, Run: onActive(setup{}, func(hs *handshake) {
+		f := flagsOf(hs.recvEnhancedRequest())
+		if !f.a {
+			hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
+			rig.NotApplicable("the device does not request the peer-to-peer model")
+		}
+		hs.Check(f.offersRTR(), "A and at least one of B, C and D", "%v", f)
+		hs.establishWithReply(nil)
+	}),
+}, {
+	ID: "enhanced/rtr/agreed-type-is-sent", Cite: cite("rfc6581/9.2/6"),
+	Title:   "An initiator sends the negotiated RTR",
+	Sends:   "Replies that select each kind of RTR that the Request offers, alone",
+	Expects: "that RTR, with zero length",
+	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
+		for _, rtr := range rtrKinds {
+			hs := h.startActive(setup{})
+			if !hs.replyOneRTR(rtr.kind) {
+				continue
+			}
+			c := hs.enterFullOperation()
+			g := c.expect(rtr.want)
+			if rtr.kind == iwarp.RTRRead {
+				c.send(iwarp.ReadResponseTo(g.Segment, nil))
+			}
+			hs.expectConnected()
+			c.sync()
+		}
+	}),
+}, {
+	ID: "enhanced/rtr/no-common-type-is-terminated", Cite: cite("rfc6581/9.2/7", "rfc6581/8/1"),
+	Title:   "An initiator without a common RTR sends a Terminate",
+	Sends:   "a Reply with A and the kinds of RTR that the Request does not offer, if any",
+	Expects: "a Terminate for no matching RTR, the end of the stream, and a connect that fails",
+	Defects: []string{"RTRUnasked", "ErrorResets"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.replyNoCommonRTR().expectTerminateAndEnd(iwarp.MPANoMatchingRTR)
+		hs.expectConnError()
+	}),
+}, {
+	ID: "enhanced/rtr/read-counts-as-a-read", Cite: cite("rfc6581/9.2/12"), Level: conformance.Should,
+	Title:   "A Read as RTR counts as the first Read Request",
+	Sends:   "a Reply that selects a Read, and the Read Response; the device reads",
+	Expects: "Read Requests with MSNs 1 and 2",
+	Defects: []string{"RTRUncounted"}, Run: onAgreedRTR(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
+		c.checkFPDU(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
+		g := c.expectSent(c.readWR(1, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(2))
+		c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID: "enhanced/rtr/send-counts-as-a-send", Cite: cite("rfc6581/9.2/12"), Level: conformance.Should,
+	Title:   "A Send as RTR counts as the first Send",
+	Sends:   "a Reply that selects a Send; the device sends",
+	Expects: "Sends with MSNs 1 and 2",
+	Defects: []string{"RTRUncounted"}, Run: onAgreedRTR(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
+		c.checkFPDU(iwarp.Send(1, nil), rtr)
+		c.expectSent(c.sendWR(1, 0, 16), iwarp.Send(2, c.localMem.Buf[:16]))
+	}),
+}}

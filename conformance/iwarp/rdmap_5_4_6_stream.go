@@ -1,0 +1,220 @@
+package iwarp
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// expectQPError fails the case unless the application is notified of an error, not only of a
+// disconnect: by an event of the queue pair, or by an error completion other than a flush.
+func (c *conn) expectQPError() {
+	for {
+		e, err := c.Device.WaitAsync(shortWait)
+		if errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		c.Must("events", err)
+		c.Note("event %v", e.Type)
+		if e.Type == verbs.EventQPFatal || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPAccessErr {
+			return
+		}
+	}
+	for {
+		wc, ok := c.PollCompletion(0)
+		if !ok {
+			c.Fail("an event of the queue pair, or a completion with its error", "neither")
+		}
+		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
+			return
+		}
+	}
+}
+
+var rdmapEndCases = []conformance.Case{{
+	ID: "rdmap/terminate/queue-and-number", Cite: cite("rfc5040/5.4/1", "rfc5040/3.1/1"),
+	Title:   "A Terminate has queue 2 and MSN 1",
+	Sends:   "a Send and a Read Request, and then a Write to an unknown key",
+	Expects: "a Terminate with T=0, L=1, queue 2, MSN 1 and MO 0",
+	Defects: []string{"TermOtherQueue"}, Run: onConn(func(c *conn) {
+		c.sendAndSync(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x47, 2, 0))
+	}),
+}, {
+	ID: "rdmap/terminate/nothing-follows", Cite: cite("rfc5040/5.4/2"),
+	Title:   "Nothing is sent after a Terminate, even if requests are pending",
+	Sends:   "a Write to an unknown key, while Sends of the device wait for a fence; the application posts more after the Terminate",
+	Expects: "a Terminate, and after it the end of the stream",
+	Defects: []string{"TalksAfterTerminate"}, Run: onSetup(setup{}, func(c *conn) {
+		c.postOutstanding(1, 4)
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectTerminate()
+		n, err := c.qp.PostSend([]verbs.SendWR{c.writeWR(1, 0, 16)})
+		c.Note("post: %d accepted, %v", n, err)
+		c.expectEnd()
+	}),
+}, {
+	ID: "rdmap/terminate/received-is-reported", Cite: cite("rfc5040/5.4/3"),
+	Title:   "A received Terminate is reported to the application",
+	Sends:   "a Terminate: catastrophic error",
+	Expects: "an event of the queue pair, or an error completion other than a flush",
+	Defects: []string{"TerminateUnreported"}, Run: onConn(func(c *conn) {
+		c.expectAbortBy(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
+		c.expectDisconnect()
+		c.expectQPError()
+	}),
+}, {
+	ID: "rdmap/terminate/received-on-another-queue", Cite: cite("rfc5040/5.4/4"),
+	Title:   "A Terminate on another queue than 2 ends the stream",
+	Sends:   "Terminates on queues 0 and 1, and one with MSN 2",
+	Expects: "the end of the stream, and no receive",
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onHost(func(h *host) {
+		t := iwarp.Terminate(iwarp.RDMAPRemoteUnspecified)
+		for _, odd := range []iwarp.Segment{t.QN(0), t.QN(1), t.MSN(2)} {
+			c := h.connect(setup{receives: 2})
+			c.expectAbortBy(odd)
+			c.expectFailures(2)
+		}
+	}),
+}, {
+	ID: "rdmap/terminate/outstanding-work-fails", Cite: cite("rfc5040/5.4/5", "rfc5040/6.2.1/2"),
+	Title:   "Outstanding requests and receives complete in error after a Terminate",
+	Sends:   "a Terminate, while four reads, four Sends with a fence and two receives are outstanding",
+	Expects: "ten error completions",
+	Defects: []string{"FlushForgets"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
+		c.postOutstanding(4, 4)
+		c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified))
+		c.expectEnd()
+		c.expectFailures(4 + 4 + 2)
+	}),
+}, {
+	ID: "rdmap/terminate/is-not-answered", Cite: cite("rfc5040/5.4/6"), Level: conformance.May,
+	Title:   "A device closes the stream after a received Terminate, without a message",
+	Sends:   "a Terminate, while Sends of the device wait for a fence",
+	Expects: "the end of the stream",
+	Defects: []string{"TerminateAnswered"}, Run: onSetup(setup{}, func(c *conn) {
+		c.postOutstanding(1, 2)
+		c.send(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag))
+		c.expectEnd()
+	}),
+}, {
+	ID: "rdmap/terminate/graceful-close-behind-it", Cite: cite("rfc5040/6.2.1/3"), Level: conformance.Should,
+	Title:   "The stream is closed with FIN after a Terminate, not reset",
+	Sends:   "a Write to an unknown key",
+	Expects: "a Terminate, and then FIN",
+	Defects: []string{"ErrorResets"}, Run: onConn(func(c *conn) {
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectTerminate()
+		c.expectClose()
+	}),
+}}
+
+var rdmapStreamCases = []conformance.Case{{
+	ID: "rdmap/stream/garbage-ends-it", Cite: cite("rfc5040/6.1/1"),
+	Title:   "Octets that are no RDMA message end the stream",
+	Sends:   "40 zeros, and a valid Send after them",
+	Expects: "the end of the stream, and no receive",
+	Defects: []string{"SkipsGarbage"}, Run: onConn(func(c *conn) {
+		c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
+		c.expectAbort()
+		c.expectNoSuccess()
+	}),
+}, {
+	ID: "rdmap/stream/ready-only-by-connection", Cite: cite("rfc5040/6.1/1"),
+	Title:   "A queue pair is in RTR only if the modify has succeeded",
+	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
+	Expects: "a modify that is refused, or a queue pair in RTR",
+	Defects: []string{"RTRIgnored"}, Run: onHost(func(h *host) {
+		c := h.newConn(&setup{})
+		err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
+		c.Note("modify to RTR: %s", errorOr(err, "one"))
+		if err != nil {
+			c.ExpectState(c.qp, verbs.QPStateInit)
+			return
+		}
+		c.ExpectState(c.qp, verbs.QPStateRTR)
+	}),
+}, {
+	ID: "rdmap/stream/reads-under-way-are-limited", Cite: cite("rfc5040/6.1/2"),
+	Title:   "No more reads are outstanding than the peer's IRD",
+	Sends:   "a Request with IRD 3; the application posts eight reads",
+	Expects: "three Read Requests, and another one for each that is answered",
+	Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
+	Run: onSetup(setup{frame: withDepths(3, defaultOrd)}, func(c *conn) {
+		const limit, all = 3, 8
+		wrs := make([]verbs.SendWR, all)
+		for i := range wrs {
+			wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
+		}
+		c.PostSend(c.qp, wrs...)
+		open := c.nextFPDUs(limit)
+		for i := range all {
+			c.expectSilence(silencePeriod)
+			c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
+			if i+limit < all {
+				open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
+			}
+			c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID: "rdmap/stream/reads-taken-are-limited", Cite: cite("rfc5040/6.1/3"),
+	Title:   "One more outstanding read than the IRD ends the stream",
+	Sends:   "one more Read Request than the IRD at once, without reading the responses",
+	Expects: "a Terminate",
+	Defects: []string{"IRDRoundedUp"}, Run: onSetup(threeReads, func(c *conn) {
+		c.sendReadsUnread(c.grantedIRD() + 1)
+		c.expectTerminateAfter(iwarp.OpReadResponse)
+	}),
+}, {
+	ID: "rdmap/stream/flood-of-reads-is-refused", Cite: cite("rfc5040/8.1.1/4", "rfc5040/6.1/3"),
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A thousand outstanding reads end the stream",
+	Sends:   "a thousand Read Requests at once, without reading the responses",
+	Expects: "a Terminate",
+	Defects: []string{"IRDUnlimited"}, Run: onSetup(threeReads, func(c *conn) {
+		c.sendReadsUnread(1000)
+		c.expectTerminateAfter(iwarp.OpReadResponse)
+	}),
+}, {
+	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
+	Title:   "A message whose opcode changes between segments causes a Terminate",
+	Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
+	Expects: "a Terminate with any cause, and no receive",
+	Defects: []string{"OpcodeChangeSilent"}, Run: onConn(func(c *conn) {
+		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
+		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
+		c.expectTerminateAndEnd()
+		c.expectNoSuccess()
+	}),
+}, {
+	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
+	Title:   "An error causes a Terminate also while the device is sending a message",
+	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
+	Expects: "a part of the Write, and a Terminate",
+	Defects: []string{"TermSkipped"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
+		c.waitForDevice()
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.waitForDevice()
+		c.expectTerminateAfter(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
+	}),
+}, {
+	ID: "rdmap/stream/errors-reach-the-program", Cite: cite("rfc5040/7.1/1"),
+	Title:   "The application is notified of an error of its queue pair",
+	Sends:   "errors of every layer, each on a separate connection",
+	Expects: "a disconnect, a queue pair in the error state, and receives that fail",
+	Defects: []string{"EndUnreported"}, Run: onHost(func(h *host) {
+		for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
+			c := h.connect(setup{receives: 2})
+			c.expectAbortBy(f.frame(c))
+			c.Note("%s", f.name)
+			c.expectDisconnect()
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.expectFailures(2)
+		}
+	}),
+}}

@@ -1,0 +1,311 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// wordOffset returns the offset of the first aligned word of targetMem.
+func (c *conn) wordOffset() int { return int(-c.targetMem.Addr() & 7) }
+
+// sendFetchAdds sends n FetchAdds of 1 at once, with the identifiers from first on.
+func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
+	c.sendBatch(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), first+uint32(i), at, 1) })
+}
+
+var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+	ID: "rdmapx/atomic/indivisible-between-streams", Cite: cite("rfc7306/5/2"),
+	Title:   "Concurrent atomics of two streams on one word lose no update",
+	Sends:   "FetchAdds of 1 to one word, alternately on two streams",
+	Expects: "distinct original values in the responses, and their count in memory",
+	Defects: []string{"AtomicTorn"}, Run: onHost(func(h *host) {
+		a, b := h.connect(setup{}), h.connect(setup{})
+		off := a.wordOffset()
+		a.setWord(off, 0)
+		const rounds, each = 20, 8
+		seen := make(map[uint64]bool)
+		for i := range rounds {
+			a.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+			b.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+			for _, c := range []*conn{a, b} {
+				for range each {
+					g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
+					original := iwarp.Val(iwarp.Val(g.AtomicResponse).Original)
+					h.Check(!seen[original], "an original value that was not returned before", "%d again", original)
+					seen[original] = true
+				}
+			}
+		}
+		a.expectWord(off, 2*rounds*each)
+	}),
+}, {
+	ID: "rdmapx/atomic/numbers-shared-with-reads", Cite: cite("rfc7306/5.2/1"),
+	Title:   "Atomic Requests and Read Requests share their MSNs",
+	Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
+	Expects: "MSNs 1, 2 and 3 of queue 1, and responses to the peer's requests",
+	Defects: []string{"AtomicsApart"}, Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
+		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
+		c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
+		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
+		c.sync()
+		c.setWord(c.wordOffset(), 1)
+		c.expectAnswer(c.peerFetchAdd(9, c.wordOffset(), 1), iwarp.AtomicResponse(1, 9, 1))
+		c.sync()
+	}),
+}, {
+	ID: "rdmapx/atomic/limit-shared-with-reads", Cite: cite("rfc7306/5.2/2"),
+	Title:   "Atomics count as reads for the limit of outstanding reads",
+	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
+	Expects: "the third when the first is answered, and not before",
+	Defects: []string{"AtomicsApart"}, Run: onSetup(setup{frame: withDepths(2, defaultOrd)}, func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
+		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+		c.expectSilence(silencePeriod)
+		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
+	}),
+}, {
+	ID: "rdmapx/atomic/request-layout", Cite: cite("rfc7306/5.2.1/1"),
+	Title:   "An Atomic Request has 52 octets of header with the specified fields",
+	Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
+	Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
+	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
+		swap := c.fetchAddWR(2, 8, 0x1111111122222222)
+		swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
+		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
+		ones := ^uint64(0)
+		for i, fields := range [][4]uint64{
+			{0x5555555566666666, 0, 0, ones},
+			{0x3333333344444444, ones, 0x1111111122222222, ones},
+		} {
+			g := c.nextFPDUs(1)[0]
+			c.Check(len(g.ULPDU) == ddpUntaggedLen+52, "a ULPDU of 70 octets", "%d", len(g.ULPDU))
+			header := g.ULPDU[ddpUntaggedLen:]
+			operation := binary.BigEndian.Uint32(header)
+			c.Check(operation == uint32(2*i), fmt.Sprintf("operation %d, and zeros before it", 2*i), "%08x", operation)
+			want := binary.BigEndian.AppendUint32(nil, peerSTag)
+			want = binary.BigEndian.AppendUint64(want, peerTO)
+			for _, v := range fields {
+				want = binary.BigEndian.AppendUint64(want, v)
+			}
+			c.Check(string(header[8:]) == string(want), fmt.Sprintf("% x after the identifier", want), "% x", header[8:])
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/reserved-bits-are-ignored", Cite: cite("rfc7306/5.2.1/1"),
+	Title:   "The reserved bits of an Atomic Request are ignored",
+	Sends:   "a FetchAdd with all 28 reserved bits set",
+	Expects: "the sum in memory, and a response",
+	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 42)
+		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
+		c.expectAtomicResponse(1, 1, 42)
+		c.expectWord(c.wordOffset(), 47)
+	}),
+}, {
+	ID: "rdmapx/atomic/unknown-operation", Cite: cite("rfc7306/5.2.1/3"),
+	Title:   "An unassigned atomic operation ends the stream, and changes nothing",
+	Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
+	Expects: "the end of the stream, with any Terminate, and memory unchanged",
+	Defects: []string{"AnyAtomicAdds"}, Run: onHost(func(h *host) {
+		for _, op := range []uint8{1, 3, 8, 15} {
+			c := h.connect(setup{})
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
+			c.expectAbort()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/takes-no-receive", Cite: cite("rfc7306/5.2.1/4"),
+	Title:   "An Atomic Request consumes no receive, and frees its IRD resource",
+	Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
+	Expects: "a response to each and no completion, then the first receive for the Send",
+	Defects: []string{"EverythingTakesReceive"},
+	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
+		c.setWord(c.wordOffset(), 0)
+		for i := range uint32(4 * c.grantedIRD()) {
+			c.expectAnswer(c.peerFetchAdd(i, c.wordOffset(), 1), iwarp.AtomicResponse(i+1, i, uint64(i)))
+		}
+		c.ExpectNoCompletion()
+		c.expectSendDelivered(1, 16)
+	}),
+}, {
+	ID: "rdmapx/atomic/in-order", Cite: cite("rfc7306/5.2.1/5"),
+	Title:   "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
+	Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
+	Expects: "the five in that order; original values 0 to 99 in order",
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
+		wrs := make([]verbs.SendWR, 5)
+		for i := range wrs {
+			wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
+		}
+		c.PostSend(c.qp, wrs...)
+		for i := range wrs {
+			add := uint64(100 + i)
+			c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
+		}
+		c.setWord(c.wordOffset(), 0)
+		for first := uint32(0); first < 100; first += 10 {
+			c.sendFetchAdds(first, c.targetAddr(c.wordOffset()), 10)
+			for i := range uint32(10) {
+				c.expectAtomicResponse(first+i+1, first+i, uint64(first+i))
+			}
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/through-a-window", Cite: cite("rfc7306/5/1"), Needs: verbs.CapMWType2,
+	Title:   "A window with remote atomic access permits atomics",
+	Sends:   "a FetchAdd to a window",
+	Expects: "the sum in memory, and a response",
+	Defects: []string{"NoWindowAtomics"}, Run: onConn(func(c *conn) {
+		m := c.bindableMemory(64)
+		off := int(-m.Addr() & 7)
+		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
+		was := binary.NativeEndian.Uint64(m.Buf[off:])
+		c.expectAnswer(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5), iwarp.AtomicResponse(1, 1, was))
+		c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
+		c.ExpectUnchanged(m, off, 8)
+	}),
+}})
+
+var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+	ID: "rdmapx/atomic/response-on-queue-3", Cite: cite("rfc7306/5/3", "rfc7306/4.1/2"),
+	Title:   "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
+	Sends:   "a FetchAdd",
+	Expects: "T=0, queue 3, the identifier and the original value, and nothing else",
+	// Section 4 of RFC 7306 gives the header 32 octets; its figure and its appendix give
+	// twelve.
+	Defects: []string{"QueuesMixed"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 42)
+		c.send(c.peerFetchAdd(0x11, c.wordOffset(), 5))
+		g := c.nextFPDUs(1)[0]
+		want := binary.BigEndian.AppendUint32(untaggedHeaderOctets(0x41, 0x4b, 3, 0), 0x11)
+		c.expectHeaderOctets(g, binary.BigEndian.AppendUint64(want, 42))
+		c.Check(len(g.ULPDU) == ddpUntaggedLen+12, "a ULPDU of 30 octets", "%d", len(g.ULPDU))
+	}),
+}, {
+	ID: "rdmapx/atomic/response-names-the-request", Cite: cite("rfc7306/5.2.2/1"),
+	Title:   "An Atomic Response has the identifier of its request",
+	Sends:   "FetchAdds with the identifiers cafebabe, 0, ffffffff and cafebabe again",
+	Expects: "the same identifiers in the responses",
+	Defects: []string{"AtomicIdIsMSN"}, Run: onConn(func(c *conn) {
+		for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
+			c.send(c.peerFetchAdd(id, c.wordOffset(), 0))
+			c.expectAtomicResponse(uint32(i+1), id, c.word(c.wordOffset()))
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/responses-are-numbered", Cite: cite("rfc7306/5.2.2/2"),
+	Title:   "Atomic Responses have separate MSNs, from 1 on",
+	Sends:   "a Read Request, a FetchAdd, a Read Request and a FetchAdd",
+	Expects: "MSNs 1 and 2 in the Atomic Responses",
+	Defects: []string{"AtomicIdIsMSN"}, Run: onConn(func(c *conn) {
+		for i := range uint32(2) {
+			c.sync()
+			c.expectAnswer(c.peerFetchAdd(7, c.wordOffset(), 0), iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i+1))
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/unasked-for-response", Cite: cite("rfc7306/5.2.2/3"),
+	Title:   "An unsolicited Atomic Response ends the stream",
+	Sends:   "an Atomic Response, with no request outstanding, and with a read outstanding",
+	Expects: "the end of the stream, with any Terminate, and a read that fails",
+	Defects: []string{"AtomicResponseUnchecked"}, Run: onHost(func(h *host) {
+		c := h.connect(setup{})
+		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
+		c = h.connect(setup{})
+		c.deviceRead(1, 64, 16)
+		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
+		c.expectFailures(1)
+	}),
+}, {
+	ID: "rdmapx/atomic/response-to-another-request", Cite: cite("rfc7306/5.2.2/3"),
+	Title:   "An Atomic Response that does not match the request ends the stream",
+	Sends:   "Atomic Responses with another identifier, with four octets missing, and with four extra octets",
+	Expects: "the end of the stream, with any Terminate, and an atomic that fails",
+	Defects: []string{"AtomicResponseUnchecked"}, Run: onHost(func(h *host) {
+		for _, answer := range []func(id uint32) iwarp.Segment{
+			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
+			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
+			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
+		} {
+			c := h.connect(setup{})
+			request := c.deviceFetchAdd(1, 64)
+			c.expectAbortBy(answer(*request.AtomicRequest.ID))
+			c.expectFailures(1)
+			c.ExpectUnchanged(c.localMem, 64, 8)
+		}
+	}),
+}, {
+	ID: "rdmapx/atomic/number-of-a-response", Cite: cite("rfc7306/8.2/1", "rfc5041/7.1/5"),
+	Title:   "An Atomic Response with another MSN than the next is refused",
+	Sends:   "first Atomic Responses with MSNs 2, 0 and 0x80000001; and a second one with MSN 1 again",
+	Expects: "a Terminate: MSN out of range, and an atomic that fails",
+	Defects: []string{"AnswerNumberUnchecked"}, Run: onHost(func(h *host) {
+		refused := func(c *conn, id uint64, number uint32) {
+			request := c.deviceFetchAdd(id, 64)
+			c.expectRefusal(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7), iwarp.DDPUntaggedMSNRange)
+			c.expectFailures(1)
+			c.ExpectUnchanged(c.localMem, 0, 8)
+		}
+		for _, number := range []uint32{2, 0, 0x80000001} {
+			refused(h.connect(setup{}), 1, number)
+		}
+		c := h.connect(setup{})
+		request := c.deviceFetchAdd(1, 0)
+		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		refused(c, 2, 1)
+	}),
+}, {
+	ID: "rdmapx/atomic/completes-with-its-response", Cite: cite("rfc7306/5.4/1"),
+	Title:   "An atomic completes when it is answered, with the original value",
+	Sends:   "a delayed response to a FetchAdd",
+	Expects: "no completion before the response; one after it, with the original value in memory",
+	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
+		request := c.deviceFetchAdd(11, 64)
+		c.expectIdle()
+		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
+		c.ExpectCompletion(11, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
+	}),
+}, {
+	ID: "rdmapx/atomic/request-waits-for-its-end", Cite: cite("rfc7306/5.4/2"),
+	Title:   "An Atomic Request without L is not executed",
+	Sends:   "a FetchAdd with L clear",
+	Expects: "no response, and memory unchanged; the device may end the stream",
+	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
+		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).Last(false))
+		c.expectNoResponse()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID: "rdmapx/atomic/answered-in-order-with-reads", Cite: cite("rfc7306/5.4/3", "rfc7306/5.2.2/2"),
+	Title:   "Atomics and reads are executed and answered in the order of arrival",
+	Sends:   "a long Read Request, two FetchAdds and a Read Request for the changed word, at once",
+	Expects: "responses in that order, the last with both sums",
+	Defects: []string{"SmallReadsFirst"}, Run: onLongMessages(func(c *conn) {
+		off, n := c.wordOffset(), c.longLen()
+		c.setWord(off, 40)
+		c.sendBatch(4, func(i int) iwarp.Segment {
+			switch i {
+			case 0:
+				return c.peerRead(1024, n)
+			case 3:
+				return c.peerRead(off, 8)
+			}
+			return c.peerFetchAdd(uint32(i), off, 1)
+		})
+		c.expectReadResponse(c.targetMem.Buf[1024:][:n])
+		c.expectAtomicResponse(1, 1, 40)
+		c.expectAtomicResponse(2, 2, 41)
+		g := c.expect(iwarp.Op(iwarp.OpReadResponse))
+		want := binary.NativeEndian.AppendUint64(nil, 42)
+		c.Check(string(g.Payload) == string(want), fmt.Sprintf("a Read Response of % x", want), "% x", g.Payload)
+	}),
+}})

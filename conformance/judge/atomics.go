@@ -1,0 +1,244 @@
+package judge
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Size of the test: words and queue pairs per device, atomics per queue pair, and
+// outstanding atomics per queue pair.
+const (
+	atomicWords = 3
+	atomicQPs   = 4
+	atomics     = 24
+	atomicDepth = 3
+)
+
+// runAtomics checks with Porcupine that atomics are linearizable: many queue pairs add to and
+// swap the same words while packets are lost, duplicated and delayed, which causes
+// retransmitted requests and replayed responses. FetchAdd of 0 is the atomic read; plain
+// READs are not checked, as no specification makes them atomic. It runs the program over several paths, or repeatedly over the unimpaired one if the
+// bench has no impairments.
+func runAtomics(b *conformance.Bench) error {
+	return rig.Catch(func() {
+		p := rig.NewPair(rig.New(b))
+		s := newAtomicsTest(p)
+		rounds := b.Schedules(len(atomicPaths))
+		for i := range rounds {
+			b.Progress(i, rounds)
+			path := atomicPaths[i%len(atomicPaths)]
+			if !p.SetPath(path) {
+				path = conformance.Path{}
+			}
+			s.clear()
+			history := s.run()
+			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)
+			if err := checkLinearizable(history); err != nil {
+				rig.Abort(err)
+			}
+		}
+	})
+}
+
+// atomicPaths are the impairments, used in turn.
+var atomicPaths = []conformance.Path{
+	{},
+	{Jitter: 10 * time.Microsecond},
+	{LossPPM: 50_000},
+	{LossPPM: 30_000, DuplicatePPM: 200_000, Jitter: 50 * time.Microsecond},
+}
+
+// atomicsHost is a device with its target words and the results of its queue pairs.
+type atomicsHost struct {
+	*rig.Rig
+	words, results *rig.Memory
+}
+
+type atomicsTest struct {
+	pair      *rig.Pair
+	hosts     [2]*atomicsHost
+	endpoints [][2]*rig.Endpoint
+}
+
+func newAtomicsTest(p *rig.Pair) *atomicsTest {
+	s := &atomicsTest{pair: p}
+	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
+		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*atomicWords), results: r.Memory(8*atomicQPs*atomics, verbs.AccessLocalWrite)}
+	}
+	for range atomicQPs {
+		near, far := p.Connect()
+		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{near, far})
+	}
+	return s
+}
+
+// clear sets all words to 0.
+func (s *atomicsTest) clear() {
+	for _, h := range s.hosts {
+		h.words.Snapshot() // synchronize with the device
+		clear(h.words.Buf)
+		h.words.Snapshot() // a remote device must see the zeros before its peers access them
+	}
+}
+
+// run runs all queue pairs concurrently and returns the history.
+func (s *atomicsTest) run() (history []atomicOp) {
+	var tasks []pairTask[[]atomicOp]
+	for i := range atomicQPs {
+		for host := range s.hosts {
+			plan := s.plan(host)
+			tasks = append(tasks, pairTask[[]atomicOp]{
+				fmt.Sprintf("queue pair %d of host %d", i, host), func() []atomicOp { return s.execute(i, host, plan) },
+			})
+		}
+	}
+	for client, list := range runTasks(s.pair, tasks) {
+		for _, a := range list {
+			a.Client = client
+			history = append(history, a)
+		}
+	}
+	return history
+}
+
+// step is an atomic operation and the pause before it.
+type atomicStep struct {
+	atomicOp
+	pause time.Duration
+}
+
+// plan draws the operations of a queue pair. All plans are drawn before the tasks start,
+// and therefore depend on the seed only.
+func (s *atomicsTest) plan(host int) []atomicStep {
+	rand := s.pair.DUT.Rand
+	plan := make([]atomicStep, atomics)
+	for i := range plan {
+		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
+		switch rand.IntN(4) {
+		case 0:
+			a.Add = 0
+		case 1:
+			// Small values make many comparisons succeed.
+			a.Swap, a.Compare, a.New = true, uint64(rand.IntN(6)), uint64(rand.IntN(6))
+		default:
+			a.Add = uint64(rand.IntN(3))
+		}
+		plan[i] = atomicStep{a, time.Duration(rand.IntN(5)) * time.Microsecond}
+	}
+	return plan
+}
+
+// execute executes a plan.
+func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
+	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
+	done := make([]atomicOp, len(plan))
+	finish := func() {
+		wc := e.NextSuccess()
+		a := &done[wc.WRID]
+		a.Return = e.Now()
+		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomics+int(wc.WRID)):])
+	}
+	for k, st := range plan {
+		if k >= atomicDepth {
+			finish()
+		}
+		e.Sleep(st.pause)
+		wr := verbs.SendWR{
+			WRID: uint64(k), Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled,
+			SGL:    local.results.SGL(8*(i*atomics+k), 8),
+			Remote: remote.words.Remote(8 * (st.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: st.Add},
+		}
+		if st.Swap {
+			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: st.Compare, Swap: st.New}
+		}
+		done[k] = st.atomicOp
+		done[k].Call = e.Now()
+		e.PostSend(wr)
+	}
+	for range min(atomicDepth, len(plan)) {
+		finish()
+	}
+	return done
+}
+
+// atomicOp is an executed atomic operation.
+type atomicOp struct {
+	Client int
+	Word   int
+	// Swap: compare-and-swap of Compare by New. Otherwise fetch-and-add of Add.
+	Swap              bool
+	Compare, New, Add uint64
+	// Old is the returned value.
+	Old          uint64
+	Call, Return time.Duration
+}
+
+func (a atomicOp) String() string {
+	if a.Swap {
+		return fmt.Sprintf("word %d: swap %d by %d -> %d", a.Word, a.Compare, a.New, a.Old)
+	}
+	return fmt.Sprintf("word %d: add %d -> %d", a.Word, a.Add, a.Old)
+}
+
+// wordModel is the sequential model of a word, initially 0.
+var wordModel = porcupine.Model{
+	Init: func() any { return uint64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		now, a := state.(uint64), input.(atomicOp)
+		if output.(uint64) != now {
+			return false, now
+		}
+		switch {
+		case !a.Swap:
+			return true, now + a.Add
+		case now == a.Compare:
+			return true, a.New
+		}
+		return true, now
+	},
+}
+
+// checkTimeout limits the linearizability check, in real time.
+const checkTimeout = 20 * time.Second
+
+// checkLinearizable returns a violation if the history of a word is not linearizable.
+func checkLinearizable(history []atomicOp) error {
+	byWord := make(map[int][]porcupine.Operation)
+	for _, a := range history {
+		byWord[a.Word] = append(byWord[a.Word], porcupine.Operation{
+			ClientId: a.Client, Input: a, Output: a.Old, Call: int64(a.Call), Return: int64(a.Return),
+		})
+	}
+	for _, w := range slices.Sorted(maps.Keys(byWord)) {
+		switch porcupine.CheckOperationsTimeout(wordModel, byWord[w], checkTimeout) {
+		case porcupine.Illegal:
+			return conformance.Violatedf(fmt.Sprintf("a linear order of the %d atomics on word %d", len(byWord[w]), w), "none: %s", formatHistory(history, w))
+		case porcupine.Unknown:
+			return errors.New("the linearizability check timed out: the history is too long")
+		}
+	}
+	return nil
+}
+
+// formatHistory formats the first operations on a word.
+func formatHistory(history []atomicOp, w int) string {
+	const most = 6
+	of := slices.DeleteFunc(slices.Clone(history), func(a atomicOp) bool { return a.Word != w })
+	slices.SortStableFunc(of, func(a, b atomicOp) int { return cmp.Compare(a.Call, b.Call) })
+	s := ""
+	for _, a := range of[:min(most, len(of))] {
+		s += fmt.Sprintf("%v (%v to %v); ", a, a.Call, a.Return)
+	}
+	return s + "…"
+}

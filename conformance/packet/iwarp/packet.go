@@ -1,0 +1,262 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// Packet is a packet of datagram-iWARP, the payload of a UDP datagram: see section 2 of
+// docs/spec/datagram-iwarp.md. Addresses, ports and ECN are in the headers of package packet.
+type Packet struct {
+	Header PacketHeader
+
+	// The blocks, in their order in a packet; nil: not present, or any.
+	Ack       *AckBlock
+	Data      *DataBlock
+	Challenge *ChallengeBlock
+	Refusal   *RefusalBlock
+	// Segment is the ULPDU; nil: none, or any.
+	Segment *Segment
+	// Record is the header of a Write-Record, between the DDP header and the payload.
+	Record *RecordHeader
+	// Trailer are trailing octets; nil: none, or any.
+	Trailer []byte
+
+	CRC       *uint32   // nil: see CRCStatus
+	CRCStatus *CRCState // nil: correct
+
+	// CutAt truncates the packet before the CRC, which is then correct; nil: not
+	// truncated.
+	CutAt *int
+}
+
+// PacketHeader is the common header of all packets.
+type PacketHeader struct {
+	_       struct{}    `size:"16"`
+	Version *uint8      `at:"0.0,4" def:"1"`
+	Kind    *PacketKind `at:"0.4,4"`
+	// The flags. nil: the first three as the blocks require, the others clear.
+	HasData       *bool   `at:"1.0,1"`
+	HasAck        *bool   `at:"1.1,1"`
+	Start         *bool   `at:"1.2,1"`
+	AckNow        *bool   `at:"1.3,1"`
+	Marked        *bool   `at:"1.4,1"`
+	Repeats       *bool   `at:"1.5,1"`
+	FlagsReserved *uint8  `at:"1.6,2" fmt:"%#x"`
+	Reserved      *uint16 `at:"2,16" fmt:"%#x"`
+	DestQP        *uint32 `at:"4,32" fmt:"%#x"`
+	SourceQP      *uint32 `at:"8,32" fmt:"%#x"`
+	Key           *uint32 `at:"12,32" fmt:"%#x"`
+}
+
+// PacketKind is the kind of a packet.
+type PacketKind uint8
+
+// The kinds of packets.
+const (
+	KindUD        PacketKind = 1
+	KindRD        PacketKind = 2
+	KindChallenge PacketKind = 3
+	KindRefusal   PacketKind = 4
+)
+
+// GroupQP as the destination addresses the queue pairs of a multicast group.
+const GroupQP uint32 = 0x00ffffff
+
+// PacketPath has the queue pairs and the key of a flow.
+type PacketPath struct{ Dest, Source, Key uint32 }
+
+// Over sets the fields of a path that are unset in the packet.
+func (p Packet) Over(path PacketPath) Packet {
+	p.Header = packet.Or(p.Header, PacketHeader{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
+	return p
+}
+
+// Append appends the packet.
+func (p Packet) Append(b []byte) []byte {
+	start := len(b)
+	b = packet.AppendFields(b, packet.Or(p.Header, PacketHeader{
+		HasData: new(p.Data != nil),
+		HasAck:  new(p.Ack != nil),
+		Start:   new(p.Data != nil && p.Data.Start != nil),
+	}))
+	if p.Ack != nil {
+		b = p.Ack.append(b)
+	}
+	if p.Data != nil {
+		b = p.Data.append(b)
+	}
+	if p.Challenge != nil {
+		b = packet.AppendFields(b, p.Challenge)
+	}
+	if p.Refusal != nil {
+		b = packet.AppendFields(b, p.Refusal)
+	}
+	if s := p.segment(); s != nil {
+		b = s.Append(b)
+	}
+	b = append(b, p.Trailer...)
+	if n := packet.Get(p.CutAt, len(b)-start); n < len(b)-start {
+		b = b[:start+max(n, 0)]
+	}
+	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), true))
+}
+
+// segment returns the ULPDU, with the header of a Write-Record.
+func (p Packet) segment() *Segment {
+	if p.Segment == nil || p.Record == nil {
+		return p.Segment
+	}
+	s := *p.Segment
+	s.OtherHeader = packet.AppendFields(nil, p.Record)
+	return &s
+}
+
+// Strict returns the packet with all nil fields set to their defaults. As an expectation it
+// compares every bit; the CRC must be correct.
+func (p Packet) Strict() Packet {
+	s := ParsePacket(p.Append(nil)).Packet
+	s.CRC = nil
+	return s
+}
+
+// AckBlock acknowledges packets of a flow.
+type AckBlock struct {
+	_        struct{} `size:"16"`
+	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
+	Next     *uint32  `at:"4,32"`
+	Echo     *uint32  `at:"8,32"`
+	Window   *uint16  `at:"12,16" def:"256"`
+	Words    *uint8   `at:"14,8"` // nil: the length of SACK
+	Reserved *uint8   `at:"15,8" fmt:"%#x"`
+	// SACK is the selective acknowledgement bitmap; nil: none, or any.
+	SACK []uint32
+}
+
+// maxWords is the maximum length of SACK in words.
+const maxWords = 8
+
+func (a AckBlock) append(b []byte) []byte {
+	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
+	for _, w := range a.SACK {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
+	a = new(AckBlock)
+	b, err := packet.ParseFields(b, a)
+	if err != nil {
+		return nil, b, false
+	}
+	n := int(*a.Words)
+	if len(b) < 4*n {
+		return a, b, false
+	}
+	a.SACK = make([]uint32, n)
+	for i := range a.SACK {
+		a.SACK[i] = binary.BigEndian.Uint32(b[4*i:])
+	}
+	return a, b[4*n:], true
+}
+
+func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
+	packet.DiffFields(d, "Ack.", a, got)
+	if a.SACK != nil && !slices.Equal(a.SACK, got.SACK) {
+		d.Add("Ack.SACK", fmt.Sprintf("%08x", a.SACK), fmt.Sprintf("%08x", got.SACK))
+	}
+}
+
+// Arrived reports whether the block acknowledges packet seq.
+func (a *AckBlock) Arrived(seq uint32) bool {
+	behind := int32(seq - Val(a.Next))
+	if behind < 0 {
+		return true
+	}
+	w, bit := (behind-1)/32, uint(behind-1)%32
+	return behind > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
+}
+
+// SACKOf returns the bitmap that acknowledges the given packets, all of them after next.
+func SACKOf(next uint32, arrived ...uint32) []uint32 {
+	var words []uint32
+	for _, seq := range arrived {
+		at := seq - next - 1
+		for uint32(len(words)) <= at/32 && len(words) < maxWords {
+			words = append(words, 0)
+		}
+		words[at/32] |= 1 << (at % 32)
+	}
+	return words
+}
+
+// DataBlock has the sequence number of a packet in its flow.
+type DataBlock struct {
+	_         struct{} `size:"12"`
+	Epoch     *uint32  `at:"0,32" fmt:"%#x"`
+	Seq       *uint32  `at:"4,32"`
+	Timestamp *uint32  `at:"8,32"`
+	// Start is present until a packet of the flow has been acknowledged.
+	Start *StartBlock
+}
+
+// StartBlock opens a flow.
+type StartBlock struct {
+	_           struct{} `size:"16"`
+	Proof       *uint64  `at:"0,64" fmt:"%#x"`
+	Incarnation *uint32  `at:"8,32" fmt:"%#x"`
+	SourceKey   *uint32  `at:"12,32" fmt:"%#x"`
+}
+
+func (d DataBlock) append(b []byte) []byte {
+	b = packet.AppendFields(b, d)
+	if d.Start != nil {
+		b = packet.AppendFields(b, d.Start)
+	}
+	return b
+}
+
+func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
+	packet.DiffFields(to, "Data.", d, got)
+	packet.DiffHeader(to, "Start", "Start.", d.Start, got.Start)
+}
+
+// ChallengeBlock is the stateless response of a receiver to the start of a flow.
+type ChallengeBlock struct {
+	_           struct{} `size:"16"`
+	Epoch       *uint32  `at:"0,32" fmt:"%#x"`
+	Incarnation *uint32  `at:"4,32" fmt:"%#x"`
+	Cookie      *uint64  `at:"8,64" fmt:"%#x"`
+}
+
+// RefusalBlock is the response of a receiver that rejects a flow.
+type RefusalBlock struct {
+	_        struct{}       `size:"8"`
+	Epoch    *uint32        `at:"0,32" fmt:"%#x"`
+	Reason   *RefusalReason `at:"4,8"`
+	Reserved *uint32        `at:"5,24" fmt:"%#x"`
+}
+
+// RefusalReason is the reason of a refusal.
+type RefusalReason uint8
+
+// Reasons of refusals.
+const (
+	ReasonUnknownFlow RefusalReason = 1
+	ReasonNoQP        RefusalReason = 2
+	ReasonNotReady    RefusalReason = 3
+	ReasonNoRoom      RefusalReason = 4
+)
+
+// RecordHeader is the header of an RDMA Write-Record.
+type RecordHeader struct {
+	_         struct{} `size:"16"`
+	MSN       *uint32  `at:"0,32"`
+	MO        *uint32  `at:"4,32"`
+	Length    *uint32  `at:"8,32"` // message length
+	Immediate *uint32  `at:"12,32" fmt:"%#x"`
+}

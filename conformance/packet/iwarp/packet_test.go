@@ -1,0 +1,278 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	pathOut  = PacketPath{Dest: 0x12, Source: 0x11, Key: 0x0badcafe}
+	pathBack = PacketPath{Dest: 0x11, Source: 0x12, Key: 0x0badcafe}
+)
+
+// goldenPackets are the packets at the end of docs/spec/datagram-iwarp.md.
+var goldenPackets = []struct {
+	id, hex string
+	make    Packet
+	text    string
+}{
+	{
+		"G1", "11000000 00000012 00000011 0badcafe 4143 00000000 00000000 00000001 00000000 68656c6c6f e6b8cb00",
+		UD(Send(1, []byte("hello"))).Over(pathOut),
+		"UD SEND msn 1 5 B last",
+	},
+	{
+		"G2", "11000000 00ffffff 00000011 00000000 c140 00000001 0000000000000000 936b9dfd",
+		UD(Write(1, 0, nil)).ToQP(GroupQP).FromQP(0x11),
+		"UD WRITE stag 0x1 to 0x0 0 B last",
+	},
+	{
+		"G3", "12b00000 00000012 00000011 0badcafe 5eed0001 00000000 000003e8 0000000000000000 2badbabe 0ddba115 4143 00000000 00000000 00000001 00000000 68656c6c6f aacc7619",
+		RDData(0x5eed0001, 0, Send(1, []byte("hello"))).Timestamp(1000).Starting(0, 0x2badbabe, 0x0ddba115).AckNow().Over(pathOut),
+		"RD seq 0 start epoch 0x5eed0001 ack-now SEND msn 1 5 B last",
+	},
+	{
+		"G4", "13000000 00000011 00000012 0badcafe 5eed0001 1c0ffee1 0123456789abcdef abfbafd7",
+		Challenge(0x5eed0001, 0x1c0ffee1, 0x0123456789abcdef).Over(pathBack),
+		"CHALLENGE epoch 0x5eed0001 cookie 0x123456789abcdef",
+	},
+	{
+		"G5", "12440000 00000011 00000012 0badcafe 5eed0001 00000007 000003e9 0100 01 00 00000005 c0801f43",
+		RDAck(0x5eed0001, 7).Echo(1001).SACK(SACKOf(7, 8, 10)...).Repeats().Over(pathBack),
+		"RD ack 7 sack [5] repeats",
+	},
+	{
+		"G6", "12c80000 00000012 00000011 0badcafe a0000002 ffffffff 000003e9 0000 00 00 5eed0001 00000008 000003ea c140 00000001 0000000000000000 0d9e80e7",
+		RDData(0x5eed0001, 8, Write(1, 0, nil)).Timestamp(1002).Acking(0xa0000002, 0xffffffff).Echo(1001).Window(0).Marked().Over(pathOut),
+		"RD ack 4294967295 busy seq 8 marked WRITE stag 0x1 to 0x0 0 B last",
+	},
+	{
+		"G7", "14000000 00000011 00000012 0badcafe 5eed0001 01 000000 3d920d94",
+		Refusal(0x5eed0001, ReasonUnknownFlow).Over(pathBack),
+		"REFUSAL epoch 0x5eed0001 unknown flow",
+	},
+	{
+		"G8", "11000000 00000012 00000011 0badcafe c14f a1b2c300 0000000000001004 00000009 00000004 00000008 cafef00d 05060708 118e1594",
+		WriteRecords(9, At(0xa1b2c300, 0x1000), []byte{1, 2, 3, 4, 5, 6, 7, 8}, 0xcafef00d, 4)[1].Over(pathOut),
+		"UD WRITE-RECORD stag 0xa1b2c300 to 0x1004 4 B last msn 9 mo 4 of 8 B imm 0xcafef00d",
+	},
+	{
+		"G9", "11000000 00000011 00000012 0badcafe 4147 00000000 00000002 00000001 00000000 1205c000 0017 4143 00000000 00000000 00000001 00000000 78747369",
+		UD(Terminate(DDPUntaggedTooLong).About(Send(1, []byte("hello")))).Over(pathBack),
+		"UD TERMINATE ddp/untagged message too long for its buffer about SEND msn 1 last",
+	},
+}
+
+func unhexSpaced(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGoldenPackets(t *testing.T) {
+	for _, g := range goldenPackets {
+		want := unhexSpaced(t, g.hex)
+		if b := g.make.Append(nil); !bytes.Equal(b, want) {
+			t.Errorf("%s: built %x\n want %x", g.id, b, want)
+		}
+		got := ParsePacket(want)
+		if d := g.make.Strict().Diff(got); len(d) != 0 {
+			t.Errorf("%s: %v", g.id, d)
+		}
+		if s := got.String(); s != g.text {
+			t.Errorf("%s: %q, want %q", g.id, s, g.text)
+		}
+		if len(got.Odd) != 0 {
+			t.Errorf("%s: odd: %q", g.id, got.Odd)
+		}
+		if again := got.Append(nil); !bytes.Equal(again, want) {
+			t.Errorf("%s: read and built again: %x", g.id, again)
+		}
+	}
+}
+
+// Every goldenPackets packet is told from every other, and from itself with any bit turned.
+func TestEveryPacketBitIsCompared(t *testing.T) {
+	for i, g := range goldenPackets {
+		strict := g.make.Strict()
+		for j, other := range goldenPackets {
+			if strict.Matches(ParsePacket(unhexSpaced(t, other.hex))) != (i == j) {
+				t.Errorf("%s is taken for %s, or not for itself", other.id, g.id)
+			}
+		}
+		b := unhexSpaced(t, g.hex)
+		for bit := range 8 * (len(b) - crcLen) {
+			b[bit/8] ^= 0x80 >> (bit % 8)
+			// With a right CRC, so that it is the field that tells.
+			damaged := ParsePacket(b).Packet
+			damaged.CRC, damaged.CRCStatus = nil, nil
+			if strict.Matches(ParsePacket(damaged.Append(nil))) {
+				t.Errorf("%s: bit %d may be anything", g.id, bit)
+			}
+			if got := ParsePacket(b); *got.CRCStatus == CRCRight {
+				t.Errorf("%s: the CRC is right whatever bit %d is", g.id, bit)
+			}
+			b[bit/8] ^= 0x80 >> (bit % 8)
+		}
+	}
+}
+
+func TestUnsetPacketFieldsAreNotCompared(t *testing.T) {
+	got := ParsePacket(RDData(1, 2, Send(3, []byte("x")).MO(4)).Acking(5, 6).SACK(1).Window(9).Starting(7, 8, 9).AckNow().Over(pathOut).BadCRC().Append(nil))
+	for _, want := range []Packet{
+		AnyPacket(), PacketOf(KindRD), RDData(1, 2, Any()), RDAck(5, 6), AnyPacket().With(Op(OpSend)), AnyPacket().AckNow(), AnyPacket().Window(9), AnyPacket().SACK(1), AnyPacket().BadCRC(), AnyPacket().ToQP(0x12),
+		AnyPacket().Starting(7, 8, 9),
+	} {
+		if d := want.Diff(got); len(d) != 0 {
+			t.Errorf("expected %v: %v", want, d)
+		}
+	}
+	for _, tc := range []struct {
+		want Packet
+		diff string
+	}{
+		{PacketOf(KindUD), "Kind: want UD, got RD"},
+		{RDData(2, 2, Any()), "Data.Epoch: want 0x2, got 0x1"},
+		{RDData(1, 3, Any()), "Data.Seq: want 3, got 2"},
+		{RDAck(5, 7), "Ack.Next: want 7, got 6"},
+		{AnyPacket().Window(0), "Ack.Window: want 0, got 9"},
+		{AnyPacket().SACK(), "Ack.SACK: want [], got [00000001]"},
+		{AnyPacket().SACK(3), "Ack.SACK: want [00000003], got [00000001]"},
+		{AnyPacket().Marked(), "Marked: want true, got false"},
+		{AnyPacket().With(Op(OpWrite)), "opcode: want WRITE, got SEND"},
+		{AnyPacket().Starting(7, 8, 10), "Start.SourceKey: want 0xa, got 0x9"},
+		{Refusal(1, ReasonNoRoom), "Kind: want REFUSAL, got RD; Refusal: want one, got none"},
+		{AnyPacket().EditRecord(func(*RecordHeader) {}), "Record: want one, got none"},
+		{AnyPacket().WithKey(1), "Key: want 0x1, got 0xbadcafe"},
+	} {
+		if d := tc.want.Diff(got).String(); d != tc.diff {
+			t.Errorf("expected %v: %q, want %q", tc.want, d, tc.diff)
+		}
+	}
+}
+
+func TestPacketOdditiesAreNamed(t *testing.T) {
+	ud, rd := UD(Send(1, []byte("x"))), RDData(1, 0, Send(1, []byte("x")))
+	for _, tc := range []struct {
+		p   Packet
+		odd string
+	}{
+		{ud, "[]"},
+		{ud.Version(2), "[version 2]"},
+		{ud.OfKind(0), "[kind 0 is not assigned 19 octets behind the last block]"},
+		{ud.OfKind(9), "[kind 9 is not assigned 19 octets behind the last block]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Reserved = new(uint16(1)) }), "[reserved bits are set]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.FlagsReserved = new(uint8(1)) }), "[reserved bits are set]"},
+		{ud.AckNow(), "[flags of RD are set in UD]"},
+		{ud.Cut(15), "[19 octets are too few for a packet]"},
+		{ud.Cut(17), "[a segment of 1 octets is too short for its header]"},
+		{rd.Cut(20), "[24 octets are too few for the blocks]"},
+		{rd.Starting(1, 0, 1), "[incarnation 0]"},
+		{rd.Starting(1, 1, 1).Cut(40), "[44 octets are too few for the blocks]"},
+		{RDAck(1, 1).EditAck(func(a *AckBlock) { a.Words = new(uint8(2)) }), "[36 octets are too few for the blocks]"},
+		{RDAck(1, 1).SACK(make([]uint32, 9)...), "[9 words of SACK, the most there can be is 8]"},
+		{RDAck(1, 1).EditAck(func(a *AckBlock) { a.Reserved = new(uint8(2)) }), "[reserved octet of the Ack is set]"},
+		{RDAck(1, 1).Trailing(1, 2), "[2 octets behind the last block]"},
+		{RDAck(1, 1).EditHeader(func(h *PacketHeader) { h.Start = new(true) }), "[start flag without data]"},
+		{PacketOf(KindRD), "[neither data nor acknowledgement]"},
+		{Challenge(1, 0, 1), "[incarnation 0]"},
+		{Challenge(1, 1, 1).Cut(30), "[34 octets are too few for the blocks]"},
+		{Refusal(1, 5), "[reason 5 is not assigned]"},
+		{ud.EditSegment(func(s Segment) Segment { return s.DV(0) }), "[DV: 0 instead of 1]"},
+		{WriteRecord(1, At(1, 2), []byte("abc"), 4), "[]"},
+		{WriteRecord(1, At(1, 2), []byte("abc"), 4).Cut(40), "[a Write-Record without its header]"},
+		{WriteRecord(1, At(1, 2), []byte("abc"), 4).EditRecord(func(r *RecordHeader) { r.Length = new(uint32(2)) }), "[a record of 2 octets has some up to 3]"},
+	} {
+		if odd := fmt.Sprint(ParsePacket(tc.p.Append(nil)).Odd); odd != tc.odd {
+			t.Errorf("%v: %s, want %s", tc.p, odd, tc.odd)
+		}
+	}
+	got := ParsePacket(ud.BadCRC().Append(nil))
+	if len(got.Odd) != 1 || !strings.HasPrefix(got.Odd[0], "CRC ") {
+		t.Errorf("a wrong CRC: %q", got.Odd)
+	}
+}
+
+func TestSACKNamesArrivedPackets(t *testing.T) {
+	next := uint32(0xfffffff0) // the numbers wrap
+	arrived := []uint32{next + 1, next + 32, next + 33, next + 256}
+	words := SACKOf(next, arrived...)
+	if want := []uint32{1 | 1<<31, 1, 0, 0, 0, 0, 0, 1 << 31}; !slices.Equal(words, want) {
+		t.Fatalf("%x, want %x", words, want)
+	}
+	a := RDAck(1, next).SACK(words...).Ack
+	for off := -300; off < 300; off++ {
+		seq := next + uint32(off)
+		if got, want := a.Arrived(seq), off < 0 || slices.Contains(arrived, seq); got != want {
+			t.Errorf("packet next%+d: %t, want %t", off, got, want)
+		}
+	}
+}
+
+func TestWriteRecordsAreCut(t *testing.T) {
+	data := []byte("0123456789")
+	var all []byte
+	for i, p := range WriteRecords(5, At(7, 0x100), data, 9, 4) {
+		got := ParsePacket(p.Append(nil))
+		if *got.Record.MO != uint32(4*i) || *got.Segment.DDP.TO != 0x100+uint64(4*i) || *got.Record.Length != 10 || *got.Segment.DDP.Last != (i == 2) {
+			t.Errorf("packet %d: %v", i, got)
+		}
+		all = append(all, got.Segment.Payload...)
+	}
+	if !bytes.Equal(all, data) {
+		t.Errorf("%q in all", all)
+	}
+	if n := len(WriteRecords(1, At(1, 1), nil, 0, 4)); n != 1 {
+		t.Errorf("an empty record is %d packets", n)
+	}
+}
+
+func TestPacketModifiersCopy(t *testing.T) {
+	base := RDData(1, 2, Send(1, nil)).Acking(3, 4)
+	before := base.Append(nil)
+	base.Window(0).SACK(1).Timestamp(9).Starting(1, 2, 3).AckNow().Version(2).EditSegment(func(s Segment) Segment { return s.MSN(9) })
+	if !bytes.Equal(before, base.Append(nil)) {
+		t.Error("a modifier changed its receiver")
+	}
+}
+
+func TestEveryPacketPrefixIsParsed(t *testing.T) {
+	for _, g := range goldenPackets {
+		b := unhexSpaced(t, g.hex)
+		for n := range b {
+			got := ParsePacket(b[:n])
+			if len(got.Odd) == 0 || got.String() == "" {
+				t.Errorf("%s: nothing is odd about %d of %d octets", g.id, n, len(b))
+			}
+		}
+	}
+}
+
+func FuzzPacket(f *testing.F) {
+	for _, g := range goldenPackets {
+		f.Add(unhexSpaced(f, g.hex))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got := ParsePacket(b)
+		_ = got.String()
+		if len(b) < 20 {
+			if len(got.Odd) == 0 {
+				t.Fatalf("nothing is odd about %x", b)
+			}
+			return
+		}
+		if again := got.Append(nil); !bytes.Equal(again, b) {
+			t.Fatalf("%x\nbuilt again %x", b, again)
+		}
+		if d := got.Packet.Diff(got); len(d) != 0 {
+			t.Fatalf("%v is not itself: %v", got, d)
+		}
+	})
+}

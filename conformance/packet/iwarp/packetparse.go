@@ -1,0 +1,297 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// ReceivedPacket is a packet as it was received.
+type ReceivedPacket struct {
+	Packet
+	Raw      []byte
+	RightCRC uint32
+	Odd      oddities // descriptions of unusual values
+}
+
+// ParsePacket parses a packet of any octets. Incomplete blocks are nil, and remaining octets are
+// the trailer. The result does not alias b.
+func ParsePacket(b []byte) ReceivedPacket {
+	g := ReceivedPacket{Raw: append([]byte{}, b...)}
+	b = g.Raw
+	if n := len(b) - crcLen; n >= 0 {
+		g.RightCRC = CRC32c(b[:n])
+		crc := binary.LittleEndian.Uint32(b[n:])
+		g.CRC = &crc
+		g.CRCStatus = new(crcState(crc, g.RightCRC))
+		b = b[:n:n]
+	}
+	rest, err := packet.ParseFields(b, &g.Header)
+	if err != nil {
+		g.Trailer = b
+		g.Odd.addf("%d octets are too few for a packet", len(g.Raw))
+		return g
+	}
+	short := false
+	g.Trailer, short = g.parseBlocks(rest)
+	if short {
+		g.Odd.addf("%d octets are too few for the blocks", len(g.Raw))
+	}
+	g.findOddities(short)
+	return g
+}
+
+// parseBlocks parses the blocks that kind and flags announce. It returns the rest, and
+// whether a block is incomplete.
+func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
+	h := &p.Header
+	switch *h.Kind {
+	case KindUD:
+		p.parseSegment(b)
+		return nil, false
+	case KindRD:
+		return p.parseRD(b)
+	case KindChallenge:
+		p.Challenge, b = packet.ParseAs[ChallengeBlock](b)
+		return b, p.Challenge == nil
+	case KindRefusal:
+		p.Refusal, b = packet.ParseAs[RefusalBlock](b)
+		return b, p.Refusal == nil
+	default:
+		return b, false
+	}
+}
+
+func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
+	if *p.Header.HasAck {
+		ok := false
+		if p.Ack, b, ok = parseAck(b); !ok {
+			return b, true
+		}
+	}
+	if !*p.Header.HasData {
+		return b, false
+	}
+	if p.Data, b = packet.ParseAs[DataBlock](b); p.Data == nil {
+		return b, true
+	}
+	if *p.Header.Start {
+		if p.Data.Start, b = packet.ParseAs[StartBlock](b); p.Data.Start == nil {
+			return b, true
+		}
+	}
+	p.parseSegment(b)
+	return nil, false
+}
+
+// parseSegment parses the rest as a ULPDU.
+func (p *Packet) parseSegment(b []byte) {
+	s := ParseSegment(b)
+	if s.Op() == OpExperimental && s.Verbatim == nil && s.IsTagged() {
+		p.Record, s.Payload = packet.ParseAs[RecordHeader](s.Payload)
+	}
+	p.Segment = &s
+}
+
+// Diff returns the fields of got that differ from the expected packet.
+func (p Packet) Diff(got ReceivedPacket) packet.Differences {
+	var d packet.Differences
+	packet.DiffFields(&d, "", p.Header, got.Header)
+	diffPart(&d, "Ack", p.Ack, got.Ack, (*AckBlock).diff)
+	diffPart(&d, "Data", p.Data, got.Data, (*DataBlock).diff)
+	packet.DiffHeader(&d, "Challenge", "Challenge.", p.Challenge, got.Challenge)
+	packet.DiffHeader(&d, "Refusal", "Refusal.", p.Refusal, got.Refusal)
+	packet.DiffHeader(&d, "Record", "Record.", p.Record, got.Record)
+	diffPart(&d, "segment", p.Segment, got.Segment, func(w *Segment, d *packet.Differences, g *Segment) { w.Diff(d, *g) })
+	packet.DiffBytes(&d, "octets behind the last block", p.Trailer, got.Trailer)
+	packet.DiffValue(&d, "CRC", "%v", p.CRCStatus, got.CRCStatus)
+	packet.DiffValue(&d, "CRC", "%#08x", p.CRC, got.CRC)
+	return d
+}
+
+// Matches reports whether got matches the expected packet.
+func (p Packet) Matches(got ReceivedPacket) bool { return len(p.Diff(got)) == 0 }
+
+// diffPart compares blocks.
+func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
+	switch {
+	case want == nil:
+	case got == nil:
+		d.Add(name, "one", "none")
+	default:
+		diff(want, d, got)
+	}
+}
+
+// findOddities lists unusual values as text. Cases decide whether one is an error.
+func (g *ReceivedPacket) findOddities(short bool) {
+	h := &g.Header
+	if *h.Version != version {
+		g.Odd.addf("version %d", *h.Version)
+	}
+	if k := *h.Kind; k < KindUD || k > KindRefusal {
+		g.Odd.addf("%v is not assigned", k)
+	}
+	if *h.Reserved != 0 || *h.FlagsReserved != 0 {
+		g.Odd.addf("reserved bits are set")
+	}
+	flags := *h.HasData || *h.HasAck || *h.Start || *h.AckNow || *h.Marked || *h.Repeats
+	if *h.Kind != KindRD && flags {
+		g.Odd.addf("flags of RD are set in %v", *h.Kind)
+	}
+	g.oddRD()
+	if r := g.Refusal; r != nil {
+		if *r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom {
+			g.Odd.addf("reason %d is not assigned", uint8(*r.Reason))
+		}
+		if *r.Reserved != 0 {
+			g.Odd.addf("reserved octets of the Refusal are set")
+		}
+	}
+	if c := g.Challenge; c != nil && *c.Incarnation == 0 {
+		g.Odd.addf("incarnation 0")
+	}
+	if len(g.Trailer) > 0 && !short {
+		g.Odd.addf("%d octets behind the last block", len(g.Trailer))
+	}
+	if g.Segment != nil {
+		g.oddSegment()
+	}
+	if *g.CRCStatus != CRCRight {
+		g.Odd.addf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.RightCRC)
+	}
+}
+
+func (g *ReceivedPacket) oddRD() {
+	h := &g.Header
+	if *h.Kind != KindRD {
+		return
+	}
+	if !*h.HasData && !*h.HasAck {
+		g.Odd.addf("neither data nor acknowledgement")
+	}
+	if *h.Start && !*h.HasData {
+		g.Odd.addf("start flag without data")
+	}
+	if a := g.Ack; a != nil {
+		if *a.Words > maxWords {
+			g.Odd.addf("%d words of SACK, the most there can be is %d", *a.Words, maxWords)
+		}
+		if *a.Reserved != 0 {
+			g.Odd.addf("reserved octet of the Ack is set")
+		}
+	}
+	if d := g.Data; d != nil && d.Start != nil && *d.Start.Incarnation == 0 {
+		g.Odd.addf("incarnation 0")
+	}
+}
+
+func (g *ReceivedPacket) oddSegment() {
+	s := *g.Segment
+	switch {
+	case g.Record != nil:
+		// Write-Record uses the opcode reserved for experiments.
+		if end := uint64(*g.Record.MO) + uint64(len(s.Payload)); end > uint64(*g.Record.Length) {
+			g.Odd.addf("a record of %d octets has some up to %d", *g.Record.Length, end)
+		}
+		s = s.Opcode(OpWrite)
+	case s.Op() == OpExperimental && s.Verbatim == nil:
+		g.Odd.addf("a Write-Record without its header")
+		return
+	}
+	g.Odd = append(g.Odd, s.Oddities()...)
+}
+
+// String returns "UD", "RD", "CHALLENGE" or "REFUSAL".
+func (k PacketKind) String() string {
+	if k >= KindUD && k <= KindRefusal {
+		return [...]string{"UD", "RD", "CHALLENGE", "REFUSAL"}[k-KindUD]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// String returns the reason in words.
+func (r RefusalReason) String() string {
+	if r >= ReasonUnknownFlow && r <= ReasonNoRoom {
+		return [...]string{"unknown flow", "no such queue pair", "queue pair not ready", "no room"}[r-ReasonUnknownFlow]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// String formats the packet as a line of a ladder diagram: "RD seq 3 ack-now SEND msn 1 5 B
+// last". It omits unset fields.
+func (p Packet) String() string {
+	var l packet.Line
+	if p.Header.Kind == nil {
+		l.Addf("PACKET")
+	} else {
+		l.Addf("%v", *p.Header.Kind)
+	}
+	if v := packet.Get(p.Header.Version, version); v != version {
+		l.Addf("version %d", v)
+	}
+	p.describeBlocks(&l)
+	for _, f := range []struct {
+		name string
+		v    *bool
+	}{{"ack-now", p.Header.AckNow}, {"marked", p.Header.Marked}, {"repeats", p.Header.Repeats}} {
+		if Val(f.v) {
+			l.Addf("%s", f.name)
+		}
+	}
+	if p.Segment != nil {
+		l.Addf("%s", p.describeSegment())
+	}
+	if len(p.Trailer) > 0 {
+		l.Addf("and %d B more", len(p.Trailer))
+	}
+	if state := Val(p.CRCStatus); state != CRCRight {
+		l.Addf("with CRC %v", state)
+	}
+	return strings.Join(l, " ")
+}
+
+func (p Packet) describeBlocks(l *packet.Line) {
+	if a := p.Ack; a != nil {
+		packet.AddField(l, "ack %d", a.Next)
+		if len(a.SACK) > 0 {
+			l.Addf("sack %x", a.SACK)
+		}
+		if a.Window != nil && *a.Window == 0 {
+			l.Addf("busy")
+		}
+	}
+	if d := p.Data; d != nil {
+		packet.AddField(l, "seq %d", d.Seq)
+		if d.Start != nil {
+			l.Addf("start")
+			packet.AddField(l, "epoch %#x", d.Epoch)
+			if proof := Val(d.Start.Proof); proof != 0 {
+				l.Addf("proof %#x", proof)
+			}
+		}
+	}
+	if c := p.Challenge; c != nil {
+		packet.AddField(l, "epoch %#x", c.Epoch)
+		packet.AddField(l, "cookie %#x", c.Cookie)
+	}
+	if r := p.Refusal; r != nil {
+		packet.AddField(l, "epoch %#x", r.Epoch)
+		packet.AddField(l, "%v", r.Reason)
+	}
+}
+
+func (p Packet) describeSegment() string {
+	if p.Record == nil {
+		return p.Segment.String()
+	}
+	text := strings.Replace(p.Segment.String(), p.Segment.Op().String(), "WRITE-RECORD", 1)
+	l := packet.Line{text}
+	packet.AddField(&l, "msn %d", p.Record.MSN)
+	packet.AddField(&l, "mo %d", p.Record.MO)
+	packet.AddField(&l, "of %d B", p.Record.Length)
+	packet.AddField(&l, "imm %#x", p.Record.Immediate)
+	return strings.Join(l, " ")
+}

@@ -1,9 +1,0 @@
-package tcpwire
-
-import (
-	"testing"
-
-	"github.com/fabrictest/fabrictest/internal/testutil"
-)
-
-func TestMain(m *testing.M) { testutil.NamespaceMain(m) }

@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
+)
+
+// testConn is a connection that records the segments it sends.
+type testConn struct {
+	*tcpConn
+	now time.Time
+	log []segment
+}
+
+const peerISN = seqNum(1<<32 - 10) // the peer's first octet
+
+// established returns a connection after the handshake, with first as our ISN.
+func established(t testing.TB, first seqNum) *testConn {
+	t.Helper()
+	b := &testConn{now: time.Unix(1000, 0)}
+	b.tcpConn = &tcpConn{local: tcpNear, remote: tcpFar, ownMSS: 1460, peerMSS: 1, transmit: func(s *segment) {
+		s.payload = bytes.Clone(s.payload)
+		b.log = append(b.log, *s)
+	}}
+	b.open(b.now, first)
+	b.receiveSegment(&segment{flags: syn | ack, seq: peerISN - 1, ack: first + 1, window: 1000, mss: 100})
+	if !b.tcpConn.established || len(b.log) != 2 || b.log[0].flags != syn || b.log[0].mss != 1460 || b.log[1].flags != ack || b.log[1].ack != peerISN {
+		t.Fatalf("the handshake: %+v", b.log)
+	}
+	b.log = nil
+	return b
+}
+
+func (b *testConn) receiveSegment(s *segment) { b.handle(b.now, s) }
+
+// data returns the payloads sent since the last call, one per segment.
+func (b *testConn) data() (all []string) {
+	for _, s := range b.log {
+		if len(s.payload) > 0 {
+			all = append(all, string(s.payload))
+		}
+	}
+	b.log = nil
+	return all
+}
+
+// readAll returns all readable octets.
+func (b *testConn) readAll() (all string) {
+	for {
+		octets, err := b.read()
+		if octets == nil || err != nil {
+			return all
+		}
+		all += string(octets)
+	}
+}
+
+func (b *testConn) receiveData(text string, at int) {
+	b.receiveSegment(&segment{flags: ack, seq: peerISN.add(at), ack: b.sndUna, window: 1000, payload: []byte(text)})
+}
+
+func expectSegments(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %q, want %q", what, got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
+
+// Late, duplicate and overlapping segments are reassembled across the sequence wrap.
+func TestReceiveReassemblesSegments(t *testing.T) {
+	b := established(t, 7)
+	for _, s := range []struct {
+		text string
+		at   int
+	}{{"cdef", 2}, {"fghij", 5}, {"cd", 2}, {"xyz", 23}, {"ab", 0}, {"ab", 0}, {"bcdefghijk", 1}, {"lmnopqrstuvwx", 11}} {
+		b.receiveData(s.text, s.at)
+	}
+	if got := b.readAll(); got != "abcdefghijklmnopqrstuvwxyz" {
+		t.Errorf("%q", got)
+	}
+	if last := b.log[len(b.log)-1]; last.ack != peerISN.add(26) {
+		t.Errorf("acknowledged up to %d", last.ack-peerISN)
+	}
+	// FIN takes effect when all octets before it have arrived.
+	b.receiveSegment(&segment{flags: ack | fin, seq: peerISN.add(28), payload: []byte("3"), window: 1000, ack: b.sndUna})
+	if _, err := b.read(); err != nil {
+		t.Errorf("ended early: %v", err)
+	}
+	b.receiveData("12", 26)
+	if got := b.readAll(); got != "123" {
+		t.Errorf("%q", got)
+	}
+	if _, err := b.read(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v behind the FIN", err)
+	}
+}
+
+// The sender retransmits with backoff, and aborts after maxRetransmits.
+func TestRetransmitsUntilLimit(t *testing.T) {
+	b := established(t, 1<<32-5) // the sequence numbers wrap
+	b.write(b.now, []byte("one"))
+	b.write(b.now, []byte("two"))
+	expectSegments(t, "first", b.data(), "one", "two")
+	b.tick(b.now.Add(initialRTO - 1))
+	expectSegments(t, "too early", b.data())
+	b.now = b.now.Add(initialRTO)
+	b.tick(b.now)
+	expectSegments(t, "again", b.data(), "one")
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna + 4, window: 1000}) // "one", and half of "two"
+	expectSegments(t, "the rest, which may be lost too", b.data(), "wo")
+	b.now = b.now.Add(initialRTO)
+	b.tick(b.now)
+	expectSegments(t, "once more", b.data(), "wo")
+	for range 3 {
+		b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 1000})
+	}
+	expectSegments(t, "behind three that say nothing new", b.data(), "wo")
+	for range 2 * maxRetransmits {
+		b.now = b.now.Add(maxRTO)
+		b.tick(b.now)
+	}
+	if !errors.Is(b.err, errNoResponse) || b.log[len(b.log)-1].flags&rst == 0 {
+		t.Errorf("%v, and the last was %v", b.err, &b.log[len(b.log)-1])
+	}
+}
+
+// The sender does not exceed the peer's window, and probes a closed window.
+func TestSenderRespectsWindowAndProbes(t *testing.T) {
+	b := established(t, 7)
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 3})
+	b.write(b.now, []byte("hello"))
+	expectSegments(t, "what fits", b.data(), "hel")
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna + 3, window: 0})
+	expectSegments(t, "no room", b.data())
+	b.now = b.now.Add(initialRTO)
+	b.tick(b.now)
+	expectSegments(t, "asked", b.data(), "l")
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 100})
+	expectSegments(t, "room", b.data(), "lo")
+}
+
+func TestRSTOutsideWindowIsIgnored(t *testing.T) {
+	for _, c := range []struct {
+		seq    seqNum
+		counts bool
+	}{{peerISN, true}, {peerISN.add(100), true}, {peerISN - 1, false}, {peerISN.add(1 << 17), false}} {
+		b := established(t, 7)
+		b.receiveSegment(&segment{flags: rst, seq: c.seq})
+		if errors.Is(b.err, conformance.ErrReset) != c.counts {
+			t.Errorf("a RST at %d: %v", c.seq-peerISN, b.err)
+		}
+	}
+}
+
+// For any segments of the peer, the octets read are a prefix of its stream. The script
+// lists segments: offset, length and flags.
+func FuzzConn(f *testing.F) {
+	f.Add([]byte{0, 0, 5, 0x10, 0, 5, 5, 0x10})
+	f.Add([]byte{0, 9, 9, 0x11, 0, 0, 9, 0x10, 0, 1, 3, 0x14})
+	tcpStream := make([]byte, 1<<16)
+	for i := range tcpStream {
+		tcpStream[i] = byte(i * 7 / 3)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		b := established(t, 1<<32-40)
+		b.write(b.now, bytes.Repeat([]byte("said"), 30))
+		must.Do(t, b.hold([]byte("held back")))
+		var got []byte
+		for ; len(script) >= 4; script = script[4:] {
+			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), tcpFlags(script[3]&^byte(syn))
+			s := &segment{seq: peerISN.add(at), ack: b.sndUna.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: tcpStream[at:min(len(tcpStream), at+n)]}
+			b.receiveSegment(s)
+			_ = b.sendHeldRange(b.now, n%9, 9, 0)
+			b.now = b.now.Add(time.Duration(n) * time.Millisecond)
+			b.tick(b.now)
+			if octets, err := b.read(); err == nil {
+				got = append(got, octets...)
+			}
+			b.log = b.log[:0]
+		}
+		for octets, err := b.read(); octets != nil && err == nil; octets, err = b.read() {
+			got = append(got, octets...)
+		}
+		if !bytes.HasPrefix(tcpStream, got) {
+			t.Fatalf("%d octets were read that are not those that were said", len(got))
+		}
+		if b.sndUna.sub(b.sndNxt) > 0 || b.sndNxt.sub(b.sndEnd) > 0 {
+			t.Fatalf("acknowledged %d, sent %d, said %d", b.sndUna, b.sndNxt, b.sndEnd)
+		}
+	})
+}
