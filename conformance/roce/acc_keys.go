@@ -9,11 +9,8 @@ import (
 )
 
 var accessCases = overRC.Cases([]conformance.Case{{
-	ID:    "acc/key/unknown-key-refused",
-	Title: "A WRITE with a key that does not exist is refused with a remote access NAK, and the QP fails",
-	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Defects: []string{"AccessNAKsSwapped"},
-	Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
-	Expects: "a NAK for a remote access error, the QP in ERR",
+	ID:   "acc/key/unknown-key-refused",
+	Cite: ibta("Table 63, error class C", "roce/acc/1"), Defects: []string{"AccessNAKsSwapped"},
 	Run: OnPort(onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
@@ -21,11 +18,8 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	})),
 }, {
-	ID:    "acc/key/unknown-key-refused-to-reads-and-atomics",
-	Title: "READs and atomics with a key that does not exist are refused with a remote access NAK",
-	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics, Defects: []string{"AccessNAKsSwapped"},
-	Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
-	Expects: "a NAK for a remote access error for each, the QPs in ERR",
+	ID:   "acc/key/unknown-key-refused-to-reads-and-atomics",
+	Cite: ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics, Defects: []string{"AccessNAKsSwapped"},
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
@@ -33,11 +27,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	})),
 }, {
-	ID:    "acc/key/closed-region-refused",
-	Title: "The key of a region that was deregistered is refused with a remote access NAK",
-	Cite:  ibta("", "roce/acc/6"), Defects: []string{"StaleKeys"},
-	Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
-	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
+	ID: "acc/key/closed-region-refused", Cite: ibta("", "roce/acc/6"), Defects: []string{"StaleKeys"},
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
 		c.Send(ib.WriteOnly(c.PeerPSN(0), rethFor(m, 0, 8), Data(8)).AckReq())
@@ -50,25 +40,14 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "acc/range/one-byte-beyond-refused",
-	Title: "An access that ends one byte after its region is refused with a remote access NAK",
-	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
-	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
-	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Run:     OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
+	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
 }, {
-	ID:    "acc/range/one-byte-before-refused",
-	Title: "An access that begins one byte before its region is refused with a remote access NAK",
-	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
-	Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
-	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Run:     OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
+	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
 }, {
-	ID:    "acc/range/address-that-wraps-refused",
-	Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
-	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"WrappingRange"},
-	Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
-	Expects: "a NAK for a remote access error, memory unchanged",
+	ID:   "acc/range/address-that-wraps-refused",
+	Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"WrappingRange"},
 	Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 			onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
@@ -77,11 +56,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "acc/range/empty-region-opens-nothing",
-	Title: "A zero-length region can be registered and grants access to no byte",
-	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"NoEmptyMR"},
-	Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
-	Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
+	ID: "acc/range/empty-region-opens-nothing", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"NoEmptyMR"},
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:0], Access: allAccess})
 		c.Must("a region of no bytes", err)
@@ -93,22 +68,15 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	})),
 }, {
-	ID:    "acc/pd/region-of-another-domain-refused",
-	Title: "The key of a region in another protection domain is refused with a remote access NAK",
-	Cite:  ibta("", "roce/acc/5"), Defects: []string{"IgnorePD"},
-	Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
-	Expects: "a NAK for a remote access error, memory unchanged",
+	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "roce/acc/5"), Defects: []string{"IgnorePD"},
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.otherPDMemory(allAccess)
 		c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "acc/pd/srq-domain-does-not-rule-writes",
-	Title: "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
-	Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQDomainForWrites"},
-	Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
-	Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
+	ID:   "acc/pd/srq-domain-does-not-rule-writes",
+	Cite: ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQDomainForWrites"},
 	Run: OnPort(func(p *Port) {
 		pd := p.otherPD()
 		srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)

@@ -9,22 +9,15 @@ import (
 const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
 var rightsCases = overRC.Cases([]conformance.Case{{
-	ID:    "acc/rights/region-without-remote-write-refuses",
-	Title: "A WRITE to a region without the remote write right is refused with a remote access NAK",
-	Cite:  ibta("", "roce/acc/3"), Defects: []string{"RightsIgnored"},
-	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
-	Expects: "a NAK for a remote access error, memory unchanged",
+	ID:   "acc/rights/region-without-remote-write-refuses",
+	Cite: ibta("", "roce/acc/3"), Defects: []string{"RightsIgnored"},
 	Run: OnPort(onEachConn(Setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
 		c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "acc/rights/qp-without-remote-write-refuses",
-	Title: "A WRITE to a QP without the remote write right is refused, whatever the region grants",
-	Cite:  ibta("", "roce/acc/4"), Defects: []string{"RightsIgnored"},
-	Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
-	Expects: "a NAK, and memory unchanged",
+	ID: "acc/rights/qp-without-remote-write-refuses", Cite: ibta("", "roce/acc/4"), Defects: []string{"RightsIgnored"},
 	Run: OnPort(onEachConn(Setup{access: noRemoteWrite}, []int{8, 2500}, func(c *Conn, n int) {
 		m := c.Memory(memLen, allAccess)
 		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, 0, n), Data(n), MTU)...)
@@ -35,11 +28,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
-	Title: "An operation that the QP does not permit is refused as an invalid request",
-	Cite:  ibta("", "roce/acc/4"), Needs: verbs.CapAtomics,
-	Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
-	Expects: "a NAK for an invalid request for each",
+	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "roce/acc/4"), Needs: verbs.CapAtomics,
 	Defects: []string{"AccessNAKsSwapped"},
 	// A QP has no local write right, so this grants nothing.
 	Run: OnPort(onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
@@ -48,11 +37,8 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "acc/event/refused-write-reported-to-the-responder",
-	Title: "A request that is refused for its key raises an event of the responder's QP",
-	Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Defects: []string{"NoQPEvents"},
-	Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
-	Expects: "the event QP_ACCESS_ERR with each QP",
+	ID:   "acc/event/refused-write-reported-to-the-responder",
+	Cite: ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Defects: []string{"NoQPEvents"},
 	Run: OnPort(func(p *Port) {
 		// Do not synchronize here: the synchronization QP causes events too.
 		for _, op := range []remoteOp{writeOp, readOp} {
@@ -64,12 +50,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:      "acc/place/refused-write-places-nothing",
-	Title:   "A refused WRITE places no byte",
-	Cite:    ibta("", "roce/acc/8"),
-	Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
-	Expects: "a NAK; no byte in or around the region changed",
-	Defects: []string{"PlacedBeforeCheck"},
+	ID: "acc/place/refused-write-places-nothing", Cite: ibta("", "roce/acc/8"), Defects: []string{"PlacedBeforeCheck"},
 	// A WRITE of several packets of which only the last is out of bounds is not
 	// tested: the device may place the packets before the refused one.
 	Run: OnPort(onEachConn(Setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *Conn, w refusedWrite) {

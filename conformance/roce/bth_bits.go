@@ -10,22 +10,16 @@ import (
 )
 
 var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/resv/sent-as-zero",
-	Title: "Reserved bits of the BTH are sent as 0",
-	Cite:  ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
-	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-	Expects: "thirteen bits of 0 in every packet",
+	ID:   "bth/resv/sent-as-zero",
+	Cite: ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 		}
 	}),
 }, {
-	ID:    "bth/resv/ignored-on-receipt",
-	Title: "Reserved bits of the BTH are ignored on receipt",
-	Cite:  ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
-	Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
-	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
+	ID:   "bth/resv/ignored-on-receipt",
+	Cite: ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
 	Run: onRC(func(c *Conn) {
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
@@ -36,11 +30,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.ExpectCompletion(100, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "bth/mig/either-value-accepted",
-	Title: "A connection without an alternate path accepts MigReq 0 and 1",
-	Cite:  ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
-	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
-	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
+	ID:   "bth/mig/either-value-accepted",
+	Cite: ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
 	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
@@ -54,11 +45,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
-	Title: "SE is set in the last packet of a solicited message, and in no other",
-	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
-	Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
-	Expects: "SE on the LAST or ONLY packet of the solicited ones only",
+	ID:   "bth/se/only-on-the-last-packet-of-a-solicited-send",
+	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
@@ -67,11 +55,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/se/never-on-a-plain-write",
-	Title: "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
-	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
-	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
-	Expects: "no packet with SE; the post may be refused",
+	ID:   "bth/se/never-on-a-plain-write",
+	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
@@ -85,11 +70,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
-	ID:    "bth/se/solicited-message-raises-the-event",
-	Title: "A message with SE raises the event of a queue that is armed for solicited completions",
-	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
-	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
-	Expects: "a completion and an event for each",
+	ID:   "bth/se/solicited-message-raises-the-event",
+	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 3, recvLen: 2048})
@@ -107,11 +89,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.ExpectRecv(3, 16)
 	}),
 }, {
-	ID:    "bth/se/unsolicited-message-raises-none",
-	Title: "A message without SE does not raise the event of a queue that is armed for solicited completions",
-	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
-	Sends:   "a SEND without SE, then one with it",
-	Expects: "two completions, one event after the second",
+	ID:   "bth/se/unsolicited-message-raises-none",
+	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 2})
@@ -126,12 +105,9 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSolicitedEvent(channel)
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-answers",
-	Title: "AckReq is 0 in responses",
-	Cite:  ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
+	ID:   "bth/ackreq/zero-on-answers",
+	Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
 	Defects: []string{"AckReqOnResponses"},
-	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
-	Expects: "AckReq 0 in every answer",
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
@@ -143,12 +119,9 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-datagrams",
-	Title: "AckReq is 0 in datagrams",
-	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID:   "bth/ackreq/zero-on-datagrams",
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"UnreliableAckReq"},
-	Sends:   "nothing",
-	Expects: "AckReq 0 in datagrams with and without immediate data",
 	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(0)
 		d.post(verbs.OpSend, 16)
@@ -157,12 +130,9 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		d.expectPacket(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-mads",
-	Title: "AckReq is 0 in MADs of the communication manager",
-	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	ID:   "bth/ackreq/zero-on-mads",
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
 	Defects: []string{"GSIAckReq"},
-	Sends:   "a REQ for a service without a listener",
-	Expects: "AckReq 0 in the REJ",
 	Run: OnPort(func(p *Port) {
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		pkt, _ := p.cmExpect(ib.REJ{})

@@ -7,11 +7,8 @@ import (
 )
 
 var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/tver/other-versions-dropped",
-	Title: "A packet with another transport version is dropped",
-	Cite:  ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
-	Sends:   "SENDs with TVer 1 to 15, then one with 0",
-	Expects: "a response to the last only",
+	ID:   "bth/tver/other-versions-dropped",
+	Cite: ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
 	Run: onRC(func(c *Conn) {
 		for v := range uint8(15) {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithTVer(v + 1))
@@ -19,11 +16,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-rc-dropped",
-	Title: "A packet of another service that comes to an RC queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
-	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
-	Expects: "no response, no effect, and the expected PSN unchanged",
+	ID:   "bth/op/other-services-to-rc-dropped",
+	Cite: ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
 	Run: onRC(func(c *Conn) {
 		for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 			// Send each packet with the headers of RC, which a device that ignores
@@ -36,11 +30,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-uc-dropped",
-	Title: "A packet of another service that comes to a UC queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"BTHUnchecked"},
-	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
-	Expects: "a completion of the last only",
+	ID:   "bth/op/other-services-to-uc-dropped",
+	Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"BTHUnchecked"},
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service))
@@ -50,11 +41,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-ud-dropped",
-	Title: "A packet of a connected service that comes to a UD queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
-	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
-	Expects: "a completion of the last only",
+	ID:   "bth/op/other-services-to-ud-dropped",
+	Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
 	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
@@ -64,11 +52,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/reserved-rc-opcodes-refused",
-	Title: "An RC request with a reserved opcode is refused as invalid, and ends the connection",
-	Cite:  ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedOpSilent"},
-	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
-	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
+	ID:   "bth/op/reserved-rc-opcodes-refused",
+	Cite: ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedOpSilent"},
 	Run: OnPort(func(p *Port) {
 		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 		if !p.Caps.Has(verbs.CapFlush) {
@@ -85,11 +70,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "bth/op/reserved-uc-opcodes-dropped",
-	Title: "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"UnknownOpFatal"},
-	Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
-	Expects: "a completion of the last only",
+	ID:   "bth/op/reserved-uc-opcodes-dropped",
+	Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"UnknownOpFatal"},
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
 			c.expectDropped(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)))
@@ -99,11 +81,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:    "bth/op/reserved-ud-opcodes-dropped",
-	Title: "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
-	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
-	Expects: "a completion of the last only",
+	ID:   "bth/op/reserved-ud-opcodes-dropped",
+	Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
 	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
@@ -115,11 +94,8 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/unknown-number-dropped",
-	Title: "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
-	Cite:  ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
-	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
-	Expects: "no response, no effect, and the expected PSN unchanged",
+	ID:   "bth/qpn/unknown-number-dropped",
+	Cite: ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
 	Run: onRC(func(c *Conn) {
 		gone := c.connect(Setup{})
 		number := uint32(gone.QP.QPN())
@@ -134,33 +110,24 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
-	Title: "An RC packet for the multicast QPN is dropped",
-	Cite:  ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
-	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
-	Expects: "no response, no effect, and the expected PSN unchanged",
+	ID:   "bth/qpn/multicast-number-means-nothing-to-rc",
+	Cite: ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
 	Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-	Title: "A datagram for the multicast QPN at a unicast address is dropped",
-	Cite:  ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
-	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
-	Expects: "a completion of the second only",
+	ID:   "bth/qpn/multicast-number-at-a-unicast-address-dropped",
+	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
 	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
-	Title: "A packet with truncated extension headers is dropped",
-	Cite:  ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"}, Defects: []string{"MissingHeadersZero"},
-	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
-	Expects: "no response, no effect, and the expected PSN unchanged",
+	ID:   "bth/len/packet-that-ends-in-its-headers-dropped",
+	Cite: ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"}, Defects: []string{"MissingHeadersZero"},
 	Run: onRC(func(c *Conn) {
 		requests := []ib.Packet{
 			ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil),

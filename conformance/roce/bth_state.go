@@ -7,11 +7,8 @@ import (
 )
 
 var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/state/request-before-rtr-dropped",
-	Title: "A request for a queue pair in RESET or INIT is dropped, and not executed later",
-	Cite:  ibta("", "roce/bth/state/1"), Labels: []string{"service:rc"}, Defects: []string{"BuffersBeforeRTR"},
-	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
-	Expects: "nothing before, nothing after, and the expected PSN unchanged",
+	ID:   "bth/state/request-before-rtr-dropped",
+	Cite: ibta("", "roce/bth/state/1"), Labels: []string{"service:rc"}, Defects: []string{"BuffersBeforeRTR"},
 	Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
 		fresh, err := c.Device.CreateQP(verbs.QPInit{
 			Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
@@ -28,12 +25,9 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/state/datagram-before-rtr-dropped",
-	Title: "A datagram for a queue pair in INIT is dropped, and not delivered later",
-	Cite:  ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID:   "bth/state/datagram-before-rtr-dropped",
+	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"BuffersBeforeRTR"},
-	Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
-	Expects: "no completion before or after, and the receive is used for the next",
 	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(0)
 		d.Must("a queue pair in RESET", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
@@ -47,11 +41,8 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/state/answers-before-rts-dropped",
-	Title: "A response that arrives before RTS does not complete later requests",
-	Cite:  ibta("", "roce/bth/state/2"), Labels: []string{"service:rc"}, Defects: []string{"EarlyAckCounts"},
-	Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
-	Expects: "nothing; then requests that complete with their ACK, and not before",
+	ID:   "bth/state/answers-before-rts-dropped",
+	Cite: ibta("", "roce/bth/state/2"), Labels: []string{"service:rc"}, Defects: []string{"EarlyAckCounts"},
 	Run: onConn(Setup{Receives: 1, state: verbs.QPStateRTR}, func(c *Conn) {
 		c.expectDropped(ib.Ack(c.DevicePSN(1), 2))
 		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
@@ -65,11 +56,8 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		c.ExpectCompletion(100, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "bth/state/failed-qp-is-dead",
-	Title: "A queue pair in the error state neither executes nor answers requests",
-	Cite:  ibta("", "roce/bth/state/3"), Labels: []string{"service:rc"}, Defects: []string{"AnswersInError"},
-	Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state",
-	Expects: "nothing after the NAK: no answer, and no byte in memory",
+	ID:   "bth/state/failed-qp-is-dead",
+	Cite: ibta("", "roce/bth/state/3"), Labels: []string{"service:rc"}, Defects: []string{"AnswersInError"},
 	Run: OnPort(func(p *Port) {
 		refused := p.connect(Setup{})
 		refused.Send(ib.WriteOnly(refused.PeerPSN(0), refused.RETH(0, 8), Data(8)).AckReq())

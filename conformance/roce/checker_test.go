@@ -81,3 +81,9 @@ func TestCheckerUsesExpectedPKeyAndMarks(t *testing.T) {
 		t.Error("BECN after a mark:", err)
 	}
 }
+
+func TestEveryDescriptionHasACase(t *testing.T) {
+	if ids := described.Unused(Suite().Cases); len(ids) > 0 {
+		t.Errorf("cases.txt describes cases that do not exist: %v", ids)
+	}
+}

@@ -12,11 +12,7 @@ import (
 )
 
 var cmConnectCases = overCM.Cases([]conformance.Case{{
-	ID:    "cm/req/listener-answers-in-time",
-	Title: "A REQ for a service with a listener is answered within the timeout in the REQ",
-	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
-	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
-	Expects: "a REP within that time, and a connection that carries a message",
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
 	Run: OnPort(func(p *Port) {
 		const code = 18
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -30,11 +26,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectDelivery(0)
 	}),
 }, {
-	ID:    "cm/req/repeated-request-makes-no-second-connection",
-	Title: "A duplicate REQ makes no second connection",
-	Cite:  ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
-	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
-	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
+	ID:   "cm/req/repeated-request-makes-no-second-connection",
+	Cite: ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
@@ -56,11 +49,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "cm/req/lids-ignored",
-	Title: "The LIDs in a REQ are ignored",
-	Cite:  annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
-	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
-	Expects: "a REP for each",
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
@@ -70,11 +59,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "cm/req/mra-while-the-consumer-is-slow",
-	Title: "A duplicate REQ is answered by an MRA while the application has not decided",
-	Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
-	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
-	Expects: "an MRA for the REQ, then a REP",
+	ID:   "cm/req/mra-while-the-consumer-is-slow",
+	Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		const comm = 0x40000000
@@ -89,11 +75,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("an RTU")
 	}),
 }, {
-	ID:    "cm/rep/repeated-until-rtu",
-	Title: "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
-	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
-	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
-	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
 	Run: OnPort(func(p *Port) {
 		const code = 15
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -107,11 +89,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "cm/rep/given-up-when-the-retries-are-spent",
-	Title: "A REP is retransmitted as often as the REQ allows, and no more",
-	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
-	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
-	Expects: "four REPs, no fifth, and no connection",
+	ID:   "cm/rep/given-up-when-the-retries-are-spent",
+	Cite: ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
 	Run: OnPort(func(p *Port) {
 		const code = 14
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -134,11 +113,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "cm/rtu/first-message-stands-for-it",
-	Title: "If the RTU is lost, the first message establishes the connection",
-	Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
-	Sends:   "a REQ, no RTU, and a SEND",
-	Expects: "an ACK, a connection, and no more REPs",
+	ID:   "cm/rtu/first-message-stands-for-it",
+	Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
 	Run: OnPort(func(p *Port) {
 		const code = 15
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
@@ -148,11 +124,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "cm/rtu/either-establishes-the-passive-side",
-	Title: "An RTU or the first message establishes the connection, in any order",
-	Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"cm.IgnoreCommEst"},
-	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
-	Expects: "an ACK for each message, and three connections",
+	ID:   "cm/rtu/either-establishes-the-passive-side",
+	Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"cm.IgnoreCommEst"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0)
@@ -173,11 +146,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("a WRITE")
 	}),
 }, {
-	ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
-	Title: "CM messages of a connection over IPv6 are sent over IPv6",
-	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6, Defects: []string{"cm.OverIPv4"},
-	Sends:   "a REQ, and a REP for the device's REQ",
-	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+	ID:   "cm/family/ipv6-connection-is-managed-over-ipv6",
+	Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6, Defects: []string{"cm.OverIPv4"},
 	Run: OnPort(func(p *Port) {
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
 		k.sendRTU()

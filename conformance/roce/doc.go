@@ -1,15 +1,17 @@
 // Package roce contains the conformance cases of RoCEv2 and of the InfiniBand transport
 // that it carries. Files are named after the section of the ledger (../ledger/roce.yaml):
-// rc_psn_responder.go has cases rc/psn/... about responders.
+// rc_psn_responder.go has cases rc/psn/... about responders. Their titles, and what they send
+// and expect, are in cases.txt.
 //
 // A case scripts the peer of a queue pair packet by packet: see [Conn] for connections
 // and [Port] for everything else. It imitates loss by not sending a packet or ignoring a
 // received one, and congestion by sending packets with a CE mark. [Measure] measures how a
-// device recovers. Helpers whose names begin with expect or check fail the case. The package is written from the specification and shares no code with the
-// emulated devices.
+// device recovers. Helpers whose names begin with expect or check fail the case. The package
+// is written from the specification and shares no code with the emulated devices.
 package roce
 
 import (
+	_ "embed"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -17,18 +19,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+//go:embed cases.txt
+var caseTexts string
+
+// described has the title of most cases, and what they send and expect, from cases.txt.
+// Families of cases have them in their constructors.
+var described = conformance.ParseDescriptions(caseTexts)
+
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
+		Cases: described.Describe(conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
 			cmConnectCases, cmRefuseCases, cmEndCases,
 			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readAgainCases, readRetryCases, readAnswerCases,
 			atomicCases, atomicReplayCases, atomicPostCases, atomicWriteCases,
 			writeCases, immediateCases, invalidateCases, sendCases, accessCases, rightsCases, bindCases, windowCases,
 			ucCases, ucLossCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
-			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases)),
+			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases))),
 	}
 }
 

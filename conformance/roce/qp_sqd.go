@@ -7,11 +7,7 @@ import (
 )
 
 var sqdCases = overRC.Cases([]conformance.Case{{
-	ID:    "qp/sqd/nothing-new-begins",
-	Title: "In SQD the current message is finished, and no other is started",
-	Cite:  ibta("", "roce/sqd/1"), Defects: []string{"SQDIgnored"},
-	Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
-	Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
+	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "roce/sqd/1"), Defects: []string{"SQDIgnored"},
 	Run: onConn(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
@@ -31,11 +27,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }, {
-	ID:    "qp/sqd/drained-is-reported",
-	Title: "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
-	Cite:  ibta("", "roce/sqd/2"), Defects: []string{"SQNeverDrains"},
-	Sends:   "ACKs for two SENDs of the device, one by one",
-	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
+	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"), Defects: []string{"SQNeverDrains"},
 	Run: OnPort(func(p *Port) {
 		for _, asked := range []bool{true, false} {
 			c := p.connect(Setup{signalAll: true})
@@ -56,11 +48,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "qp/sqd/cannot-be-left-while-draining",
-	Title: "A queue pair cannot go from SQD to RTS while its send queue drains",
-	Cite:  ibta("", "roce/sqd/3"), Defects: []string{"SQDIgnored"},
-	Sends:   "an ACK for a SEND of the device, late",
-	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
+	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "roce/sqd/3"), Defects: []string{"SQDIgnored"},
 	Run: OnPort(func(p *Port) {
 		toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
 		c := p.connect(Setup{signalAll: true})
@@ -80,11 +68,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "qp/sqd/rts-resumes-by-itself",
-	Title: "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
-	Cite:  ibta("", "roce/sqd/4"), Defects: []string{"SQDNoResume"},
-	Sends:   "an ACK for the requests",
-	Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
+	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "roce/sqd/4"), Defects: []string{"SQDNoResume"},
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		c.toSQD(false)
 		c.awaitDrained()
@@ -100,11 +84,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "qp/sqd/receiving-goes-on",
-	Title: "A queue pair in SQD receives and answers as in RTS",
-	Cite:  ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
-	Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
-	Expects: "an answer to each",
+	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
 	Run: onConn(Setup{signalAll: true, Receives: 2}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.toSQD(false)

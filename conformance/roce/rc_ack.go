@@ -7,11 +7,7 @@ import (
 )
 
 var ackCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/ack/asked-for-is-sent",
-	Title: "A SEND or WRITE with AckReq gets an ACK",
-	Cite:  ibta("9.7.5", "roce/rc/ack/1"), Defects: []string{"NoAcks"},
-	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
-	Expects: "an ACK with the PSN of each",
+	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "roce/rc/ack/1"), Defects: []string{"NoAcks"},
 	Run: onConn(Setup{Receives: 7, recvLen: 2048}, func(c *Conn) {
 		ops := []ib.Opcode{
 			ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
@@ -28,11 +24,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
 	}),
 }, {
-	ID:    "rc/ack/not-asked-for-may-be-left-out",
-	Title: "Requests without AckReq get a correct ACK, or are acknowledged by the next one",
-	Cite:  ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May, Defects: []string{"AckPSNOff"},
-	Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
-	Expects: "nothing, or correct ACKs, for the first two; an ACK for the last, which counts all",
+	ID:   "rc/ack/not-asked-for-may-be-left-out",
+	Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May, Defects: []string{"AckPSNOff"},
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.expectOptionalAcks(0, 1)
@@ -45,11 +38,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID:    "rc/ack/read-answered-unasked",
-	Title: "A READ is answered with and without AckReq",
-	Cite:  ibta("9.7.5", "roce/rc/ack/3"), Defects: []string{"ReadNeedsAckReq"},
-	Sends:   "a READ without AckReq and one with it",
-	Expects: "the same kind of answer to both, and no ACK besides",
+	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"), Defects: []string{"ReadNeedsAckReq"},
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).NoAckReq())
 		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
@@ -58,11 +47,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/ack/atomic-answered-unasked",
-	Title: "An atomic is answered with and without AckReq",
-	Cite:  ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics, Defects: []string{"ReadNeedsAckReq"},
-	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
-	Expects: "an atomic ACK for each, and no other",
+	ID:   "rc/ack/atomic-answered-unasked",
+	Cite: ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics, Defects: []string{"ReadNeedsAckReq"},
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
@@ -73,11 +59,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/ack/ack-waits-for-earlier-read-responses",
-	Title: "The ACK of a WRITE is sent after all responses of an earlier READ",
-	Cite:  ibta("", "roce/rc/ack/11"), Defects: []string{"AckOvertakesRead"},
-	Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
-	Expects: "64 responses in order, then the ACK",
+	ID:   "rc/ack/ack-waits-for-earlier-read-responses",
+	Cite: ibta("", "roce/rc/ack/11"), Defects: []string{"AckOvertakesRead"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		for i := range 2 {
 			first := c.PeerPSN(65 * i)
@@ -91,11 +74,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/ack/requester-asks-at-the-end-of-a-message",
-	Title: "The last packet of a SEND or WRITE has AckReq",
-	Cite:  ibta("", "roce/rc/ack/8"), Defects: []string{"AckReqNever"},
-	Sends:   "an ACK to each message of the device: SENDs and WRITEs of one packet and of three, with and without immediate",
-	Expects: "AckReq in LAST and ONLY; it may be set in others too",
+	ID:   "rc/ack/requester-asks-at-the-end-of-a-message",
+	Cite: ibta("", "roce/rc/ack/8"), Defects: []string{"AckReqNever"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		k := 0
 		for i, n := range []int{16, 2500, 0} {
@@ -115,11 +95,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/ack/one-ack-covers-all-before-it",
-	Title: "An ACK completes all SENDs and WRITEs up to its PSN, in order",
-	Cite:  ibta("9.7.5.1.2", "roce/rc/ack/4"), Defects: []string{"AckCoversOne"},
-	Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
-	Expects: "four completions in order",
+	ID:   "rc/ack/one-ack-covers-all-before-it",
+	Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"), Defects: []string{"AckCoversOne"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
@@ -129,11 +106,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/ack/ack-inside-a-message-completes-nothing",
-	Title: "An ACK with a PSN inside a message completes earlier messages, and not this one",
-	Cite:  ibta("", "roce/rc/ack/7"), Defects: []string{"AckInsideCompletes"},
-	Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
-	Expects: "the SEND completes at the first, the WRITE at the last",
+	ID:   "rc/ack/ack-inside-a-message-completes-nothing",
+	Cite: ibta("", "roce/rc/ack/7"), Defects: []string{"AckInsideCompletes"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 5000))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 5000))

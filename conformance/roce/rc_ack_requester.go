@@ -7,29 +7,19 @@ import (
 )
 
 var answerCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/ack/ack-past-a-read-repeats-the-read",
-	Title: "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
-	Cite:  ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
-	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
-	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
+	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.ReadWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
-	ID:    "rc/ack/ack-past-an-atomic-repeats-the-atomic",
-	Title: "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
-	Cite:  ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
-	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
-	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
+	ID:   "rc/ack/ack-past-an-atomic-repeats-the-atomic",
+	Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
-	ID:    "rc/ack/read-response-acknowledges-earlier-writes",
-	Title: "The answer to a READ acknowledges the SENDs and WRITEs before it",
-	Cite:  ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
-	Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
-	Expects: "three completions in order",
+	ID:   "rc/ack/read-response-acknowledges-earlier-writes",
+	Cite: ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.WriteWR(1, 8), c.SendWR(2, 2500), c.ReadWR(3, 2500))
 		c.expectAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
@@ -40,11 +30,8 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
-	ID:    "rc/ack/atomic-answer-acknowledges-earlier-sends",
-	Title: "The answer to an atomic acknowledges the SENDs and WRITEs before it",
-	Cite:  ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
-	Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
-	Expects: "three completions in order",
+	ID:   "rc/ack/atomic-answer-acknowledges-earlier-sends",
+	Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 8), c.fetchAddWR(3))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantFetchAdd(2))
@@ -54,27 +41,17 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/ack/plain-ack-completes-no-read",
-	Title: "A plain ACK with the PSN of a READ does not complete it",
-	Cite:  ibta("", "roce/rc/ack/9"), Defects: []string{"AckCompletesRead"},
-	Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
-	Expects: "the READ is retransmitted and completes with its data, or fails",
-	Run:     plainAckToRead,
+	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"), Defects: []string{"AckCompletesRead"},
+	Run: plainAckToRead,
 }, {
-	ID:    "rc/ack/plain-ack-completes-no-atomic",
-	Title: "A plain ACK with the PSN of an atomic does not complete it",
-	Cite:  ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
-	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
-	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
+	ID:   "rc/ack/plain-ack-completes-no-atomic",
+	Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
-	ID:    "rc/ack/old-ack-among-read-responses-ignored",
-	Title: "A duplicate ACK between the responses of a READ has no effect",
-	Cite:  ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
-	Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
-	Expects: "the READ completes with all its data",
+	ID:   "rc/ack/old-ack-among-read-responses-ignored",
+	Cite: ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
@@ -88,11 +65,8 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/ack/resent-responses-with-loss-leave-no-hole",
-	Title: "Late and duplicate READ responses with a missing packet leave no gap in the data",
-	Cite:  ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
-	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
-	Expects: "the READ completes with all its data",
+	ID:   "rc/ack/resent-responses-with-loss-leave-no-hole",
+	Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))

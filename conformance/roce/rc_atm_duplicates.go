@@ -7,11 +7,8 @@ import (
 )
 
 var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:    "rc/atm/duplicate-not-executed-again",
-	Title: "A duplicate atomic is not executed again, and gets the original result",
-	Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Defects: []string{"DuplicatesExecuted"},
-	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
-	Expects: "the same answer twice, one change of memory each",
+	ID:   "rc/atm/duplicate-not-executed-again",
+	Cite: ibta("summary of duplicate requests", "roce/rc/atm/4"), Defects: []string{"DuplicatesExecuted"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
 		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
@@ -27,11 +24,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		}
 	}),
 }, {
-	ID:    "rc/atm/every-granted-result-is-kept",
-	Title: "A responder keeps the results of max_dest_rd_atomic atomics",
-	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ReplayKeepsOne"},
-	Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
-	Expects: "each duplicate gets the original result, and adds nothing",
+	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "roce/rc/atm/5"), Defects: []string{"ReplayKeepsOne"},
 	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		results := c.fetchAddEach(6)
 		for range 2 {
@@ -43,11 +36,8 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.expectWord(c.TargetMem, 2, results[6])
 	}),
 }, {
-	ID:    "rc/atm/results-kept-when-resources-change",
-	Title: "Changing max_dest_rd_atomic does not discard the kept results",
-	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
-	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
-	Expects: "the results of the first time, and nothing added",
+	ID:   "rc/atm/results-kept-when-resources-change",
+	Cite: ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
 	Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
 		results := c.fetchAddEach(2)
 		c.Must("a queue pair in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
@@ -60,11 +50,8 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.expectWord(c.TargetMem, 2, results[2])
 	}),
 }, {
-	ID:    "rc/atm/refused-beyond-responder-resources",
-	Title: "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
-	Cite:  ibta("", "roce/rc/atm/6"), Defects: []string{"NoRdAtomicLimit"},
-	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
-	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
+	ID:   "rc/atm/refused-beyond-responder-resources",
+	Cite: ibta("", "roce/rc/atm/6"), Defects: []string{"NoRdAtomicLimit"},
 	Run: onConn(Setup{Modify: withResponderResources(1)}, func(c *Conn) {
 		excess := c.sendLongReads(0)
 		c.Send(ib.FetchAdd(excess, wordRETH(c.TargetMem, 2), 1))
@@ -73,11 +60,8 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}),
 }, {
-	ID:    "rc/atm/duplicate-with-other-operands-executes-nothing",
-	Title: "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
-	Cite:  ibta("", "roce/rc/atm/7"), Defects: []string{"DuplicatesExecuted"},
-	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
-	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
+	ID:   "rc/atm/duplicate-with-other-operands-executes-nothing",
+	Cite: ibta("", "roce/rc/atm/7"), Defects: []string{"DuplicatesExecuted"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
 		at := wordRETH(c.TargetMem, 2)

@@ -9,11 +9,7 @@ import (
 )
 
 var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:    "rc/atm/cas-stores-only-if-equal",
-	Title: "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
-	Cite:  ibta("", "roce/rc/atm/1"), Defects: []string{"AtomicsWrong"},
-	Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
-	Expects: "the original value in both answers; memory changed by the second only",
+	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "roce/rc/atm/1"), Defects: []string{"AtomicsWrong"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
 		setWord(c.TargetMem, 2, was)
@@ -25,11 +21,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectWord(c.TargetMem, 2, swap)
 	}),
 }, {
-	ID:    "rc/atm/fetch-add-wraps",
-	Title: "FETCH_ADD adds modulo 2^64 and returns the original",
-	Cite:  ibta("", "roce/rc/atm/2"), Defects: []string{"AtomicsWrong"},
-	Sends:   "FETCH_ADDs of 5, of 2^64-1, of the difference to 2^64-1, and of 1",
-	Expects: "the original values, and sums modulo 2^64",
+	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "roce/rc/atm/2"), Defects: []string{"AtomicsWrong"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		value := uint64(1) << 60
 		setWord(c.TargetMem, 2, value)
@@ -41,11 +33,8 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		}
 	}),
 }, {
-	ID:    "rc/atm/misaligned-address-refused",
-	Title: "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
-	Cite:  ibta("9.4.5", "roce/rc/atm/3"), Defects: []string{"AtomicMisaligned"},
-	Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
-	Expects: "a NAK for an invalid request, memory unchanged",
+	ID:   "rc/atm/misaligned-address-refused",
+	Cite: ibta("9.4.5", "roce/rc/atm/3"), Defects: []string{"AtomicMisaligned"},
 	Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
 		at := wordRETH(c.TargetMem, 2).Skip(off)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
@@ -53,22 +42,15 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	})),
 }, {
-	ID:    "rc/atm/qp-without-the-right-refuses",
-	Title: "A QP without the remote atomic right refuses atomics as invalid requests",
-	Cite:  ibta("", "roce/rc/atm/8"), Defects: []string{"RightsIgnored"},
-	Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
-	Expects: "a NAK for an invalid request, memory unchanged",
+	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"), Defects: []string{"RightsIgnored"},
 	Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "rc/atm/region-without-the-right-refuses",
-	Title: "A region without the remote atomic right refuses atomics with a remote access NAK",
-	Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Defects: []string{"RightsIgnored"},
-	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
-	Expects: "a NAK for a remote access error, memory unchanged",
+	ID:   "rc/atm/region-without-the-right-refuses",
+	Cite: ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Defects: []string{"RightsIgnored"},
 	Run: OnPort(onEachConn(Setup{}, []verbs.Access{
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 	}, func(c *Conn, access verbs.Access) {
@@ -77,11 +59,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "rc/atm/end-of-the-region-refused",
-	Title: "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
-	Cite:  ibta("", "roce/rc/atm/13"), Defects: []string{"RangeSlack"},
-	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
-	Expects: "a NAK for a remote access error, memory unchanged",
+	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"), Defects: []string{"RangeSlack"},
 	Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
 		// Register a part of the memory again, so that the case sees changes after
 		// its end.
@@ -93,11 +71,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 	})),
 }, {
-	ID:    "rc/atm/qps-do-not-lose-updates",
-	Title: "Atomics of several QPs on the same address lose no update",
-	Cite:  ibta("", "roce/rc/atm/9"), Defects: []string{"AtomicsPerQP"},
-	Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
-	Expects: "400 different original values, one after the other, and their number added to memory",
+	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"), Defects: []string{"AtomicsPerQP"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		const rounds, atATime, start = 50, 4, 1 << 40
 		setWord(c.TargetMem, 2, start)

@@ -9,12 +9,9 @@ import (
 )
 
 var creditCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/credit/advertised-where-claimed",
-	Title: "A responder that claims end-to-end flow control advertises credits",
-	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	ID:   "rc/credit/advertised-where-claimed",
+	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Defects: []string{"NoCreditReporting"},
-	Sends:   "a SEND to a queue pair with three receives",
-	Expects: "an ACK with a credit code",
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
 		ack := c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -22,11 +19,8 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
 	}),
 }, {
-	ID:    "rc/credit/never-more-than-receives-posted",
-	Title: "A responder advertises no more credits than it has receives",
-	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits, Defects: []string{"CreditsInvented"},
-	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
-	Expects: "no more credits than there are receives, in any ACK",
+	ID:   "rc/credit/never-more-than-receives-posted",
+	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits, Defects: []string{"CreditsInvented"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		k, posted := 0, 0
 		send := func(p ib.Packet) {
@@ -53,11 +47,8 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/credit/none-advertised-with-an-srq",
-	Title: "A queue pair with a shared receive queue advertises no credits",
-	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ, Defects: []string{"CreditsInvented"},
-	Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
-	Expects: "credit code 31 in all answers",
+	ID:   "rc/credit/none-advertised-with-an-srq",
+	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ, Defects: []string{"CreditsInvented"},
 	Run: OnPort(func(p *Port) {
 		srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
 		p.Must("a shared receive queue", err)
@@ -73,11 +64,8 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
 	}),
 }, {
-	ID:    "rc/credit/requester-stops-where-they-end",
-	Title: "A requester with flow control sends at most one SEND without a credit",
-	Cite:  ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"NoCreditHeeding"},
-	Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
-	Expects: "at most one packet before the second ACK, and all after it",
+	ID:   "rc/credit/requester-stops-where-they-end",
+	Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"NoCreditHeeding"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
@@ -97,11 +85,8 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/credit/requester-probes-where-they-end",
-	Title: "A requester without credits sends one SEND as a probe",
-	Cite:  ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
-	Sends:   "an ACK with 0 credits to each of four SENDs",
-	Expects: "the next SEND, one at a time",
+	ID:   "rc/credit/requester-probes-where-they-end",
+	Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
@@ -112,11 +97,8 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/credit/writes-and-reads-need-none",
-	Title: "Requests that use no receive are sent without credits",
-	Cite:  ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
-	Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
-	Expects: "all of them at once",
+	ID:   "rc/credit/writes-and-reads-need-none",
+	Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.WriteWR(2, 2500), c.WriteWR(3, 8), c.ReadWR(4, 8))

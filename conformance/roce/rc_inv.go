@@ -7,11 +7,8 @@ import (
 )
 
 var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:    "rc/inv/key-dead-before-the-receive-completes",
-	Title: "The key that a SEND invalidates is invalid when the receive completes",
-	Cite:  ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2, Defects: []string{"InvalidateLate"},
-	Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
-	Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
+	ID:   "rc/inv/key-dead-before-the-receive-completes",
+	Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2, Defects: []string{"InvalidateLate"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -23,11 +20,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
 	}),
 }, {
-	ID:    "rc/inv/completion-names-the-key",
-	Title: "The completion of a receive whose message invalidated a key has the flag and the key",
-	Cite:  ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2, Defects: []string{"SparseCompletions"},
-	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
-	Expects: "completions with the flag and the key, then one without the flag",
+	ID:   "rc/inv/completion-names-the-key",
+	Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2, Defects: []string{"SparseCompletions"},
 	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -43,11 +37,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
 	}),
 }, {
-	ID:    "rc/inv/unknown-key-fails-without-an-answer",
-	Title: "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
-	Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
-	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
-	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
+	ID:   "rc/inv/unknown-key-fails-without-an-answer",
+	Cite: ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
 	Run: OnPort(onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
 		packets := ib.Send(c.PeerPSN(0), Data(n), MTU)
 		last := &packets[len(packets)-1]
@@ -59,21 +50,15 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectSilentFailure(last.PSN())
 	})),
 }, {
-	ID:    "rc/inv/key-of-a-region-fails",
-	Title: "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
-	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Defects: []string{"InvalidateAnything"},
-	Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
-	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
+	ID:   "rc/inv/key-of-a-region-fails",
+	Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Defects: []string{"InvalidateAnything"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.TargetMem.RKey())
 		c.secondConn(Setup{}).expectRead(0, c.RETH(0, 8), c.TargetMem.Buf[:8])
 	}),
 }, {
-	ID:    "rc/inv/key-of-a-type-1-window-fails",
-	Title: "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
-	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1, Defects: []string{"InvalidateAnything"},
-	Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
-	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
+	ID:   "rc/inv/key-of-a-type-1-window-fails",
+	Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1, Defects: []string{"InvalidateAnything"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -82,11 +67,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	}),
 }, {
-	ID:    "rc/inv/window-of-another-qp-fails",
-	Title: "A type 2 window can be invalidated only on the QP that it is bound to",
-	Cite:  ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2, Defects: []string{"ForeignInvalidate"},
-	Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
-	Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
+	ID:   "rc/inv/window-of-another-qp-fails",
+	Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2, Defects: []string{"ForeignInvalidate"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -95,22 +77,16 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	}),
 }, {
-	ID:    "rc/inv/free-window-fails",
-	Title: "A type 2 window that is not bound cannot be invalidated",
-	Cite:  ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	ID:   "rc/inv/free-window-fails",
+	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Defects: []string{"UnboundInvalidate"},
-	Sends:   "a SEND that invalidates a window which was never bound",
-	Expects: "no answer, a receive that completes with an error, the QP in ERR",
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
 	}),
 }, {
-	ID:    "rc/inv/free-window-leaves-the-device-alive",
-	Title: "A SEND that invalidates an unbound type 2 window does not affect other QPs",
-	Cite:  ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	ID:   "rc/inv/free-window-leaves-the-device-alive",
+	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Defects: []string{"InvalidatePanics"},
-	Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
-	Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		mw := c.newWindow(verbs.MWType2)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), mw.RKey(), Data(8)).AckReq())

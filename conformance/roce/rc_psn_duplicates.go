@@ -10,11 +10,8 @@ import (
 )
 
 var duplicateCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/duplicate-send-delivered-once",
-	Title: "A duplicate SEND is delivered once",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
-	Sends:   "a SEND, the same packet again, and another SEND",
-	Expects: "one completion for the first, and the next receive for the other",
+	ID:   "rc/psn/duplicate-send-delivered-once",
+	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		c.Send(send)
@@ -28,11 +25,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID:    "rc/psn/duplicate-with-immediate-delivered-once",
-	Title: "A message with immediate data is delivered once if it, or its last packet, is duplicated",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
-	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
-	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
+	ID:   "rc/psn/duplicate-with-immediate-delivered-once",
+	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
 	Run: OnPort(onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
 		mtu := MTU
 		var all []ib.Packet
@@ -62,11 +56,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	})),
 }, {
-	ID:    "rc/psn/duplicate-write-not-placed-again",
-	Title: "A duplicate WRITE does not overwrite later data",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
-	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
-	Expects: "the data of the second in memory",
+	ID:   "rc/psn/duplicate-write-not-placed-again",
+	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
 	Run: OnPort(func(p *Port) {
 		for _, n := range []int{64, 2500} {
 			c := p.connect(Setup{})
@@ -85,11 +76,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/duplicate-acknowledged",
-	Title: "A duplicate SEND or WRITE is acknowledged",
-	Cite:  ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
-	Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
-	Expects: "each time an ACK with the PSN of the last packet executed",
+	ID:   "rc/psn/duplicate-acknowledged",
+	Cite: ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
 	Run: onRC(func(c *Conn) {
 		all := []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(16))}
 		for _, part := range ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU) {
@@ -105,11 +93,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
-	Title: "The ACK of a duplicate WRITE does not acknowledge a later READ",
-	Cite:  ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
-	Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
-	Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
+	ID:   "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
+	Cite: ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
 	Run: onRC(func(c *Conn) {
 		write := ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq()
 		c.Send(write)
@@ -120,12 +105,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 	}),
 }, {
-	ID:    "rc/psn/earlier-duplicate-read-answered-first",
-	Title: "A duplicate READ is answered before the remaining responses of a later, longer READ",
-	Cite:  ibta("C9-110", "roce/rc/psn/12"), Defects: []string{"DupReadWaits"},
-	Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
-		"right after it, and after its first response",
-	Expects: "the response to the first READ before the last one to the second",
+	ID:   "rc/psn/earlier-duplicate-read-answered-first",
+	Cite: ibta("C9-110", "roce/rc/psn/12"), Defects: []string{"DupReadWaits"},
 	Run: onRC(func(c *Conn) {
 		long := c.Memory(longRead*MTU, allAccess)
 		tries, asked := 0, false

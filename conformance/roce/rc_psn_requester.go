@@ -9,11 +9,8 @@ import (
 )
 
 var psnRequesterCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/requests-count-by-one",
-	Title: "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
-	Cite:  ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
-	Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
-	Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
+	ID:   "rc/psn/requests-count-by-one",
+	Cite: ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
 	Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
 		c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
@@ -23,21 +20,14 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/read-takes-one-for-each-response",
-	Title: "A READ uses as many PSNs as it has response packets, and at least one",
-	Cite:  ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
-	Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
-	Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
+	ID:   "rc/psn/read-takes-one-for-each-response",
+	Cite: ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
 		c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
 	}),
 }, {
-	ID:    "rc/psn/requester-passes-the-wrap",
-	Title: "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
-	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
-	Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
-	Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
+	ID: "rc/psn/requester-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
 		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
 	}}, func(c *Conn) {
@@ -53,11 +43,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(4, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/psn/first-sent-is-sq-psn",
-	Title: "The first PSN that a queue pair sends is sq_psn",
-	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
-	Sends:   "nothing: queue pairs with several values of sq_psn send",
-	Expects: "that PSN in the first packet",
+	ID: "rc/psn/first-sent-is-sq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
 	Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Modify: withSQPSN(first)})
@@ -66,27 +52,18 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/ack-of-what-was-never-sent-ignored",
-	Title: "An ACK with a PSN that was never sent completes nothing",
-	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
-	Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
-	Expects: "no completion before its ACK",
-	Run:     onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+	ID:   "rc/psn/ack-of-what-was-never-sent-ignored",
+	Cite: ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	Run: onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 }, {
-	ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
-	Title: "A NAK with a PSN that was never sent is ignored",
-	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
-	Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
-	Expects: "no completion before its ACK, and success then",
+	ID:   "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
+	Cite: ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 	}),
 }, {
-	ID:    "rc/psn/read-response-before-the-oldest-ignored",
-	Title: "Responses with a PSN before the oldest outstanding one are ignored",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
-	Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
-	Expects: "no completion and memory unchanged, then the correct data",
+	ID:   "rc/psn/read-response-before-the-oldest-ignored",
+	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8))
 		c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
@@ -102,11 +79,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
-	Title: "A fatal NAK with a PSN before the oldest outstanding one is ignored",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
-	Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
-	Expects: "no completion before the ACK, and success then",
+	ID:   "rc/psn/fatal-nak-before-the-oldest-ignored",
+	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
@@ -117,11 +91,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
-	Title: "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
-	Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
-	Expects: "nothing, then success",
+	ID:   "rc/psn/sequence-nak-before-the-oldest-ignored",
+	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
@@ -131,11 +102,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
-	Title: "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
-	Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
-	Expects: "the third SEND long before that time, and nothing else; then success",
+	ID:   "rc/psn/rnr-nak-before-the-oldest-ignored",
+	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.RNR(c.DevicePSN(0), 0, 1))
@@ -151,11 +119,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(3, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/psn/no-more-than-half-the-space-open",
-	Title: "At most 2^23 PSNs are outstanding",
-	Cite:  ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
-	Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
-	Expects: "at most four of them on the wire",
+	ID:   "rc/psn/no-more-than-half-the-space-open",
+	Cite: ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
 	Run: onConn(Setup{
 		caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
 		Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },

@@ -11,11 +11,8 @@ import (
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/gap-naked-with-the-expected-psn",
-	Title: "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
-	Cite:  ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
-	Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
-	Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
+	ID:   "rc/psn/gap-naked-with-the-expected-psn",
+	Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
 	Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 			c := p.connect(Setup{Receives: 4})
@@ -30,11 +27,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/gap-naked-once",
-	Title: "A gap in the PSNs is answered by one NAK, however many packets follow it",
-	Cite:  ibta("error class B", "roce/rc/psn/6"), Defects: []string{"NAKStorm"},
-	Sends:   "a SEND, then three more after a gap",
-	Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
+	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"), Defects: []string{"NAKStorm"},
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -45,11 +38,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
-	ID:    "rc/psn/next-gap-naked-again",
-	Title: "After a gap has been filled, the next gap is answered by another NAK",
-	Cite:  ibta("error class B", "roce/rc/psn/7"), Defects: []string{"NAKOnlyOnce"},
-	Sends:   "three times: a SEND after a gap, and the one that was missing",
-	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
+	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"), Defects: []string{"NAKOnlyOnce"},
 	Run: onRC(func(c *Conn) {
 		for i := range 3 {
 			c.Send(ib.SendOnly(c.PeerPSN(i+6), Data(8)).AckReq())
@@ -59,11 +48,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/packets-behind-a-gap-leave-no-trace",
-	Title: "Requests after a gap are neither placed nor delivered",
-	Cite:  ibta("error class B", "roce/rc/psn/8"), Defects: []string{"EarlyExecution"},
-	Sends:   "a WRITE, a SEND and a WRITE with immediate after a gap, then the SEND that was missing",
-	Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
+	ID:   "rc/psn/packets-behind-a-gap-leave-no-trace",
+	Cite: ibta("error class B", "roce/rc/psn/8"), Defects: []string{"EarlyExecution"},
 	Run: onRC(func(c *Conn) {
 		c.Send(
 			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 64), Data(64)).AckReq(),
@@ -80,11 +66,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID:    "rc/psn/responder-passes-the-wrap",
-	Title: "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
-	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
-	Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one after a gap",
-	Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
+	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
 	Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		for i := range 4 {
 			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
@@ -98,11 +80,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "rc/psn/half-the-space-back-is-duplicate",
-	Title: "A PSN up to 2^23 before the expected one is a duplicate",
-	Cite:  ibta("", "roce/rc/psn/4"), Defects: []string{"PSNUnsigned"},
-	Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
-	Expects: "an ACK for each, and one completion",
+	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"), Defects: []string{"PSNUnsigned"},
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -114,11 +92,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "rc/psn/half-the-space-ahead-is-early",
-	Title: "A PSN up to 2^23 - 1 after the expected one is after a gap",
-	Cite:  ibta("", "roce/rc/psn/4"), Defects: []string{"PSNHalvesUneven"},
-	Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
-	Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
+	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"), Defects: []string{"PSNHalvesUneven"},
 	Run: onRC(func(c *Conn) {
 		for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
 			c.Send(ib.SendOnly(c.PeerPSN(i+ahead), Data(8)).AckReq())
@@ -128,11 +102,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/first-expected-is-rq-psn",
-	Title: "The first PSN that a queue pair expects is rq_psn",
-	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
-	Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
-	Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
+	ID:   "rc/psn/first-expected-is-rq-psn",
+	Cite: ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
 	Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
@@ -143,11 +114,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/fatal-nak-points-at-the-refused-packet",
-	Title: "A fatal NAK has the PSN of the refused request",
-	Cite:  ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
-	Sends:   "a SEND and a WRITE with an invalid key; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
-	Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
+	ID:   "rc/psn/fatal-nak-points-at-the-refused-packet",
+	Cite: ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
@@ -166,11 +134,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expect(anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
-	ID:    "rc/psn/nak-of-a-read-points-at-the-missing-response",
-	Title: "The NAK of a READ has the PSN of the first response that was not sent",
-	Cite:  ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
-	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
-	Expects: "a NAK with the PSN after the last response given",
+	ID:   "rc/psn/nak-of-a-read-points-at-the-missing-response",
+	Cite: ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq())

@@ -7,11 +7,8 @@ import (
 )
 
 var readAgainCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/read/duplicate-read-again",
-	Title: "A duplicate READ is executed again and answered in full",
-	Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Defects: []string{"DupReadDropped"},
-	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
-	Expects: "the same responses to both",
+	ID:   "rc/read/duplicate-read-again",
+	Cite: ibta("summary of duplicate requests", "roce/rc/read/5"), Defects: []string{"DupReadDropped"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		read := c.readOnce(2500)
 		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
@@ -20,21 +17,15 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
 	}),
 }, {
-	ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
-	Title: "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
-	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadWhole"},
-	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
-	Expects: "responses with the second and third PSN and the bytes that belong to them",
+	ID:   "rc/read/part-read-again-keeps-psns-and-bytes",
+	Cite: ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadWhole"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		c.readTail(1, 2500)
 	}),
 }, {
-	ID:    "rc/read/earlier-part-still-answered-after-a-later-one",
-	Title: "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
-	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadContinues"},
-	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
-	Expects: "each is answered with the PSNs and bytes that belong to it",
+	ID:   "rc/read/earlier-part-still-answered-after-a-later-one",
+	Cite: ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadContinues"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		const n = 4000
 		c.readOnce(n)
@@ -43,11 +34,8 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/read/part-read-again-is-a-message-of-its-own",
-	Title: "The responses to a partial duplicate READ begin with FIRST or ONLY",
-	Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Defects: []string{"SubReadContinues"},
-	Sends:   "a READ of three packets, then its last two, then its last one",
-	Expects: "FIRST and LAST, then ONLY",
+	ID:   "rc/read/part-read-again-is-a-message-of-its-own",
+	Cite: ibta("", "roce/rc/read/7"), Level: conformance.Should, Defects: []string{"SubReadContinues"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		for k := 1; k < 3; k++ {
@@ -56,11 +44,8 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/read/duplicate-beyond-the-original-dropped",
-	Title: "A duplicate READ that reaches beyond the range of the original is dropped",
-	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
-	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
-	Expects: "a response to the first and the last only",
+	ID:   "rc/read/duplicate-beyond-the-original-dropped",
+	Cite: ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		original := ib.ReadRequest(c.PeerPSN(0), c.RETH(256, 1000))
 		c.Send(original)
@@ -73,11 +58,8 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
 	}),
 }, {
-	ID:    "rc/read/duplicate-with-another-key-dropped",
-	Title: "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
-	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
-	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
-	Expects: "a response to the first and the last only",
+	ID:   "rc/read/duplicate-with-another-key-dropped",
+	Cite: ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
 		c.Must("a region at chosen addresses", err)
@@ -90,11 +72,8 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
 	}),
 }, {
-	ID:    "rc/read/duplicate-of-a-closed-region-refused",
-	Title: "A duplicate READ is refused after its region was deregistered",
-	Cite:  ibta("", "roce/rc/read/21"), Defects: []string{"StaleKeys"},
-	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
-	Expects: "the data, then a NAK for a remote access error",
+	ID:   "rc/read/duplicate-of-a-closed-region-refused",
+	Cite: ibta("", "roce/rc/read/21"), Defects: []string{"StaleKeys"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
 		read := ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, 64))

@@ -8,22 +8,16 @@ import (
 )
 
 var readAnswerCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/read/short-response-ends-or-is-retried",
-	Title: "A READ with a short response fails or is retried",
-	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ShortReadHangs"},
-	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
-	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
+	ID:   "rc/read/short-response-ends-or-is-retried",
+	Cite: ibta("", "roce/rc/read/13"), Defects: []string{"ShortReadHangs"},
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
 		bytes := Data(n)
 		c.Send(truncateLast(c.startRead(bytes), 4)...)
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
-	ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
-	Title: "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
-	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ResponseLengthUnchecked"},
-	Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
-	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
+	ID:   "rc/read/response-inside-is-as-long-as-the-mtu",
+	Cite: ibta("", "roce/rc/read/13"), Defects: []string{"ResponseLengthUnchecked"},
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *Conn, s shortResponse) {
 		bytes := Data(2500)
 		c.startRead(bytes)
@@ -39,11 +33,8 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
-	ID:    "rc/read/long-response-stays-in-its-buffers",
-	Title: "A READ with a long response fails and changes no byte outside its buffers",
-	Cite:  ibta("", "roce/rc/read/14"), Defects: []string{"LongReadOverflows"},
-	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
-	Expects: "a completion with an error, and no byte changed after the buffer",
+	ID:   "rc/read/long-response-stays-in-its-buffers",
+	Cite: ibta("", "roce/rc/read/14"), Defects: []string{"LongReadOverflows"},
 	Run: OnPort(onEachConn(Setup{}, []longResponse{
 		{8, []int{16}}, {1028, []int{MTU, 12}}, {8, []int{MTU, 4}},
 	}, func(c *Conn, t longResponse) {
@@ -54,11 +45,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, t.asked)
 	})),
 }, {
-	ID:    "rc/read/sink-must-be-writable",
-	Title: "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
-	Cite:  ibta("", "roce/rc/read/15"), Defects: []string{"SinkUnchecked"},
-	Sends:   "posts a READ into a region without local write, and answers it if it is sent",
-	Expects: "LOC_PROT_ERR, the memory unchanged",
+	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "roce/rc/read/15"), Defects: []string{"SinkUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
@@ -69,21 +56,14 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "rc/read/nak-among-responses-ends-the-read",
-	Title: "A fatal NAK after some responses completes the READ with the status of its code",
-	Cite:  ibta("", "roce/rc/read/19"), Defects: []string{"NAKInReadSucceeds"},
-	Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
-	Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
+	ID:   "rc/read/nak-among-responses-ends-the-read",
+	Cite: ibta("", "roce/rc/read/19"), Defects: []string{"NAKInReadSucceeds"},
 	Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
 		c.Send(c.startRead(Data(2500))[0], ib.Nak(c.DevicePSN(1), n.code, 0))
 		c.ExpectCompletion(1, n.status)
 	})),
 }, {
-	ID:      "rc/read/nak-in-a-response-is-a-bad-response",
-	Title:   "A READ response whose AETH has the syndrome of a NAK is a bad response",
-	Cite:    ibta("", "roce/rc/read/20"),
-	Sends:   "to READs of one and of three packets: the correct responses, with syndrome 0x62 in the first or in the last",
-	Expects: "a completion with an error",
+	ID: "rc/read/nak-in-a-response-is-a-bad-response", Cite: ibta("", "roce/rc/read/20"),
 	Defects: []string{"BadRespSucceeds"},
 	// The timeout is for devices that drop the response, and fail the READ only when
 	// their retries are exhausted.

@@ -12,11 +12,8 @@ import (
 // and one that does when it detects the gap.
 
 var readRetryCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/read/retry-asks-for-the-missing-tail",
-	Title: "A READ is retried from the first lost response on",
-	Cite:  ibta("", "roce/rc/read/10"), Defects: []string{"ReadRetryFromStart"},
-	Sends:   "to READs of three packets: all responses but the first, the second or the last",
-	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
+	ID:   "rc/read/retry-asks-for-the-missing-tail",
+	Cite: ibta("", "roce/rc/read/10"), Defects: []string{"ReadRetryFromStart"},
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
@@ -26,11 +23,8 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:    "rc/read/retry-answered-as-new-message-accepted",
-	Title: "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
-	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
-	Expects: "SUCCESS, and all bytes in place",
+	ID:   "rc/read/retry-answered-as-new-message-accepted",
+	Cite: ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
@@ -38,11 +32,8 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:    "rc/read/retry-answered-as-continuation-accepted",
-	Title: "A READ that was retried in part accepts responses that continue the first ones",
-	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
-	Expects: "SUCCESS, and all bytes in place",
+	ID:   "rc/read/retry-answered-as-continuation-accepted",
+	Cite: ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
@@ -50,11 +41,8 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:    "rc/read/last-behind-a-gap-completes-nothing",
-	Title: "A LAST response after a gap does not complete a READ",
-	Cite:  ibta("", "roce/rc/read/11"), Defects: []string{"LastCompletesRead"},
-	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
-	Expects: "no completion before, SUCCESS and all bytes in place after",
+	ID:   "rc/read/last-behind-a-gap-completes-nothing",
+	Cite: ibta("", "roce/rc/read/11"), Defects: []string{"LastCompletesRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
@@ -67,11 +55,8 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID:    "rc/read/gap-retried-from-the-gap",
-	Title: "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
-	Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Defects: []string{"ReadRetryFromStart"},
-	Sends:   "to a READ of six packets: all responses but the third and fourth",
-	Expects: "a READ_REQUEST for the last four packets",
+	ID:   "rc/read/gap-retried-from-the-gap",
+	Cite: ibta("", "roce/rc/read/12"), Level: conformance.May, Defects: []string{"ReadRetryFromStart"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(6 * MTU)
 		responses := c.startRead(bytes)

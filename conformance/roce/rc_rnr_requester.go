@@ -10,11 +10,8 @@ import (
 )
 
 var rnrWaitCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/rnr/requester-waits-as-long-as-told",
-	Title: "After an RNR NAK nothing is sent before its timer has expired",
-	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
-	Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
-	Expects: "all three are retransmitted, and not before that time",
+	ID:   "rc/rnr/requester-waits-as-long-as-told",
+	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
@@ -25,11 +22,8 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/rnr/timer-table-is-exact-for-every-code",
-	Title: "The requester waits for the time of the RNR timer code, for each of the 32 codes",
-	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
-	Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
-	Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
+	ID:   "rc/rnr/timer-table-is-exact-for-every-code",
+	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
@@ -40,11 +34,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/rnr/code-zero-is-the-longest-wait",
-	Title: "RNR timer code 0 means 655.36 ms",
-	Cite:  ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
-	Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
-	Expects: "the WRITE is retransmitted, not before 655.36 ms",
+	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		wr := c.WriteWR(1, 8)
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
@@ -55,11 +45,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/rnr/gives-up-after-rnr-retry",
-	Title: "A request is retried rnr_retry times after RNR NAKs, and no more",
-	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
-	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
-	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
+	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
 	Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 3, 6} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
@@ -70,22 +56,15 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/rnr/giving-up-has-a-status-of-its-own",
-	Title: "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
-	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RNRExcIsRetryExc"},
-	Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
-	Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
+	ID:   "rc/rnr/giving-up-has-a-status-of-its-own",
+	Cite: ibta("", "roce/rc/rnr/6"), Defects: []string{"RNRExcIsRetryExc"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		exhaustRNRRetries(c)
 		c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID:    "rc/rnr/seven-means-forever",
-	Title: "With rnr_retry 7 the number of RNR retries is unlimited",
-	Cite:  ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
-	Sends:   "20 RNR NAKs to a SEND, then an ACK",
-	Expects: "the SEND is retransmitted after each, and succeeds",
+	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
@@ -97,11 +76,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/rnr/counted-apart-from-losses",
-	Title: "RNR retries and transport retries are counted separately",
-	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
-	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
-	Expects: "the SEND is retransmitted each time, and succeeds",
+	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
@@ -114,11 +89,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/rnr/progress-reloads-the-count",
-	Title: "Progress resets the RNR retry counter",
-	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
-	Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
-	Expects: "success for each",
+	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		all := c.sendEach(6)
 		for k := range all {
@@ -128,11 +99,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/rnr/acknowledges-what-came-before",
-	Title: "An RNR NAK acknowledges earlier requests, and the retransmission starts at its PSN",
-	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
-	Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
-	Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
+	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
@@ -145,11 +112,8 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(4, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/rnr/repetition-begins-inside-the-message",
-	Title: "After an RNR NAK inside a message the retransmission starts with the refused packet",
-	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"RNRInsideRestarts"},
-	Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
-	Expects: "only that packet and the SEND are retransmitted; then success",
+	ID:   "rc/rnr/repetition-begins-inside-the-message",
+	Cite: ibta("", "roce/rc/rnr/9"), Defects: []string{"RNRInsideRestarts"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		n := 2*MTU + 16
 		write := c.WriteWR(1, n)
@@ -165,11 +129,8 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/rnr/transport-timer-rests-meanwhile",
-	Title: "While a requester waits for an RNR timer, its transport timer causes no retransmission",
-	Cite:  ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
-	Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
-	Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
+	ID:   "rc/rnr/transport-timer-rests-meanwhile",
+	Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))

@@ -7,25 +7,16 @@ import (
 )
 
 var rnrCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/rnr/send-without-receive-refused",
-	Title: "A SEND without a posted receive is answered by an RNR NAK with its PSN",
-	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
-	Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
-	Expects: "an RNR NAK with the PSN of the SEND",
-	Run:     rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
+	ID:   "rc/rnr/send-without-receive-refused",
+	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
+	Run: rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
 }, {
-	ID:    "rc/rnr/write-with-immediate-without-receive-refused",
-	Title: "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
-	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
-	Sends:   "a WRITE and WRITE_ONLY with immediate",
-	Expects: "an RNR NAK with the PSN of the second",
-	Run:     rnrNakBody(ib.OpWriteOnlyImm),
+	ID:   "rc/rnr/write-with-immediate-without-receive-refused",
+	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
+	Run: rnrNakBody(ib.OpWriteOnlyImm),
 }, {
-	ID:    "rc/rnr/nak-carries-the-configured-timer",
-	Title: "An RNR NAK carries min_rnr_timer of the queue pair",
-	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"), Defects: []string{"RNRTimerIgnored"},
-	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
-	Expects: "that code in the RNR NAK",
+	ID:   "rc/rnr/nak-carries-the-configured-timer",
+	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"), Defects: []string{"RNRTimerIgnored"},
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
@@ -34,11 +25,8 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/rnr/refused-write-leaves-no-trace",
-	Title: "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
-	Cite:  ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
-	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
-	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
+	ID:   "rc/rnr/refused-write-leaves-no-trace",
+	Cite: ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
 		c.Send(write)
@@ -53,11 +41,8 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
 }, {
-	ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
-	Title: "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
-	Cite:  ibta("", "roce/rc/rnr/3"), Defects: []string{"RNRRestartsMessage"},
-	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
-	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
+	ID:   "rc/rnr/long-write-goes-on-at-the-refused-packet",
+	Cite: ibta("", "roce/rc/rnr/3"), Defects: []string{"RNRRestartsMessage"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
 		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
@@ -72,11 +57,8 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
 }, {
-	ID:    "rc/rnr/no-sequence-nak-behind-it",
-	Title: "Packets after one that got an RNR NAK are dropped without a NAK",
-	Cite:  ibta("", "roce/rc/rnr/4"), Level: conformance.Should, Defects: []string{"SeqNAKAfterRNR"},
-	Sends:   "three SENDs without a posted receive",
-	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
+	ID:   "rc/rnr/no-sequence-nak-behind-it",
+	Cite: ibta("", "roce/rc/rnr/4"), Level: conformance.Should, Defects: []string{"SeqNAKAfterRNR"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		for k := range 3 {
 			c.Send(ib.SendOnly(c.PeerPSN(k), Data(16)).AckReq())

@@ -10,11 +10,8 @@ import (
 )
 
 var retryCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/tmo/nak-resends-from-inside-the-message",
-	Title: "After a NAK inside a message its packets are retransmitted unchanged from there on",
-	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
-	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
-	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
+	ID:   "rc/tmo/nak-resends-from-inside-the-message",
+	Cite: ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
 		expectRetryFromNak(c, c.WriteWR(1, 5000), c.wantWrite(0, 5000))
@@ -22,11 +19,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
 	}),
 }, {
-	ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
-	Title: "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
-	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
-	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
-	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
+	ID:   "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
+	Cite: ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
@@ -37,11 +31,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "rc/tmo/nak-acted-on-at-once",
-	Title: "A NAK for a sequence error starts the retransmission without waiting for the timer",
-	Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
-	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
-	Expects: "two SENDs are retransmitted within a tenth of the timeout",
+	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
 	Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
@@ -56,11 +46,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/second-nak-of-a-window-acted-on",
-	Title: "A second NAK, for a later retransmitted packet, causes another retransmission",
-	Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
-	Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
-	Expects: "retransmissions from the second, then from the fourth",
+	ID:   "rc/tmo/second-nak-of-a-window-acted-on",
+	Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
@@ -73,11 +60,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/nak-acknowledges-what-came-before",
-	Title: "A NAK for a sequence error acknowledges earlier requests",
-	Cite:  ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
-	Sends:   "a NAK for a sequence error to the third of five SENDs",
-	Expects: "two completions, and no more",
+	ID:   "rc/tmo/nak-acknowledges-what-came-before",
+	Cite: ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendEach(5)
 		c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2))
@@ -87,11 +71,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
-	Title: "Several copies of a NAK cause one retransmission",
-	Cite:  ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
-	Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
-	Expects: "four SENDs are retransmitted once",
+	ID:   "rc/tmo/copies-of-a-nak-cause-one-resend",
+	Cite: ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		for range 8 {
@@ -101,11 +82,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/tmo/resent-bytes-are-the-same",
-	Title: "A retransmitted packet has the original headers and data",
-	Cite:  ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
-	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
-	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
+	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
@@ -123,11 +100,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectRetransmission(first, 8) // by the timer
 	}),
 }, {
-	ID:    "rc/tmo/destroyed-qp-sends-nothing",
-	Title: "A queue pair that is destroyed while a timer runs sends nothing",
-	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
-	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
-	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
+	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
 	Run: OnPort(func(p *Port) {
 		for _, refused := range []bool{false, true} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
@@ -147,11 +120,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/reset-qp-sends-nothing",
-	Title: "A queue pair that is reset discards pending requests and responses",
-	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
-	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
-	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
+	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
@@ -177,11 +146,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
-	Title: "The QPN of a destroyed queue pair is not reused for the next one",
-	Cite:  ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
-	Sends:   "nothing: queue pairs are made and destroyed",
-	Expects: "each has another QPN than the one before, so that late packets are dropped",
+	ID:   "rc/tmo/number-of-a-destroyed-qp-rests",
+	Cite: ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
 	Run: OnPort(func(p *Port) {
 		last := verbs.QPN(0)
 		for range 8 {

@@ -9,11 +9,8 @@ import (
 )
 
 var writeCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/wr/one-reth-with-the-length-of-the-message",
-	Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
-	Cite:  ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
-	Sends:   "posts WRITEs of 2500 and of 100 bytes",
-	Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
+	ID:   "rc/wr/one-reth-with-the-length-of-the-message",
+	Cite: ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postWrite(1, 2500)
 		c.postWrite(2, 100)
@@ -24,21 +21,14 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.WriteOnly(c.DevicePSN(3), rdmaRemoteRETH(100), c.LocalMem.Buf[:100]))
 	}),
 }, {
-	ID:    "rc/wr/of-nothing-looks-at-no-key",
-	Title: "A WRITE of no bytes is acknowledged without checking its key and address",
-	Cite:  ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
-	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
-	Expects: "an ACK",
+	ID:   "rc/wr/of-nothing-looks-at-no-key",
+	Cite: ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
 		c.expectAck(c.PeerPSN(0))
 	}),
 }, {
-	ID:    "rc/wr/plain-write-uses-no-receive",
-	Title: "A WRITE without immediate data uses no receive",
-	Cite:  ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
-	Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
-	Expects: "no completion for the WRITEs; the SEND finds the receive",
+	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)))
 		c.Send(ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU)...)
@@ -49,11 +39,8 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
-	Title: "A refused WRITE with immediate data uses no receive: receives are flushed",
-	Cite:  ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
-	Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
-	Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
+	ID:   "rc/wr/refused-write-with-immediate-uses-no-receive",
+	Cite: ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8), 7, Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
@@ -61,11 +48,8 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(2, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
-	Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
-	Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
-	Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
-	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
+	ID:   "rc/wr/completion-of-immediate-has-the-bytes-written",
+	Cite: ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		bytes := Data(1028)
 		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.WriteLastImm(c.PeerPSN(1), 7, bytes[MTU:]),
@@ -78,11 +62,8 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID:    "rc/wr/data-visible-before-a-later-send-completes",
-	Title: "When a SEND completes, its data and those of all earlier WRITEs are in memory",
-	Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
-	Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
-	Expects: "at the completion: the bytes of the WRITE and those of the SEND",
+	ID:   "rc/wr/data-visible-before-a-later-send-completes",
+	Cite: ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
 	Run: onConn(Setup{Receives: 8}, func(c *Conn) {
 		for i := range 8 {
 			bytes := Data(2500 + i)[i:] // different bytes each time
@@ -94,11 +75,8 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/wr/more-than-two-gib-refused-when-posted",
-	Title: "A message of more than 2^31 bytes is refused and not sent",
-	Cite:  ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
-	Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
-	Expects: "an error at the post or a completion with an error; nothing on the wire",
+	ID:   "rc/wr/more-than-two-gib-refused-when-posted",
+	Cite: ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
 	Run: OnPort(func(p *Port) {
 		sgl := p.longSGL()
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}

@@ -70,40 +70,27 @@ func checkTimer(p *Port, m *Measurement) {
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{
-	ID:    "recovery/nak/one-for-each-gap",
-	Title: "The responder sends one NAK for each gap, however many packets follow it",
-	Cite:  ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"), Defects: []string{"NAKStorm", "NAKOnlyOnce"},
-	Sends:   "repeatedly, four packets after a gap, then the missing packet",
-	Expects: "one sequence NAK for each gap, with the missing PSN",
+	ID:   "recovery/nak/one-for-each-gap",
+	Cite: ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"), Defects: []string{"NAKStorm", "NAKOnlyOnce"},
 	Run: judging(nakGeneration, func(p *Port, all []Measurement) {
 		checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 	}),
 }, {
-	ID:    "recovery/nak/follows-the-gap",
-	Title: "The responder sends a NAK when it sees a gap, not after a timer",
-	Cite:  ibta("error class B", "roce/rc/psn/5"), Defects: []string{"NAKLate"},
-	Sends:   "packets after gaps",
-	Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
+	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "roce/rc/psn/5"), Defects: []string{"NAKLate"},
 	Run: judging(nakGeneration, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 	}),
 }, {
-	ID:    "recovery/nak/starts-the-repetition",
-	Title: "The requester retransmits from the PSN of a NAK at once, at any place in the window, without waiting for a timer",
-	Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
-	Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
-	Expects: "the retransmitted packet within a tenth of the timeout, typically",
+	ID:   "recovery/nak/starts-the-repetition",
+	Cite: ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
 	Run: judging(nakReaction, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkReaction(p, &all[i], promptLimit(p), "a reaction that does not wait for a timer")
 		}
 	}),
 }, {
-	ID:    "recovery/nak/second-loss-of-a-window",
-	Title: "A second NAK, for a later loss in the same window, makes the requester retransmit from there",
-	Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
-	Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
-	Expects: "each retransmission within a tenth of the timeout",
+	ID:   "recovery/nak/second-loss-of-a-window",
+	Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
 	Run: OnPort(func(p *Port) {
 		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
@@ -117,31 +104,22 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID:    "recovery/loss/seen-gaps-wait-for-no-timer",
-	Title: "The requester retransmits a lost packet that others follow without waiting for the timer, with the same bytes",
-	Cite:  ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
-	Sends:   "a responder's NAKs for windows of eight packets of which the first, or one in the middle, was lost",
-	Expects: "a retransmission of the lost packet before the timeout",
+	ID:   "recovery/loss/seen-gaps-wait-for-no-timer",
+	Cite: ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
 	Run: judging(lossRecovery, func(p *Port, all []Measurement) {
 		for _, place := range []string{"first", "middle"} {
 			checkReaction(p, byName(all, "loss/"+place+"/retransmission"), ib.AckTimeout(lossTimeoutCode(p))/2, "a retransmission caused by the NAK")
 		}
 	}),
 }, {
-	ID:    "recovery/loss/last-packet-by-the-timer",
-	Title: "The requester retransmits the lost last packet of a window after the timeout: not before, and soon after",
-	Cite:  ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "NoTransportTimer"},
-	Sends:   "no response to windows of eight packets of which the last was lost",
-	Expects: "a retransmission of that packet after one to four timeouts",
+	ID:   "recovery/loss/last-packet-by-the-timer",
+	Cite: ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "NoTransportTimer"},
 	Run: judging(lossRecovery, func(p *Port, all []Measurement) {
 		checkTimer(p, byName(all, "loss/last/timeout"))
 	}),
 }, {
-	ID:    "recovery/loss/of-what-was-sent-again",
-	Title: "A packet whose retransmission is lost is retransmitted again after the timeout",
-	Cite:  ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "AdaptiveTimeout"},
-	Sends:   "to a window of eight packets a sequence NAK for the fourth, and no response to the retransmissions",
-	Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
+	ID:   "recovery/loss/of-what-was-sent-again",
+	Cite: ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "AdaptiveTimeout"},
 	Run: OnPort(func(p *Port) {
 		code := lossTimeoutCode(p)
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
@@ -154,42 +132,29 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID:    "recovery/timeout/never-early-hardly-late",
-	Title: "At every retransmission, the timeout is never shorter than the value of its code, and at most four times as long",
-	Cite:  ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
-	Sends:   "no response to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
-	Expects: "seven retransmissions of each, one to four timeouts apart",
+	ID:   "recovery/timeout/never-early-hardly-late",
+	Cite: ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
 	Run: judging(timeouts, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkTimer(p, &all[i])
 		}
 	}),
 }, {
-	ID:    "recovery/read/asks-for-what-is-missing",
-	Title: "After the loss of a READ response, the requester repeats the READ from there or before, and ends with the right bytes",
-	Cite:  ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"), Defects: []string{"ReadRetryFromStart", "LastCompletesRead"},
-	Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then the requested responses",
-	Expects: "a READ whose PSN, address and length match the missing responses, within four timeouts, and success with the right bytes",
+	ID:   "recovery/read/asks-for-what-is-missing",
+	Cite: ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"), Defects: []string{"ReadRetryFromStart", "LastCompletesRead"},
 	Run: judging(readRecovery, func(p *Port, all []Measurement) {
 		for _, place := range lossPositions {
 			checkReaction(p, byName(all, "read/"+place.name+"/reaction"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a READ for the missing responses")
 		}
 	}),
 }, {
-	ID:    "recovery/read/implied-nak",
-	Title: "An ACK of a request after an unanswered READ makes the requester retransmit the READ",
-	Cite:  ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
-	Sends:   "an ACK for a SEND after a READ, and no response to the READ",
-	Expects: "a retransmitted READ within four timeouts, and success for both after the response",
+	ID: "recovery/read/implied-nak", Cite: ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
 	Run: judging(impliedNAK, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 	}),
 }, {
-	ID:    "recovery/rnr/waits-as-long-as-told",
-	Title: "After an RNR NAK a requester waits at least for the RNR timer, each time",
-	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait", "RNRTimerTypo"},
-	Sends:   "RNR NAKs of 10 us, 0.64 ms, 10.24 ms and 61.44 ms, four of each",
-	Expects: "retransmissions of the SEND, never before that time",
+	ID:   "recovery/rnr/waits-as-long-as-told",
+	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait", "RNRTimerTypo"},
 	Run: judging(rnrWaits, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkAtLeast(p, &all[i], 1, "no retransmission before the RNR timer expires")

@@ -10,11 +10,8 @@ import (
 )
 
 var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID:    "srq/use/qps-share-its-receives",
-	Title: "Queue pairs on one SRQ share its receives, and each message uses one of them",
-	Cite:  ibta("", "roce/srq/1"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
-	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
-	Expects: "each message in a different receive, completed with the QPN of its queue pair",
+	ID:   "srq/use/qps-share-its-receives",
+	Cite: ibta("", "roce/srq/1"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		pair := q.connect(2)
@@ -27,11 +24,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectUsedUp()
 	}),
 }, {
-	ID:    "srq/use/each-receive-serves-one-message",
-	Title: "Two interleaved messages use different receives, whichever ends first",
-	Cite:  ibta("10.8.3.2", "roce/srq/6"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
-	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
-	Expects: "each message complete in a different receive",
+	ID:   "srq/use/each-receive-serves-one-message",
+	Cite: ibta("10.8.3.2", "roce/srq/6"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		all := q.connect(3)
@@ -52,11 +46,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectUsedUp()
 	}),
 }, {
-	ID:    "srq/use/own-receives-refused",
-	Title: "Posting a receive to a queue pair with an SRQ fails",
-	Cite:  ibta("", "roce/srq/3"), Labels: []string{"service:rc"}, Defects: []string{"SRQUnchecked"},
-	Sends:   "nothing",
-	Expects: "that posting a receive to the queue pair is refused",
+	ID:   "srq/use/own-receives-refused",
+	Cite: ibta("", "roce/srq/3"), Labels: []string{"service:rc"}, Defects: []string{"SRQUnchecked"},
 	Run: OnPort(func(p *Port) {
 		c := p.newSharedQueue(1).connect(1)[0]
 		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
@@ -64,11 +55,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		c.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID:    "srq/empty/rc-gets-an-rnr-nak",
-	Title: "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
-	Cite:  ibta("", "roce/srq/4"), Labels: []string{"service:rc"}, Defects: []string{"RNRSilent"},
-	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
-	Expects: "an ACK, an RNR NAK, then an ACK",
+	ID:   "srq/empty/rc-gets-an-rnr-nak",
+	Cite: ibta("", "roce/srq/4"), Labels: []string{"service:rc"}, Defects: []string{"RNRSilent"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(1)
 		c := q.connect(1)[0]
@@ -83,11 +71,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
-	ID:    "srq/empty/datagram-vanishes",
-	Title: "A datagram or UC message to an empty SRQ is dropped silently",
-	Cite:  ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDWaitsForReceive"},
-	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
-	Expects: "nothing for the first ones, a completion for each of the others",
+	ID:   "srq/empty/datagram-vanishes",
+	Cite: ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDWaitsForReceive"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(0)
 		d := p.newUDPort(0, q.srq)
@@ -111,11 +96,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		c.ExpectRecv(2, 24)
 	}),
 }, {
-	ID:    "srq/limit/event-comes-once",
-	Title: "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
-	Cite:  ibta("", "roce/srq/2"), Labels: []string{"service:rc"}, Defects: []string{"SRQLimitRepeats"},
-	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
-	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
+	ID:   "srq/limit/event-comes-once",
+	Cite: ibta("", "roce/srq/2"), Labels: []string{"service:rc"}, Defects: []string{"SRQLimitRepeats"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(6)
 		c := q.connect(1)[0]
@@ -136,11 +118,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		}
 	}),
 }, {
-	ID:    "srq/error/failed-qp-leaves-the-receives",
-	Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
-	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"SRQFlushed"},
-	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
-	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
+	ID:   "srq/error/failed-qp-leaves-the-receives",
+	Cite: ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"SRQFlushed"},
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(2)
 		pair := q.connect(2)
@@ -155,11 +134,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		}
 	}),
 }, {
-	ID:    "srq/error/last-wqe-reached-reported",
-	Title: "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
-	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"NoLastWQEEvent"},
-	Sends:   "nothing",
-	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
+	ID:   "srq/error/last-wqe-reached-reported",
+	Cite: ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"NoLastWQEEvent"},
 	Run: OnPort(func(p *Port) {
 		pair := p.newSharedQueue(2).connect(2)
 		p.ExpectNoEvent()

@@ -10,11 +10,8 @@ import (
 )
 
 var ucLossCases = overUC.Cases([]conformance.Case{{
-	ID:    "uc/loss/incomplete-message-uses-no-receive",
-	Title: "A UC message with a lost packet completes no receive, and its receive is used for a later one",
-	Cite:  ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC, Defects: []string{"UCPartialDelivered"},
-	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
-	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
+	ID:   "uc/loss/incomplete-message-uses-no-receive",
+	Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC, Defects: []string{"UCPartialDelivered"},
 	Run: OnPort(func(p *Port) {
 		for lost := range 3 {
 			c := p.connect(ucSetup(3))
@@ -33,11 +30,8 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "uc/loss/next-message-delivered",
-	Title: "The first UC message after one with a lost packet is delivered",
-	Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLosesNext"},
-	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
-	Expects: "a completion for the message after each damaged one",
+	ID:   "uc/loss/next-message-delivered",
+	Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLosesNext"},
 	Run: onUC(2, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
 		c.Send(ucSendOnly(c.PeerPSN(3), 48))
@@ -50,11 +44,8 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 	}),
 }, {
-	ID:    "uc/loss/queue-goes-on-after-a-lost-packet",
-	Title: "A UC queue pair continues to receive after any number of lost packets",
-	Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLossLocksUp"},
-	Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
-	Expects: "messages that are completed, to the last one",
+	ID:   "uc/loss/queue-goes-on-after-a-lost-packet",
+	Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLossLocksUp"},
 	Run: onUC(20, func(c *Conn) {
 		psn := 0
 		for range 3 {
@@ -75,11 +66,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "uc/psn/message-may-begin-at-any-psn",
-	Title: "A UC message may begin at any later PSN, which becomes the expected one",
-	Cite:  ibta("", "roce/uc/4"), Defects: []string{"UCStrictPSN"},
-	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
-	Expects: "all of them delivered, in order",
+	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"), Defects: []string{"UCStrictPSN"},
 	Run: OnPort(func(p *Port) {
 		s := ucSetup(8)
 		s.Modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
@@ -101,11 +88,8 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID:    "uc/psn/copied-message-does-no-harm",
-	Title: "A duplicate UC message is delivered once or twice, and has no other effect",
-	Cite:  ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
-	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
-	Expects: "each whole message once or twice, then the last; the state RTS",
+	ID:   "uc/psn/copied-message-does-no-harm",
+	Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
 	Run: onUC(4, func(c *Conn) {
 		one, two := ucSendOnly(c.PeerPSN(0), 32), ucSend(c.PeerPSN(1), ucMTU+8)
 		for _, msg := range [][]ib.Packet{{one}, two} {

@@ -10,11 +10,7 @@ import (
 )
 
 var ucCases = overUC.Cases([]conformance.Case{{
-	ID:    "uc/answer/nothing-is-answered",
-	Title: "A UC queue pair never sends responses",
-	Cite:  ibta("", "roce/uc/1"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
-	Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
-	Expects: "no packet at all, and the completions of the valid messages",
+	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
 	Run: onUC(3, func(c *Conn) {
 		good := ucSendOnly(c.PeerPSN(0), 16).AckReq()
 		c.Send(good)
@@ -36,11 +32,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "uc/send/completes-when-it-has-left",
-	Title: "A UC request completes with success when its last packet has been sent",
-	Cite:  ibta("", "roce/uc/7"), Defects: []string{"UCLikeRC"},
-	Sends:   "nothing",
-	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
+	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"), Defects: []string{"UCLikeRC"},
 	Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
 		c.PostSend(c.QP,
@@ -58,11 +50,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "uc/send/no-ackreq-on-any-packet",
-	Title: "AckReq is 0 in UC packets",
-	Cite:  ibta("", "roce/uc/8"), Defects: []string{"UnreliableAckReq"},
-	Sends:   "nothing",
-	Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
+	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"), Defects: []string{"UnreliableAckReq"},
 	Run: onUC(0, func(c *Conn) {
 		psn := 0
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
@@ -78,11 +66,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "uc/send/reads-and-atomics-never-sent",
-	Title: "A READ or atomic posted to a UC queue pair fails, and is not sent",
-	Cite:  ibta("", "roce/uc/8"), Needs: verbs.CapRC, Defects: []string{"UCReadsSent"},
-	Sends:   "nothing",
-	Expects: "that the post is refused, or that the request completes with an error; and no packet",
+	ID:   "uc/send/reads-and-atomics-never-sent",
+	Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC, Defects: []string{"UCReadsSent"},
 	Run: OnPort(func(p *Port) {
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 			c := p.connect(ucSetup(0))
@@ -98,11 +83,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "uc/error/local-error-stops-the-send-queue-only",
-	Title: "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
-	Cite:  ibta("", "roce/uc/9"), Defects: []string{"UCErrorIsFatal"},
-	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
-	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
+	ID:   "uc/error/local-error-stops-the-send-queue-only",
+	Cite: ibta("", "roce/uc/9"), Defects: []string{"UCErrorIsFatal"},
 	Run: onUC(2, func(c *Conn) {
 		c.PostSend(c.QP,
 			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
@@ -121,11 +103,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 32)
 	}),
 }, {
-	ID:    "uc/drop/write-with-a-bad-key-vanishes",
-	Title: "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
-	Cite:  ibta("", "roce/uc/5"), Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
-	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
-	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
+	ID:   "uc/drop/write-with-a-bad-key-vanishes",
+	Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
 	Run: onUC(3, func(c *Conn) {
 		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for i, to := range []ib.RETH{
@@ -141,11 +120,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(guarded, 0, 0)
 	}),
 }, {
-	ID:    "uc/drop/message-without-receive-vanishes",
-	Title: "A UC message without a posted receive is dropped silently, and the next one is delivered",
-	Cite:  ibta("", "roce/uc/6"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
-	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
-	Expects: "nothing for the first, a completion with the bytes of the second",
+	ID:   "uc/drop/message-without-receive-vanishes",
+	Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
 	Run: onUC(0, func(c *Conn) {
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)

@@ -12,12 +12,9 @@ import (
 
 var completionCases = []conformance.Case{
 	{
-		ID:    "wc/order/sends-complete-as-posted",
-		Title: "Requests complete in the order of posting, whatever their opcodes and the order of the responses",
-		Cite:  ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID:   "wc/order/sends-complete-as-posted",
+		Cite: ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Defects: []string{"CompletionsOvertake"},
-		Sends:   "an ACK for the requests after a READ, then the READ's response and the ACK again",
-		Expects: "no completion before the READ's; then those of the signaled requests, in order",
 		Run: onConn(Setup{}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -39,11 +36,8 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/order/receives-complete-as-messages-came",
-		Title: "Receives complete in the order in which the messages were sent",
-		Cite:  ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"ReceivesSwapped"},
-		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
-		Expects: "their completions in this order",
+		ID:   "wc/order/receives-complete-as-messages-came",
+		Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"ReceivesSwapped"},
 		Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
 			long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
@@ -61,11 +55,8 @@ var completionCases = []conformance.Case{
 		return ib.AtomicAck(psn, 1, 5)
 	}),
 	{
-		ID:    "wc/fence/unfenced-send-passes-a-read",
-		Title: "A request without a fence does not wait for responses to earlier READs",
-		Cite:  ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AlwaysFenced"},
-		Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
-		Expects: "all three before any answer",
+		ID:   "wc/fence/unfenced-send-passes-a-read",
+		Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AlwaysFenced"},
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -83,11 +74,8 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/signal/all-signaled-all-complete",
-		Title: "On a queue pair with sq_sig_all every request completes",
-		Cite:  ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SignalAllIgnored"},
-		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
-		Expects: "three completions; on a queue pair that does not signal all, none",
+		ID:   "wc/signal/all-signaled-all-complete",
+		Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SignalAllIgnored"},
 		Run: OnPort(func(p *Port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(Setup{signalAll: all})
@@ -108,11 +96,8 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/len/read-has-its-length",
-		Title: "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
-		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SparseCompletions"},
-		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
-		Expects: "these lengths in the completions",
+		ID:   "wc/len/read-has-its-length",
+		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SparseCompletions"},
 		Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
 			psn := 0
 			for i, n := range []int{5, 2*MTU + 1} {
@@ -133,11 +118,8 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/flags/connected-receives-claim-no-header-area",
-		Title: "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
-		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"GRHFlagOnConnected"},
-		Sends:   "a SEND and a WRITE with immediate data",
-		Expects: "completions without the flag of the header area",
+		ID:   "wc/flags/connected-receives-claim-no-header-area",
+		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"GRHFlagOnConnected"},
 		Run: onRC(func(c *Conn) {
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).AckReq())
 			for i, n := range []int{16, 8} {
@@ -148,12 +130,9 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/data/none-before-its-data",
-		Title: "When a completion is polled, the data of its message are in memory",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID:   "wc/data/none-before-its-data",
+		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Defects: []string{"LatePlacement"},
-		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
-		Expects: "the data in memory at the very moment of the completion event",
 		Run: OnPort(func(p *Port) {
 			events := p.useCompChannel(64)
 			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, signalAll: true})
@@ -180,12 +159,9 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/data/read-completes-with-its-data-only",
-		Title: "An ACK does not complete a READ",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID:   "wc/data/read-completes-with-its-data-only",
+		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Defects: []string{"AckCompletesRead"},
-		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
-		Expects: "no success before the answer; and success only with its data",
 		Run:     plainAckToRead,
 	},
 }

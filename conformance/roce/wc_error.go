@@ -10,11 +10,8 @@ import (
 )
 
 var errorCases = overRC.Cases([]conformance.Case{{
-	ID:    "wc/error/unsignaled-failure-completes",
-	Title: "A failed request completes, signaled or not",
-	Cite:  ibta("10.7.3.1", "roce/err/1"), Defects: []string{"UnsignaledErrorSilent"},
-	Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
-	Expects: "a completion with an error for each",
+	ID:   "wc/error/unsignaled-failure-completes",
+	Cite: ibta("10.7.3.1", "roce/err/1"), Defects: []string{"UnsignaledErrorSilent"},
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
@@ -26,11 +23,8 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletion(2)
 	}),
 }, {
-	ID:    "wc/error/first-names-the-cause",
-	Title: "The first completion with an error has the status of the cause, and later requests are flushed",
-	Cite:  ibta("", "roce/err/2"), Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
-	Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
-	Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
+	ID:   "wc/error/first-names-the-cause",
+	Cite: ibta("", "roce/err/2"), Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.PostSend(c.QP,
 			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
@@ -47,11 +41,8 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "wc/error/earlier-requests-still-succeed",
-	Title: "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
-	Cite:  ibta("", "roce/err/3"), Defects: []string{"LocalErrFlushesAll"},
-	Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
-	Expects: "success for the three, LOC_PROT_ERR for the fourth",
+	ID:   "wc/error/earlier-requests-still-succeed",
+	Cite: ibta("", "roce/err/3"), Defects: []string{"LocalErrFlushesAll"},
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		to := verbs.Remote{Addr: 0x1000, RKey: 7}
 		c.PostSend(c.QP,
@@ -70,11 +61,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),
 }, {
-	ID:    "wc/error/names-request-and-qp",
-	Title: "A completion with an error has the WR ID and the QPN",
-	Cite:  ibta("", "roce/err/4"), Defects: []string{"SparseCompletions"},
-	Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
-	Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
+	ID: "wc/error/names-request-and-qp", Cite: ibta("", "roce/err/4"), Defects: []string{"SparseCompletions"},
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 1})
 		c.sendUnacked(101)
@@ -86,11 +73,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletions(103, 1, 2)
 	}),
 }, {
-	ID:    "wc/error/fatal-nak-takes-the-qp-to-error",
-	Title: "A fatal NAK moves the requester's queue pair to ERR",
-	Cite:  ibta("", "roce/err/5"), Defects: []string{"NAKKeepsRTS"},
-	Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
-	Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
+	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "roce/err/5"), Defects: []string{"NAKKeepsRTS"},
 	Run: OnPort(func(p *Port) {
 		for _, nak := range []struct {
 			code   ib.NakCode

@@ -11,11 +11,8 @@ import (
 )
 
 var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:    "verbs/cm/listen-at-any-port",
-	Title: "A listener at port 0 gets a free port, and returns it",
-	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Defects: []string{"ListenAddrZero"},
-	Sends:   "nothing",
-	Expects: "three listeners with the requested address, at three different ports",
+	ID:   "verbs/cm/listen-at-any-port",
+	Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"), Defects: []string{"ListenAddrZero"},
 	Run: rig.Body(func(r *rig.Rig) {
 		ports := make(map[uint16]bool)
 		for range 3 {
@@ -25,11 +22,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cm/port-in-use",
-	Title: "A port in use cannot be listened to again until its listener is closed",
-	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Defects: []string{"PortsShared"},
-	Sends:   "nothing",
-	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
+	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"), Defects: []string{"PortsShared"},
 	Run: rig.Body(func(r *rig.Rig) {
 		first := listen(r)
 		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
@@ -41,12 +34,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
 }, {
-	ID:    "verbs/cm/connects",
-	Title: "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
-	Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/connects",
+	Cite: manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"RemoteUnknown"},
-	Sends:   "a request and its acceptance, in each direction; messages both ways",
-	Expects: "RTS on both sides, the messages, and the peer's address",
 	Run: onHandshake(func(d *handshake) {
 		d.startConnect(connParam, d.dut.ResponseTimeout())
 		req := d.nextRequest()
@@ -63,12 +53,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		l.expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
-	ID:    "verbs/cm/what-was-asked-for",
-	Title: "A connection request carries responder resources and initiator depth of its sender",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/what-was-asked-for",
+	Cite: manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"ConnParamLost"},
-	Sends:   "a request of the peer for depths of 3 and 5",
-	Expects: "these in the request",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
@@ -78,12 +65,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.accept(req, connParam)
 	}),
 }, {
-	ID:    "verbs/cm/private-data",
-	Title: "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/private-data",
+	Cite: manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"PrivateDataLost"},
-	Sends:   "private data of the maximum length with a request and its reply, in each direction",
-	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
 	Run: onHandshake(func(d *handshake) {
 		most := privateLimits(d.dut)
 		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
@@ -97,12 +81,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
-	ID:    "verbs/cm/private-data-too-long",
-	Title: "Too much private data is refused, and the queue pair is unchanged",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/private-data-too-long",
+	Cite: manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"PrivateDataUnchecked"},
-	Sends:   "nothing: the device connects with one byte too much",
-	Expects: "EINVAL; then a connection without private data",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		param := connParam
@@ -113,12 +94,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.accept(d.nextRequest(), connParam)
 	}),
 }, {
-	ID:    "verbs/cm/rejected",
-	Title: "A rejected connection returns an error with the private data of the rejecting side",
-	Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/rejected",
+	Cite: manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
-	Sends:   "a request of the device that the partner rejects, and the reverse",
-	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
 	Run: onHandshake(func(d *handshake) {
 		why := rig.Pattern(20, 5)
 		d.startConnect(connParam, d.dut.ResponseTimeout())
@@ -132,12 +110,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		again.accept(again.nextRequest(), connParam)
 	}),
 }, {
-	ID:    "verbs/cm/nobody-listens",
-	Title: "A connection to a port without a listener is rejected",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/nobody-listens",
+	Cite: manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"RejectIsTimeout"},
-	Sends:   "a request of the device to a closed port of the partner",
-	Expects: "ErrRejected, and the queue pair not in RTS",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		at := d.listener.Addr()

@@ -13,12 +13,9 @@ import (
 
 // cmLifeCases test pending requests and the end of connections.
 var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:    "verbs/cm/patience",
-	Title: "Connect and GetRequest end at their timeouts",
-	Cite:  manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/patience",
+	Cite: manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"CMTimeoutsTenfold"},
-	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
-	Expects: "ErrTimeout, not before its time and not long after",
 	Run: rig.Body(func(r *rig.Rig) {
 		// The upper limit is generous for a busy machine.
 		takes := func(what string, limit time.Duration, call func() error) {
@@ -39,12 +36,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		})
 	}),
 }, {
-	ID:    "verbs/cm/several-requests",
-	Title: "A listener returns every request, also those that arrived while it was busy with another",
-	Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/several-requests",
+	Cite: manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"ListenerServesOne"},
-	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
-	Expects: "three requests, told apart by their private data, and three connections",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		s := setup{qpType: verbs.QPTypeRC}
@@ -73,12 +67,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "verbs/cm/answered-once",
-	Title: "A request is answered once",
-	Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/answered-once",
+	Cite: manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"AnswersTwice"},
-	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
-	Expects: "the second answers are refused, and the connection continues",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -96,12 +87,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.MustFail("accepting a request that was refused", err, nil)
 	}),
 }, {
-	ID:    "verbs/cm/queue-pair-in-use",
-	Title: "A connected queue pair cannot be connected again, and its connection continues",
-	Cite:  manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/queue-pair-in-use",
+	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"CMTakesAnyQP"},
-	Sends:   "a second connect of a connected queue pair; then messages over the first",
-	Expects: "a refusal, and the messages",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -112,12 +100,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID:    "verbs/cm/disconnect",
-	Title: "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
-	Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/disconnect",
+	Cite: manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"DisconnectSilent"},
-	Sends:   "a disconnect of the device",
-	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
 	Run: onHandshake(func(d *handshake) {
 		l := d.establish(2)
 		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
@@ -125,12 +110,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:    "verbs/cm/disconnected-by-the-peer",
-	Title: "A disconnect of the peer is reported, and the queue pair goes to ERR",
-	Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/disconnected-by-the-peer",
+	Cite: manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"EndUnnoticed"},
-	Sends:   "a disconnect of the partner",
-	Expects: "the disconnect; ERR and flushed receives on both sides",
 	Run: onHandshake(func(d *handshake) {
 		l := d.establish(2)
 		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
@@ -138,12 +120,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:    "verbs/cm/no-end-before-the-end",
-	Title: "Waiting for a disconnect of an established connection times out",
-	Cite:  manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID:   "verbs/cm/no-end-before-the-end",
+	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"WaitImpatient"},
-	Sends:   "a wait of 100 ms on a connection in use",
-	Expects: "ErrTimeout, not before its time, and a connection that works",
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -155,11 +134,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID:    "verbs/cm/close-ends-listening",
-	Title: "Closing a listener ends a wait on it",
-	Cite:  manual(packageVerbs, "verbs/cm/16"), Defects: []string{"CloseLeavesWaiting"},
-	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
-	Expects: "the wait ends with ErrClosed",
+	ID:   "verbs/cm/close-ends-listening",
+	Cite: manual(packageVerbs, "verbs/cm/16"), Defects: []string{"CloseLeavesWaiting"},
 	Run: rig.Body(func(r *rig.Rig) {
 		l := listen(r)
 		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
@@ -169,12 +145,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
 	}),
 }, {
-	ID:    "verbs/cm/datagram-service",
-	Title: "A datagram service can be resolved by its address, and datagrams reach it",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID:   "verbs/cm/datagram-service",
+	Cite: manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
-	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
-	Expects: "number, key and private data of the service; the datagram",
 	Run: rig.Body(func(r *rig.Rig) {
 		l := newPair(r, setup{qpType: verbs.QPTypeUD})
 		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)

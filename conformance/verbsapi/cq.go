@@ -10,11 +10,8 @@ import (
 )
 
 var cqCases = []conformance.Case{{
-	ID:    "verbs/cq/depth-within-the-limits",
-	Title: "A completion queue of no entries, or of more than the device claims, is refused",
-	Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
-	Sends:   "nothing",
-	Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
+	ID:   "verbs/cq/depth-within-the-limits",
+	Cite: manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
 			_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
@@ -23,11 +20,8 @@ var cqCases = []conformance.Case{{
 		newCQ(r, 1, nil)
 	}),
 }, {
-	ID:    "verbs/cq/depth-at-least-as-asked",
-	Title: "A completion queue is at least as deep as requested, and holds as many completions as it claims",
-	Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Defects: []string{"CQDepthShort"},
-	Sends:   "as many completions as fit",
-	Expects: "all of them, and no overrun",
+	ID:   "verbs/cq/depth-at-least-as-asked",
+	Cite: manual("ibv_create_cq(3)", "verbs/cq/2"), Defects: []string{"CQDepthShort"},
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, asked := range []int{1, 5, 12} {
 			cq := newCQ(r, asked, nil)
@@ -38,11 +32,7 @@ var cqCases = []conformance.Case{{
 		r.ExpectNoEvent()
 	}),
 }, {
-	ID:    "verbs/cq/empty-poll",
-	Title: "Polling an empty completion queue finds nothing, and is no error",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Defects: []string{"PollEmptyFails"},
-	Sends:   "nothing",
-	Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
+	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"), Defects: []string{"PollEmptyFails"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 8, nil)
 		empty := func(into []verbs.WC) {
@@ -56,11 +46,7 @@ var cqCases = []conformance.Case{{
 		empty(make([]verbs.WC, 4))
 	}),
 }, {
-	ID:    "verbs/cq/partial-polls",
-	Title: "A poll returns as many completions as fit; the others stay, and each is returned once",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Defects: []string{"PollDiscards"},
-	Sends:   "ten completions, polled by three",
-	Expects: "all ten, once each",
+	ID: "verbs/cq/partial-polls", Cite: manual("ibv_poll_cq(3)", "verbs/cq/4"), Defects: []string{"PollDiscards"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
@@ -68,11 +54,7 @@ var cqCases = []conformance.Case{{
 		expectEmptyCQ(r, cq)
 	}),
 }, {
-	ID:    "verbs/cq/oldest-first",
-	Title: "Completions are returned oldest first, also by one poll",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Defects: []string{"PollReversed"},
-	Sends:   "ten completions, polled together",
-	Expects: "them in the order of posting",
+	ID: "verbs/cq/oldest-first", Cite: manual("ibv_poll_cq(3)", "verbs/cq/5"), Defects: []string{"PollReversed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
@@ -80,11 +62,8 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/one-for-each-direction",
-	Title: "Sends complete on the send queue's completion queue, and receives on the receive queue's",
-	Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Defects: []string{"CQsSwapped"},
-	Sends:   "a message in each direction, over a queue pair with two completion queues",
-	Expects: "a completion on each, of its kind",
+	ID:   "verbs/cq/one-for-each-direction",
+	Cite: manual("ibv_create_qp(3)", "verbs/cq/6"), Defects: []string{"CQsSwapped"},
 	Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
@@ -104,11 +83,8 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cq/shared-by-queue-pairs",
-	Title: "Completions on a shared completion queue have the QPN of their queue pair",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Defects: []string{"WCQPNWrong", "SparseCompletions"},
-	Sends:   "completions of four queue pairs on one completion queue",
-	Expects: "the number of its queue pair in each",
+	ID:   "verbs/cq/shared-by-queue-pairs",
+	Cite: manual("ibv_poll_cq(3)", "verbs/cq/7"), Defects: []string{"WCQPNWrong", "SparseCompletions"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 64, nil)
 		left := make(map[verbs.QPN]int)
@@ -123,11 +99,8 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cq/overrun-is-reported",
-	Title: "A completion queue overrun is reported once, and the queue cannot be used any more",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
-	Sends:   "more completions than a queue has room for",
-	Expects: "one CQ_ERR that names the queue; then polls that fail",
+	ID:   "verbs/cq/overrun-is-reported",
+	Cite: manual("ibv_poll_cq(3)", "verbs/cq/8"), Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 4, nil)
 		newFlushSource(r, cq).complete(cq.Depth() + 3)
@@ -150,11 +123,8 @@ var cqCases = []conformance.Case{{
 		r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
 	}),
 }, {
-	ID:    "verbs/cq/busy-with-a-queue-pair",
-	Title: "A completion queue cannot be closed while a queue pair uses it, for either direction",
-	Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Defects: []string{"BusyClosed", "InUseDestroyed"},
-	Sends:   "nothing",
-	Expects: "EBUSY, until the queue pair is closed",
+	ID:   "verbs/cq/busy-with-a-queue-pair",
+	Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"), Defects: []string{"BusyClosed", "InUseDestroyed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
@@ -165,11 +135,8 @@ var cqCases = []conformance.Case{{
 		r.Must("a CQ that can be closed", recvs.Close())
 	}),
 }, {
-	ID:    "verbs/cq/resize-keeps-completions",
-	Title: "Resizing a completion queue keeps its completions in order",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeLoses"},
-	Sends:   "five completions before a queue grows, and five before it shrinks",
-	Expects: "all of them, in order",
+	ID:   "verbs/cq/resize-keeps-completions",
+	Cite: manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeLoses"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		s := newFlushSource(r, cq)
@@ -182,11 +149,8 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/resize-below-what-is-there-refused",
-	Title: "A completion queue cannot be resized below its completions or above the device's limit",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeUnchecked"},
-	Sends:   "six completions, then sizes of 5, 0 and one above the limit",
-	Expects: "each is refused, the depth is unchanged, and the completions are kept",
+	ID:   "verbs/cq/resize-below-what-is-there-refused",
+	Cite: manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		was := cq.Depth()
@@ -199,11 +163,8 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/resize-makes-room",
-	Title: "An enlarged completion queue has the requested room",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeNoop"},
-	Sends:   "as many completions as the queue has room for now",
-	Expects: "at least the requested depth, all of the completions, and no overrun",
+	ID:   "verbs/cq/resize-makes-room",
+	Cite: manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeNoop"},
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 2, nil)
 		r.Must("a queue that can grow", cq.Resize(40))

@@ -1,7 +1,8 @@
 // Package verbsapi contains the conformance cases of the verbs API: what an application
 // may rely on whatever the transport. They use the device under test and a partner of the
 // same kind through verbs only, and look at no packets. Files are named after the section
-// of the ledger (../ledger/verbs.yaml).
+// of the ledger (../ledger/verbs.yaml). The titles of the cases, and what they send and
+// expect, are in cases.txt.
 //
 // The same cases run on every device. Differences between transports depend on
 // [verbs.DeviceInfo].Transport and the capabilities, never on the name of the provider:
@@ -13,22 +14,30 @@
 package verbsapi
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
+//go:embed cases.txt
+var caseTexts string
+
+// described has the title of most cases, and what they send and expect, from cases.txt.
+// Families of cases have them in their constructors.
+var described = conformance.ParseDescriptions(caseTexts)
+
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(
+		Cases: described.Describe(conformance.Group{}.Cases(slices.Concat(
 			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
 			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
 			sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases, cmCases, cmLifeCases,
 			closingCases, taskCases,
-		)),
+		))),
 	}
 }
 

@@ -10,11 +10,8 @@ import (
 
 // invalidateCases test messages of the partner that invalidate keys.
 var invalidateCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/mw/invalidated-by-the-peer",
-	Title: "The completion of a receive has the key that the message invalidated",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"WCFlagsLost"},
-	Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
-	Expects: "a receive with the flag and the key; the READ fails",
+	ID:   "verbs/mw/invalidated-by-the-peer",
+	Cite: manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"WCFlagsLost"},
 	Run: onReliable(func(l *qpPair) {
 		at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
 		l.dut.postRecv(1, recvOffset, 64)
@@ -28,11 +25,8 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, recvOffset, 16, at))
 	}),
 }, {
-	ID:    "verbs/mw/of-another-queue-pair-not-invalidated",
-	Title: "A type 2 window can be invalidated only over the queue pair that bound it",
-	Cite:  manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"ForeignInvalidate"},
-	Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
-	Expects: "a receive that fails, and the bytes for the READ",
+	ID:   "verbs/mw/of-another-queue-pair-not-invalidated",
+	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"ForeignInvalidate"},
 	Run: onDevices(func(d *devices) {
 		own, other := d.newPair(setup{}), d.newPair(setup{})
 		at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
@@ -41,12 +35,9 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		own.partner.expectRead(at, own.dut.mem.Buf[256:320])
 	}),
 }, {
-	ID:    "verbs/mw/regions-and-type-1-not-invalidated",
-	Title: "Neither a region nor a type 1 window can be invalidated by a peer",
-	Cite:  manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
+	ID:   "verbs/mw/regions-and-type-1-not-invalidated",
+	Cite: manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
 	Defects: []string{"InvalidateAnything"},
-	Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
-	Expects: "receives that fail, and the bytes for the READs",
 	Run: onDevices(func(d *devices) {
 		l := d.newPair(setup{})
 		window := l.dut.bindReadable(l.dut.newWindow(verbs.MWType1), 256, 64)
@@ -61,12 +52,9 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/free-window-not-invalidated",
-	Title: "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
-	Cite:  manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
+	ID:   "verbs/mw/free-window-not-invalidated",
+	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
 	Defects: []string{"UnboundInvalidate"},
-	Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
-	Expects: "a receive that fails, and the bytes for the READ",
 	Run: onDevices(func(d *devices) {
 		l, other := d.newPair(setup{}), d.newPair(setup{})
 		mw := l.dut.newWindow(verbs.MWType2)

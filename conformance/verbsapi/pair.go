@@ -58,7 +58,7 @@ func onDevices(body func(*devices)) func(*conformance.Bench) error {
 // same operations and the same rules for memory.
 func alsoOverRD(cases []conformance.Case) []conformance.Case {
 	both := make([]conformance.Case, 0, 2*len(cases))
-	for _, c := range cases {
+	for _, c := range described.Describe(cases) {
 		rd := c
 		c.Needs |= verbs.CapRC
 		c.Labels = append([]string{"service:rc"}, c.Labels...)

@@ -9,11 +9,8 @@ import (
 )
 
 var postCases = []conformance.Case{{
-	ID:    "verbs/post/send-before-ready-refused",
-	Title: "Posting a send in RESET or INIT fails, and the send is not flushed later",
-	Cite:  manual("C10-96", "verbs/post/1"), Defects: []string{"BadPostsSwallowed"},
-	Sends:   "nothing",
-	Expects: "an error from the post in both states; no completion when the queue pair then fails",
+	ID:   "verbs/post/send-before-ready-refused",
+	Cite: manual("C10-96", "verbs/post/1"), Defects: []string{"BadPostsSwallowed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
 		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
@@ -23,11 +20,8 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(e.Rig, e.CQ)
 	}),
 }, {
-	ID:    "verbs/post/receive-from-init-on",
-	Title: "A receive can be posted in INIT, and is used when the queue pair is connected",
-	Cite:  manual("C10-97.2.1", "verbs/post/2"), Defects: []string{"RecvNeedsReady"},
-	Sends:   "a message of the peer for a receive that was posted in INIT",
-	Expects: "the message in that receive",
+	ID:   "verbs/post/receive-from-init-on",
+	Cite: manual("C10-97.2.1", "verbs/post/2"), Defects: []string{"RecvNeedsReady"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
@@ -37,11 +31,8 @@ var postCases = []conformance.Case{{
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
 }, {
-	ID:    "verbs/post/receive-in-reset-refused",
-	Title: "A receive that is posted in RESET is refused",
-	Cite:  manual("C10-97.2.1", "verbs/post/3"), Defects: []string{"BadPostsSwallowed"},
-	Sends:   "nothing",
-	Expects: "an error from the post, and no receive posted",
+	ID:   "verbs/post/receive-in-reset-refused",
+	Cite: manual("C10-97.2.1", "verbs/post/3"), Defects: []string{"BadPostsSwallowed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 		qp := newDefaultQP(r)
@@ -50,11 +41,8 @@ var postCases = []conformance.Case{{
 		r.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID:    "verbs/post/full-receive-queue",
-	Title: "Posting to a full receive queue fails, and returns how many receives were posted",
-	Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
-	Sends:   "two receives more than there is room for, in one call and then alone",
-	Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
+	ID:   "verbs/post/full-receive-queue",
+	Cite: manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 		toInit(r, qp, 0)
@@ -74,11 +62,8 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(r, r.CQ)
 	}),
 }, {
-	ID:    "verbs/post/full-send-queue",
-	Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
-	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
-	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
+	ID:   "verbs/post/full-send-queue",
+	Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
 	Run: onReliable(func(l *qpPair) {
 		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
 		room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
@@ -97,11 +82,8 @@ var postCases = []conformance.Case{{
 		l.expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID:    "verbs/post/stops-at-the-first-bad-request",
-	Title: "Posting a list with a bad request posts those before it only",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
-	Sends:   "three sends in one call, of which the second has a list that is too long",
-	Expects: "one posted, and EINVAL; the first completes, and nothing else",
+	ID:   "verbs/post/stops-at-the-first-bad-request",
+	Cite: manual("ibv_post_send(3)", "verbs/post/6"), Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
@@ -117,11 +99,8 @@ var postCases = []conformance.Case{{
 		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 	}),
 }, {
-	ID:    "verbs/post/lists-that-are-too-long-refused",
-	Title: "A request or a receive with more list entries than the queue pair has is refused",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
-	Sends:   "a send and a receive with one entry too many, and with as many as there are",
-	Expects: "the former are refused and the latter accepted",
+	ID:   "verbs/post/lists-that-are-too-long-refused",
+	Cite: manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		caps := queryQP(l.dut.Rig, l.dut.qp).Caps
 		long := l.dut.sendWR(1, 0, 0)
@@ -137,11 +116,8 @@ var postCases = []conformance.Case{{
 		l.dut.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "verbs/post/lists-are-taken-in-order",
-	Title: "A message is gathered from its list in order, and scattered over the receive's in order",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Defects: []string{"SGEsReversed"},
-	Sends:   "a message of two pieces, in each direction",
-	Expects: "the pieces one after the other, split where the receive's first entry ends",
+	ID:   "verbs/post/lists-are-taken-in-order",
+	Cite: manual("ibv_post_send(3)", "verbs/post/8"), Defects: []string{"SGEsReversed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
 			first := way.to.grhLen() + 10
@@ -157,11 +133,8 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/post/empty-message",
-	Title: "A message of no bytes is sent and uses a receive",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Defects: []string{"EmptySendRefused"},
-	Sends:   "sends without a list, and with an entry of no bytes",
-	Expects: "a receive of no bytes for each",
+	ID:   "verbs/post/empty-message",
+	Cite: manual("ibv_post_send(3)", "verbs/post/9"), Defects: []string{"EmptySendRefused"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
@@ -173,11 +146,8 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/post/order-of-completions",
-	Title: "Sends complete in the order of posting, whatever kinds they are of",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC, Defects: []string{"PollReversed", "SendsOvertake"},
-	Sends:   "writes, reads and sends in turn, in one call",
-	Expects: "their completions in order, polled together",
+	ID:   "verbs/post/order-of-completions",
+	Cite: manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC, Defects: []string{"PollReversed", "SendsOvertake"},
 	Run: onReliable(func(l *qpPair) {
 		wrs := make([]verbs.SendWR, 0, 12)
 		for i := range 4 {
@@ -193,11 +163,8 @@ var postCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "verbs/post/unknown-operation-refused",
-	Title: "An unknown opcode is refused, and the queue pair continues",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
-	Sends:   "requests with opcodes 13 and 200",
-	Expects: "each is refused; then a message arrives",
+	ID:   "verbs/post/unknown-operation-refused",
+	Cite: manual("ibv_post_send(3)", "verbs/post/11"), Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, op := range []verbs.WROpcode{13, 200} {
 			wr := l.dut.sendWR(1, 0, 8)
@@ -207,12 +174,9 @@ var postCases = []conformance.Case{{
 		l.expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID:    "verbs/post/operations-of-other-services",
-	Title: "READs and atomics fail on a UD queue pair, and nothing is sent",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID:   "verbs/post/operations-of-other-services",
+	Cite: manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"OpsDowngraded"},
-	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
-	Expects: "each is refused or completes with an error, and the partner's receive is not used",
 	Run: rig.Body(func(r *rig.Rig) {
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))

@@ -11,11 +11,7 @@ import (
 
 // regionPeerCases test remote access to regions.
 var regionPeerCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/mr/peers-stay-within",
-	Title: "A peer can access every byte of a region by its key, and none before or after it",
-	Cite:  manual("Table 63", "verbs/mr/11"), Defects: []string{"RangeSlack"},
-	Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
-	Expects: "the bytes for the former; the latter fail, with memory unchanged",
+	ID: "verbs/mr/peers-stay-within", Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"RangeSlack"},
 	Run: onDevices(func(d *devices) {
 		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -29,11 +25,8 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "verbs/mr/peers-do-not-wrap-around",
-	Title: "A remote access whose address and length wrap around 2^64 fails",
-	Cite:  manual("Table 63", "verbs/mr/11"), Defects: []string{"WrappingRange"},
-	Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
-	Expects: "they fail, with memory unchanged",
+	ID:   "verbs/mr/peers-do-not-wrap-around",
+	Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"WrappingRange"},
 	Run: onDevices(func(d *devices) {
 		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -45,11 +38,8 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "verbs/mr/peers-have-the-rights-given",
-	Title: "A remote READ needs remote read, and a remote WRITE remote write",
-	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/12"), Defects: []string{"RightsIgnored"},
-	Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
-	Expects: "the permitted ones are executed; the others fail, with memory unchanged",
+	ID:   "verbs/mr/peers-have-the-rights-given",
+	Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"), Defects: []string{"RightsIgnored"},
 	Run: onDevices(func(d *devices) {
 		ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 		for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
@@ -66,11 +56,8 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mr/overlapping-regions-rights",
-	Title: "Regions of the same memory have independent access rights",
-	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"RightsIgnored"},
-	Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
-	Expects: "the first and the last are executed; the one between fails, with memory unchanged",
+	ID:   "verbs/mr/overlapping-regions-rights",
+	Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"RightsIgnored"},
 	Run: onDevices(func(d *devices) {
 		const local = verbs.AccessLocalWrite
 		m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
@@ -91,11 +78,8 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mr/zero-based",
-	Title: "The addresses of a zero-based region begin at 0",
-	Cite:  manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
-	Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
-	Expects: "a region with address 0; its first and its last bytes; the last READ fails",
+	ID:   "verbs/mr/zero-based",
+	Cite: manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
 		l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
@@ -105,22 +89,16 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
 	}),
 }, {
-	ID:    "verbs/pd/remote-key-of-another-domain",
-	Title: "A peer can access only memory in the protection domain of the queue pair",
-	Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Defects: []string{"IgnorePD"},
-	Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
-	Expects: "it fails, and memory is unchanged",
+	ID:   "verbs/pd/remote-key-of-another-domain",
+	Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"), Defects: []string{"IgnorePD"},
 	Run: onReliable(func(l *qpPair) {
 		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
 		l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
 		l.dut.ExpectUnchanged(other, 0, 0)
 	}),
 }, {
-	ID:    "verbs/mr/read-only-is-not-written",
-	Title: "A receive into memory without local write fails, and the memory is unchanged",
-	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Defects: []string{"LocalWriteUnchecked"},
-	Sends:   "a message of the peer for a receive in such memory",
-	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
+	ID:   "verbs/mr/read-only-is-not-written",
+	Cite: manual("ibv_reg_mr(3)", "verbs/mr/5"), Defects: []string{"LocalWriteUnchecked"},
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessRemoteRead)
 		if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
@@ -134,11 +112,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "verbs/mr/closed-remote-key",
-	Title: "The R_Key of a deregistered region is invalid",
-	Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
-	Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
-	Expects: "the first is executed and the second fails, with memory unchanged",
+	ID: "verbs/mr/closed-remote-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
 		at := m.Remote(0)
@@ -152,11 +126,8 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "verbs/flush/too-long-for-the-receive",
-	Title: "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Defects: []string{"LengthErrorsHidden", "QueryStale"},
-	Sends:   "a message of 65 bytes of the peer for a receive of 64",
-	Expects: "LOC_LEN_ERR, and nothing after the receive changed",
+	ID:   "verbs/flush/too-long-for-the-receive",
+	Cite: manual("ibv_poll_cq(3)", "verbs/flush/4"), Defects: []string{"LengthErrorsHidden", "QueryStale"},
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessLocalWrite)
 		l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))

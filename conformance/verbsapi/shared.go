@@ -10,11 +10,8 @@ import (
 )
 
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID:    "verbs/srq/sizes-at-least-as-asked",
-	Title: "A shared receive queue has at least the requested capacities",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
-	Sends:   "nothing",
-	Expects: "at least the requested receives and list entries",
+	ID:   "verbs/srq/sizes-at-least-as-asked",
+	Cite: manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := queryDevice(r)
 		init := srqInit(r)
@@ -23,11 +20,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
 	}),
 }, {
-	ID:    "verbs/srq/sizes-within-the-limits",
-	Title: "A shared receive queue beyond the device's limits is refused",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
-	Sends:   "nothing",
-	Expects: "a refusal of one receive and of one list entry more than the device claims",
+	ID:   "verbs/srq/sizes-within-the-limits",
+	Cite: manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := queryDevice(r)
 		deep, wide := srqInit(r), srqInit(r)
@@ -38,11 +32,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
 	}),
 }, {
-	ID:    "verbs/srq/each-receive-serves-once",
-	Title: "Queue pairs share the receives of a queue: each receive is used for one message",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Defects: []string{"SRQDoubleUse"},
-	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
-	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
+	ID:   "verbs/srq/each-receive-serves-once",
+	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Defects: []string{"SRQDoubleUse"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
@@ -64,11 +55,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID:    "verbs/srq/full",
-	Title: "Posting to a full shared receive queue fails, and returns how many receives were posted",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
-	Sends:   "two receives more than there is room for, in one call and then alone",
-	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
+	ID:   "verbs/srq/full",
+	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
 	Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		room := srqSizes(r, srq).MaxWR
@@ -84,11 +72,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(n == 0, "none posted", "%d", n)
 	}),
 }, {
-	ID:    "verbs/srq/lists-that-are-too-long-refused",
-	Title: "A receive with more list entries than the shared receive queue has is refused",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Defects: []string{"SGECut"},
-	Sends:   "a receive with one entry too many, and one with as many as there are",
-	Expects: "EINVAL for the former; the latter is accepted",
+	ID:   "verbs/srq/lists-that-are-too-long-refused",
+	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Defects: []string{"SGECut"},
 	Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
@@ -98,12 +83,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
 }, {
-	ID:      "verbs/srq/limit-reported-once",
-	Title:   "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
-	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/6"),
+	ID: "verbs/srq/limit-reported-once", Cite: manual("ibv_modify_srq(3)", "verbs/srq/6"),
 	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
-	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
-	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		l := newSRQPair(openPartner(r), srq)
@@ -135,11 +116,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		reached()
 	}),
 }, {
-	ID:    "verbs/srq/limit-beyond-the-size-refused",
-	Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
-	Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Defects: []string{"SRQModifyLies", "SRQUnchecked"},
-	Sends:   "nothing",
-	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
+	ID:   "verbs/srq/limit-beyond-the-size-refused",
+	Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"), Defects: []string{"SRQModifyLies", "SRQUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
@@ -149,12 +127,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
 	}),
 }, {
-	ID:      "verbs/srq/resize",
-	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
-	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/8"),
+	ID: "verbs/srq/resize", Cite: manual("ibv_modify_srq(3)", "verbs/srq/8"),
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
-	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
-	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
 	Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
 	Run: onDevices(func(d *devices) {
 		r := d.dut
@@ -190,11 +164,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID:    "verbs/srq/busy-with-a-queue-pair",
-	Title: "A shared receive queue cannot be closed while a queue pair uses it",
-	Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Defects: []string{"BusyClosed"},
-	Sends:   "nothing",
-	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
+	ID:   "verbs/srq/busy-with-a-queue-pair",
+	Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"), Defects: []string{"BusyClosed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
@@ -204,11 +175,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Must("a shared receive queue that can be closed", srq.Close())
 	}),
 }, {
-	ID:    "verbs/srq/survives-its-queue-pairs",
-	Title: "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
-	Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
-	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
+	ID:   "verbs/srq/survives-its-queue-pairs",
+	Cite: manual("ibv_get_async_event(3)", "verbs/srq/10"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
@@ -224,11 +192,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }})
 
 var sharedPeerCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/srq/memory-of-its-own-domain",
-	Title: "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
-	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
-	Expects: "the first in its receive; the second is refused or completes with an error",
+	ID:   "verbs/srq/memory-of-its-own-domain",
+	Cite: manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
 	Run: onDevices(func(d *devices) {
 		r := d.dut
 		init := srqInit(r)

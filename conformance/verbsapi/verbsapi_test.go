@@ -76,3 +76,9 @@ func TestCheckTaskOrderDetectsReordering(t *testing.T) {
 		t.Error("byte 4 of the first task before bytes 2 and 3")
 	}
 }
+
+func TestEveryDescriptionHasACase(t *testing.T) {
+	if ids := described.Unused(Suite().Cases); len(ids) > 0 {
+		t.Errorf("cases.txt describes cases that do not exist: %v", ids)
+	}
+}

@@ -9,11 +9,8 @@ import (
 )
 
 var windowCases = []conformance.Case{{
-	ID:    "verbs/mw/type-1-bind",
-	Title: "Every bind of a type 1 window gives it a new key, which the verb and the window return",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1, Defects: []string{"BindKeepsKey", "MWKeyStale"},
-	Sends:   "three binds of one window, one after the other",
-	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
+	ID:   "verbs/mw/type-1-bind",
+	Cite: manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1, Defects: []string{"BindKeepsKey", "MWKeyStale"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		keys := map[verbs.RKey]bool{mw.RKey(): true}
@@ -25,22 +22,16 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/type-2-bind",
-	Title: "Binding a type 2 window gives it the key that the request names",
-	Cite:  manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2, Defects: []string{"MWKeyStale", "MW2Refused"},
-	Sends:   "a bind with the next key of the window",
-	Expects: "a completion of BIND_MW, and a window with this key",
+	ID:   "verbs/mw/type-2-bind",
+	Cite: manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2, Defects: []string{"MWKeyStale", "MW2Refused"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
 		l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 	}),
 }, {
-	ID:    "verbs/mw/verb-is-for-type-1",
-	Title: "ibv_bind_mw is for type 1 windows only",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2, Defects: []string{"MWTypesMixed"},
-	Sends:   "a type 2 window to ibv_bind_mw",
-	Expects: "it is refused, and the window is unchanged",
+	ID:   "verbs/mw/verb-is-for-type-1",
+	Cite: manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2, Defects: []string{"MWTypesMixed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		was := mw.RKey()
@@ -49,24 +40,18 @@ var windowCases = []conformance.Case{{
 		l.dut.Check(mw.RKey() == was, fmt.Sprintf("a window with the key %#x still", was), "%#x", mw.RKey())
 	}),
 }, {
-	ID:    "verbs/mw/work-request-is-for-type-2",
-	Title: "The work request BIND_MW is for type 2 windows only",
+	ID: "verbs/mw/work-request-is-for-type-2",
 	// The manual page does not say what happens with a type 1 window: a device may
 	// reject the post or complete it with an error.
 	Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
-	Sends:   "a type 1 window in a work request",
-	Expects: "it is refused or completes with an error",
 	Defects: []string{"MWTypesMixed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		l.dut.expectFailure("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead)))
 	}),
 }, {
-	ID:    "verbs/mw/bind-needs-the-right",
-	Title: "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
-	Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
-	Expects: "both are refused or complete with MW_BIND_ERR",
+	ID:   "verbs/mw/bind-needs-the-right",
+	Cite: manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, b := range []struct {
@@ -81,11 +66,8 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/bind-stays-in-its-region",
-	Title: "A window cannot be bound beyond its region",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
-	Sends:   "binds that begin a byte before the region, and that end a byte after it",
-	Expects: "both are refused or complete with MW_BIND_ERR",
+	ID:   "verbs/mw/bind-stays-in-its-region",
+	Cite: manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, off := range []int{-1, 1} {
@@ -95,22 +77,15 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/bind-stays-in-its-domain",
-	Title: "Queue pair, window and region of a bind must be in the same protection domain",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/bind-stays-in-its-domain", Cite: manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
 	Defects: []string{"BindUnchecked", "BindForeignRegion"},
-	Sends:   "a bind to a region of another domain",
-	Expects: "it is refused or completes with MW_BIND_ERR",
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
 }, {
-	ID:    "verbs/mw/type-1-is-not-zero-based",
-	Title: "A type 1 window cannot be zero-based",
-	Cite:  manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
-	Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
-	Expects: "it is refused or completes with MW_BIND_ERR",
+	ID:   "verbs/mw/type-1-is-not-zero-based",
+	Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		_, err := l.dut.qp.BindMW(l.dut.newWindow(verbs.MWType1), bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 		if err == nil {
@@ -118,11 +93,8 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/type-2-is-bound-when-free",
-	Title: "A type 2 window that is bound cannot be bound again",
-	Cite:  manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
-	Sends:   "a bind, and another one of the same window with the next key",
-	Expects: "the second is accepted, since an earlier request might have invalidated the window, and completes with MW_BIND_ERR",
+	ID:   "verbs/mw/type-2-is-bound-when-free",
+	Cite: manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
@@ -130,12 +102,9 @@ var windowCases = []conformance.Case{{
 		l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}),
 }, {
-	ID:    "verbs/mw/type-2-opens-some-bytes",
-	Title: "A type 2 window cannot be bound to no bytes",
-	Cite:  manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
-	Sends:   "a bind to 0 bytes of a region",
-	Expects: "it is refused or completes with MW_BIND_ERR",
-	Run:     onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
+	ID:   "verbs/mw/type-2-opens-some-bytes",
+	Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
+	Run: onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 }}
 
 // bindID is the work request ID of binds.

@@ -12,11 +12,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	windowRange("type-1", verbs.CapMWType1, verbs.MWType1),
 	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
 	{
-		ID:    "verbs/mw/peers-have-the-rights-of-the-window",
-		Title: "Access through a window has the rights of the window, whatever the region grants",
-		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
-		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
-		Expects: "the permitted one is executed; the other fails, with memory unchanged",
+		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
+		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
 		Run: onDevices(func(d *devices) {
 			m := d.dut.Memory(256, regionAccess(d.dut, remoteAccess(d.dut)))
 			for _, w := range []struct {
@@ -35,12 +32,9 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/atomics-through-a-window",
-		Title: "An atomic through a window is executed if the window grants it, and fails if not",
-		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+		ID:   "verbs/mw/atomics-through-a-window",
+		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 		Defects: []string{"NoWindowAtomics"},
-		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
-		Expects: "the original word from the first; the second fails, and the word is unchanged",
 		Run: onReliable(func(l *qpPair) {
 			l.dut.setWord(41)
 			word := func(access verbs.Access) verbs.Remote {
@@ -53,11 +47,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/type-2-on-its-own-queue-pair",
-		Title: "A type 2 window grants access to the peer of the queue pair that bound it, and to no others",
-		Cite:  manual("", "verbs/mw/12"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
-		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
-		Expects: "the bytes for the first; the second fails",
+		ID:   "verbs/mw/type-2-on-its-own-queue-pair",
+		Cite: manual("", "verbs/mw/12"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
 		Run: onDevices(func(d *devices) {
 			own, other := d.newPair(setup{}), d.newPair(setup{})
 			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
@@ -66,12 +57,9 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/zero-based",
-		Title: "The addresses of a zero-based window begin at 0",
-		Cite:  manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+		ID:   "verbs/mw/zero-based",
+		Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
 		Defects: []string{"ZeroBasedIgnored"},
-		Sends:   "READs of the partner at 0 and at 56 of a zero-based window of 64 bytes, then at the address in the region",
-		Expects: "the first and the last bytes of the window; the last READ fails",
 		Run: onReliable(func(l *qpPair) {
 			at := l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
@@ -81,11 +69,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/empty-bind-closes-type-1",
-		Title: "Binding a type 1 window to no bytes invalidates it",
-		Cite:  manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
-		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
-		Expects: "the bytes for the first; the others fail",
+		ID:   "verbs/mw/empty-bind-closes-type-1",
+		Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
 		Run: onDevices(func(d *devices) {
 			l, again := d.newPair(setup{}), d.newPair(setup{})
 			mw := l.dut.newWindow(verbs.MWType1)
@@ -97,11 +82,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/free-while-bound",
-		Title: "A bound window can be freed, and its key is invalid then",
-		Cite:  manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"BoundMWBusy"},
-		Sends:   "a READ of the peer through a window; another when the window has been freed",
-		Expects: "the bytes for the first; the second fails",
+		ID:   "verbs/mw/free-while-bound",
+		Cite: manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"BoundMWBusy"},
 		Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			at := l.dut.bindReadable(mw, 256, 64)
@@ -111,12 +93,9 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/mw/local-invalidate",
-		Title: "A local invalidate completes as LOCAL_INV and revokes the key; the window can be bound again",
-		Cite:  manual("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+		ID:   "verbs/mw/local-invalidate",
+		Cite: manual("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 		Defects: []string{"LocalInvNoop"},
-		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
-		Expects: "a completion of LOCAL_INV; the bytes for the new key; the old one fails",
 		Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			old := l.dut.bindReadable(mw, 256, 64)
