@@ -55,6 +55,14 @@ func (r *Rig) ExpectCompletion(id uint64, status verbs.WCStatus) verbs.WC {
 	return wc
 }
 
+// ExpectCompletions fails the case unless the next completions have these work request
+// IDs, in this order, and this status.
+func (r *Rig) ExpectCompletions(status verbs.WCStatus, ids ...uint64) {
+	for _, id := range ids {
+		r.ExpectCompletion(id, status)
+	}
+}
+
 // ExpectRecv fails the case unless the next completion is that of receive id, with n
 // bytes. It returns the completion.
 func (r *Rig) ExpectRecv(id uint64, n int) verbs.WC {

@@ -24,10 +24,9 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.Send(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
 	ID:   "bth/mig/either-value-accepted",
@@ -36,12 +35,11 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		for n := range 4 {
 			mig := n%2 == 1
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-			c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+			c.PostSend(c.QP, c.SendWR(100, 8))
 			c.expect(ib.SendOnly(c.DevicePSN(n), nil))
 			ack := ib.Ack(c.DevicePSN(n), uint32(n+1))
 			ack.BTH.MigReq = &mig
-			c.Send(ack)
-			c.ExpectCompletion(100, verbs.WCSuccess)
+			c.completeWith(ack, 100)
 		}
 	}),
 }, {
@@ -109,8 +107,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
 	Defects: []string{"AckReqOnResponses"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
 		c.Attr.RQPSN = uint32(c.PeerPSN(1)) // continue after the atomic
 		for _, pkt := range c.variedPackets() {
 			if info, _ := pkt.Info(); info.Response {
@@ -150,8 +147,7 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 			se := want && i == len(all)-1
 			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
-		c.Send(ib.Ack(all[len(all)-1].PSN(), 1))
-		c.ExpectCompletion(7, verbs.WCSuccess)
+		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
 	}
 }
 

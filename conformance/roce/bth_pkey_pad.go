@@ -18,7 +18,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey))
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(own))
 		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).WithPKey(own ^ 0x6dcb))
 		c.expectAccepted(0)

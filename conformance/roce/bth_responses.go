@@ -11,15 +11,13 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	ID:   "bth/tver/answers-of-other-versions-dropped",
 	Cite: ibta("", "roce/bth/tver/1"), Defects: []string{"ResponseTVerUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 8), c.ReadWR(2, 8))
-		c.expectAll(c.wantWrite(0, 8), c.wantRead(1, 8))
+		c.request(0, c.WriteWR(1, 8), c.ReadWR(2, 8))
 		answers := []ib.Packet{ib.Ack(c.DevicePSN(0), 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
 		for i, answer := range answers {
 			for v := range uint8(15) {
 				c.expectDropped(answer.WithTVer(v + 1))
 			}
-			c.Send(answer)
-			c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+			c.completeWith(answer, uint64(i+1))
 		}
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}),
@@ -59,8 +57,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"), Defects: []string{"AckSolicited"},
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE())
-		c.expect(ib.Ack(c.PeerPSN(0), 1).NoSE())
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE(), ib.Ack(c.PeerPSN(0), 1).NoSE())
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
 		c.expect(ib.Ack(c.PeerPSN(1), 2).NoSE())
 		c.Attr.RQPSN = uint32(c.PeerPSN(2))

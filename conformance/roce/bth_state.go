@@ -36,8 +36,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 128))
 		d.expectDropped(d.datagram(Data(32)))
 		d.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-		d.Sync()
-		d.ExpectNoCompletion()
+		d.expectNoCompletion()
 		d.expectAccepted(0)
 	}),
 }, {
@@ -48,12 +47,11 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 		c.expectDropped(ib.AtomicAck(c.DevicePSN(0), 1, 5))
 		c.toRTS(c.QP, c.Attr)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 	}),
 }, {
 	ID:   "bth/state/failed-qp-is-dead",

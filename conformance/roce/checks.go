@@ -31,8 +31,7 @@ func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
 	for _, f := range modify {
 		pkt = f(pkt)
 	}
-	c.Send(pkt)
-	c.expect(ib.Ack(c.PeerPSN(n), uint32(n+1)))
+	c.exchange(pkt, ib.Ack(c.PeerPSN(n), uint32(n+1)))
 	c.ExpectRecv(uint64(n+1), 16)
 	c.ExpectBytes(c.LocalMem, n*64, Data(16))
 	c.LocalMem.Snapshot()

@@ -152,6 +152,13 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 // returns the packet.
 func (c *Conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
 
+// exchange sends a packet, and fails the case unless the next packet is of this connection
+// and matches response. It returns that packet.
+func (c *Conn) exchange(pkt, response ib.Packet) ib.Packet {
+	c.Send(pkt)
+	return c.expect(response)
+}
+
 // fromDevice adds the addresses and the destination QPN of the connection to an expected
 // packet.
 func (c *Conn) fromDevice(want ib.Packet) ib.Packet {

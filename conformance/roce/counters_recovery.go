@@ -39,8 +39,7 @@ var counterRecoveryCases = []conformance.Case{
 				c.AwaitPackets(8)
 				c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
 				awaitPSN(c, c.DevicePSN(7))
-				c.Send(ib.Ack(c.DevicePSN(7), 1))
-				c.ExpectCompletion(1, verbs.WCSuccess)
+				c.completeWith(ib.Ack(c.DevicePSN(7), 1), 1)
 			}
 			return nil
 		}),
@@ -54,8 +53,7 @@ var counterRecoveryCases = []conformance.Case{
 				c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 				c.Drain(0)
 				c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-				c.ExpectCompletion(1, verbs.WCSuccess)
-				c.ExpectCompletion(2, verbs.WCSuccess)
+				c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 				c.Drain(0)
 			}
 			return rig.Counts{cntImpliedNAKs: rig.Exactly(2)}

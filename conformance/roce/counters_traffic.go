@@ -76,11 +76,9 @@ func sendRequests(p *Port) (sent int) {
 	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
 	c.AwaitPackets(7)
 	for ; sent < 3; sent++ {
-		c.Send(ib.Ack(c.DevicePSN(sent), uint32(sent+1)))
-		c.ExpectCompletion(uint64(sent+1), verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(sent), uint32(sent+1)), uint64(sent+1))
 	}
-	c.Send(ib.Ack(c.DevicePSN(6), 4))
-	c.ExpectCompletion(4, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(6), 4), 4)
 	return sent
 }
 
@@ -91,9 +89,7 @@ var counterResponseCases = []conformance.Case{
 			c := p.Connect(Setup{})
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
-			c.Send(ib.Ack(c.DevicePSN(1), 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
 			for range 3 {
 				c.Send(ib.Ack(c.DevicePSN(0), 1))
 			}

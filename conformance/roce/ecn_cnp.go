@@ -78,8 +78,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.Send(ib.WriteOnly(c.PeerPSN(5), c.RETH(0, 16), Data(16)).AckReq())
 		c.expect(ib.Nak(c.PeerPSN(3), ib.NakSequence, 3))
 		c.expectSilence(silencePeriod)
-		c.Send(ib.WriteOnly(c.PeerPSN(2), c.RETH(0, 16), Data(16)).AckReq())
-		c.expect(ib.Ack(ib.AnyPSN, 3))
+		c.exchange(ib.WriteOnly(c.PeerPSN(2), c.RETH(0, 16), Data(16)).AckReq(), ib.Ack(ib.AnyPSN, 3))
 		c.expectSilence(silencePeriod)
 	}),
 }, {

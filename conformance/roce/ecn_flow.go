@@ -82,8 +82,7 @@ func (f *flow) burstOnce(do func()) time.Duration {
 	}
 	took := last - first
 	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
-	f.Send(ib.Ack(f.DevicePSN(f.sent-1), 0))
-	f.ExpectCompletion(1, verbs.WCSuccess)
+	f.completeWith(ib.Ack(f.DevicePSN(f.sent-1), 0), 1)
 	return took
 }
 

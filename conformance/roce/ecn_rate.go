@@ -101,8 +101,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 			c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 			c.Sync()
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(16)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 			c.Sync()
 			c.DiscardSkipped() // the device may have retransmitted the READ and later requests
 		}

@@ -27,8 +27,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.Send(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
 		c.Sync()
 		c.expectNoMoreEvents()
@@ -210,13 +209,11 @@ func (c *Conn) armAltPath() {
 // this MigReq bit, and the case fails unless those of the device have it too.
 func (c *Conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
-	c.Send(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()))
-	c.expect(mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
+	c.exchange(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()), mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+	c.PostSend(c.QP, c.SendWR(100, 8))
 	c.expect(mig(ib.SendOnly(c.DevicePSN(n), nil)))
-	c.Send(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))))
-	c.ExpectCompletion(100, verbs.WCSuccess)
+	c.completeWith(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))), 100)
 }
 
 // expectMigState fails the case unless a query returns this migration state.

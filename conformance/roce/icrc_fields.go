@@ -105,8 +105,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 			pad[i] = 1 << c.Rand.IntN(8)
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Pad = pad }))
 		}
-		c.Send(send.WithPad([]byte{0xff, 0xff, 0xff}))
-		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(send.WithPad([]byte{0xff, 0xff, 0xff}), ib.Ack(c.PeerPSN(0), 1))
 		c.ExpectRecv(1, 13)
 		c.ExpectBytes(c.LocalMem, 0, Data(13))
 		c.ExpectUnchanged(c.LocalMem, 0, 13)
@@ -126,8 +125,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 			}
 		}
 		c.DiscardSkipped()
-		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil).AckReq(), ib.Ack(c.PeerPSN(0), 1))
 	}),
 }})
 

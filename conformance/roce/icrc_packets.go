@@ -53,8 +53,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 			Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
 		})
 		c.expect(ib.Flush(c.DevicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 		c.Send(ib.Flush(c.PeerPSN(0), ib.FlushGlobal, ib.FlushRange, c.RETH(0, 64)))
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), 1, []byte{}))
 	}),
@@ -67,7 +66,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().BadICRC())
 		c.expectDropped(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 16)).BadICRC())
 		c.expectDropped(ib.SendOnly(c.PeerPSN(3), Data(16)).AckReq().BadICRC()) // its PSN would be after a gap
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
 		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).BadICRC())
 		c.expectAccepted(0)
@@ -108,13 +107,11 @@ func exchangeAllRequests(c *Conn) {
 		n := ib.Packets(int(wr.SGL[0].Length), MTU)
 		c.nextPackets(n)
 		psn += n
-		c.Send(ib.Ack(c.DevicePSN(psn-1), uint32(i+1)))
-		c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(psn-1), uint32(i+1)), wr.WRID)
 	}
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: at})
 	c.expect(ib.ReadRequest(c.DevicePSN(psn), ib.At(at.Addr, at.RKey, 8)))
-	c.Send(ib.ReadResponseOnly(c.DevicePSN(psn), uint32(len(wrs)+1), Data(8)))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.ReadResponseOnly(c.DevicePSN(psn), uint32(len(wrs)+1), Data(8)), 1)
 	if !c.Caps.Has(verbs.CapAtomics) {
 		return
 	}
@@ -124,8 +121,7 @@ func exchangeAllRequests(c *Conn) {
 			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
 		})
 		c.nextPackets(1)
-		c.Send(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7))
-		c.ExpectCompletion(uint64(i), verbs.WCSuccess)
+		c.completeWith(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7), uint64(i))
 	}
 }
 
@@ -134,8 +130,7 @@ func exchangeAllRequests(c *Conn) {
 func exchangeAllResponses(c *Conn) {
 	c.RequireICRCFields()
 	const anyMSN = ib.AnyMSN
-	c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-	c.expect(ib.Ack(c.PeerPSN(0), anyMSN))
+	c.exchange(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), anyMSN))
 	psn := 1
 	for n := range 4 {
 		c.Send(ib.ReadRequest(c.PeerPSN(psn), c.RETH(0, n)))
@@ -148,16 +143,14 @@ func exchangeAllResponses(c *Conn) {
 		psn += 1 + len(answers)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		c.Send(ib.FetchAdd(c.PeerPSN(psn), c.RETH(0, 8), 1))
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn)))
+		c.exchange(ib.FetchAdd(c.PeerPSN(psn), c.RETH(0, 8), 1), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn)))
 		c.Send(ib.CompareSwap(c.PeerPSN(psn+1), c.RETH(0, 8), 1, 2))
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn + 1)))
 		psn += 2
 	}
 	c.Send(ib.WriteOnly(c.PeerPSN(psn+1), c.RETH(0, 0), nil).AckReq())
 	c.expect(ib.Nak(c.PeerPSN(psn), ib.NakSequence, anyMSN))
-	c.Send(ib.SendOnly(c.PeerPSN(psn), Data(8)).AckReq())
-	c.expect(ib.RNR(c.PeerPSN(psn), c.Attr.MinRNRTimer, anyMSN))
+	c.exchange(ib.SendOnly(c.PeerPSN(psn), Data(8)).AckReq(), ib.RNR(c.PeerPSN(psn), c.Attr.MinRNRTimer, anyMSN))
 	c.Send(ib.WriteOnly(c.PeerPSN(psn), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
 	c.expectPacket(ib.Op(ib.OpAcknowledge).WithPSN(c.PeerPSN(psn)))
 }

@@ -121,9 +121,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
 		c.ExpectNoCompletion()
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, 2)
 		c.expectReadRefused(1, windowRETH(info, key, 0, 8))
 	}),
 }})

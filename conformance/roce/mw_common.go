@@ -62,8 +62,7 @@ func windowRETH(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
 // expectRead sends a READ with the peer's n-th PSN, and fails the case unless the device
 // returns these bytes.
 func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
-	c.Send(ib.ReadRequest(c.PeerPSN(n), at))
-	c.expect(ib.ReadResponseOnly(c.PeerPSN(n), ib.AnyMSN, want))
+	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponseOnly(c.PeerPSN(n), ib.AnyMSN, want))
 }
 
 // expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the

@@ -20,10 +20,9 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 		index := p.gidIndex(p.deviceAddr)
 		c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 		c.expectAccepted(0)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 	}),
 }, {
 	ID:   "pkt/addr/packet-from-another-host-dropped",
@@ -32,7 +31,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().From(other))
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
 		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).From(other))
 		c.expectAccepted(0)

@@ -129,11 +129,9 @@ var ipOptionNOPs = []byte{1, 1, 1, 1}
 // exchangeBothWays has the peer and the device each send, write and read.
 func exchangeBothWays(c *Conn) {
 	c.expectAccepted(0)
-	c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq())
-	c.expect(ib.Ack(c.PeerPSN(1), 2))
+	c.exchange(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
 	c.ExpectBytes(c.TargetMem, 0, Data(100))
-	c.Send(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)))
-	c.expect(ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
+	c.exchange(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)), ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
 
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(1024, 33)},
@@ -143,9 +141,7 @@ func exchangeBothWays(c *Conn) {
 	c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(at.Addr, at.RKey, 5), c.LocalMem.Buf[2048:][:5]))
 	c.expect(ib.ReadRequest(c.DevicePSN(2), ib.At(at.Addr, at.RKey, 10)))
 	c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(10)))
-	for id := range uint64(3) {
-		c.ExpectCompletion(id+1, verbs.WCSuccess)
-	}
+	c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	c.ExpectBytes(c.LocalMem, 4096, Data(10))
 }
 

@@ -20,8 +20,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			}
 			pkt = c.expect(ib.Packet{}.WithPSN(c.DevicePSN(n)))
 		}
-		c.Send(ib.Ack(pkt.PSN(), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(pkt.PSN(), 1), 1)
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.ExpectState(c.QP, verbs.QPStateSQD)
@@ -34,12 +33,10 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			c.sendUnacked(1)
 			c.sendUnacked(2)
 			c.toSQD(asked)
-			c.Send(ib.Ack(c.DevicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 			c.Sync()
 			c.expectNoMoreEvents()
-			c.Send(ib.Ack(c.DevicePSN(1), 2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 			if asked {
 				c.expectQPEvent(verbs.EventSQDrained)
 			}
@@ -57,8 +54,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.query()
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		c.awaitDrained()
 		c.Must("SQD to RTS when it has drained", c.QP.Modify(toRTS, verbs.QPAttrState))
 		c = p.connect(Setup{signalAll: true})
@@ -79,9 +75,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.Must("SQD to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
 		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
-		c.Send(ib.Ack(c.DevicePSN(1), 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
 	}),
 }, {
 	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
@@ -89,8 +83,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.toSQD(false)
 		c.expectServed(0)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 		c.awaitDrained()
 		c.expectServed(1)
 		c.ExpectState(c.QP, verbs.QPStateSQD)
@@ -126,11 +119,9 @@ func (c *Conn) sendUnacked(id uint64) {
 // READ.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
-	c.Send(ib.SendOnly(c.PeerPSN(3*n), Data(16)).AckReq())
-	c.expect(ib.Ack(c.PeerPSN(3*n), msn+1))
+	c.exchange(ib.SendOnly(c.PeerPSN(3*n), Data(16)).AckReq(), ib.Ack(c.PeerPSN(3*n), msn+1))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.Send(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq())
-	c.expect(ib.Ack(c.PeerPSN(3*n+1), msn+2))
+	c.exchange(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq(), ib.Ack(c.PeerPSN(3*n+1), msn+2))
 	c.Send(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)))
 	c.expect(ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
 }

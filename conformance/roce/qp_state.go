@@ -31,11 +31,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8, 16)})
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[8:24]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(3, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 3)
 		c.toError(c.QP)
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 	}),
 }, {
 	ID:   "qp/post/send-beyond-the-queue-refused",
@@ -44,7 +42,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		room := c.query().Caps.MaxSendWR // the device may have rounded it up
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
-			wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)}
+			wrs[i] = c.SendWR(uint64(i), 8)
 		}
 		n, err := c.QP.PostSend(wrs)
 		c.MustFail("one request too many", err, nil)
@@ -109,8 +107,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.TargetMem.Snapshot() // makes the change visible to the device
 		was := uint64(0)
 		for round := range uint64(3) {
-			c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 5+round))
-			c.expect(ib.AtomicAck(c.PeerPSN(0), 1, was))
+			c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 5+round), ib.AtomicAck(c.PeerPSN(0), 1, was))
 			was += 5 + round
 			c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(64, 16), rig.Pattern(16, byte(round))).AckReq())
 			c.expect(ib.Ack(c.PeerPSN(1), 2))
@@ -131,8 +128,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.reconnect()
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expect(ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
 		c.ExpectNoCompletion()
 	}),
 }, {
@@ -211,6 +207,5 @@ func (c *Conn) expectFlushed(sends, recvs int) {
 		}
 		next[q]++
 	}
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 }

@@ -14,14 +14,11 @@ var ackCases = overRC.Cases([]conformance.Case{{
 			ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
 		}
 		for k, op := range ops {
-			c.Send(packetOf(c, op, k))
-			c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+			c.exchange(packetOf(c, op, k), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
 		}
 		k := len(ops)
-		c.Send(ib.SendOnly(c.PeerPSN(k), nil).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
-		c.Send(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
+		c.exchange(ib.SendOnly(c.PeerPSN(k), nil).AckReq(), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+		c.exchange(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq(), ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
 	}),
 }, {
 	ID:   "rc/ack/not-asked-for-may-be-left-out",
@@ -31,8 +28,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectOptionalAcks(0, 1)
 		c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)))
 		c.expectOptionalAcks(1, 2)
-		c.Send(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(2), 3))
+		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
 		c.ExpectRecv(1, 16)
 		c.ExpectRecv(2, 16)
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
@@ -89,8 +85,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 				all := c.nextPackets(ib.Packets(n, MTU))
 				last := all[len(all)-1]
 				c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
-				c.Send(ib.Ack(c.DevicePSN(k-1), uint32(4*i+j+1)))
-				c.ExpectCompletion(1, verbs.WCSuccess)
+				c.completeWith(ib.Ack(c.DevicePSN(k-1), uint32(4*i+j+1)), 1)
 			}
 		}
 	}),
@@ -98,28 +93,20 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/ack/one-ack-covers-all-before-it",
 	Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"), Defects: []string{"AckCoversOne"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
-		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
-		c.Send(ib.Ack(c.DevicePSN(5), 4))
-		for id := range uint64(4) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
+		c.completeWith(ib.Ack(c.DevicePSN(5), 4), 1, 2, 3, 4)
 	}),
 }, {
 	ID:   "rc/ack/ack-inside-a-message-completes-nothing",
 	Cite: ibta("", "roce/rc/ack/7"), Defects: []string{"AckInsideCompletes"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 5000))
-		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
-		c.Send(ib.Ack(c.DevicePSN(1), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 5000))
+		c.completeWith(ib.Ack(c.DevicePSN(1), 1), 1)
 		for k := 2; k <= 4; k++ {
 			c.Send(ib.Ack(c.DevicePSN(k), 1))
-			c.Sync()
-			c.ExpectNoCompletion()
+			c.expectNoCompletion()
 		}
-		c.Send(ib.Ack(c.DevicePSN(5), 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 2)
 	}),
 }})
 

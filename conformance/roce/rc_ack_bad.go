@@ -57,8 +57,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 			c.postWrite(uint64(i+1), 16)
 			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(i)))
 		}
-		c.Send(ib.Nak(c.DevicePSN(1), ib.NakRemoteAccess, 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Nak(c.DevicePSN(1), ib.NakRemoteAccess, 1), 1)
 		c.ExpectCompletion(2, verbs.WCRemAccessErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
 	}),
@@ -88,6 +87,5 @@ func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) 
 		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 }

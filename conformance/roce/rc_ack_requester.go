@@ -9,36 +9,29 @@ import (
 var answerCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
-		ackPastUnanswered(c, c.ReadWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
+		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
 	ID:   "rc/ack/ack-past-an-atomic-repeats-the-atomic",
 	Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
-		ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.DevicePSN(1), 2, 7))
+		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
 	ID:   "rc/ack/read-response-acknowledges-earlier-writes",
 	Cite: ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 8), c.SendWR(2, 2500), c.ReadWR(3, 2500))
-		c.expectAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
+		c.request(0, c.WriteWR(1, 8), c.SendWR(2, 2500), c.ReadWR(3, 2500))
 		c.Send(ib.ReadResponses(c.DevicePSN(4), 3, Data(2500), MTU)...)
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
 	ID:   "rc/ack/atomic-answer-acknowledges-earlier-sends",
 	Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 8), c.fetchAddWR(3))
-		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantFetchAdd(2))
-		c.Send(ib.AtomicAck(c.DevicePSN(2), 3, 7))
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 8), c.fetchAddWR(3))
+		c.completeWith(ib.AtomicAck(c.DevicePSN(2), 3, 7), 1, 2, 3)
 	}),
 }, {
 	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"), Defects: []string{"AckCompletesRead"},
@@ -47,19 +40,17 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/ack/plain-ack-completes-no-atomic",
 	Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
-		answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.DevicePSN(0), 1, 7))
+		answerWithPlainAck(c, c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
 	ID:   "rc/ack/old-ack-among-read-responses-ignored",
 	Cite: ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
-		c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
+		c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		ack := ib.Ack(c.DevicePSN(0), 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
 		c.Send(ack, r[0], ack, r[1], ack, r[2])
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 		c.ExpectUnchanged(c.LocalMem, SinkOffset, 2500)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
@@ -68,8 +59,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/ack/resent-responses-with-loss-leave-no-hole",
 	Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
-		all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
+		all := c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectRetransmission(all, 0) // the responses are late
 		ack := ib.Ack(c.DevicePSN(0), 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
@@ -84,18 +74,13 @@ var answerCases = overRC.Cases([]conformance.Case{{
 
 // ackPastUnanswered has the device post a WRITE, wr, a WRITE and a SEND, and acknowledges
 // the last, as if only the response to wr had been lost.
-func ackPastUnanswered(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.PostSend(c.QP, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
-	all := c.expectAll(c.wantWrite(0, 8), request, c.wantWrite(2, 16), c.wantSend(3, 24))
-	c.Send(ib.Ack(c.DevicePSN(3), 4))
-	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.Sync()
-	c.ExpectNoCompletion()
+func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
+	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
+	c.completeWith(ib.Ack(c.DevicePSN(3), 4), 1)
+	c.expectNoCompletion()
 	c.expectAll(all[1:])
 	c.Send(answer, ib.Ack(c.DevicePSN(3), 4))
-	for id := range uint64(3) {
-		c.ExpectCompletion(id+2, verbs.WCSuccess)
-	}
+	c.ExpectCompletions(verbs.WCSuccess, 2, 3, 4)
 	if len(answer.Payload) > 0 {
 		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
 	}
@@ -104,9 +89,8 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.
 // answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may
 // conclude that the response was lost, at once or when its timer expires, or report a bad
 // response.
-func answerWithPlainAck(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) (succeeded bool) {
-	c.PostSend(c.QP, wr)
-	c.expectAll(request)
+func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
+	request := c.request(0, wr)
 	c.Send(ib.Ack(c.DevicePSN(0), 1))
 	again, ok := c.nextPacket(c.ResponseTimeout())
 	if !ok {
@@ -116,8 +100,7 @@ func answerWithPlainAck(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib
 	}
 	c.checkPacket(request[0], again)
 	c.ExpectNoCompletion()
-	c.Send(answer)
-	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+	c.completeWith(answer, wr.WRID)
 	return true
 }
 
@@ -140,7 +123,7 @@ func answerReadUntilDone(c *Conn, all []byte) {
 
 // plainAckToRead is the body of two cases about an ACK with the PSN of a READ.
 var plainAckToRead = onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
-	if answerWithPlainAck(c, c.ReadWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))) {
+	if answerWithPlainAck(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))) {
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}
 })

@@ -13,13 +13,11 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		setWord(c.TargetMem, 2, 100)
 		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
 		for range 2 {
-			c.Send(add)
-			c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100))
+			c.exchange(add, ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100))
 			c.expectWord(c.TargetMem, 2, 105)
 		}
 		for range 2 {
-			c.Send(swap)
-			c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+			c.exchange(swap, ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
 			c.expectWord(c.TargetMem, 2, 7)
 		}
 	}),
@@ -77,8 +75,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 			}
 			c.expectWord(c.TargetMem, 2, 105)
 		}
-		c.Send(ib.FetchAdd(c.PeerPSN(1), at, 1))
-		c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+		c.exchange(ib.FetchAdd(c.PeerPSN(1), at, 1), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
 	}),
 }})
 

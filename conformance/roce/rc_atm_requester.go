@@ -14,8 +14,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postFetchAdd(1, c.LocalMem.SGE(0, 8))
 		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(0)))
-		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 10))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.AtomicAck(c.DevicePSN(0), 1, 10), 1)
 		c.LocalMem.Snapshot()
 		c.postFetchAdd(2, c.LocalMem.SGE(8, 8))
 		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(1)))
@@ -23,8 +22,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.AtomicAck(c.DevicePSN(1), 2, 20))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.AtomicAck(c.DevicePSN(1), 2, 20), 2)
 		c.ExpectBytes(c.LocalMem, 8, hostOrder(20))
 	}),
 }, {
@@ -106,8 +104,7 @@ func (c *Conn) answerNextAtomic(n int, original uint64) {
 
 // answerAtomic answers the device's n-th packet, an atomic, and waits for its completion.
 func (c *Conn) answerAtomic(n int, original uint64) {
-	c.Send(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original), 1)
 }
 
 // expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these

@@ -27,13 +27,11 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 	Run: onConn(Setup{}, func(c *Conn) {
 		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
 		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
-		c.Send(first)
-		c.expect(done)
+		c.exchange(first, done)
 		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
 		c.Send(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
 		c.expectAck(c.PeerPSN(1))
-		c.Send(first)
-		c.expect(done)
+		c.exchange(first, done)
 		c.expectWord(c.TargetMem, 2, 7)
 		c.Send(first.WithPayload(hostOrder(8)))
 		if got, ok := c.packetAfterSync(shortWait); ok {

@@ -13,8 +13,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Defects: []string{"NoCreditReporting"},
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		ack := c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		ack := c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		_, advertised := ib.Credits(ack.Syndrome())
 		c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
 	}),
@@ -24,8 +23,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{}, func(c *Conn) {
 		k, posted := 0, 0
 		send := func(p ib.Packet) {
-			c.Send(p.WithPSN(c.PeerPSN(k)).AckReq())
-			ack := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+			ack := c.exchange(p.WithPSN(c.PeerPSN(k)).AckReq(), ib.Ack(ib.AnyPSN, ib.AnyMSN))
 			for ack.PSN() == c.PeerPSN(k-1) { // an unsolicited ACK with new credits
 				expectCreditsAtMost(c, posted+1, ack) // sent before this message arrived
 				ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
@@ -79,10 +77,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		for k := n + 1; k <= 3; k++ {
 			c.expectAll(c.wantSend(k, 8))
 		}
-		c.Send(ib.Ack(c.DevicePSN(3), 4).WithCredits(creditCode8))
-		for id := uint64(2); id <= 4; id++ {
-			c.ExpectCompletion(id, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(3), 4).WithCredits(creditCode8), 2, 3, 4)
 	}),
 }, {
 	ID:   "rc/credit/requester-probes-where-they-end",
@@ -92,8 +87,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
 		for k := 1; k <= 3; k++ {
 			c.expectAll(c.wantSend(k, 8))
-			c.Send(ib.Ack(c.DevicePSN(k), uint32(k+1)).WithCredits(0))
-			c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(k), uint32(k+1)).WithCredits(0), uint64(k+1))
 		}
 	}),
 }, {
@@ -101,11 +95,9 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
-		c.PostSend(c.QP, c.WriteWR(2, 2500), c.WriteWR(3, 8), c.ReadWR(4, 8))
-		c.expectAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
+		c.request(1, c.WriteWR(2, 2500), c.WriteWR(3, 8), c.ReadWR(4, 8))
 		if c.Caps.Has(verbs.CapAtomics) {
-			c.PostSend(c.QP, c.fetchAddWR(5))
-			c.expectAll(c.wantFetchAdd(6))
+			c.request(6, c.fetchAddWR(5))
 		}
 	}),
 }})
@@ -125,8 +117,6 @@ const creditsQuiet = shortWait
 
 // exhaustCredits has the device send a SEND, and acknowledges it with 0 credits.
 func exhaustCredits(c *Conn) {
-	c.PostSend(c.QP, c.SendWR(1, 8))
-	c.expectAll(c.wantSend(0, 8))
-	c.Send(ib.Ack(c.DevicePSN(0), 1).WithCredits(0))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.request(0, c.SendWR(1, 8))
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithCredits(0), 1)
 }

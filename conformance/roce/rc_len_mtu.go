@@ -154,8 +154,7 @@ func (p *Port) expectRefused(packets func(*Conn) []ib.Packet) {
 		c.TargetMem.Snapshot()
 		c.LocalMem.Snapshot()
 	}
-	c.Send(pkts[last].AckReq())
-	c.expect(ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
+	c.exchange(pkts[last].AckReq(), ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
 	c.AwaitState(c.QP, verbs.QPStateErr)
 	c.ExpectUnchanged(c.TargetMem, 0, 0)
 	c.ExpectUnchanged(c.LocalMem, 0, 0)
@@ -178,8 +177,7 @@ func (p *Port) expectExcessRefused() {
 	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, "a response to the FIRST packet", "nothing in %v", c.ResponseTimeout())
 	if ib.Ack(c.PeerPSN(0), 0).Diff(got) == nil {
-		c.Send(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
+		c.exchange(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq(), ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
 		c.ExpectUnchanged(c.TargetMem, 0, 1024)
 	} else {
 		c.checkPacket(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0), got)
@@ -217,8 +215,7 @@ func (c *Conn) expectSegmentation(mtu int) {
 				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
-			c.Send(ib.Ack(c.DevicePSN(psn-1), msn))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(psn-1), msn), 1)
 		}
 	}
 }

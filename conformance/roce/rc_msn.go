@@ -12,8 +12,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		for i := range ops {
 			c := p.connect(Setup{Receives: 4})
 			for k := range ops {
-				c.Send(packetOf(c, ops[(i+k)%len(ops)], k))
-				c.expect(ib.Ack(c.PeerPSN(k), uint32(k+1)))
+				c.exchange(packetOf(c, ops[(i+k)%len(ops)], k), ib.Ack(c.PeerPSN(k), uint32(k+1)))
 			}
 		}
 	}),
@@ -22,16 +21,11 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16)).AckReq()
-		c.Send(send)
-		c.expect(ib.Ack(c.PeerPSN(0), 1))
-		c.Send(read)
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
-		c.Send(send)
-		c.expect(ib.Ack(ib.AnyPSN, 2))
-		c.Send(read)
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
-		c.Send(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(2), 3))
+		c.exchange(send, ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.exchange(send, ib.Ack(ib.AnyPSN, 2))
+		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
 	}),
 }, {
 	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "roce/rc/msn/3"), Defects: []string{"MSNLate"},
@@ -43,8 +37,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
 		c.expect(ib.ReadResponseMiddle(c.PeerPSN(2), nil))
 		c.expect(ib.ReadResponseLast(c.PeerPSN(3), 2, nil))
-		c.Send(ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 16)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
+		c.exchange(ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 16)).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {
 	ID:   "rc/msn/message-of-many-packets-counts-once",
@@ -56,18 +49,15 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 		for done, parts := range messages {
 			for i, part := range parts {
-				c.Send(part.AckReq())
-				c.expect(ib.Ack(part.PSN(), uint32(done+i/2)))
+				c.exchange(part.AckReq(), ib.Ack(part.PSN(), uint32(done+i/2)))
 			}
 		}
 	}),
 }, {
 	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "roce/rc/msn/5"), Defects: []string{"MSNCountsPackets"},
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(1), ib.AnyMSN))
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq(), ib.Ack(c.PeerPSN(1), ib.AnyMSN))
 		c.Send(ib.SendOnly(c.PeerPSN(4), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(2), ib.NakSequence, 2))
 		for range 2 {

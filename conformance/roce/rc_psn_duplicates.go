@@ -14,8 +14,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
-		c.Send(send)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(send, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(send)
 		c.Sync()
 		c.ExpectRecv(1, 16)
@@ -87,8 +86,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.Send(all...)
 		c.drain() // the device may have acknowledged packets without AckReq
 		for _, again := range all {
-			c.Send(again.AckReq())
-			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
+			c.exchange(again.AckReq(), ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
 		c.expectSilence(silencePeriod)
 	}),
@@ -97,12 +95,10 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
 	Run: onRC(func(c *Conn) {
 		write := ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq()
-		c.Send(write)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 8)).AckReq(), ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 2500)).AckReq())
 		c.nextPackets(4)
-		c.Send(write)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 	}),
 }, {
 	ID:   "rc/psn/earlier-duplicate-read-answered-first",
@@ -136,8 +132,7 @@ const longRead = 4096
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
 	short := ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 8)).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
-	c.Send(short)
-	c.expect(answer)
+	c.exchange(short, answer)
 	c.Send(ib.ReadRequest(c.PeerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
 	if started {
 		c.expect(ib.ReadResponseFirst(c.PeerPSN(k+1), ib.AnyMSN, nil))

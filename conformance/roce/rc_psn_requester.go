@@ -12,35 +12,26 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/psn/requests-count-by-one",
 	Cite: ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
 	Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
-		c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
+		c.request(0, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
 		c.Send(ib.Ack(c.DevicePSN(3), 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), ib.Ack(c.DevicePSN(6), 4))
-		for id := range uint64(4) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3, 4)
 	}),
 }, {
 	ID:   "rc/psn/read-takes-one-for-each-response",
 	Cite: ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
-		c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
+		c.request(0, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
 	}),
 }, {
 	ID: "rc/psn/requester-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
 		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
 	}}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-		c.Send(ib.Ack(0xfffffe, 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.Send(ib.Nak(0, ib.NakSequence, 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
+		c.completeWith(ib.Ack(0xfffffe, 1), 1)
+		c.completeWith(ib.Nak(0, ib.NakSequence, 2), 2)
 		c.expectRetransmission(all, 2)
-		c.Send(ib.Ack(1, 4))
-		c.ExpectCompletion(3, verbs.WCSuccess)
-		c.ExpectCompletion(4, verbs.WCSuccess)
+		c.completeWith(ib.Ack(1, 4), 3, 4)
 	}),
 }, {
 	ID: "rc/psn/first-sent-is-sq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
@@ -65,16 +56,12 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/psn/read-response-before-the-oldest-ignored",
 	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8))
-		c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.request(0, c.SendWR(1, 8), c.ReadWR(2, 8))
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), ib.Ack(c.DevicePSN(0), 1))
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)), 2)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
@@ -84,10 +71,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
-		c.Sync()
-		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(1), 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.expectNoCompletion()
+		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
@@ -98,8 +83,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(1), 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 	}),
 }, {
 	ID:   "rc/psn/rnr-nak-before-the-oldest-ignored",
@@ -109,14 +93,11 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.RNR(c.DevicePSN(0), 0, 1))
 		c.Sync()
 		posted := c.Now()
-		c.PostSend(c.QP, c.SendWR(3, 16))
-		c.expectAll(c.wantSend(2, 16))
+		c.request(2, c.SendWR(3, 16))
 		took, most := c.Now()-posted, ib.RNRTimer(0)/2
 		c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
 		c.expectSilence(silencePeriod)
-		c.Send(ib.Ack(c.DevicePSN(2), 3))
-		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectCompletion(3, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 2, 3)
 	}),
 }, {
 	ID:   "rc/psn/no-more-than-half-the-space-open",
@@ -150,23 +131,18 @@ func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) 
 // expectUnsentPSNsIgnored sends responses with PSNs that the device has not sent while a
 // SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
 func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
-	c.PostSend(c.QP, c.SendWR(1, 8))
-	c.expectAll(c.wantSend(0, 8))
+	c.request(0, c.SendWR(1, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
 		c.Send(response(c.DevicePSN(beyond)))
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 	}
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
 // sendTwoAckFirst has the device send two SENDs and acknowledges the first. A second
 // response to the first is then stale.
 func (c *Conn) sendTwoAckFirst() {
-	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
-	c.expectAll(c.wantSend(0, 8), c.wantSend(1, 8))
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.request(0, c.SendWR(1, 8), c.SendWR(2, 8))
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 }

@@ -130,8 +130,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			ib.WriteMiddle(c.PeerPSN(1), Data(MTU)),
 		)
 		c.drain()
-		c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(2), ib.AnyMSN))
+		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq(), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
 	ID:   "rc/psn/nak-of-a-read-points-at-the-missing-response",

@@ -55,8 +55,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
 		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
 }, {
 	ID:   "rc/read/needs-the-right-of-qp-and-region",

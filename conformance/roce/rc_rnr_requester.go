@@ -13,25 +13,19 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/rnr/requester-waits-as-long-as-told",
 	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		expectRNRWait(c, all, 20)
-		c.Send(ib.Ack(c.DevicePSN(2), 3))
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
 	}),
 }, {
 	ID:   "rc/rnr/timer-table-is-exact-for-every-code",
 	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		all := c.expectAll(c.wantSend(0, 8))
+		all := c.request(0, c.SendWR(1, 8))
 		for code := range uint8(32) {
 			expectRNRWait(c, all, code)
 		}
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
@@ -41,8 +35,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, wr)
 		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.DevicePSN(0))})
 		expectRNRWait(c, all, 0)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
@@ -66,26 +59,22 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		all := c.expectAll(c.wantSend(0, 8))
+		all := c.request(0, c.SendWR(1, 8))
 		for range 20 {
 			expectRetryAfterRNR(c, all, 1)
 		}
 		c.ExpectState(c.QP, verbs.QPStateRTS)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		all := c.expectAll(c.wantSend(0, 8))
+		all := c.request(0, c.SendWR(1, 8))
 		for range 2 {
 			expectRetryAfterRNR(c, all, 1)
 			c.expectRetransmission(all, 0) // by the transport timer
 		}
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
@@ -94,22 +83,17 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.sendEach(6)
 		for k := range all {
 			expectRetryAfterRNR(c, all[k:], 1)
-			c.Send(ib.Ack(c.DevicePSN(k), uint32(k+1)))
-			c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(k), uint32(k+1)), uint64(k+1))
 		}
 	}),
 }, {
 	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
 		expectRetryAfterRNR(c, all[2:], 12)
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(3), 4))
-		c.ExpectCompletion(3, verbs.WCSuccess)
-		c.ExpectCompletion(4, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(3), 4), 3, 4)
 	}),
 }, {
 	ID:   "rc/rnr/repetition-begins-inside-the-message",
@@ -124,19 +108,15 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.expectAll(message, c.wantSend(3, 8))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(3), 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(3), 2), 1, 2)
 	}),
 }, {
 	ID:   "rc/rnr/transport-timer-rests-meanwhile",
 	Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		all := c.expectAll(c.wantSend(0, 8))
+		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }})
 
@@ -145,8 +125,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 // it.
 func expectRetryAfterRNR(c *Conn, again []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
-	c.Send(ib.RNR(again[0].PSN(), code, 0))
-	c.expect(again[0])
+	c.exchange(ib.RNR(again[0].PSN(), code, 0), again[0])
 	took := c.Now() - begun
 	c.expectAll(again[1:])
 	return took
@@ -162,8 +141,7 @@ func expectRNRWait(c *Conn, again []ib.Packet, code uint8) {
 // exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry
 // allows.
 func exhaustRNRRetries(c *Conn) {
-	c.PostSend(c.QP, c.SendWR(1, 8))
-	all := c.expectAll(c.wantSend(0, 8))
+	all := c.request(0, c.SendWR(1, 8))
 	for range c.Attr.RNRRetry {
 		expectRetryAfterRNR(c, all, 1)
 	}

@@ -20,8 +20,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-			c.expect(ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
+			c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -29,14 +28,12 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
-		c.Send(write)
-		c.expect(anyRNRNak(c.PeerPSN(0)).WithMSN(0))
+		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
 		c.Sync()
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectNoCompletion()
 		c.PostRecv(c.QP, 1)
-		c.Send(write)
-		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(write, ib.Ack(c.PeerPSN(0), 1))
 		c.ExpectRecv(1, 64)
 		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
@@ -48,11 +45,9 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
 		c.Send(parts[:2]...)
 		c.drain()
-		c.Send(last)
-		c.expect(anyRNRNak(c.PeerPSN(2)))
+		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
 		c.PostRecv(c.QP, 1)
-		c.Send(last)
-		c.expect(ib.Ack(c.PeerPSN(2), ib.AnyMSN))
+		c.exchange(last, ib.Ack(c.PeerPSN(2), ib.AnyMSN))
 		c.ExpectRecv(1, 2500)
 		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
@@ -81,10 +76,8 @@ func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		for _, op := range ops {
 			c := p.connect(Setup{})
-			c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(8)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
-			c.Send(packetOf(c, op, 1))
-			c.expect(anyRNRNak(c.PeerPSN(1)))
+			c.exchange(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+			c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
 			c.ExpectState(c.QP, verbs.QPStateRTS)
 		}
 	})

@@ -52,10 +52,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 			again = append(again, c.nextPackets(1)...)
 		}
 		checkNotInterleaved(c, again)
-		c.Send(ib.Ack(c.DevicePSN(7), 4))
-		for id := range uint64(4) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(7), 4), 1, 2, 3, 4)
 	}),
 }, {
 	ID:   "rc/seq/duplicate-read-leaves-the-open-message-alone",
@@ -67,14 +64,12 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		for range 2 {
 			c.Send(read)
 			c.expectAll(answers)
-			c.Send(write[0].AckReq())
-			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
+			c.exchange(write[0].AckReq(), ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
 		c.Send(read)
 		c.expectAll(answers)
 		for _, part := range write[1:] {
-			c.Send(part.AckReq())
-			c.expect(ib.Ack(part.PSN(), ib.AnyMSN))
+			c.exchange(part.AckReq(), ib.Ack(part.PSN(), ib.AnyMSN))
 		}
 		c.ExpectBytes(c.TargetMem, 8<<10, Data(2500))
 	}),
@@ -108,17 +103,14 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/seq/refusal-completes-the-open-receive-first",
 	Cite: ibta("", "roce/rc/seq/9"), Defects: []string{"FlushReversed"},
 	Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
-		c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
 		// The status is not specified. Most devices report the one that the requester
 		// would see.
 		wc := c.NextCompletion()
 		c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 			"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+2, verbs.WCWRFlushErr)
-		}
+		c.ExpectCompletions(verbs.WCWRFlushErr, 2, 3, 4)
 	}),
 }})
 
@@ -152,8 +144,7 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 		if op == ib.OpWriteFirst && len(ops) > 1 {
 			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16))
 		}
-		c.Send(p)
-		c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+		c.exchange(p, ib.Ack(c.PeerPSN(k), ib.AnyMSN))
 	}
 }
 
@@ -196,12 +187,10 @@ func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 func sendTwoPacketSend(c *Conn, end ib.Packet) verbs.WC {
 	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), end.AckReq())
 	wc := c.ExpectRecv(1, MTU+16)
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 	c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
 	c.ExpectRecv(2, 8)
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 	return wc
 }
 

@@ -22,28 +22,21 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
 	Cite: ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 5000), c.SendWR(2, 8))
-		all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
+		all := c.request(0, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		c.Send(ib.Ack(c.DevicePSN(1), 0))
 		c.expectRetransmission(all, 2)
-		c.Send(ib.Ack(c.DevicePSN(5), 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 1, 2)
 	}),
 }, {
 	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
 	Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		begun := c.Now()
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		c.expectRetransmission(all, 1)
 		took, most := c.Now()-begun, ib.AckTimeout(c.Attr.Timeout)/10
 		c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
-		c.Send(ib.Ack(c.DevicePSN(2), 3))
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
 	}),
 }, {
 	ID:   "rc/tmo/second-nak-of-a-window-acted-on",
@@ -54,21 +47,15 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectRetransmission(all, 1)
 		c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 3))
 		c.expectRetransmission(all, 3)
-		c.Send(ib.Ack(c.DevicePSN(4), 5))
-		for id := range uint64(5) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(4), 5), 1, 2, 3, 4, 5)
 	}),
 }, {
 	ID:   "rc/tmo/nak-acknowledges-what-came-before",
 	Cite: ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendEach(5)
-		c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.completeWith(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2), 1, 2)
+		c.expectNoCompletion()
 	}),
 }, {
 	ID:   "rc/tmo/copies-of-a-nak-cause-one-resend",
@@ -104,8 +91,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		for _, refused := range []bool{false, true} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
-			c.PostSend(c.QP, c.SendWR(1, 8))
-			c.expectAll(c.wantSend(0, 8))
+			c.request(0, c.SendWR(1, 8))
 			if refused {
 				c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
 				c.Sync()
@@ -124,8 +110,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		c.expectAll(c.wantSend(0, 8))
+		c.request(0, c.SendWR(1, 8))
 		c.Send(
 			ib.ReadRequest(c.PeerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
 			ib.WriteOnly(c.PeerPSN(1024), c.RETH(0, 8), Data(8)).AckReq(),
@@ -169,8 +154,7 @@ func expectRetryFromNak(c *Conn, wr verbs.SendWR, message []ib.Packet) {
 	all := c.expectAll(message)
 	c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 0))
 	c.expectRetransmission(all, 2)
-	c.Send(ib.Ack(c.DevicePSN(4), 1))
-	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(4), 1), wr.WRID)
 }
 
 // sendEach has the device send n SENDs of different lengths, one at a time, and returns

@@ -25,11 +25,11 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		connect := func() *Conn { return p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}) }
 		c := connect()
-		expectRetransmittedRequest(c, c.SendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.DevicePSN(0), 1))
+		expectRetransmittedRequest(c, c.SendWR(1, 8), ib.Ack(c.DevicePSN(0), 1))
 		c = connect()
-		expectRetransmittedRequest(c, c.WriteWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.DevicePSN(2), 1))
+		expectRetransmittedRequest(c, c.WriteWR(1, 2500), ib.Ack(c.DevicePSN(2), 1))
 		c = connect()
-		expectRetransmittedRequest(c, c.ReadWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
+		expectRetransmittedRequest(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
 }, {
 	ID: "rc/tmo/not-before-the-timeout", Cite: ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout"},
@@ -37,15 +37,13 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		for _, code := range []uint8{8, 12, 15} {
 			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
 			begun := c.Now() // before the post: the bench can only add to the measured time
-			c.PostSend(c.QP, c.SendWR(1, 8))
-			c.expectAll(c.wantSend(0, 8))
+			c.request(0, c.SendWR(1, 8))
 			for n := range 4 {
 				c.expectAll(c.wantSend(0, 8))
 				took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
 				c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 			}
-			c.Send(ib.Ack(c.DevicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		}
 	}),
 }, {
@@ -54,8 +52,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{7, 12} {
 			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
-			c.PostSend(c.QP, c.SendWR(1, 8))
-			c.expectAll(c.wantSend(0, 8))
+			c.request(0, c.SendWR(1, 8))
 			var apart []time.Duration
 			for last := c.Now(); len(apart) < 7; last = c.Now() {
 				c.expectAll(c.wantSend(0, 8))
@@ -76,12 +73,10 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/tmo/zero-switches-the-timer-off",
 	Cite: ibta("C9-140", "roce/rc/tmo/3"), Defects: []string{"TimeoutZeroFires"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		c.expectAll(c.wantSend(0, 8))
+		c.request(0, c.SendWR(1, 8))
 		c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
 		c.expectSilence(time.Minute)
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
 	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryOffByOne"},
@@ -99,8 +94,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8), c.WriteWR(3, 8))
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
-		c.ExpectCompletion(2, verbs.WCWRFlushErr)
-		c.ExpectCompletion(3, verbs.WCWRFlushErr)
+		c.ExpectCompletions(verbs.WCWRFlushErr, 2, 3)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
@@ -112,8 +106,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "roce/rc/tmo/6"), Defects: []string{"RetryCountShared"},
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 5000))
-		all := c.expectAll(c.wantWrite(0, 5000))
+		all := c.request(0, c.WriteWR(1, 5000))
 		for k := range all {
 			c.expectRetransmission(all, k)
 			c.Send(ib.Ack(c.DevicePSN(k), uint32(k/4)))
@@ -133,12 +126,9 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 
 // expectRetransmittedRequest answers a request only when the device has retransmitted it,
 // and fails the case unless it succeeds.
-func expectRetransmittedRequest(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.PostSend(c.QP, wr)
-	c.expectAll(request)
-	c.expectRetransmission(request, 0)
-	c.Send(answer)
-	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+func expectRetransmittedRequest(c *Conn, wr verbs.SendWR, answer ib.Packet) {
+	c.expectRetransmission(c.request(0, wr), 0)
+	c.completeWith(answer, wr.WRID)
 }
 
 // exhaustRetries has the device send a SEND that is not answered, and fails the case

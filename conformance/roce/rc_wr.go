@@ -44,8 +44,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8), 7, Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
-		c.ExpectCompletion(1, verbs.WCWRFlushErr)
-		c.ExpectCompletion(2, verbs.WCWRFlushErr)
+		c.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 	}),
 }, {
 	ID:   "rc/wr/completion-of-immediate-has-the-bytes-written",

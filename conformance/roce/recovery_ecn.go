@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // cnpPause is longer than any device's minimum time between CNPs.
@@ -115,8 +114,7 @@ func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
-	f.Send(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)))
-	f.ExpectCompletion(1, verbs.WCSuccess)
+	f.completeWith(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)), 1)
 	return all[len(all)-1].At - all[0].At
 }
 

@@ -140,8 +140,7 @@ func rnrWaits(p *Port) (all []Measurement) {
 			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
 			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
 		}
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code), Nominal, waits))
 	}
 	return all

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // ackTurnaround measures the time from a request to its ACK.
@@ -106,7 +105,6 @@ func awaitRetransmission(c *Conn, n int) Arrival {
 // returns the number of packets received before the ACK.
 func ackWindow(c *Conn, n, messages int) (more int) {
 	more = len(c.Drain(0))
-	c.Send(ib.Ack(c.DevicePSN(n-1), uint32(messages)))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(n-1), uint32(messages)), 1)
 	return more
 }

@@ -86,8 +86,7 @@ func impliedNAK(p *Port) []Measurement {
 		sent := c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 		times = append(times, nextRead(c).At-sent)
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.Drain(0)
 	}
 	return []Measurement{newTiming("read/implied-nak", times)}

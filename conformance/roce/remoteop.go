@@ -41,7 +41,6 @@ func (c *Conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(
 
 // expectOpExecutedAt is expectOpExecuted with the n-th PSN.
 func (c *Conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
-	c.Send(op.packet(c.PeerPSN(n), at))
-	got := c.expect(ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
+	got := c.exchange(op.packet(c.PeerPSN(n), at), ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }

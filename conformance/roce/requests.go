@@ -64,9 +64,9 @@ func (c *Conn) wantRead(k, n int) []ib.Packet {
 	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n))}
 }
 
-// wantFetchAdd is wantSend for a FETCH_ADD.
-func (c *Conn) wantFetchAdd(k int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, 8), 1)}
+// wantFetchAdd is wantSend for a FETCH_ADD, which has n = 8 bytes.
+func (c *Conn) wantFetchAdd(k, n int) []ib.Packet {
+	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n), 1)}
 }
 
 // anyAckReq makes the expected packets match any value of AckReq.
@@ -75,6 +75,31 @@ func anyAckReq(ps []ib.Packet) []ib.Packet {
 		ps[i].BTH.AckReq = nil
 	}
 	return ps
+}
+
+// request posts requests, and fails the case unless their packets arrive in order, the
+// first of them with the device's k-th PSN. It returns the expected packets.
+func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
+	c.PostSend(c.QP, wrs...)
+	want := map[verbs.WROpcode]func(k, n int) []ib.Packet{
+		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite, verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
+	}
+	for i := range wrs {
+		n := 0
+		for _, sge := range wrs[i].SGL {
+			n += int(sge.Length)
+		}
+		all = append(all, want[wrs[i].Opcode](k, n)...)
+		k += ib.Packets(n, c.Attr.PathMTU.Bytes())
+	}
+	return c.expectAll(all)
+}
+
+// completeWith sends a response to requests of the device, and fails the case unless the
+// requests with these IDs complete with success, in this order.
+func (c *Conn) completeWith(response ib.Packet, ids ...uint64) {
+	c.Send(response)
+	c.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
 // expectAll fails the case unless these packets arrive in order. It returns them as one

@@ -30,8 +30,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range 4 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
 			q.expectDelivered(c, Data(16))
 		}
 	}),
@@ -69,8 +68,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range room {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16+i%32)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i%32)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
 			q.expectDelivered(c, Data(16+i%32))
 		}
 		q.expectUsedUp()

@@ -17,8 +17,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		pair := q.connect(2)
 		for i := range 4 {
 			c := pair[i%2]
-			c.Send(ib.SendOnly(c.PeerPSN(i/2), Data(10+i)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(i/2), uint32(i/2+1)))
+			c.exchange(ib.SendOnly(c.PeerPSN(i/2), Data(10+i)).AckReq(), ib.Ack(c.PeerPSN(i/2), uint32(i/2+1)))
 			q.expectDelivered(c, Data(10+i))
 		}
 		q.expectUsedUp()
@@ -60,14 +59,11 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(1)
 		c := q.connect(1)[0]
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), 1))
 		q.expectDelivered(c, Data(16))
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq())
-		c.expect(ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
+		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
 		q.post(1)
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(1), 2))
+		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
@@ -79,8 +75,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		q.post(1)
-		d.Sync()
-		d.ExpectNoCompletion()
+		d.expectNoCompletion()
 		d.SendPacket(d.datagram(Data(24)))
 		d.ExpectRecv(1, ib.GRHLen+24)
 		if !p.Caps.Has(verbs.CapUC) {
@@ -90,8 +85,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		q.post(1)
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 		c.Send(ucSendOnly(c.PeerPSN(1), 24))
 		c.ExpectRecv(2, 24)
 	}),
@@ -124,12 +118,10 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q := p.newSharedQueue(2)
 		pair := q.connect(2)
 		p.toError(pair[0].QP)
-		p.Sync()
-		p.ExpectNoCompletion()
+		p.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16+i)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
 			q.expectDelivered(c, Data(16+i))
 		}
 	}),

@@ -63,6 +63,13 @@ func (p *Port) Sync() {
 	}
 }
 
+// expectNoCompletion fails the case if the device has completed a request or a receive by
+// the time it has processed all packets sent before.
+func (p *Port) expectNoCompletion() {
+	p.Sync()
+	p.ExpectNoCompletion()
+}
+
 // SyncQP returns the queue pair that Sync uses; nil before the first Sync.
 func (p *Port) SyncQP() verbs.QP {
 	if p.syncConn == nil {

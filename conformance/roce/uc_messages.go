@@ -36,7 +36,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
 		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32)},
+			c.SendWR(1, 32),
 			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
 			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n)},
 		)
@@ -45,9 +45,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expect(ib.SendFirst(c.DevicePSN(2), nil).On(ib.UC))
 		c.expect(ib.SendMiddle(c.DevicePSN(3), nil).On(ib.UC))
 		c.expect(ib.SendLast(c.DevicePSN(4), c.LocalMem.Buf[n-100:n]).On(ib.UC))
-		for id := uint64(1); id <= 3; id++ {
-			c.ExpectCompletion(id, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
 	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"), Defects: []string{"UnreliableAckReq"},
@@ -96,7 +94,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ucSendOnly(c.PeerPSN(0), 24))
 		c.ExpectRecv(1, 24)
 		c.Must("SQE to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-		c.PostSend(c.QP, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(102, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)
 		c.Send(ucSendOnly(c.PeerPSN(1), 32))
@@ -126,8 +124,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 		c.Send(ucSendOnly(c.PeerPSN(1), 24))
 		c.ExpectRecv(1, 24)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))

@@ -67,8 +67,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Run: onUD(0, func(d *udPort) {
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 200))
 		d.SendPacket(d.datagram(Data(164)))
-		d.Sync()
-		d.ExpectNoCompletion()
+		d.expectNoCompletion()
 		d.ExpectUnchanged(d.LocalMem, 0, 200)
 		d.SendPacket(d.datagram(Data(160)))
 		d.ExpectRecv(1, 200)
@@ -82,8 +81,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, udRecvLen))
-		d.Sync()
-		d.ExpectNoCompletion()
+		d.expectNoCompletion()
 		d.SendPacket(d.datagram(Data(24)))
 		d.ExpectRecv(1, ib.GRHLen+24)
 	}),

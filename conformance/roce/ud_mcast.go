@@ -69,6 +69,5 @@ func (p *Port) expectCopies(members ...*udPort) {
 		}
 		delete(missing, wc.QPN)
 	}
-	p.Sync()
-	p.ExpectNoCompletion()
+	p.expectNoCompletion()
 }

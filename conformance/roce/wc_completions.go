@@ -27,8 +27,7 @@ var completionCases = []conformance.Case{
 			c.Send(ib.Ack(c.DevicePSN(3), 4))
 			// The ACK implies that the READ response was lost: the device may retransmit
 			// the READ and later requests at once.
-			c.Sync()
-			c.ExpectNoCompletion()
+			c.expectNoCompletion()
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(3), 4))
 			for _, id := range []uint64{1, 2, 4} {
 				c.ExpectCompletion(id, verbs.WCSuccess)
@@ -68,9 +67,7 @@ var completionCases = []conformance.Case{
 			c.expect(ib.SendOnly(c.DevicePSN(1), nil))
 			c.expect(ib.WriteOnly(c.DevicePSN(2), ib.At(0x1000, 7, 8), nil))
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(2), 3))
-			for id := uint64(1); id <= 3; id++ {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		}),
 	},
 	{
@@ -90,8 +87,7 @@ var completionCases = []conformance.Case{
 				for id := uint64(1); all && id <= 3; id++ {
 					c.ExpectCompletion(id, verbs.WCSuccess)
 				}
-				c.Sync()
-				c.ExpectNoCompletion()
+				c.expectNoCompletion()
 			}
 		}),
 	},
@@ -181,14 +177,11 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 			c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.LocalMem.SGL(64, 8)})
 			c.nextPackets(2)
 			c.expectSilence(silencePeriod)
-			c.Send(answer(c.DevicePSN(0)))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(answer(c.DevicePSN(0)), 1)
 			c.expectSilence(silencePeriod)
-			c.Send(answer(c.DevicePSN(1)).WithMSN(2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.completeWith(answer(c.DevicePSN(1)).WithMSN(2), 2)
 			c.expect(ib.SendOnly(c.DevicePSN(2), c.LocalMem.Buf[64:72]))
-			c.Send(ib.Ack(c.DevicePSN(2), 3))
-			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(2), 3), 3)
 		}),
 	}
 }

@@ -54,9 +54,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.nextPackets(3)
 		c.Sync() // the device has processed the fourth request
 		c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
-		for id := uint64(1); id <= 3; id++ {
-			c.ExpectCompletion(id, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		c.ExpectBytes(c.LocalMem, 64, Data(8))
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),

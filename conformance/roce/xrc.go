@@ -29,10 +29,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 				c.Send(ib.Ack(c.DevicePSN(4), 3).On(ib.XRC))
 			}
 		}
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC))
-		for id := uint64(1); id <= 4; id++ {
-			c.ExpectCompletion(id, verbs.WCSuccess)
-		}
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }, {
@@ -70,8 +67,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"), Defects: []string{"XRCTargetDies"},
 	Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
+		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
 		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
@@ -143,8 +139,7 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq())
 	x.expect(ib.Nak(x.PeerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
-	x.Sync()
-	x.ExpectNoCompletion()
+	x.expectNoCompletion()
 	for _, m := range x.mems {
 		x.ExpectUnchanged(m, 0, 0)
 	}

@@ -152,8 +152,7 @@ var signalCases = []conformance.Case{{
 		}
 		l.dut.beforeTheCause(1)
 		l.dut.ExpectCompletion(2, verbs.WCLocProtErr)
-		l.dut.ExpectCompletion(3, verbs.WCWRFlushErr)
-		l.dut.ExpectCompletion(4, verbs.WCWRFlushErr)
+		l.dut.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 		l.dut.AwaitState(l.dut.qp, errState)
 	}),
 }}
