@@ -107,7 +107,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 			if !ok {
 				return
 			}
-			if _, m, err := pkt.CM(); err != nil || m.Attr() == ib.AttrREP {
+			if _, m, err := pkt.CM(); err != nil || ib.AttrOf(m) == ib.AttrREP {
 				p.Fail("no REP beyond the third retry", "%v", pkt)
 			}
 		}
@@ -192,7 +192,7 @@ func (k *cmSession) expectSameREPs() {
 		if err != nil {
 			k.Fail("nothing, or the same REP", "%v", pkt)
 		}
-		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && ib.AttrOf(m) != ib.AttrMRA {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}

@@ -184,7 +184,8 @@ func checkSentBeforeReset(c *Conn, received []ib.Packet) (answered bool) {
 
 // retransmissionOf returns the expected retransmission of a packet. AckReq may differ.
 func retransmissionOf(p ib.Packet) ib.Packet {
-	want := ib.Packet{BTH: p.BTH, RETH: p.RETH, Imm: p.Imm, Payload: p.Payload, Pad: p.Pad}
+	want := ib.Packet{BTH: p.BTH, Payload: p.Payload, Pad: p.Pad}
+	want.RETH, want.Imm = p.RETH, p.Imm
 	want.BTH.AckReq, want.BTH.FECN, want.BTH.BECN = nil, nil, nil
 	return want
 }

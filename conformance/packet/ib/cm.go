@@ -4,7 +4,7 @@ import "fmt"
 
 // Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or
 // APR, as a value. A nil field has the value that Linux sends.
-type Message interface{ Attr() Attr }
+type Message interface{ attr() Attr }
 
 // Attr is the attribute ID of a MAD, which names the message.
 type Attr uint16
@@ -33,45 +33,23 @@ func (a Attr) String() string {
 	return fmt.Sprintf("attribute %#04x", uint16(a))
 }
 
-// Attr of a REQ.
-func (REQ) Attr() Attr { return AttrREQ }
+// AttrOf returns the attribute ID of a message.
+func AttrOf(m Message) Attr { return m.attr() }
 
-// Attr of an MRA.
-func (MRA) Attr() Attr { return AttrMRA }
+func (REQ) attr() Attr     { return AttrREQ }
+func (MRA) attr() Attr     { return AttrMRA }
+func (REJ) attr() Attr     { return AttrREJ }
+func (REP) attr() Attr     { return AttrREP }
+func (RTU) attr() Attr     { return AttrRTU }
+func (DREQ) attr() Attr    { return AttrDREQ }
+func (DREP) attr() Attr    { return AttrDREP }
+func (SIDRREQ) attr() Attr { return AttrSIDRREQ }
+func (SIDRREP) attr() Attr { return AttrSIDRREP }
+func (LAP) attr() Attr     { return AttrLAP }
+func (APR) attr() Attr     { return AttrAPR }
 
-// Attr of a REJ.
-func (REJ) Attr() Attr { return AttrREJ }
-
-// Attr of a REP.
-func (REP) Attr() Attr { return AttrREP }
-
-// Attr of an RTU.
-func (RTU) Attr() Attr { return AttrRTU }
-
-// Attr of a DREQ.
-func (DREQ) Attr() Attr { return AttrDREQ }
-
-// Attr of a DREP.
-func (DREP) Attr() Attr { return AttrDREP }
-
-// Attr of a SIDR_REQ.
-func (SIDRREQ) Attr() Attr { return AttrSIDRREQ }
-
-// Attr of a SIDR_REP.
-func (SIDRREP) Attr() Attr { return AttrSIDRREP }
-
-// Attr of a LAP.
-func (LAP) Attr() Attr { return AttrLAP }
-
-// Attr of an APR.
-func (APR) Attr() Attr { return AttrAPR }
-
-func (m MRA) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
-func (m RTU) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
-func (m DREQ) commIDs() (local, remote *uint32) { return m.LocalCommID, m.RemoteCommID }
-func (m DREP) commIDs() (local, remote *uint32) { return m.LocalCommID, m.RemoteCommID }
-func (m LAP) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
-func (m APR) commIDs() (local, remote *uint32)  { return m.LocalCommID, m.RemoteCommID }
+// messages has a message of each type, in the order of their attribute IDs.
+var messages = [...]Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, SIDRREQ{}, SIDRREP{}, LAP{}, APR{}}
 
 // Reason is the reason of a REJ.
 type Reason uint16
@@ -135,8 +113,4 @@ const (
 const (
 	SIDRValid       = 0
 	SIDRUnsupported = 1
-	SIDRReject      = 2
-	SIDRNoQP        = 3
-	SIDRRedirect    = 4
-	SIDRVersion     = 5
 )

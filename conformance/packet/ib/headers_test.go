@@ -37,7 +37,7 @@ func TestLayouts(t *testing.T) {
 		{"XRC", "a400ffff0000000000000007" + "00123456", SendOnly(7, nil).OnXRC(0x123456)},
 		{"XRC response", "b100ffff0000000000000007" + "1f000002", Ack(7, 2).On(XRC)},
 		{"UD", "6400ffff0000000000000007" + "deadbeef00123456", Datagram(7, 0xdeadbeef, 0x123456, nil)},
-		{"RD", "4400ffff0000000000000007" + "00123456" + "deadbeef00654321", Packet{RDETH: &RDETH{EE: new(uint32(0x123456))}}.WithOpcode(RD.Op(OpSendOnly)).WithPSN(7).WithDETH(0xdeadbeef, 0x654321)},
+		{"RD", "4400ffff0000000000000007" + "00123456" + "deadbeef00654321", Packet{Extensions: Extensions{RDETH: &RDETH{EE: new(uint32(0x123456))}}}.WithOpcode(RD.Op(OpSendOnly)).WithPSN(7).WithDETH(0xdeadbeef, 0x654321)},
 		{"ACK", "1100ffff0000000000000007" + "1f123456", Ack(7, 0x123456)},
 		{"ACK with credits", "1100ffff0000000000000007" + "05123456", Ack(7, 0x123456).WithCredits(5)},
 		{"RNR", "1100ffff0000000000000007" + "2e123456", RNR(7, 14, 0x123456)},

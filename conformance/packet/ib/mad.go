@@ -3,6 +3,7 @@ package ib
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -39,7 +40,7 @@ func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 // CMWith is CM with a MAD header; its nil fields get the values of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
-		h.Attr = new(m.Attr())
+		h.Attr = new(m.attr())
 	}
 	b := packet.AppendFields(make([]byte, 0, MADLen), h)
 	b = packet.AppendFields(b, m)
@@ -67,37 +68,15 @@ func (p Packet) CM() (MAD, Message, error) {
 	return h, m, err
 }
 
+// parseMessage parses the body of a MAD with this attribute.
 func parseMessage(attr Attr, body []byte) (Message, error) {
-	switch attr {
-	case AttrREQ:
-		return parseAs[REQ](body)
-	case AttrMRA:
-		return parseAs[MRA](body)
-	case AttrREJ:
-		return parseAs[REJ](body)
-	case AttrREP:
-		return parseAs[REP](body)
-	case AttrRTU:
-		return parseAs[RTU](body)
-	case AttrDREQ:
-		return parseAs[DREQ](body)
-	case AttrDREP:
-		return parseAs[DREP](body)
-	case AttrSIDRREQ:
-		return parseAs[SIDRREQ](body)
-	case AttrSIDRREP:
-		return parseAs[SIDRREP](body)
-	case AttrLAP:
-		return parseAs[LAP](body)
-	case AttrAPR:
-		return parseAs[APR](body)
+	i := int(attr) - int(AttrREQ)
+	if i < 0 || i >= len(messages) {
+		return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
 	}
-	return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
-}
-
-func parseAs[M Message](body []byte) (Message, error) {
-	var m M
-	_, err := packet.ParseFields(body, &m)
+	to := reflect.New(reflect.TypeOf(messages[i]))
+	_, err := packet.ParseFields(body, to.Interface())
+	m, _ := to.Elem().Interface().(Message)
 	return m, err
 }
 
@@ -106,18 +85,18 @@ func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
 	case got == nil:
-		d.Add("CM message", want.Attr().String(), "none")
-	case want.Attr() != got.Attr():
-		d.Add("CM message", want.Attr().String(), got.Attr().String())
+		d.Add("CM message", want.attr().String(), "none")
+	case want.attr() != got.attr():
+		d.Add("CM message", want.attr().String(), got.attr().String())
 	default:
-		packet.DiffFields(&d, want.Attr().String()+" ", want, got)
+		packet.DiffFields(&d, want.attr().String()+" ", want, got)
 	}
 	return d
 }
 
 // describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
-	l := line{"CM " + m.Attr().String()}
+	l := line{"CM " + m.attr().String()}
 	if value(h.Status, 0) != 0 {
 		l.addf("status %#04x", *h.Status)
 	}
@@ -132,11 +111,9 @@ func describeCM(h MAD, m Message) string {
 		l.addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
 	case SIDRREP:
 		l.addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
-	case interface {
-		commIDs() (local, remote *uint32)
-	}:
-		local, remote := m.commIDs()
-		l.addf("comm %08x for %08x", *local, *remote)
+	default:
+		v := reflect.ValueOf(m)
+		l.addf("comm %08x for %08x", v.FieldByName("LocalCommID").Elem(), v.FieldByName("RemoteCommID").Elem())
 	}
 	return strings.Join(l, " ")
 }

@@ -145,14 +145,5 @@ func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return 
 // WithUDPChecksum sends the correct UDP checksum instead of 0.
 func (p Packet) WithUDPChecksum() Packet { p.udpSummed = true; return p }
 
-// WithIPLength sets the length field of the IP header; see [packet.IP].
-func (p Packet) WithIPLength(n uint16) Packet { p.IP.Length = &n; return p }
-
-// WithUDPLength sets the length field of the UDP header.
-func (p Packet) WithUDPLength(n uint16) Packet { p.UDP.Length = &n; return p }
-
-// WithBehind adds bytes to the IP packet after the UDP datagram.
-func (p Packet) WithBehind(b []byte) Packet { p.Behind = b; return p }
-
 // WithTrailer adds bytes after the IP packet, like the padding of a short frame.
 func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }

@@ -17,17 +17,7 @@ type Packet struct {
 	IP  packet.IP
 	UDP packet.UDP
 	BTH BTH
-
-	RDETH     *RDETH
-	XRCETH    *XRCETH
-	DETH      *DETH
-	FETH      *FETH
-	RETH      *RETH
-	AtomicETH *AtomicETH
-	AETH      *AETH
-	AtomicAck *AtomicAckETH
-	Imm       *ImmDt
-	IETH      *IETH
+	Extensions
 
 	// Payload without padding. nil is no payload when building, and matches any when
 	// comparing; an empty slice matches no payload.
@@ -49,6 +39,21 @@ type Packet struct {
 	seal      func(right uint32) uint32
 	udpSummed bool
 	unseen    bool // see Unseen
+}
+
+// Extensions are the extension headers of a packet, in their order after the BTH: field h is
+// that of [Header] h.
+type Extensions struct {
+	RDETH     *RDETH
+	XRCETH    *XRCETH
+	DETH      *DETH
+	FETH      *FETH
+	RETH      *RETH
+	AtomicETH *AtomicETH
+	AETH      *AETH
+	AtomicAck *AtomicAckETH
+	Imm       *ImmDt
+	IETH      *IETH
 }
 
 // Opcode returns the opcode.

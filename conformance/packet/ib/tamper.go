@@ -5,9 +5,6 @@ import (
 	"slices"
 )
 
-// WithICRC sets the ICRC.
-func (p Packet) WithICRC(icrc uint32) Packet { p.ICRC = &icrc; return p }
-
 // Sealed lets f choose the ICRC, given the correct one.
 func (p Packet) Sealed(f func(right uint32) uint32) Packet { p.seal = f; return p }
 

@@ -121,12 +121,13 @@ func TestSeals(t *testing.T) {
 	if got := binary.BigEndian.Uint32(swapped[len(swapped)-4:]); got != right {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.WithICRC(7)} {
+	seven := func(uint32) uint32 { return 7 }
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.Sealed(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := *reparse(t, p.WithICRC(7)).ICRC; got != 7 {
+	if got := *reparse(t, p.Sealed(seven)).ICRC; got != 7 {
 		t.Errorf("ICRC %d, want 7", got)
 	}
 	b := p.Damaged(func(ip []byte) { ip[1] = 0xff }).Build()
@@ -140,11 +141,12 @@ func TestLies(t *testing.T) {
 	if got := reparse(t, p.WithTrailer(make([]byte, 12))); len(got.Trailer) != 12 || got.CheckICRC() != nil || len(got.Payload) != 4 {
 		t.Errorf("with a trailer: %v, %d bytes of trailer", got, len(got.Trailer))
 	}
+	lengths := func(ip, udp *uint16) Packet { q := p; q.IP.Length, q.UDP.Length = ip, udp; return q }
 	for name, odd := range map[string]Packet{
-		"IP length of more":  p.WithIPLength(100),
-		"IP length of less":  p.WithIPLength(44),
-		"UDP length of more": p.WithUDPLength(100),
-		"UDP length of less": p.WithUDPLength(7),
+		"IP length of more":  lengths(new(uint16(100)), nil),
+		"IP length of less":  lengths(new(uint16(44)), nil),
+		"UDP length of more": lengths(nil, new(uint16(100))),
+		"UDP length of less": lengths(nil, new(uint16(7))),
 		"another port":       p.WithDstPort(4790),
 		"pad of nothing":     p.WithBody(nil).WithPadCnt(3),
 		"other protocol":     {IP: packet.IP{Protocol: new(uint8(6))}},
@@ -154,7 +156,9 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: %v, and no error", name, got)
 		}
 	}
-	behind, err := Parse(p.WithBehind([]byte("xyz")).Build())
+	longer := p
+	longer.Behind = []byte("xyz")
+	behind, err := Parse(longer.Build())
 	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "xyz" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
 		t.Errorf("bytes behind: %v, %v", behind, err)
 	}
