@@ -122,8 +122,7 @@ func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 	interval, deadline := minPollInterval, r.Now()+r.ResponseTimeout()
 	for {
-		a, err := qp.Query()
-		r.Must("a queue pair that can be queried", err)
+		a := r.QueryQP(qp)
 		switch {
 		case a.State == want:
 			return
@@ -137,7 +136,6 @@ func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 
 // ExpectState fails the case unless the queue pair is in this state now.
 func (r *Rig) ExpectState(qp verbs.QP, want verbs.QPState) {
-	a, err := qp.Query()
-	r.Must("a queue pair that can be queried", err)
+	a := r.QueryQP(qp)
 	r.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
 }

@@ -13,8 +13,7 @@ import (
 // an address of Local, else the first routable one. RoCEv1 and link-local entries are
 // the last choice.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
-	port, err := r.Device.QueryPort(1)
-	r.Must("a port that can be queried", err)
+	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1)
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
 	for i := 0; i < port.GIDs && bestRank < gidOfBench; i++ {

@@ -87,12 +87,7 @@ func newEndpoint(r *Rig) *Endpoint {
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	r.Must(fmt.Sprintf("a queue pair of %v", qpType), err)
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: RemoteAccess(r)}
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	if qpType == verbs.QPTypeUD {
-		mask ^= verbs.QPAttrAccessFlags ^ verbs.QPAttrQKey
-	}
-	r.Must("a queue pair in INIT", e.QP.Modify(attr, mask))
+	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
 }
 
@@ -115,24 +110,21 @@ const timeout = 8
 // connectByAttributes connects a queue pair with ibv_modify_qp attributes.
 func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	a := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
+		PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
 		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
 		a.Timeout = 14 // 67 ms: delays of a busy host must not look like losses
 	}
-	e.Must("a queue pair in RTR", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
-		verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
-	a.State = verbs.QPStateRTS
-	e.Must("a queue pair in RTS", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
-		verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
+	e.ToRTR(e.QP, a)
+	e.ToRTS(e.QP, a)
 }
 
 // readyForDatagrams moves a UD queue pair to RTS and sets its destination.
 func (e *Endpoint) readyForDatagrams(other *Endpoint) {
-	e.Must("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	e.Must("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	e.ToRTR(e.QP, verbs.QPAttr{})
+	e.ToRTS(e.QP, verbs.QPAttr{})
 	ah, err := e.PD.CreateAH(e.PathTo(other.Rig))
 	e.Must("an address handle", err)
 	e.dest = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}

@@ -120,7 +120,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"UnreliableAckReq"},
 	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(0)
+		d := p.newUDPort(0, nil)
 		d.post(verbs.OpSend, 16)
 		d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
 		d.post(verbs.OpSendImm, 16)

@@ -44,7 +44,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "bth/op/other-services-to-ud-dropped",
 	Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
 	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+		d := p.newUDPort(2, nil)
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
 			d.expectDropped(d.datagram(Data(16)).On(service))
 			d.expectDropped(d.datagram(Data(16)).On(service).AckReq())
@@ -84,7 +84,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "bth/op/reserved-ud-opcodes-dropped",
 	Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
 	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+		d := p.newUDPort(2, nil)
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
 			if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
 				d.expectDropped(d.datagram(Data(16)).WithOpcode(op))
@@ -121,7 +121,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "bth/qpn/multicast-number-at-a-unicast-address-dropped",
 	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
 	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+		d := p.newUDPort(2, nil)
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),
@@ -152,52 +152,3 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }})
-
-// udConn is a UD queue pair of the device in RTS, with a scripted peer.
-type udConn struct {
-	*Conn // for qp, localMem and targetMem; it is not connected
-}
-
-const bthQKey = 0x11223344
-
-// newUDConn makes a UD queue pair with receives of 128 bytes, with IDs from 1 on.
-func (p *Port) newUDConn(receives int) *udConn {
-	d := &udConn{&Conn{Port: p, TargetMem: p.Memory(memLen, allAccess), LocalMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
-	var err error
-	d.QP, err = p.Device.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
-		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	p.Must("a UD queue pair", err)
-	p.Must("a UD queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	for i := range receives {
-		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(128*i, 128))
-	}
-	p.Must("a UD queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a UD queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
-	return d
-}
-
-// datagram returns a datagram with the Q_Key of the queue pair.
-func (d *udConn) datagram(payload []byte) ib.Packet {
-	return ib.Datagram(77, bthQKey, peerQPN, payload)
-}
-
-// expectAccepted fails the case unless a datagram completes receive n+1.
-func (d *udConn) expectAccepted(n int) {
-	d.Send(d.datagram(Data(16)))
-	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
-	d.ExpectBytes(d.LocalMem, 128*n+verbs.GRHLen, Data(16))
-	d.LocalMem.Snapshot()
-}
-
-// post makes the device send a datagram of n bytes to the peer.
-func (d *udConn) post(op verbs.WROpcode, n int) {
-	ah, err := d.PD.CreateAH(d.peerAttr(d.Peer).AH)
-	d.Must("an address handle", err)
-	d.PostSend(d.QP, verbs.SendWR{
-		WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234,
-		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
-	})
-}

@@ -27,14 +27,14 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	ID:   "bth/pkey/foreign-partition-counted",
 	Cite: ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeyViolationsUncounted"},
 	Run: onRC(func(c *Conn) {
-		before := c.badPKeyCount()
+		before := c.QueryPort().BadPKeys
 		for n := range 3 {
 			if n == 2 {
 				c.expectAccepted(0)
 			}
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
 		}
-		if got := c.badPKeyCount() - before; got != 3 {
+		if got := c.QueryPort().BadPKeys - before; got != 3 {
 			c.Fail("3 bad P_Keys counted", "%d", got)
 		}
 	}),
@@ -163,8 +163,7 @@ const pkeyFullMember = 0x8000
 
 // pkeyTable returns the P_Key table of the port.
 func (p *Port) pkeyTable() (table []uint16) {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
+	attr := p.QueryPort()
 	for i := range attr.PKeys {
 		table = append(table, p.pkey(i))
 	}
@@ -187,11 +186,4 @@ func (p *Port) limitedPKey() (index, pkey uint16) {
 	}
 	rig.Abort(fmt.Errorf("the P_Key table of the port has no key of a limited member: %w", conformance.ErrBenchCannot))
 	return 0, 0
-}
-
-// badPKeyCount returns the port's counter of packets with bad P_Keys.
-func (p *Port) badPKeyCount() uint32 {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
-	return attr.BadPKeys
 }

@@ -99,8 +99,8 @@ func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)
 	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
-	p.toRTR(c.QP, c.Attr)
-	p.toRTS(c.QP, c.Attr)
+	p.ToRTR(c.QP, c.Attr)
+	p.ToRTS(c.QP, c.Attr)
 	p.Checker.ExpectPKey(uint32(c.Attr.DestQPN), pkey)
 	return c
 }

@@ -10,16 +10,12 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 	ID:   "bth/state/request-before-rtr-dropped",
 	Cite: ibta("", "roce/bth/state/1"), Labels: []string{"service:rc"}, Defects: []string{"BuffersBeforeRTR"},
 	Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
-		fresh, err := c.Device.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
-			Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
-		c.Must("another queue pair", err)
+		fresh := c.freshQP()
 		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(qpn)))
 			c.expectDropped(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)).AckReq().To(uint32(qpn)))
 		}
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.expectAccepted(0)
@@ -29,13 +25,12 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"BuffersBeforeRTR"},
 	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(0)
-		d.Must("a queue pair in RESET", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-		d.Must("a queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
-			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+		d := p.newUDPort(0, nil)
+		d.ToState(d.QP, verbs.QPStateReset)
+		d.ToInit(d.QP, 0, udQKey)
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 128))
 		d.expectDropped(d.datagram(Data(32)))
-		d.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+		d.ToRTR(d.QP, verbs.QPAttr{})
 		d.expectNoCompletion()
 		d.expectAccepted(0)
 	}),
@@ -46,7 +41,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		c.expectDropped(ib.Ack(c.DevicePSN(1), 2))
 		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 		c.expectDropped(ib.AtomicAck(c.DevicePSN(0), 1, 5))
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
 		c.expectSilence(silencePeriod)
@@ -64,7 +59,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		refused.Send(ib.WriteOnly(refused.PeerPSN(1), refused.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
 		refused.expect(ib.Op(ib.OpAcknowledge).WithPSN(refused.PeerPSN(1)))
 		put := p.connect(Setup{})
-		put.toError(put.QP)
+		put.ToState(put.QP, verbs.QPStateErr)
 		for _, c := range []*Conn{refused, put} {
 			c.AwaitState(c.QP, verbs.QPStateErr)
 			for _, n := range []int{1, 0, 2, 5} {

@@ -101,7 +101,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.SIDRZeroQKey"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
-		d := p.newUDConn(1)
+		d := p.newUDPort(1, nil)
 		p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 		accept := p.Go("accept", func() error {
 			req, err := l.GetRequest(verbs.Forever)

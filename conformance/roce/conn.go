@@ -108,7 +108,7 @@ func (p *Port) connect(s Setup) *Conn {
 		Type: s.qpType, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	p.Must("a queue pair", err)
-	p.toInit(c.QP, s.access&^verbs.AccessLocalWrite)
+	p.ToInit(c.QP, s.access&^verbs.AccessLocalWrite, udQKey)
 	for i := range s.Receives {
 		c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(i*s.recvLen, s.recvLen))
 	}
@@ -121,10 +121,10 @@ func (p *Port) connect(s Setup) *Conn {
 		}
 	}
 	if s.state >= verbs.QPStateRTR {
-		p.toRTR(c.QP, c.Attr)
+		p.ToRTR(c.QP, c.Attr)
 	}
 	if s.state >= verbs.QPStateRTS {
-		p.toRTS(c.QP, c.Attr)
+		p.ToRTS(c.QP, c.Attr)
 	}
 	return c
 }

@@ -40,14 +40,15 @@ func counterDropCases() (all []conformance.Case) {
 			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), []*rig.Counter{d.counter},
 			func(p *Port) rig.Counts {
 				conn := p.Connect(Setup{})
-				before := keyViolations(p)
+				before := p.QueryPort().BadPKeys
 				for range dropsPerCase {
 					conn.Send(d.modify(conn, writePacket(conn, 0)))
 				}
 				conn.Send(writePacket(conn, 0))
 				awaitPSN(conn, conn.PeerPSN(0))
 				if d.counter == cntBadPKey {
-					p.Check(keyViolations(p).pkeys-before.pkeys == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", keyViolations(p).pkeys-before.pkeys)
+					more := p.QueryPort().BadPKeys - before
+					p.Check(more == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", more)
 				}
 				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
 			})
@@ -61,72 +62,38 @@ func counterDropCases() (all []conformance.Case) {
 		counterCase("drop-not-receiving", "Packets for a queue pair that is not in RTR are dropped, and counted",
 			fmt.Sprintf("%d WRITEs to a queue pair in INIT", dropsPerCase), []*rig.Counter{cntBadState},
 			func(p *Port) rig.Counts {
-				idle, err := p.Device.CreateQP(verbs.QPInit{
-					Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-				})
-				p.Must("a queue pair", err)
-				p.Must("a queue pair in INIT", idle.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
-					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+				idle := p.connect(Setup{state: verbs.QPStateInit})
 				for i := range dropsPerCase {
-					p.SendPacket(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil).To(uint32(idle.QPN())))
+					idle.Send(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil))
 				}
 				return rig.Counts{cntBadState: rig.Exactly(dropsPerCase)}
 			}),
-		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", cntBadQKey, func(u *datagramQP) {
-			before := keyViolations(u.Port)
-			u.SendPacket(u.datagram().WithDETH(qKey^1, 0x77))
+		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", cntBadQKey, func(u *udPort) {
+			before := u.QueryPort().QKeyViolations
+			u.SendPacket(u.datagram(Data(8)).WithDETH(udQKey^1, udPeerQPN))
 			u.Sync()
-			u.Check(keyViolations(u.Port).qkeys-before.qkeys == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", keyViolations(u.Port).qkeys-before.qkeys)
+			more := u.QueryPort().QKeyViolations - before
+			u.Check(more == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", more)
 		}, "KeyViolationsUncounted"),
-		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", cntBadOpcode, func(u *datagramQP) {
-			u.SendPacket(u.datagram().WithOpcode(ib.UD.Op(0x1f)))
+		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", cntBadOpcode, func(u *udPort) {
+			u.SendPacket(u.datagram(Data(8)).WithOpcode(ib.UD.Op(0x1f)))
 		}),
-		udDropCase("drop-no-receive", "Datagrams without a posted receive are dropped, and counted", cntNoReceive, func(u *datagramQP) {
-			u.SendPacket(u.datagram())
+		udDropCase("drop-no-receive", "Datagrams without a posted receive are dropped, and counted", cntNoReceive, func(u *udPort) {
+			u.SendPacket(u.datagram(Data(8)))
 		}),
-		udDropCase("drop-too-long", "Datagrams that are longer than their receive are dropped, and counted", cntTooLong, func(u *datagramQP) {
-			u.PostRecv(u.qp, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
-			u.SendPacket(u.datagram())
+		udDropCase("drop-too-long", "Datagrams that are longer than their receive are dropped, and counted", cntTooLong, func(u *udPort) {
+			u.PostRecv(u.QP, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
+			u.SendPacket(u.datagram(Data(8)))
 		}),
 	)
 }
 
-// keyCounts are the key violation counters of a port.
-type keyCounts struct{ pkeys, qkeys uint32 }
-
-func keyViolations(p *Port) keyCounts {
-	a, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
-	return keyCounts{a.BadPKeys, a.QKeyViolations}
-}
-
-const qKey = 0x11223344
-
-// datagramQP is a UD queue pair.
-type datagramQP struct {
-	*Port
-	qp verbs.QP
-}
-
-// datagram returns a datagram of eight bytes to the queue pair.
-func (u *datagramQP) datagram() ib.Packet {
-	return ib.Datagram(1, qKey, 0x77, Data(8)).To(uint32(u.qp.QPN()))
-}
-
 // udDropCase returns a case about dropped datagrams. Each is sent to a new queue pair,
 // because some devices change their state.
-func udDropCase(name, title string, why *rig.Counter, drop func(u *datagramQP), defects ...string) conformance.Case {
+func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), []*rig.Counter{why}, func(p *Port) rig.Counts {
 		for range dropsPerCase {
-			u := &datagramQP{Port: p}
-			var err error
-			u.qp, err = p.Device.CreateQP(verbs.QPInit{
-				Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
-			})
-			p.Must("a queue pair", err)
-			p.Must("a queue pair in INIT", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-			p.Must("a queue pair in RTR", u.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-			drop(u)
+			drop(p.newUDPort(0, nil))
 		}
 		return rig.Counts{why: rig.Exactly(dropsPerCase)}
 	})

@@ -30,8 +30,7 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 
 // newFlow makes a flow to a queue pair of the peer.
 func (p *Port) newFlow(to verbs.QPN) *flow {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
+	attr := p.QueryPort()
 	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
 	mtu := attr.ActiveMTU.Bytes()
 	p.Sync() // resolve the peer's address first: the host would drop most of a burst meanwhile

@@ -186,8 +186,7 @@ func (p *Port) expectNoMoreEvents() {
 // awaitPortActive fails the case unless the port becomes active, or inactive, in time.
 func (p *Port) awaitPortActive(active bool) {
 	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
-		a, err := p.Device.QueryPort(1)
-		p.Must("a port that can be queried", err)
+		a := p.QueryPort()
 		switch {
 		case (a.State == verbs.PortActive) == active:
 			return
@@ -218,7 +217,6 @@ func (c *Conn) expectMigReq(n int, migrated bool) {
 
 // expectMigState fails the case unless a query returns this migration state.
 func (c *Conn) expectMigState(want verbs.MigState) {
-	a, err := c.QP.Query()
-	c.Must("a queue pair that can be queried", err)
+	a := c.QueryQP(c.QP)
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }

@@ -44,7 +44,7 @@ func removeAndRestoreAddress(c *Conn) {
 	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {
 		c.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
 	}
-	c.Must("a queue pair in ERR", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	c.ToState(c.QP, verbs.QPStateErr)
 	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // flushed work
 	}
 

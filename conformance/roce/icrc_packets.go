@@ -34,7 +34,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		p.RequireICRCFields()
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		p.cmExpect(ib.REJ{})
-		d := p.newUDConn(0)
+		d := p.newUDPort(0, nil)
 		for n := range 6 {
 			d.post(verbs.OpSend, n)
 			d.expectPacket(ib.Op(ib.OpUDSendOnly))

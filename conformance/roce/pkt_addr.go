@@ -63,7 +63,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Defects: []string{"IPUnchecked"},
 	Run: OnPort(func(p *Port) {
 		v1 := p.rocev1OnlyAddr()
-		d := p.newUDConn(2)
+		d := p.newUDPort(2, nil)
 		d.expectDropped(d.datagram(Data(16)).Via(p.Peer, v1))
 		d.expectAccepted(0)
 	}),
@@ -84,8 +84,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 
 // gidTable returns the GID table of port 1.
 func (p *Port) gidTable() (table []verbs.GIDEntry) {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
+	attr := p.QueryPort()
 	for i := range attr.GIDs {
 		e, err := p.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
@@ -97,11 +96,12 @@ func (p *Port) gidTable() (table []verbs.GIDEntry) {
 	return table
 }
 
-// gidIndex returns the index of an address's RoCEv2 entry in the GID table.
+// gidIndex returns the index of an address's RoCEv2 entry in the GID table. Link-local and
+// RoCEv1 entries often precede it, and each entry costs a verb call.
 func (p *Port) gidIndex(a netip.Addr) uint8 {
-	for _, e := range p.gidTable() {
-		if e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
-			return uint8(e.Index)
+	for i := range p.QueryPort().GIDs {
+		if e, err := p.Device.QueryGID(1, i); err == nil && e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
+			return uint8(i)
 		}
 	}
 	p.Fail(fmt.Sprintf("a RoCEv2 GID for the device's address %v", a), "none")

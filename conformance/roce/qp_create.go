@@ -22,8 +22,7 @@ var qpCreateCases = []conformance.Case{{
 	ID:   "qp/create/deeper-than-the-device-refused",
 	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"CapsUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
-		attr, err := r.Device.QueryDevice()
-		r.Must("a device that can be queried", err)
+		attr := r.QueryDevice()
 		for _, more := range []struct {
 			what string
 			caps verbs.QPCaps
@@ -36,7 +35,7 @@ var qpCreateCases = []conformance.Case{{
 			_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, more.caps))
 			r.MustFail("a queue pair with more "+more.what+" than the device claims", err, nil)
 		}
-		_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
+		_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
 		if errors.Is(err, verbs.ErrNoMemory) {
 			// The host may have less memory than the device's limits need.
 			r.Note("the device's host has no memory for a queue pair with %d sends", attr.MaxQPWR)
@@ -48,8 +47,7 @@ var qpCreateCases = []conformance.Case{{
 	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
 	Labels: []string{"service:ud", conformance.Slow}, Defects: []string{"LimitsOverstated"},
 	Run: OnPort(func(p *Port) {
-		attr, err := p.Device.QueryDevice()
-		p.Must("a device that can be queried", err)
+		attr := p.QueryDevice()
 		const patience = 1 << 17
 		if attr.MaxAH <= 0 || attr.MaxAH > patience {
 			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
@@ -64,6 +62,13 @@ var qpCreateCases = []conformance.Case{{
 
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+
+// freshQP returns an RC queue pair in RESET.
+func (p *Port) freshQP() verbs.QP {
+	qp, err := p.Device.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
+	p.Must("a queue pair", err)
+	return qp
+}
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -50,7 +51,7 @@ var modifyCases = []conformance.Case{{
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Defects: []string{"ModifyUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.toReset()
+		c.ToState(c.QP, verbs.QPStateReset)
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
 		fresh, _ := m.newQP(verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
@@ -71,23 +72,23 @@ var modifyCases = []conformance.Case{{
 			mask  verbs.QPAttrMask
 			wrong func(*verbs.QPAttr)
 		}{
-			{"a path MTU of 77", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
-			{"a path MTU of 0", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-			{"a P_Key that there is not", toRTR.required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
-			{"no path", toRTR.required &^ verbs.QPAttrAV, nil},
-			{"a timeout", toRTR.required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
+			{"a path MTU of 77", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
+			{"a path MTU of 0", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+			{"a P_Key that there is not", toRTR.Required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
+			{"no path", toRTR.Required &^ verbs.QPAttrAV, nil},
+			{"a timeout", toRTR.Required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
 		} {
-			a, before := good, c.query()
+			a, before := good, c.QueryQP(c.QP)
 			a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
 			if bad.wrong != nil {
 				bad.wrong(&a)
 			}
 			c.MustFail("INIT to RTR with "+bad.what, c.QP.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
-			after := c.query()
+			after := c.QueryQP(c.QP)
 			c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
 		}
-		c.toRTR(c.QP, c.Attr)
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.expectAccepted(0)
 	}),
 }, {
@@ -114,7 +115,7 @@ var modifyCases = []conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		for _, depth := range []uint8{1, 3, 5, 7} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
-			a := c.query()
+			a := c.QueryQP(c.QP)
 			c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
 				fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
 		}
@@ -125,25 +126,25 @@ var modifyCases = []conformance.Case{{
 // optional attributes, and fails without a required one or with any other.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
-		qp, ok := m.newQP(t.from)
+		qp, ok := m.newQP(t.From)
 		if !ok {
 			continue
 		}
-		what := fmt.Sprintf("%v to %v", t.from, t.to)
-		eachAttr(t.required, func(missing verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.required&^missing), nil)
-			m.ExpectState(qp, t.from)
+		what := t.String()
+		rig.EachAttr(t.Required, func(missing verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.Required&^missing), nil)
+			m.ExpectState(qp, t.From)
 		})
-		eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.required|extra), nil)
-			m.ExpectState(qp, t.from)
+		rig.EachAttr(rig.EveryAttr&^(t.Required|t.Optional|m.unspecified), func(extra verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.Required|extra), nil)
+			m.ExpectState(qp, t.From)
 		})
-		m.Must(what, m.Modify(qp, t, t.required))
-		m.ExpectState(qp, t.to)
-		optional := t.optional &^ migAttrs
-		eachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.required|extra) })
+		m.Must(what, m.Modify(qp, t, t.Required))
+		m.ExpectState(qp, t.To)
+		optional := t.Optional &^ rig.MigrationAttrs
+		rig.EachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.Required|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
-			m.expectTransition(t, t.required|optional)
+			m.expectTransition(t, t.Required|optional)
 		}
 	}
 }
@@ -153,21 +154,21 @@ func (m *qpMover) checkMasks() {
 // alternate paths.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
-		if t.optional&verbs.QPAttrAltPath == 0 {
+		if t.Optional&verbs.QPAttrAltPath == 0 {
 			continue
 		}
-		m.expectTransition(t, t.required|verbs.QPAttrAltPath)
-		m.expectTransition(t, t.required|t.optional&migAttrs)
-		m.expectTransition(t, t.required|t.optional)
+		m.expectTransition(t, t.Required|verbs.QPAttrAltPath)
+		m.expectTransition(t, t.Required|t.Optional&rig.MigrationAttrs)
+		m.expectTransition(t, t.Required|t.Optional)
 	}
 }
 
 // expectTransition fails the case unless a new queue pair accepts a transition with these
 // attributes.
-func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
-	qp, _ := m.newQP(t.from)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.Modify(qp, t, mask))
-	m.ExpectState(qp, t.to)
+func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
+	qp, _ := m.newQP(t.From)
+	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
+	m.ExpectState(qp, t.To)
 }
 
 // checkOtherTransitions fails the case unless every pair of states that is no transition
@@ -182,7 +183,7 @@ func (m *qpMover) checkOtherTransitions() {
 			if m.find(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
 				continue
 			}
-			t := transition{from: from, to: to}
+			t := rig.Transition{From: from, To: to}
 			for _, mask := range append(m.requiredMasks(to), 0) {
 				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
@@ -194,8 +195,8 @@ func (m *qpMover) checkOtherTransitions() {
 // requiredMasks returns the required attributes of all transitions to a state.
 func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 	for _, t := range m.table {
-		if t.to == to && t.required != 0 {
-			sets = append(sets, t.required)
+		if t.To == to && t.Required != 0 {
+			sets = append(sets, t.Required)
 		}
 	}
 	return sets
@@ -204,7 +205,7 @@ func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 // expectPSNs fails the case unless a query returns the PSNs after this many packets were
 // sent and received.
 func (c *Conn) expectPSNs(sent, received int) {
-	a := c.query()
+	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
 		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }

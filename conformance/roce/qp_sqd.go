@@ -52,7 +52,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(1)
 		c.toSQD(false)
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
-		a := c.query()
+		a := c.QueryQP(c.QP)
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		c.awaitDrained()
@@ -60,7 +60,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c = p.connect(Setup{signalAll: true})
 		c.sendUnacked(1)
 		c.toSQD(false)
-		c.toError(c.QP)
+		c.ToState(c.QP, verbs.QPStateErr)
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
@@ -72,7 +72,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
 			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(8, 16)},
 		)
-		c.Must("SQD to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		c.ToState(c.QP, verbs.QPStateRTS)
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
 		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
 		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
@@ -97,16 +97,9 @@ func (c *Conn) toSQD(notify bool) {
 
 // awaitDrained waits until the send queue is drained.
 func (c *Conn) awaitDrained() {
-	for until := c.Now() + c.ResponseTimeout(); c.query().SQDraining; c.Sleep(shortWait) {
+	for until := c.Now() + c.ResponseTimeout(); c.QueryQP(c.QP).SQDraining; c.Sleep(shortWait) {
 		c.Check(c.Now() < until, "a send queue that has drained", "it still drains after %v", c.ResponseTimeout())
 	}
-}
-
-// query returns the attributes of the queue pair.
-func (c *Conn) query() verbs.QPAttr {
-	a, err := c.QP.Query()
-	c.Must("a queue pair that can be queried", err)
-	return a
 }
 
 // sendUnacked posts a SEND and waits for its packet, without acknowledging it.

@@ -15,7 +15,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
 			c := p.connect(Setup{state: max(state, verbs.QPStateInit)})
 			if state == verbs.QPStateReset {
-				c.toReset()
+				c.ToState(c.QP, verbs.QPStateReset)
 			}
 			c.expectSendRefused(1)
 		}
@@ -25,21 +25,21 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("C10-96", "roce/qp/3"), Defects: []string{"RefusedWRStays"},
 	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.postSend(1)
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.postSend(2)
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.expectSilence(silencePeriod)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8, 16)})
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[8:24]))
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 3)
-		c.toError(c.QP)
+		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectNoCompletion()
 	}),
 }, {
 	ID:   "qp/post/send-beyond-the-queue-refused",
 	Cite: ibta("C10-96", "roce/qp/3"), Defects: []string{"OverflowSendQueue"},
 	Run: onConn(Setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *Conn) {
-		room := c.query().Caps.MaxSendWR // the device may have rounded it up
+		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
 			wrs[i] = c.SendWR(uint64(i), 8)
@@ -66,9 +66,9 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Cite: ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
 	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.PostRecv(c.QP, 2, c.LocalMem.SGE(64, 64))
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.PostRecv(c.QP, 3, c.LocalMem.SGE(128, 64))
 		c.toSQD(false)
 		c.PostRecv(c.QP, 4, c.LocalMem.SGE(192, 64))
@@ -79,12 +79,8 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		fresh, err := c.Device.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
-			Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
-		c.Must("a queue pair", err)
-		c.toReset()
+		fresh := c.freshQP()
+		c.ToState(c.QP, verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.LocalMem.SGL(0, 64)}})
 			c.MustFail("a receive in RESET", err, nil)
@@ -114,7 +110,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 			c.ExpectBytes(c.TargetMem, 64, rig.Pattern(16, byte(round)))
 			c.PostSend(c.QP, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 			c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-			c.toReset()
+			c.ToState(c.QP, verbs.QPStateReset)
 			c.reconnect()
 		}
 	}),
@@ -123,7 +119,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.sendUnacked(101)
-		c.toReset()
+		c.ToState(c.QP, verbs.QPStateReset)
 		c.drain() // retransmissions before the reset
 		c.reconnect()
 		c.expectSilence(silencePeriod)
@@ -137,7 +133,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		for id := range uint64(4) {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.LocalMem.SGL(0, 8)})
 		}
-		c.toError(c.QP)
+		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
 	}),
 }, {
@@ -157,7 +153,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "roce/qp/8"), Defects: []string{"NoFlushInError"},
 	Run: onConn(Setup{}, func(c *Conn) {
-		c.toError(c.QP)
+		c.ToState(c.QP, verbs.QPStateErr)
 		for i := range uint64(2) {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 			c.PostRecv(c.QP, 1+i, c.LocalMem.SGE(64, 64))
@@ -167,16 +163,11 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// toReset moves the queue pair to RESET.
-func (c *Conn) toReset() {
-	c.Must("a queue pair in RESET", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-}
-
 // reconnect moves the queue pair from RESET to RTS, with the same attributes.
 func (c *Conn) reconnect() {
-	c.toInit(c.QP, allAccess&^verbs.AccessLocalWrite)
-	c.toRTR(c.QP, c.Attr)
-	c.toRTS(c.QP, c.Attr)
+	c.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
+	c.ToRTR(c.QP, c.Attr)
+	c.ToRTS(c.QP, c.Attr)
 }
 
 // postSend tries to post a SEND.
@@ -187,7 +178,7 @@ func (c *Conn) postSend(id uint64) (int, error) {
 // expectSendRefused fails the case unless the device rejects a SEND in the current state.
 func (c *Conn) expectSendRefused(id uint64) {
 	n, err := c.postSend(id)
-	c.MustFail(fmt.Sprintf("a send in %v", c.query().State), err, nil)
+	c.MustFail(fmt.Sprintf("a send in %v", c.QueryQP(c.QP).State), err, nil)
 	c.Check(n == 0, "no request posted", "%d", n)
 }
 

@@ -38,7 +38,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite: ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
 	Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
 		results := c.fetchAddEach(2)
-		c.Must("a queue pair in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
+		c.ToState(c.QP, verbs.QPStateSQD)
 		c.Must("more responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
 			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 		for i := range 2 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -111,15 +112,14 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/mtu/path-beyond-the-port-refused",
 	Cite: ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500}, Defects: []string{"PathMTUUnchecked"},
 	Run: OnPort(func(p *Port) {
-		attr, err := p.Device.QueryPort(1)
-		p.Must("a port that can be queried", err)
+		attr := p.QueryPort()
 		if attr.ActiveMTU.Bytes() > p.MTU {
 			p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
 		}
 		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
 			c := p.connect(Setup{state: verbs.QPStateInit})
 			c.Attr.PathMTU, c.Attr.State = mtu, verbs.QPStateRTR
-			err := c.QP.Modify(c.Attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
+			err := c.QP.Modify(c.Attr, verbs.QPAttrState|rig.PathAttrs|rig.ResponderAttrs)
 			if mtu <= attr.ActiveMTU {
 				p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
 				continue
@@ -131,8 +131,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "roce/rc/mtu/2"), Defects: []string{"SegmentsShort"},
 	Run: OnPort(func(p *Port) {
-		attr, err := p.Device.QueryPort(1)
-		p.Must("a port that can be queried", err)
+		attr := p.QueryPort()
 		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
 			c.expectSegmentation(mtu.Bytes())

@@ -121,7 +121,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 		c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
 		c.checkPacket(ib.ReadResponseFirst(c.PeerPSN(0), ib.AnyMSN, nil), first)
-		c.Must("a queue pair in RESET", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		c.ToState(c.QP, verbs.QPStateReset)
 		answered := checkSentBeforeReset(c, c.drain())
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.expectSilence(silencePeriod)

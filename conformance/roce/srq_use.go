@@ -117,7 +117,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(2)
 		pair := q.connect(2)
-		p.toError(pair[0].QP)
+		p.ToState(pair[0].QP, verbs.QPStateErr)
 		p.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
@@ -131,7 +131,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Run: OnPort(func(p *Port) {
 		pair := p.newSharedQueue(2).connect(2)
 		p.ExpectNoEvent()
-		p.toError(pair[1].QP)
+		p.ToState(pair[1].QP, verbs.QPStateErr)
 		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
 		p.Check(e.QP == pair[1].QP, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].QP.QPN())), "%v", e.QP)
 		p.Sync()

@@ -32,10 +32,10 @@ func newSyncConn(p *Port) *syncConn {
 		Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	p.Must("another queue pair", err)
-	p.toInit(c.qp, verbs.AccessRemoteWrite)
+	p.ToInit(c.qp, verbs.AccessRemoteWrite, 0)
 	a := p.peerAttr(p.Peers[0])
 	a.DestQPN, a.RQPSN = syncQPN, syncPSN
-	p.toRTR(c.qp, a)
+	p.ToRTR(c.qp, a)
 	return c
 }
 

@@ -93,7 +93,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateSQE)
 		c.Send(ucSendOnly(c.PeerPSN(0), 24))
 		c.ExpectRecv(1, 24)
-		c.Must("SQE to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		c.ToState(c.QP, verbs.QPStateRTS)
 		c.PostSend(c.QP, c.SendWR(102, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)

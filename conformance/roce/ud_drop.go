@@ -21,24 +21,25 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Defects: []string{"KeyViolationsUncounted"},
 	Run: onUD(1, func(d *udPort) {
-		before := d.qkeyViolations()
+		before := d.QueryPort().QKeyViolations
 		for _, key := range udWrongKeys {
 			d.SendPacket(d.datagram(Data(16)).WithDETH(key, udPeerQPN))
 		}
 		d.SendPacket(d.datagram(Data(24)))
 		d.Sync()
-		got := d.qkeyViolations() - before
+		got := d.QueryPort().QKeyViolations - before
 		d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
 	}),
 }, {
 	ID:   "ud/qkey/mad-with-another-key-dropped",
 	Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"KeysIgnored"},
 	Run: OnPort(func(p *Port) {
+		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
 		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
-			p.SendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
+			p.SendPacket(req.WithDETH(key, ib.GSIQPN))
 			p.expectSilence(silencePeriod)
 		}
-		p.SendPacket(p.unknownServiceREQ())
+		p.SendPacket(req)
 		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
 	}),
 }, {
@@ -89,18 +90,3 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 
 // udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
-
-// expectDropped fails the case if a datagram has any effect.
-func (d *udPort) expectDropped(pkt ib.Packet) {
-	d.SendPacket(pkt)
-	d.expectSilence(silencePeriod)
-	d.ExpectNoCompletion()
-	d.ExpectUnchanged(d.LocalMem, 0, 0)
-}
-
-// qkeyViolations returns the port's counter of Q_Key violations.
-func (d *udPort) qkeyViolations() uint32 {
-	attr, err := d.Device.QueryPort(1)
-	d.Must("a port that can be queried", err)
-	return attr.QKeyViolations
-}

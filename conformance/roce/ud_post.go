@@ -13,8 +13,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 	ID:   "ud/post/beyond-the-mtu-not-sent",
 	Cite: ibta("C10-93.1.1", "roce/ud/5"), Needs: verbs.CapRC, Defects: []string{"UDOversizeCut"},
 	Run: onUD(0, func(d *udPort) {
-		attr, err := d.Device.QueryPort(1)
-		d.Must("a port that can be queried", err)
+		attr := d.QueryPort()
 		mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
 		for _, more := range []int{1, 4, 2000} {
 			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, mtu+more)}),
@@ -80,10 +79,9 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 
 // recoverFromSQE moves the queue pair from SQE to RTS; it does nothing in other states.
 func (d *udPort) recoverFromSQE() {
-	a, err := d.QP.Query()
-	d.Must("a queue pair that can be queried", err)
+	a := d.QueryQP(d.QP)
 	if a.State == verbs.QPStateSQE {
-		d.Must("SQE to RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		d.ToState(d.QP, verbs.QPStateRTS)
 	}
 }
 

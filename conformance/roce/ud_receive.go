@@ -6,7 +6,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -83,7 +82,7 @@ var udCases = []conformance.Case{
 		ID:   "ud/qkey/mads-are-sent-with-the-well-known-key",
 		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"GSIQKeyZero"},
 		Run: OnPort(func(p *Port) {
-			p.SendPacket(p.unknownServiceREQ())
+			p.SendPacket(ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711)))
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
 		}),
 	},
@@ -114,19 +113,14 @@ func udAreaCase(family int, id, title string) conformance.Case {
 	}
 }
 
-// udPort is a UD queue pair of the device, with a scripted peer.
-type udPort struct {
-	*Port
-	QP verbs.QP
-	// LocalMem is for sends and receives of the queue pair.
-	LocalMem *rig.Memory
-}
+// udPort is a UD queue pair of the device in RTS, with a scripted peer. Its Conn has no
+// connection.
+type udPort struct{ *Conn }
 
 const (
 	udQKey    = 0x11223344 // of both ends
 	udPeerQPN = 0x0b0e0e
 	udRecvLen = 1200 // of each receive
-	udMemLen  = 16 << 10
 )
 
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
@@ -137,21 +131,10 @@ func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
 
 // newUDPort makes a UD queue pair, on a shared receive queue unless srq is nil.
 func (p *Port) newUDPort(receives int, srq verbs.SRQ) *udPort {
-	d := &udPort{Port: p, LocalMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
-	var err error
-	d.QP, err = p.Device.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
-		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
-	})
-	p.Must("a queue pair", err)
-	p.Must("a queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	for i := range receives {
-		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(i*udRecvLen, udRecvLen))
-	}
-	p.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstDevicePSN}, toRTSMask))
-	return d
+	return &udPort{p.connect(Setup{
+		qpType: verbs.QPTypeUD, srq: srq, Receives: receives, recvLen: udRecvLen, access: verbs.AccessLocalWrite,
+		caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})}
 }
 
 // datagram returns a datagram to the queue pair.
@@ -161,7 +144,7 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 
 // newAH returns an address handle for the peer.
 func (d *udPort) newAH(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.Peer), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
+	ah, err := pd.CreateAH(d.peerAttr(d.Peer).AH)
 	d.Must("an address handle", err)
 	return ah
 }
@@ -174,6 +157,19 @@ func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	}
 	wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	return wr
+}
+
+// post makes the device send a datagram of n bytes to the peer.
+func (d *udPort) post(op verbs.WROpcode, n int) {
+	d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
+}
+
+// expectAccepted fails the case unless a datagram completes receive n+1.
+func (d *udPort) expectAccepted(n int) {
+	d.Send(d.datagram(Data(16)))
+	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
+	d.ExpectBytes(d.LocalMem, udRecvLen*n+verbs.GRHLen, Data(16))
+	d.LocalMem.Snapshot()
 }
 
 // expectHeader fails the case unless the IP header in the GRH area of a receive matches
@@ -191,15 +187,4 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 	if want.Diff(&diff, got); len(diff) > 0 {
 		d.Fail("a GRH area with "+diff.Want(), "%s", diff.Got())
 	}
-}
-
-// unknownServiceREQ returns a REQ for a service without a listener, which every device
-// answers.
-func (p *Port) unknownServiceREQ() ib.Packet {
-	const unusedPort = 9
-	header := ib.AddrHeader{SrcPort: 40000, Src: p.Peer, Dst: p.deviceAddr}
-	return ib.CM(0x77, ib.REQ{
-		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, unusedPort)), LocalCAGUID: new(uint64(0x1234)),
-		QPN: new(uint32(peerQPN)), LocalGID: p.Peer, RemoteGID: p.deviceAddr, Private: header.Append(nil),
-	})
 }

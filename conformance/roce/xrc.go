@@ -104,10 +104,10 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		}
 		x.QP, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.Must("a target", err)
-		p.toInit(x.QP, allAccess&^verbs.AccessLocalWrite)
+		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
 		x.Attr = p.peerAttr(p.Peer)
 		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
-		p.toRTR(x.QP, x.Attr)
+		p.ToRTR(x.QP, x.Attr)
 		body(x)
 	})
 }

@@ -30,7 +30,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 			reason error
 		}{
 			{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }, verbs.ErrInvalid},
-			{"a port after the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
+			{"a port after the last", func(a *verbs.AHAttr) { a.Port = r.QueryDevice().Ports + 1 }, verbs.ErrInvalid},
 			// The error for an empty entry is not specified.
 			{"a source index without an address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
 		} {
@@ -72,7 +72,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah
 		l.dut.expectFailureStatus("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
-		if queryQP(l.dut.Rig, l.dut.qp).State == sqe {
+		if l.dut.QueryQP(l.dut.qp).State == sqe {
 			l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 		}
 		l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 24))
@@ -93,7 +93,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 // the table or, if the table has more entries than an index can name, that of an empty
 // entry.
 func unusedGIDIndex(r *rig.Rig) uint8 {
-	n := queryPort(r).GIDs
+	n := r.QueryPort().GIDs
 	if n <= math.MaxUint8 {
 		return uint8(n)
 	}

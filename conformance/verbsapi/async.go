@@ -42,7 +42,7 @@ var asyncCases = []conformance.Case{{
 		l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
 		attr := linkAttrs()
 		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
-		toRTR(r, l.dut.qp, attr)
+		r.ToRTR(l.dut.qp, attr)
 		l.partner.connectTo(l.dut, linkAttrs())
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
@@ -63,7 +63,7 @@ var asyncCases = []conformance.Case{{
 			}
 			e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
 			r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
-			p := queryPort(r)
+			p := r.QueryPort()
 			r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
 		}
 	}),

@@ -73,13 +73,13 @@ func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOff
 // to the device.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
-	queryPort(e.Rig)
+	e.QueryPort()
 }
 
 // readWord returns the first word, after a verb call that makes changes of the device
 // visible.
 func (e *endpoint) readWord() uint64 {
-	queryPort(e.Rig)
+	e.QueryPort()
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])
 }
 

@@ -53,7 +53,7 @@ var closingCases = []conformance.Case{
 	}),
 	closedObjectCase("qp", "queue pair", 0, func(r *rig.Rig) (closer, []verbCall) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		return qp, []verbCall{
 			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: errState}, verbs.QPAttrState) }},
 			{"query_qp", func() error { _, err := qp.Query(); return err }},

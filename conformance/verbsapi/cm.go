@@ -119,7 +119,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		r.Must("a listener that can be closed", d.listener.Close())
 		_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
 		r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-		r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+		r.Check(r.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
 

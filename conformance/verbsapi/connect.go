@@ -48,29 +48,6 @@ func requireIB(r *rig.Rig, elsewhere string) {
 	}
 }
 
-// Required attributes of state transitions.
-const (
-	initAttrs     = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	rtrAttrs      = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	responderSide = verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-	requesterSide = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
-)
-
-// toInit moves a queue pair from RESET to INIT.
-func toInit(r *rig.Rig, qp verbs.QP, remote verbs.Access) {
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remote, QKey: qKey}
-	mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
-	if qp.Type() == verbs.QPTypeUD {
-		mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
-	}
-	r.Must("RESET to INIT", qp.Modify(attr, mask))
-}
-
-// toState moves a queue pair to a state that needs no attributes: RESET, ERR or SQD.
-func toState(r *rig.Rig, qp verbs.QP, state verbs.QPState) {
-	r.Must(fmt.Sprintf("a queue pair that goes to %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
-}
-
 // linkAttrs returns the attributes of a connection, without the destination.
 func linkAttrs() verbs.QPAttr {
 	return verbs.QPAttr{
@@ -82,28 +59,8 @@ func linkAttrs() verbs.QPAttr {
 // connectTo connects a queue pair in INIT to another by ibv_modify_qp.
 func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 	attr.DestQPN, attr.AH = other.qp.QPN(), e.pathTo(other)
-	toRTR(e.Rig, e.qp, attr)
-	toRTS(e.Rig, e.qp, attr)
-}
-
-// toRTR moves a connected queue pair from INIT to RTR.
-func toRTR(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
-	attr.State = verbs.QPStateRTR
-	mask := verbs.QPAttrState | rtrAttrs
-	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCRecv {
-		mask |= responderSide
-	}
-	r.Must("INIT to RTR", qp.Modify(attr, mask))
-}
-
-// toRTS moves a connected queue pair from RTR to RTS.
-func toRTS(r *rig.Rig, qp verbs.QP, attr verbs.QPAttr) {
-	attr.State = verbs.QPStateRTS
-	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
-	if qp.Type() == verbs.QPTypeRC || qp.Type() == verbs.QPTypeXRCSend {
-		mask |= requesterSide
-	}
-	r.Must("RTR to RTS", qp.Modify(attr, mask))
+	e.ToRTR(e.qp, attr)
+	e.ToRTS(e.qp, attr)
 }
 
 // pathTo returns the path to another endpoint.
@@ -112,16 +69,11 @@ func (e *endpoint) pathTo(other *endpoint) verbs.AHAttr { return e.PathTo(other.
 // addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its
 // datagrams.
 func (e *endpoint) addressTo(other *endpoint) {
-	udToRTS(e.Rig, e.qp)
+	e.ToRTR(e.qp, verbs.QPAttr{})
+	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
 	ah, err := e.PD.CreateAH(e.pathTo(other))
 	e.Must("an address handle", err)
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
-}
-
-// udToRTS moves a UD queue pair from INIT to RTS.
-func udToRTS(r *rig.Rig, qp verbs.QP) {
-	r.Must("INIT to RTR", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	r.Must("RTR to RTS", qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x2000}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
 // connectByCM connects the two by the connection manager. The device under test listens,

@@ -13,7 +13,7 @@ var cqCases = []conformance.Case{{
 	ID:   "verbs/cq/depth-within-the-limits",
 	Cite: manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
-		for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
+		for _, depth := range []int{0, -1, r.QueryDevice().MaxCQE + 1} {
 			_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
 			r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
 		}
@@ -156,7 +156,7 @@ var cqCases = []conformance.Case{{
 		was := cq.Depth()
 		newFlushSource(r, cq).complete(6)
 		r.Sleep(shortWait)
-		for _, depth := range []int{5, 0, queryDevice(r).MaxCQE + 1} {
+		for _, depth := range []int{5, 0, r.QueryDevice().MaxCQE + 1} {
 			r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
 			r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
 		}

@@ -13,7 +13,7 @@ var deviceCases = []conformance.Case{{
 	ID:   "verbs/device/limits-fit-the-claims",
 	Cite: manual("ibv_query_device(3)", "verbs/device/1"), Defects: []string{"LimitsForgotten"},
 	Run: rig.Body(func(r *rig.Rig) {
-		a := queryDevice(r)
+		a := r.QueryDevice()
 		for _, l := range []struct {
 			what  string
 			claim verbs.Caps
@@ -81,7 +81,7 @@ var deviceCases = []conformance.Case{{
 	ID:   "verbs/port/there-is-no-other",
 	Cite: manual("ibv_query_port(3)", "verbs/port/1"), Defects: []string{"PortUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
-		last := queryDevice(r).Ports
+		last := r.QueryDevice().Ports
 		for port := range last + 2 {
 			attr, err := r.Device.QueryPort(port)
 			_, gidErr := r.Device.QueryGID(port, 0)
@@ -103,7 +103,7 @@ var deviceCases = []conformance.Case{{
 	ID:   "verbs/port/attributes-make-sense",
 	Cite: manual("ibv_query_port(3)", "verbs/port/2"), Defects: []string{"PortMTUsSwapped"},
 	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+		p := r.QueryPort()
 		r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
 		r.Check(p.ActiveMTU.Bytes() > 0 && p.ActiveMTU <= p.MaxMTU && p.MaxMTU.Bytes() > 0,
 			"an active MTU of the five, and not above the largest", "%v, and the largest %v", p.ActiveMTU, p.MaxMTU)
@@ -113,7 +113,7 @@ var deviceCases = []conformance.Case{{
 }, {
 	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"), Defects: []string{"TablesEndless"},
 	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+		p := r.QueryPort()
 		for i := range p.GIDs {
 			g, err := r.Device.QueryGID(1, i)
 			r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
@@ -134,7 +134,7 @@ var deviceCases = []conformance.Case{{
 	ID:   "verbs/port/gids-are-the-addresses",
 	Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD, Defects: []string{"GIDsWrong"},
 	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
 		for i := range p.GIDs {
 			g, err := r.Device.QueryGID(1, i)

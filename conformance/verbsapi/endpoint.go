@@ -62,26 +62,7 @@ func (l *qpPair) expectBothDeliver() {
 func (e *endpoint) remote(off int) verbs.Remote { return e.mem.Remote(off) }
 
 // toState moves the queue pair to a state that needs no attributes.
-func (e *endpoint) toState(state verbs.QPState) { toState(e.Rig, e.qp, state) }
-
-func queryQP(r *rig.Rig, qp verbs.QP) verbs.QPAttr {
-	a, err := qp.Query()
-	r.Must("a queue pair that can be queried", err)
-	return a
-}
-
-func queryDevice(r *rig.Rig) verbs.DeviceAttr {
-	a, err := r.Device.QueryDevice()
-	r.Must("a device that can be queried", err)
-	return a
-}
-
-// queryPort returns the attributes of port 1.
-func queryPort(r *rig.Rig) verbs.PortAttr {
-	p, err := r.Device.QueryPort(1)
-	r.Must("a port that can be queried", err)
-	return p
-}
+func (e *endpoint) toState(state verbs.QPState) { e.ToState(e.qp, state) }
 
 // expectFailure fails the case unless a request fails. It returns the completion, if
 // there was one.

@@ -33,7 +33,7 @@ func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
 	s.qp = newQP(s.Rig, verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
-	toInit(s.Rig, s.qp, 0)
+	s.ToInit(s.qp, 0, qKey)
 	for range n {
 		s.n++
 		s.PostRecv(s.qp, s.n, s.mem.SGE(0, 64))
@@ -41,7 +41,7 @@ func (s *flushSource) postReceives(n int) {
 }
 
 // flush makes the posted receives complete.
-func (s *flushSource) flush() { toState(s.Rig, s.qp, errState) }
+func (s *flushSource) flush() { s.ToState(s.qp, errState) }
 
 // complete makes n completions.
 func (s *flushSource) complete(n int) {

@@ -43,7 +43,7 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 		Expects: "as many as claimed",
 		Defects: []string{"LimitsOverstated"},
 		Run: rig.Body(func(r *rig.Rig) {
-			attr := queryDevice(r)
+			attr := r.QueryDevice()
 			n := limit(&attr)
 			if n > maxObjects {
 				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))

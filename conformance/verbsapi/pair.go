@@ -79,13 +79,8 @@ type devices struct{ dut, partner *rig.Rig }
 
 // openPartner opens the partner of the device.
 func openPartner(r *rig.Rig) *devices {
-	other, err := r.Partner()
-	if err != nil {
-		rig.Abort(fmt.Errorf("the partner: %w", err))
-	}
-	bench := *r.Bench
-	bench.Device = other
-	return &devices{dut: r, partner: rig.New(&bench)}
+	both := rig.NewPair(r)
+	return &devices{dut: both.DUT, partner: both.Partner}
 }
 
 // newPair makes another pair of queue pairs.
@@ -118,7 +113,7 @@ var smallCaps = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRec
 func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	rights := s.access
 	if rights == 0 {
-		rights = remoteAccess(r)
+		rights = rig.RemoteAccess(r)
 	}
 	e := &endpoint{Rig: r, mem: r.Memory(memLen, regionAccess(r, rights))}
 	init := verbs.QPInit{Type: s.qpType, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: s.caps}
@@ -129,17 +124,8 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 		s.modifyInit(&init)
 	}
 	e.qp, e.sendCQ = newQP(r, init), init.SendCQ
-	toInit(r, e.qp, rights)
+	r.ToInit(e.qp, rights, qKey)
 	return e
-}
-
-// remoteAccess returns all remote access rights that the device supports.
-func remoteAccess(r *rig.Rig) verbs.Access {
-	a := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
-	if r.Caps.Has(verbs.CapAtomics) {
-		a |= verbs.AccessRemoteAtomic
-	}
-	return a
 }
 
 // regionAccess returns the access flags of a region with these remote rights that windows

@@ -14,7 +14,7 @@ var postCases = []conformance.Case{{
 	Run: onPair(setup{}, func(l *qpPair) {
 		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
 		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
-		toInit(e.Rig, e.qp, 0)
+		e.ToInit(e.qp, 0, qKey)
 		e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
 		e.toState(errState)
 		expectEmptyCQ(e.Rig, e.CQ)
@@ -45,8 +45,8 @@ var postCases = []conformance.Case{{
 	Cite: manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		toInit(r, qp, 0)
-		room := queryQP(r, qp).Caps.MaxRecvWR
+		r.ToInit(qp, 0, qKey)
+		room := r.QueryQP(qp).Caps.MaxRecvWR
 		wrs := make([]verbs.RecvWR, room+2)
 		for i := range wrs {
 			wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
@@ -57,7 +57,7 @@ var postCases = []conformance.Case{{
 		n, err = qp.PostRecv(wrs[room:])
 		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 		r.Check(n == 0, "none posted", "%d", n)
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, r.CQ)
 	}),
@@ -66,7 +66,7 @@ var postCases = []conformance.Case{{
 	Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
 	Run: onReliable(func(l *qpPair) {
 		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
-		room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
+		room := l.dut.QueryQP(l.dut.qp).Caps.MaxSendWR
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
 			wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
@@ -88,7 +88,7 @@ var postCases = []conformance.Case{{
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
 		bad := l.dut.sendWR(2, 0, 16)
-		bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
+		bad.SGL = sgeList(l.dut.mem, l.dut.QueryQP(l.dut.qp).Caps.MaxSendSGE+1, 4)
 		n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
 		l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
 		l.dut.Check(n == 1, "one request posted", "%d", n)
@@ -102,7 +102,7 @@ var postCases = []conformance.Case{{
 	ID:   "verbs/post/lists-that-are-too-long-refused",
 	Cite: manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
 	Run: onPair(setup{}, func(l *qpPair) {
-		caps := queryQP(l.dut.Rig, l.dut.qp).Caps
+		caps := l.dut.QueryQP(l.dut.qp).Caps
 		long := l.dut.sendWR(1, 0, 0)
 		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
 		l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)

@@ -13,13 +13,13 @@ var qpCases = []conformance.Case{{
 	ID:   "verbs/qp/sizes-at-least-as-asked",
 	Cite: manual("ibv_create_qp(3)", "verbs/qp/1"), Defects: []string{"CapsShort", "ResetReadsInit"},
 	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+		limit := r.QueryDevice()
 		asked := verbs.QPCaps{
 			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 		}
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
-		a := queryQP(r, qp)
+		a := r.QueryQP(qp)
 		got := a.Caps
 		r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
 			got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
@@ -30,7 +30,7 @@ var qpCases = []conformance.Case{{
 	ID:   "verbs/qp/sizes-within-the-limits",
 	Cite: manual("ibv_create_qp(3)", "verbs/qp/2"), Defects: []string{"CapsUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+		limit := r.QueryDevice()
 		try := func(change func(*verbs.QPCaps)) error {
 			caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 			change(&caps)
@@ -119,7 +119,7 @@ var qpCases = []conformance.Case{{
 	Cite: manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ, Defects: []string{"SRQBypassed", "SRQUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 		r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
 		r.Check(n == 0, "no receive posted", "%d", n)
@@ -130,8 +130,9 @@ var qpCases = []conformance.Case{{
 	Defects: []string{"BusyClosed", "InUseDestroyed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-		toInit(r, qp, 0)
-		udToRTS(r, qp)
+		r.ToInit(qp, 0, qKey)
+		r.ToRTR(qp, verbs.QPAttr{})
+		r.ToRTS(qp, verbs.QPAttr{SQPSN: 0x2000})
 		group := multicastGroup(r)
 		r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
 		r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
@@ -157,17 +158,17 @@ var qpCases = []conformance.Case{{
 	Cite: manual("ibv_modify_qp(3)", "verbs/qp/9"), Defects: []string{"ResetFlushes"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		room := queryQP(r, qp).Caps.MaxRecvWR
+		room := r.QueryQP(qp).Caps.MaxRecvWR
 		for round := range 2 {
-			toInit(r, qp, 0)
+			r.ToInit(qp, 0, qKey)
 			for i := range room {
 				r.PostRecv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
 			}
 			if round == 0 {
-				toState(r, qp, verbs.QPStateReset)
+				r.ToState(qp, verbs.QPStateReset)
 			}
 		}
-		toState(r, qp, verbs.QPStateErr)
+		r.ToState(qp, verbs.QPStateErr)
 		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, r.CQ)
 	}),

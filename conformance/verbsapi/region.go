@@ -44,7 +44,7 @@ var regionCases = []conformance.Case{{
 			_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
 			r.MustFail(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
 		}
-		for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteAccess(r)} {
+		for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | rig.RemoteAccess(r)} {
 			_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
 			r.Must(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
 		}
@@ -139,7 +139,7 @@ var regionCases = []conformance.Case{{
 	ID:   "verbs/mr/busy-with-a-window",
 	Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2, Defects: []string{"BusyClosed", "DeregBound"},
 	Run: onPair(setup{}, func(l *qpPair) {
-		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		mw := l.dut.newWindow(verbs.MWType2)
 		l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
 		l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the manual page names no error

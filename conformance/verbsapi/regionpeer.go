@@ -13,7 +13,7 @@ import (
 var regionPeerCases = alsoOverRD([]conformance.Case{{
 	ID: "verbs/mr/peers-stay-within", Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"RangeSlack"},
 	Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
+		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, off := range []int{-1, 57} {
 				l := d.newPair(setup{})
@@ -28,7 +28,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/mr/peers-do-not-wrap-around",
 	Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"WrappingRange"},
 	Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
+		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 				l := d.newPair(setup{})
@@ -81,7 +81,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/mr/zero-based",
 	Cite: manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
 	Run: onReliable(func(l *qpPair) {
-		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
 		l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
 		at := func(addr uint64) verbs.Remote { return verbs.Remote{Addr: addr, RKey: m.RKey()} }
 		l.partner.expectRead(at(0), m.Buf[:8])
@@ -92,7 +92,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/pd/remote-key-of-another-domain",
 	Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"), Defects: []string{"IgnorePD"},
 	Run: onReliable(func(l *qpPair) {
-		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
 		l.dut.ExpectUnchanged(other, 0, 0)
 	}),
@@ -114,7 +114,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 }, {
 	ID: "verbs/mr/closed-remote-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
 	Run: onReliable(func(l *qpPair) {
-		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		at := m.Remote(0)
 		l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
 		l.partner.ExpectCompletion(1, verbs.WCSuccess)
@@ -155,7 +155,7 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	}
 	was := [8]byte(m.Buf[off:])
 	copy(m.Buf[off:], "changed!")
-	queryPort(l.dut.Rig) // makes the change visible to the device
+	l.dut.QueryPort() // makes the change visible to the device
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
 	l.partner.PostSend(l.partner.qp, l.partner.writeWR(id, sendOffset, 8, at))
 	l.partner.ExpectCompletion(id, verbs.WCSuccess)

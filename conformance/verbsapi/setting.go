@@ -15,7 +15,7 @@ var settingCases = []conformance.Case{{
 	Defects: []string{"QueryForgets"},
 	Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
-		want, got := m.attr(rtr, rts), queryQP(r, m.newQPIn(rts))
+		want, got := m.attr(rtr, rts), r.QueryQP(m.newQPIn(rts))
 		for _, f := range []struct {
 			what      string
 			want, got any
@@ -46,10 +46,10 @@ var settingCases = []conformance.Case{{
 	Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeUD)
 		qp := m.newQPIn(rts)
-		got := queryQP(r, qp)
+		got := r.QueryQP(qp)
 		r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
 		r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
-		got = queryQP(r, qp)
+		got = r.QueryQP(qp)
 		r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
 	}),
 }, {
@@ -59,10 +59,10 @@ var settingCases = []conformance.Case{{
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 		tells := func(want verbs.Access) {
-			got := queryQP(r, qp)
+			got := r.QueryQP(qp)
 			r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
 		}
-		toInit(r, qp, verbs.AccessRemoteRead)
+		r.ToInit(qp, verbs.AccessRemoteRead, qKey)
 		tells(verbs.AccessRemoteRead)
 		attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
 		r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
@@ -73,13 +73,13 @@ var settingCases = []conformance.Case{{
 	Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"), Defects: []string{"ErrorIsFinal"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
-		toInit(r, qp, 0)
-		toState(r, qp, errState)
-		toState(r, qp, reset)
+		r.ToInit(qp, 0, qKey)
+		r.ToState(qp, errState)
+		r.ToState(qp, reset)
 		r.ExpectState(qp, reset)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		r.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
@@ -87,24 +87,24 @@ var settingCases = []conformance.Case{{
 	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
-		mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
+		mask := verbs.QPAttrState | rig.PortAttrs | verbs.QPAttrAccessFlags
 		if qp.Type() == verbs.QPTypeUD {
-			mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+			mask = verbs.QPAttrState | rig.PortAttrs | verbs.QPAttrQKey
 		}
-		port := queryPort(r)
+		port := r.QueryPort()
 		for _, bad := range []struct {
 			what string
 			attr verbs.QPAttr
 		}{
 			{"port 0", verbs.QPAttr{Port: 0}},
-			{"a port after the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
+			{"a port after the last", verbs.QPAttr{Port: r.QueryDevice().Ports + 1}},
 			{"a P_Key after the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
 		} {
 			bad.attr.State = initState
 			r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
 			r.ExpectState(qp, reset)
 		}
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 	}),
 }, {
 	ID:   "verbs/modify/path-out-of-range-refused",
@@ -120,7 +120,7 @@ var settingCases = []conformance.Case{{
 		}{
 			{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
 			{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-			{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
+			{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = r.QueryDevice().MaxQPRdAtomic + 1 }},
 			{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
 			{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 		} {
@@ -130,10 +130,10 @@ var settingCases = []conformance.Case{{
 			if attr.AH.GRH.SGIDIndex == nowhere {
 				reason = nil // the error may also be "not found"
 			}
-			r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
+			r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rig.PathAttrs|rig.ResponderAttrs), reason)
 			r.ExpectState(qp, initState)
 		}
-		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rtrAttrs|responderSide))
+		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rig.PathAttrs|rig.ResponderAttrs))
 	}),
 }, {
 	ID:   "verbs/modify/drained-is-reported",
@@ -158,10 +158,10 @@ var settingCases = []conformance.Case{{
 	Run: rig.Body(func(r *rig.Rig) {
 		// InfiniBand has no such transition; over iWARP there is no connection yet.
 		qp := newDefaultQP(r)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
 		r.ExpectState(qp, initState)
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		r.ExpectState(qp, errState)
 	}),
 }}

@@ -13,7 +13,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	ID:   "verbs/srq/sizes-at-least-as-asked",
 	Cite: manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
 	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+		limit := r.QueryDevice()
 		init := srqInit(r)
 		init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
 		a := srqAttr(r, newSRQ(r, init))
@@ -23,7 +23,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	ID:   "verbs/srq/sizes-within-the-limits",
 	Cite: manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+		limit := r.QueryDevice()
 		deep, wide := srqInit(r), srqInit(r)
 		deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
 		_, err := r.Device.CreateSRQ(deep)

@@ -73,7 +73,7 @@ var signalCases = []conformance.Case{{
 }, {
 	ID: "verbs/inline/limit", Cite: manual("ibv_create_qp(3)", "verbs/inline/2"), Defects: []string{"InlineCut"},
 	Run: onPair(inline, func(l *qpPair) {
-		most := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline
+		most := l.dut.QueryQP(l.dut.qp).Caps.MaxInline
 		wr := l.dut.sendWR(2, 0, 0)
 		wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
 		l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
@@ -178,7 +178,7 @@ var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 
 
 // inlineLimit returns the inline limit of the queue pair, at most 32.
 func (l *qpPair) inlineLimit() int {
-	return min(32, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline)
+	return min(32, l.dut.QueryQP(l.dut.qp).Caps.MaxInline)
 }
 
 // beforeTheCause expects the completion of the request before a failed one. Over

@@ -72,7 +72,7 @@ var windowCases = []conformance.Case{{
 		d := openPartner(r)
 		for _, off := range []int{-1, 1} {
 			l := d.newPair(setup{})
-			m := r.Memory(64, regionAccess(r, remoteAccess(r)))
+			m := r.Memory(64, regionAccess(r, rig.RemoteAccess(r)))
 			l.dut.expectBindFails(fmt.Sprintf("64 bytes from %d on of 64", off), bindRange(m, off, 64, verbs.AccessRemoteRead))
 		}
 	}),
@@ -80,7 +80,7 @@ var windowCases = []conformance.Case{{
 	ID: "verbs/mw/bind-stays-in-its-domain", Cite: manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
 	Defects: []string{"BindUnchecked", "BindForeignRegion"},
 	Run: onPair(setup{}, func(l *qpPair) {
-		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
 }, {

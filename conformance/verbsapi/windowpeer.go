@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,7 +16,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
 		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
 		Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(256, regionAccess(d.dut, remoteAccess(d.dut)))
+			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 			for _, w := range []struct {
 				access           verbs.Access
 				granted, refused verbs.WROpcode
@@ -118,7 +119,7 @@ func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.C
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte after it",
 		Expects: "the former are executed; the latter fail, with memory unchanged",
 		Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(256, regionAccess(d.dut, remoteAccess(d.dut)))
+			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 				for _, off := range []uint64{63, 64 + 57} {
 					l := d.newPair(setup{})

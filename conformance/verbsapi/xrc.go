@@ -39,7 +39,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 	Run: rig.Body(func(r *rig.Rig) {
 		domain, other := xrcDomain(r), xrcDomain(r)
 		first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-		toInit(r, first, 0)
+		r.ToInit(first, 0, qKey)
 		second, err := r.Device.OpenQP(domain, first.QPN())
 		r.Must("a second handle", err)
 		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
@@ -89,11 +89,11 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 		x.partner.qp = newQP(d.partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.partner.PD, SendCQ: d.partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
 		attr := linkAttrs()
 		for _, e := range []struct{ one, other *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
-			toInit(e.one.Rig, e.one.qp, 0)
+			e.one.ToInit(e.one.qp, 0, qKey)
 			attr.DestQPN, attr.AH = e.other.qp.QPN(), e.one.pathTo(e.other)
-			toRTR(e.one.Rig, e.one.qp, attr)
+			e.one.ToRTR(e.one.qp, attr)
 		}
-		toRTS(d.partner, x.partner.qp, attr)
+		d.partner.ToRTS(x.partner.qp, attr)
 		body(x)
 	})
 }
