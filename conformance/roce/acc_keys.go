@@ -9,8 +9,7 @@ import (
 )
 
 var accessCases = overRC.Cases([]conformance.Case{{
-	ID:   "acc/key/unknown-key-refused",
-	Cite: ibta("Table 63, error class C", "roce/acc/1"), Defects: []string{"AccessNAKsSwapped"},
+	ID: "acc/key/unknown-key-refused", Cite: ibta("Table 63, error class C", "roce/acc/1"),
 	Run: OnPort(onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
@@ -19,7 +18,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	})),
 }, {
 	ID:   "acc/key/unknown-key-refused-to-reads-and-atomics",
-	Cite: ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics, Defects: []string{"AccessNAKsSwapped"},
+	Cite: ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics,
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
@@ -27,7 +26,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	})),
 }, {
-	ID: "acc/key/closed-region-refused", Cite: ibta("", "roce/acc/6"), Defects: []string{"StaleKeys"},
+	ID: "acc/key/closed-region-refused", Cite: ibta("", "roce/acc/6"),
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
 		c.Send(ib.WriteOnly(c.PeerPSN(0), rethFor(m, 0, 8), Data(8)).AckReq())
@@ -40,14 +39,13 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "roce/acc/2"),
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
 }, {
-	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "roce/acc/2"),
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
 }, {
-	ID:   "acc/range/address-that-wraps-refused",
-	Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"WrappingRange"},
+	ID: "acc/range/address-that-wraps-refused", Cite: ibta("Table 63", "roce/acc/2"),
 	Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 			onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
@@ -56,7 +54,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "acc/range/empty-region-opens-nothing", Cite: ibta("Table 63", "roce/acc/2"), Defects: []string{"NoEmptyMR"},
+	ID: "acc/range/empty-region-opens-nothing", Cite: ibta("Table 63", "roce/acc/2"),
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:0], Access: allAccess})
 		c.Must("a region of no bytes", err)
@@ -68,15 +66,14 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	})),
 }, {
-	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "roce/acc/5"), Defects: []string{"IgnorePD"},
+	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "roce/acc/5"),
 	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.otherPDMemory(allAccess)
 		c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:   "acc/pd/srq-domain-does-not-rule-writes",
-	Cite: ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQDomainForWrites"},
+	ID: "acc/pd/srq-domain-does-not-rule-writes", Cite: ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ,
 	Run: OnPort(func(p *Port) {
 		pd := p.otherPD()
 		srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)

@@ -9,15 +9,14 @@ import (
 const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
 var rightsCases = overRC.Cases([]conformance.Case{{
-	ID:   "acc/rights/region-without-remote-write-refuses",
-	Cite: ibta("", "roce/acc/3"), Defects: []string{"RightsIgnored"},
+	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "roce/acc/3"),
 	Run: OnPort(onEachConn(Setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
 		c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID: "acc/rights/qp-without-remote-write-refuses", Cite: ibta("", "roce/acc/4"), Defects: []string{"RightsIgnored"},
+	ID: "acc/rights/qp-without-remote-write-refuses", Cite: ibta("", "roce/acc/4"),
 	Run: OnPort(onEachConn(Setup{access: noRemoteWrite}, []int{8, 2500}, func(c *Conn, n int) {
 		m := c.Memory(memLen, allAccess)
 		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, 0, n), Data(n), MTU)...)
@@ -29,7 +28,6 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	})),
 }, {
 	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "roce/acc/4"), Needs: verbs.CapAtomics,
-	Defects: []string{"AccessNAKsSwapped"},
 	// A QP has no local write right, so this grants nothing.
 	Run: OnPort(onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
@@ -37,8 +35,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:   "acc/event/refused-write-reported-to-the-responder",
-	Cite: ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	ID: "acc/event/refused-write-reported-to-the-responder", Cite: ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"),
 	Run: OnPort(func(p *Port) {
 		// Do not synchronize here: the synchronization QP causes events too.
 		for _, op := range []remoteOp{writeOp, readOp} {
@@ -50,7 +47,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "acc/place/refused-write-places-nothing", Cite: ibta("", "roce/acc/8"), Defects: []string{"PlacedBeforeCheck"},
+	ID: "acc/place/refused-write-places-nothing", Cite: ibta("", "roce/acc/8"),
 	// A WRITE of several packets of which only the last is out of bounds is not
 	// tested: the device may place the packets before the refused one.
 	Run: OnPort(onEachConn(Setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *Conn, w refusedWrite) {

@@ -10,16 +10,14 @@ import (
 )
 
 var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:   "bth/resv/sent-as-zero",
-	Cite: ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
+	ID: "bth/resv/sent-as-zero", Cite: ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 		}
 	}),
 }, {
-	ID:   "bth/resv/ignored-on-receipt",
-	Cite: ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
+	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"},
 	Run: onRC(func(c *Conn) {
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
@@ -29,8 +27,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
-	ID:   "bth/mig/either-value-accepted",
-	Cite: ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
+	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"},
 	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
@@ -44,7 +41,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/se/only-on-the-last-packet-of-a-solicited-send",
-	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
@@ -53,8 +50,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:   "bth/se/never-on-a-plain-write",
-	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
@@ -69,7 +65,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/se/solicited-message-raises-the-event",
-	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"},
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 3, recvLen: 2048})
@@ -88,7 +84,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/se/unsolicited-message-raises-none",
-	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"},
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 2})
@@ -105,7 +101,6 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "bth/ackreq/zero-on-answers",
 	Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
-	Defects: []string{"AckReqOnResponses"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
 		c.Attr.RQPSN = uint32(c.PeerPSN(1)) // continue after the atomic
@@ -118,7 +113,6 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "bth/ackreq/zero-on-datagrams",
 	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"UnreliableAckReq"},
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(0, nil)
 		d.post(verbs.OpSend, 16)
@@ -129,7 +123,6 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "bth/ackreq/zero-on-mads",
 	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
-	Defects: []string{"GSIAckReq"},
 	Run: OnPort(func(p *Port) {
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		pkt, _ := p.cmExpect(ib.REJ{})

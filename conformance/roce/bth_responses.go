@@ -8,8 +8,7 @@ import (
 
 // bthResponseCases check the headers of responses that the device sends and receives.
 var bthResponseCases = overRC.Cases([]conformance.Case{{
-	ID:   "bth/tver/answers-of-other-versions-dropped",
-	Cite: ibta("", "roce/bth/tver/1"), Defects: []string{"ResponseTVerUnchecked"},
+	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 8), c.ReadWR(2, 8))
 		answers := []ib.Packet{ib.Ack(c.DevicePSN(0), 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
@@ -22,16 +21,14 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}),
 }, {
-	ID:   "bth/pad/ragged-response-not-taken",
-	Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should, Defects: []string{"RaggedAccepted"},
+	ID: "bth/pad/ragged-response-not-taken", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
 		bytes := Data(n)
 		c.Send(c.startRead(bytes)[0].WithPad([]byte{}))
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
-	ID:   "bth/pkey/sent-is-that-of-the-queue-pair",
-	Cite: ibta("", "roce/bth/pkey/5"), Defects: []string{"AckPKeyLimited"},
+	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "roce/bth/pkey/5"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 2})
 		if own := p.pkey(0); own&pkeyFullMember != 0 {
@@ -55,7 +52,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"), Defects: []string{"AckSolicited"},
+	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"),
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE(), ib.Ack(c.PeerPSN(0), 1).NoSE())
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
@@ -66,14 +63,14 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "roce/ecn/8"), Defects: []string{"AckBECN"},
+	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "roce/ecn/8"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
 		}
 	}),
 }, {
-	ID: "rc/ack/carries-no-payload", Cite: ibta("", "roce/rc/ack/16"), Defects: []string{"AckPayload"},
+	ID: "rc/ack/carries-no-payload", Cite: ibta("", "roce/rc/ack/16"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		bare := func(want ib.Packet) { c.expectIgnoringCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(5)).AckReq())

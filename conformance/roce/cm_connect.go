@@ -12,7 +12,7 @@ import (
 )
 
 var cmConnectCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"),
 	Run: OnPort(func(p *Port) {
 		const code = 18
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -26,8 +26,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectDelivery(0)
 	}),
 }, {
-	ID:   "cm/req/repeated-request-makes-no-second-connection",
-	Cite: ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
+	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "roce/cm/4"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
@@ -49,7 +48,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
@@ -59,8 +58,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "cm/req/mra-while-the-consumer-is-slow",
-	Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
+	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		const comm = 0x40000000
@@ -75,7 +73,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("an RTU")
 	}),
 }, {
-	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"),
 	Run: OnPort(func(p *Port) {
 		const code = 15
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -89,8 +87,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "cm/rep/given-up-when-the-retries-are-spent",
-	Cite: ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "roce/cm/3"),
 	Run: OnPort(func(p *Port) {
 		const code = 14
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -113,8 +110,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "cm/rtu/first-message-stands-for-it",
-	Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
+	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"),
 	Run: OnPort(func(p *Port) {
 		const code = 15
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
@@ -124,8 +120,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "cm/rtu/either-establishes-the-passive-side",
-	Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"cm.IgnoreCommEst"},
+	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0)
@@ -146,8 +141,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("a WRITE")
 	}),
 }, {
-	ID:   "cm/family/ipv6-connection-is-managed-over-ipv6",
-	Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6, Defects: []string{"cm.OverIPv4"},
+	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6,
 	Run: OnPort(func(p *Port) {
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
 		k.sendRTU()

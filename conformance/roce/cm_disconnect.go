@@ -10,8 +10,7 @@ import (
 )
 
 var cmEndCases = overCM.Cases([]conformance.Case{{
-	ID:   "cm/drep/answered-after-the-end",
-	Cite: ibta("chapter 12", "roce/cm/7"), Defects: []string{"cm.NoDREPWhenDisconnected"},
+	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "roce/cm/7"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmEstablish(l, 0)
@@ -34,7 +33,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "cm/life/thousands-of-connections-leave-no-residue",
-	Cite: ibta("", "roce/cm/13"), Labels: []string{conformance.Slow}, Defects: []string{"cm.StopAfterConns"},
+	Cite: ibta("", "roce/cm/13"), Labels: []string{conformance.Slow},
 	Run: OnPort(func(p *Port) {
 		conns := 1200
 		if p.Virtual {
@@ -46,8 +45,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "cm/life/time-wait-gives-its-connection-back",
-	Cite: ibta("", "roce/cm/13"), Defects: []string{"cm.LeakTimeWait"},
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "roce/cm/13"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		p.cmOpenAndClose(l, 0)

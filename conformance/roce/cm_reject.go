@@ -10,8 +10,7 @@ import (
 )
 
 var cmRefuseCases = overCM.Cases([]conformance.Case{{
-	ID:   "cm/rej/unknown-service-refused",
-	Cite: ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.IgnoreUnknownService"},
+	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "roce/cm/2"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		refused := func(comm uint32, service uint64) {
@@ -26,8 +25,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
 	}),
 }, {
-	ID:   "cm/rej/names-the-refused-request",
-	Cite: ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.RejectWithoutCommID"},
+	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "roce/cm/2"),
 	Run: OnPort(func(p *Port) {
 		for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
 			p.SendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
@@ -35,8 +33,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "cm/rej/refusal-of-the-program-is-told",
-	Cite: ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "roce/cm/1"),
 	Run: OnPort(func(p *Port) {
 		const comm = 0x0a0b0c0d
 		l := p.cmListen(verbs.PortSpaceTCP)
@@ -54,7 +51,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
 	}),
 }, {
-	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "roce/cm/6"), Defects: []string{"cm.RejectZeroLID"},
+	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "roce/cm/6"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n := range uint32(200) {
@@ -75,8 +72,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "cm/rej/other-private-header-refused",
-	Cite: ibta("Annex A11", "roce/cm/9"), Defects: []string{"cm.AcceptAnyPrivateVersion"},
+	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "roce/cm/9"),
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
@@ -98,7 +94,6 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID:   "cm/sidr/answered-with-qp-and-key",
 	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"cm.SIDRZeroQKey"},
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
 		d := p.newUDPort(1, nil)
@@ -124,7 +119,6 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID:   "cm/sidr/unknown-service-refused",
 	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"cm.IgnoreUnknownService"},
 	Run: OnPort(func(p *Port) {
 		p.cmListen(verbs.PortSpaceTCP)
 		for n, tcpPort := range []uint16{cmClosedPort, cmPort} {

@@ -22,8 +22,8 @@ import (
 //go:embed cases.txt
 var caseTexts string
 
-// described has the title of most cases, and what they send and expect, from cases.txt.
-// Families of cases have them in their constructors.
+// described has the title of most cases, what they send and expect, and the defects that
+// they catch, from cases.txt. Families of cases have them in their constructors.
 var described = conformance.ParseDescriptions(caseTexts)
 
 // Suite returns the cases.

@@ -10,8 +10,7 @@ import (
 )
 
 var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:   "ecn/cnp/marked-packet-answered",
-	Cite: annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"NoCongestion", "MarkedDropped"},
+	ID: "ecn/cnp/marked-packet-answered", Cite: annexA17("CA17-44", "roce/ecn/1"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().CE())
@@ -33,20 +32,19 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.ExpectBytes(c.LocalMem, 0, Data(16))
 	}),
 }, {
-	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
+	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "roce/ecn/1"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).CE())
 		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.Peer), c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
+	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "roce/ecn/1"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).WithPKey(0x7fff).CE())
 		c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
 	}),
 }, {
-	ID:   "ecn/cnp/each-marked-qp-has-its-own",
-	Cite: annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPPerPort", "CNPPerPeer"},
+	ID: "ecn/cnp/each-marked-qp-has-its-own", Cite: annexA17("CA17-44", "roce/ecn/1"),
 	Run: OnPort(func(p *Port) {
 		missing := make(map[uint32]bool)
 		var all []*Conn
@@ -69,7 +67,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		}
 	}),
 }, {
-	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPOnNAK"},
+	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "roce/ecn/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 3 {
 			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).AckReq().WithTClass(uint8(i)))
@@ -82,8 +80,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "ecn/cnp/burst-of-marks-shares-cnps",
-	Cite: annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Defects: []string{"CNPBurst"},
+	ID: "ecn/cnp/burst-of-marks-shares-cnps", Cite: annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May,
 	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 100 {
 			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).CE())
@@ -92,8 +89,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
 	}),
 }, {
-	ID:   "ecn/cnp/bytes-without-meaning-are-zero",
-	Cite: annexA17("A17.9.3", "roce/ecn/6"), Defects: []string{"CNPReservedUsed"},
+	ID: "ecn/cnp/bytes-without-meaning-are-zero", Cite: annexA17("A17.9.3", "roce/ecn/6"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).CE().SE().MigReq())
 		want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
@@ -101,8 +97,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(want, c.expectCNP())
 	}),
 }, {
-	ID:   "ecn/cnp/bytes-without-meaning-are-ignored",
-	Cite: annexA17("A17.9.3", "roce/ecn/6"), Defects: []string{"CNPReservedUsed"},
+	ID: "ecn/cnp/bytes-without-meaning-are-ignored", Cite: annexA17("A17.9.3", "roce/ecn/6"),
 	Run: onFlow(func(f *flow) {
 		ones := make([]byte, 16)
 		for i := range ones {

@@ -11,15 +11,13 @@ import (
 )
 
 var congestionCases = overRC.Cases([]conformance.Case{{
-	ID:   "ecn/rate/named-qp-slows",
-	Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion, Defects: []string{"NoCongestion"},
+	ID: "ecn/rate/named-qp-slows", Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion,
 	Run: onFlow(func(f *flow) {
 		before := f.burst()
 		f.expectSlower(before, f.burstWith(f.cnpsOf(ib.CNP())))
 	}),
 }, {
-	ID:   "ecn/rate/other-qps-keep-theirs",
-	Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion, Defects: []string{"CNPSlowsAll"},
+	ID: "ecn/rate/other-qps-keep-theirs", Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion,
 	Run: OnPort(func(p *Port) {
 		named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
 		before := other.burst()
@@ -28,7 +26,6 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "ecn/rate/comes-back",
 	Cite: annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapCongestion,
-	Defects: []string{"RateNeverRecovers"},
 	Run: onFlow(func(f *flow) {
 		before := f.burst()
 		slow := f.burstWith(f.cnpsOf(ib.CNP()))
@@ -42,7 +39,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "roce/ecn/5"), Defects: []string{"CNPTakesPSN"},
+	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "roce/ecn/5"),
 	Run: OnPort(func(p *Port) {
 		for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
 			c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
@@ -51,16 +48,14 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "ecn/drop/cnp-for-nobody-slows-nobody",
-	Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion, Defects: []string{"QPNLoose"},
+	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion,
 	Run: onFlow(func(f *flow) {
 		before := f.burst()
 		f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().To(0xabcdef))))
 		f.expectSilence(shortWait)
 	}),
 }, {
-	ID:   "ecn/drop/cnp-with-wrong-icrc-slows-nobody",
-	Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion, Defects: []string{"ICRCIgnored"},
+	ID: "ecn/drop/cnp-with-wrong-icrc-slows-nobody", Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion,
 	Run: onFlow(func(f *flow) {
 		before := f.burst()
 		f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().BadICRC())))
@@ -69,7 +64,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "ecn/count/cnps-sent-agree-with-the-wire",
 	Cite: conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
-	Needs: verbs.CapCongestion, Defects: []string{"CNPCounterStuck"},
+	Needs: verbs.CapCongestion,
 	Run: onConn(Setup{}, func(c *Conn) {
 		sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
 		cnps := 0
@@ -89,7 +84,6 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "ecn/count/implied-naks-agree-with-the-wire",
 	Cite: conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
-	Defects: []string{"ImpliedNAKCounterStuck"},
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		implied := c.watchCounter(countImpliedNAKs)
 		for i := range 2 {

@@ -11,7 +11,7 @@ import (
 )
 
 var eventCases = overRC.Cases([]conformance.Case{{
-	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).AckReq())
@@ -25,7 +25,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
@@ -33,7 +33,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/communication-established-reported", Cite: ibta("", "roce/async/2"), Defects: []string{"NoQPEvents"},
+	ID: "ev/qp/communication-established-reported", Cite: ibta("", "roce/async/2"),
 	Run: OnPort(func(p *Port) {
 		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 1}), p.connect(Setup{Receives: 1})
 		p.ExpectNoEvent()
@@ -47,7 +47,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	ID: "ev/port/link-change-reported", Cite: ibta("", "roce/async/3"),
 	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
 	// which breaks the connection.
-	Setup: ipv4, Defects: []string{"PortEventsMissing"},
+	Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		c.awaitPortActive(true)
 		c.Must("a link that can be set down", c.SetLink(false))
@@ -60,7 +60,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/gid/removed-address-receives-nothing",
-	Cite: ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true}, Defects: []string{"RemovedAddressUsed"},
+	Cite: ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true},
 	Run: OnPort(func(p *Port) {
 		second := newPort(p.Rig)
 		second.deviceAddr = p.Local[1]
@@ -81,16 +81,14 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		stays.expectAccepted(0)
 	}),
 }, {
-	ID:   "ev/gid/only-address-goes-and-comes",
-	Cite: ibta("", "roce/async/4"), Setup: ipv6, Defects: []string{"RemovedAddressUsed"},
+	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv6,
 	Run: onRC(removeAndRestoreAddress),
 }, {
-	ID:   "ev/gid/only-ipv4-address-goes-and-comes",
-	Cite: ibta("", "roce/async/4"), Setup: ipv4, Defects: []string{"RemovedAddressUsed"},
+	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv4,
 	Run: onRC(removeAndRestoreAddress),
 }, {
 	ID:   "ev/mig/migrated-sender-says-so",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration, Defects: []string{"MigReqZero"},
+	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Run: onRC(func(c *Conn) {
 		c.expectMigReq(0, true)
 		c.armAltPath()
@@ -102,7 +100,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/mig/migreq-moves-an-armed-qp",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration, Defects: []string{"MigrationIgnored"},
+	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Run: onRC(func(c *Conn) {
 		c.armAltPath()
 		c.expectMigReq(0, false)
@@ -116,7 +114,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
-	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "roce/mig/2"), Defects: []string{"DropMigReqZero"},
+	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "roce/mig/2"),
 	Run: onRC(func(c *Conn) {
 		for i := range 4 {
 			c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })

@@ -9,8 +9,7 @@ import (
 )
 
 var icrcFieldCases = overRC.Cases([]conformance.Case{{
-	ID:   "icrc/masked/tos-ttl-and-checksums-may-change",
-	Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv4, Defects: []string{"ICRCCheckUnmasked"},
+	ID: "icrc/masked/tos-ttl-and-checksums-may-change", Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
@@ -18,15 +17,14 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "icrc/masked/ipv6-class-label-and-hop-limit-may-change",
-	Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv6, Defects: []string{"ICRCCheckUnmasked"},
+	Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv6,
 	Run: onRC(func(c *Conn) {
 		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
 		c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
 	}),
 }, {
-	ID:   "icrc/masked/fecn-becn-and-their-reserved-bits-may-change",
-	Cite: ibta("7.8.1", "roce/icrc/4"), Defects: []string{"ICRCCheckUnmasked"},
+	ID: "icrc/masked/fecn-becn-and-their-reserved-bits-may-change", Cite: ibta("7.8.1", "roce/icrc/4"),
 	Run: onRC(func(c *Conn) {
 		for n, b := range []struct {
 			fecn, becn bool
@@ -36,8 +34,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "icrc/covered/ip-identification",
-	Cite: annexA17("CA17-22", "roce/icrc/5"), Setup: ipv4, Defects: []string{"ICRCUnchecked"},
+	ID: "icrc/covered/ip-identification", Cite: annexA17("CA17-22", "roce/icrc/5"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		const id = 0x5a3c
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
@@ -50,8 +47,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "icrc/covered/ip-flags",
-	Cite: annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID: "icrc/covered/ip-flags", Cite: annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
@@ -59,8 +55,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "icrc/covered/addresses-ports-and-lengths",
-	Cite: annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCIgnored"},
+	ID: "icrc/covered/addresses-ports-and-lengths", Cite: annexA17("CA17-22", "roce/icrc/5"),
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(32)).AckReq()
 		for bit := range 16 {
@@ -73,8 +68,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "icrc/covered/every-bit-of-the-bth-but-byte-4",
-	Cite: annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCUnchecked"},
+	ID: "icrc/covered/every-bit-of-the-bth-but-byte-4", Cite: annexA17("CA17-22", "roce/icrc/5"),
 	Run: onRC(func(c *Conn) {
 		bth := c.bthOffset()
 		for bit := range 12 * 8 {
@@ -85,8 +79,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "icrc/covered/extension-headers-and-payload",
-	Cite: annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCIgnored"},
+	ID: "icrc/covered/extension-headers-and-payload", Cite: annexA17("CA17-22", "roce/icrc/5"),
 	Run: onRC(func(c *Conn) {
 		const reth, imm, payload, icrc = 16, 4, 32, 4
 		begin := 8 * (c.bthOffset() + 12)
@@ -97,7 +90,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/covered/pad-bytes", Cite: ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"), Defects: []string{"ICRCUnchecked"},
+	ID: "icrc/covered/pad-bytes", Cite: ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"),
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(13)).AckReq()
 		for i := range 3 {
@@ -112,7 +105,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "icrc/blind/random-icrcs-are-hardly-ever-accepted",
-	Cite: annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	Cite: annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		const batch = 64
 		for range icrcAttempts / batch {

@@ -10,16 +10,15 @@ import (
 // packets of all kinds.
 var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "icrc/sent/requests-of-every-opcode-and-pad",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4, Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
+	Cite: annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4, Labels: []string{"service:rc"},
 	Run: onConn(Setup{}, exchangeAllRequests),
 }, {
 	ID:   "icrc/sent/answers-of-every-kind",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
-	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
+	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4, Labels: []string{"service:rc"},
 	Run: onConn(Setup{Receives: 1}, exchangeAllResponses),
 }, {
 	ID: "icrc/sent/ipv6-packets", Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv6,
-	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
+	Labels: []string{"service:rc"},
 	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) {
 		a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
 	}}, func(c *Conn) {
@@ -29,7 +28,6 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 }, {
 	ID:   "icrc/sent/datagrams-and-mads",
 	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
-	Defects: []string{"ICRCWrong"},
 	Run: OnPort(func(p *Port) {
 		p.RequireICRCFields()
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
@@ -45,7 +43,6 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 }, {
 	ID:   "icrc/sent/flush-counts-each-byte-once",
 	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapFlush, Labels: []string{"service:rc"},
-	Defects: []string{"FlushICRCDoubled"},
 	Run: onConn(Setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *Conn) {
 		c.RequireICRCFields()
 		c.PostSend(c.QP, verbs.SendWR{
@@ -59,7 +56,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "icrc/received/wrong-icrc-changes-nothing",
-	Cite: annexA17("CA17-24", "roce/icrc/2"), Labels: []string{"service:rc"}, Defects: []string{"ICRCIgnored"},
+	Cite: annexA17("CA17-24", "roce/icrc/2"), Labels: []string{"service:rc"},
 	Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().BadICRC())
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
@@ -72,8 +69,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "icrc/order/byte-reversed-icrc-dropped",
-	Cite: ibta("7.8.1", "roce/icrc/6"), Labels: []string{"service:rc"}, Defects: []string{"ICRCUnchecked"},
+	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "roce/icrc/6"), Labels: []string{"service:rc"},
 	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16+n)).AckReq().SwappedICRC())

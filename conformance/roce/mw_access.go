@@ -9,16 +9,13 @@ import (
 )
 
 var windowCases = overRC.Cases([]conformance.Case{{
-	ID:   "mw/access/range-of-the-window-only",
-	Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"WindowBounds"},
+	ID: "mw/access/range-of-the-window-only", Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType2,
 	Run: OnPort(windowRange(verbs.MWType2)),
 }, {
-	ID:   "mw/access/range-of-a-type-1-window-only",
-	Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType1, Defects: []string{"WindowBounds"},
+	ID: "mw/access/range-of-a-type-1-window-only", Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType1,
 	Run: OnPort(windowRange(verbs.MWType1)),
 }, {
-	ID:   "mw/access/rights-of-the-window-only",
-	Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
+	ID: "mw/access/rights-of-the-window-only", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2,
 	Run: OnPort(onEachConn(Setup{}, []windowAccess{
 		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
 	}, func(c *Conn, w windowAccess) {
@@ -33,8 +30,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:   "mw/access/atomics-through-a-window",
-	Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics, Defects: []string{"NoWindowAtomics"},
+	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		at := m.WordOffset(128)
@@ -51,8 +47,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.expectWord(m, 128, 42)
 	}),
 }, {
-	ID:   "mw/access/type-2-on-its-own-qp-only",
-	Cite: ibta("", "roce/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
+	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("", "roce/mw/7"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -63,7 +58,6 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "mw/access/zero-based-window-begins-at-zero",
 	Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
-	Defects: []string{"ZeroBasedIgnored"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
@@ -74,7 +68,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "mw/access/zero-based-region-begins-at-zero",
-	Cite: ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
+	Cite: ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Needs: verbs.CapZeroBased,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess|verbs.AccessZeroBased)
 		c.expectRead(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
@@ -82,8 +76,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.expectReadRefused(2, ib.At(57, m.RKey(), 8))
 	}),
 }, {
-	ID:   "mw/life/region-with-windows-is-not-left-open",
-	Cite: ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"DeregBound"},
+	ID: "mw/life/region-with-windows-is-not-left-open", Cite: ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -98,7 +91,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	ID: "mw/life/qp-with-windows-can-be-destroyed", Cite: ibta("o10-2.2.5", "roce/mw/12"), Needs: verbs.CapMWType2,
 	// A known device waits for the window for most of a minute, gives up, and later
 	// dereferences the destroyed QP.
-	Labels: []string{conformance.Dangerous}, Defects: []string{"BoundQPBusy"},
+	Labels: []string{conformance.Dangerous},
 	Run: onConn(Setup{}, func(c *Conn) {
 		info, mw := bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
 		key := c.bind(mw, info)
@@ -111,7 +104,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
-	Cite: ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv, Defects: []string{"LocalInvEarly"},
+	Cite: ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)

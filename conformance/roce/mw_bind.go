@@ -9,7 +9,7 @@ import (
 var bindCases = overRC.Cases([]conformance.Case{
 	{
 		ID:   "mw/bind/type-2-opens-its-range",
-		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"MW2Refused"},
+		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2,
 		Run: onConn(Setup{}, func(c *Conn) {
 			m := c.bindableMemory()
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
@@ -26,7 +26,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", "C10-72", "roce/mw/4", otherPDBinds, "BindForeignRegion"),
 	{
 		ID:   "mw/bind/type-1-refused-likewise",
-		Cite: ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Needs: verbs.CapMWType1, Defects: []string{"BindUnchecked"},
+		Cite: ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Needs: verbs.CapMWType1,
 		Run: OnPort(func(p *Port) {
 			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
 				onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
@@ -38,8 +38,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "mw/bind/bound-type-2-window-refused",
-		Cite: ibta("o10-37.2.30", "roce/mw/8"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
+		ID: "mw/bind/bound-type-2-window-refused", Cite: ibta("o10-37.2.30", "roce/mw/8"), Needs: verbs.CapMWType2,
 		Run: onConn(Setup{}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
@@ -52,7 +51,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 	},
 	{
 		ID:   "mw/bind/invalidated-type-2-window-bound-again",
-		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"InvalidateLate"},
+		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 		Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -65,15 +64,14 @@ var bindCases = overRC.Cases([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "mw/bind/empty-type-2-window-refused",
-		Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
+		ID: "mw/bind/empty-type-2-window-refused", Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType2,
 		Run: onConn(Setup{}, func(c *Conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
 		}),
 	},
 	{
 		ID:   "mw/bind/empty-bind-closes-a-type-1-window",
-		Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
+		Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType1,
 		Run: onConn(Setup{}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -86,7 +84,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 	},
 	{
 		ID:   "mw/bind/zero-based-type-1-window-refused",
-		Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
+		Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
 		Run: onConn(Setup{}, func(c *Conn) {
 			mw := c.newWindow(verbs.MWType1)
 			c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
@@ -94,8 +92,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "mw/bind/unsignaled-failure-completes",
-		Cite: ibta("", "roce/mw/13", "roce/err/1"), Needs: verbs.CapMWType2, Defects: []string{"UnsignaledBindSilent"},
+		ID: "mw/bind/unsignaled-failure-completes", Cite: ibta("", "roce/mw/13", "roce/err/1"), Needs: verbs.CapMWType2,
 		Run: onConn(Setup{}, func(c *Conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
 		}),

@@ -14,7 +14,7 @@ import (
 var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "pkt/ip/source-address-is-that-of-the-chosen-gid",
 	Cite: annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Setup: conformance.Setup{TwoAddresses: true},
-	Labels: []string{"service:rc"}, Defects: []string{"PrimaryAddressUsed"},
+	Labels: []string{"service:rc"},
 	Run: OnPort(func(p *Port) {
 		p.deviceAddr = p.Local[1]
 		index := p.gidIndex(p.deviceAddr)
@@ -26,7 +26,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "pkt/addr/packet-from-another-host-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Labels: []string{"service:rc"}, Defects: []string{"SourceUnchecked"},
+	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Labels: []string{"service:rc"},
 	Run: onRC(func(c *Conn) {
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
@@ -39,7 +39,6 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 }, {
 	ID:   "pkt/addr/uc-packet-from-another-host-dropped",
 	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
-	Defects: []string{"SourceUnchecked"},
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(ib.UC).From(other))
@@ -50,7 +49,6 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 }, {
 	ID:   "pkt/addr/packet-to-another-local-address-dropped",
 	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true}, Labels: []string{"service:rc"},
-	Defects: []string{"IPUnchecked"},
 	Run: onRC(func(c *Conn) {
 		second := c.Local[1]
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Via(c.Peer, second))
@@ -60,7 +58,6 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 }, {
 	ID:   "pkt/addr/gid-of-rocev1-only-receives-nothing",
 	Cite: annexA17("CA17-41", "roce/pkt/addr/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"IPUnchecked"},
 	Run: OnPort(func(p *Port) {
 		v1 := p.rocev1OnlyAddr()
 		d := p.newUDPort(2, nil)
@@ -70,7 +67,6 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 }, {
 	ID:   "pkt/addr/mad-to-qp0-dropped",
 	Cite: annexA17("CA17-33", "roce/pkt/addr/5"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
-	Defects: []string{"QPNLoose"},
 	Run: OnPort(func(p *Port) {
 		req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
 		p.SendPacket(req.To(0))

@@ -11,16 +11,13 @@ import (
 )
 
 var ipCases = overRC.Cases([]conformance.Case{{
-	ID:   "pkt/ip/ipv4-carries-a-connection",
-	Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4, Defects: []string{"ICRCWrong"},
+	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4,
 	Run: onRC(exchangeBothWays),
 }, {
-	ID:   "pkt/ip/ipv6-carries-a-connection",
-	Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6, Defects: []string{"IPv6Dead"},
+	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6,
 	Run: onRC(exchangeBothWays),
 }, {
-	ID:   "pkt/ip/packet-with-options-dropped",
-	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.Options = ipOptionNOPs
@@ -29,14 +26,13 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "pkt/ip/packet-that-got-options-on-its-way-dropped",
-	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class",
-	Cite: annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"), Defects: []string{"AnswersNoDSCP"},
+	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"),
 	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			tc := *pkt.IP.TClass
@@ -44,8 +40,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "pkt/ip/ecn-bits-not-taken-from-the-traffic-class",
-	Cite: annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"), Defects: []string{"ECNFromTClass"},
+	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"),
 	Run: OnPort(func(p *Port) {
 		ecn := make(map[ib.Opcode]uint8)
 		for low := range uint8(4) {
@@ -61,16 +56,15 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "pkt/ip/ipv4-lengths-end-at-the-icrc",
-	Cite: annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4, Defects: []string{"TrailingBytes"},
+	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4,
 	Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
-	Cite: annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6, Defects: []string{"TrailingBytes"},
+	Cite: annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6,
 	Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/every-packet-forbids-fragmentation",
-	Cite: annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"PlainSocket"},
+	Cite: annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
 		for _, pkt := range c.variedPackets() {
@@ -78,8 +72,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "pkt/ip/fragments-dropped",
-	Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(64)).AckReq()
 		more := send
@@ -105,8 +98,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/ip/packet-without-df-dropped",
-	Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"DFUnchecked"},
+	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.DF = new(false)
@@ -114,8 +106,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/ip/ttl-is-the-hop-limit-of-the-path",
-	Cite: annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"), Defects: []string{"FixedHopLimit"},
+	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"),
 	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)

@@ -11,8 +11,7 @@ import (
 )
 
 var udpCases = overRC.Cases([]conformance.Case{{
-	ID:   "pkt/udp/destination-port-is-4791",
-	Cite: annexA17("CA17-20", "roce/pkt/udp/1"), Defects: []string{"IPUnchecked"},
+	ID: "pkt/udp/destination-port-is-4791", Cite: annexA17("CA17-20", "roce/pkt/udp/1"),
 	Run: onRC(func(c *Conn) {
 		for _, Port := range []uint16{4790, 4792, 0xc000} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithDstPort(Port))
@@ -24,7 +23,6 @@ var udpCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "pkt/udp/requests-and-resends-keep-one-source-port",
 	Cite: annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
-	Defects: []string{"SourcePortPerPacket"},
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		var ports sourcePorts
 		for i := range 30 {
@@ -47,7 +45,6 @@ var udpCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:   "pkt/udp/answers-keep-one-source-port",
 	Cite: annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
-	Defects: []string{"SourcePortPerPacket"},
 	Run: onRC(func(c *Conn) {
 		var ports sourcePorts
 		for i := range 50 {
@@ -67,35 +64,29 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "pkt/udp/checksum-is-left-out",
-	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv4, Defects: []string{"PlainSocket"},
+	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv4,
 	Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID:   "pkt/udp/ipv6-checksum-is-left-out",
-	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv6, Defects: []string{"PlainSocket"},
+	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv6,
 	Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
-	ID:   "pkt/udp/packet-with-checksum-accepted",
-	Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4, Defects: []string{"ICRCCheckUnmasked"},
+	ID: "pkt/udp/packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4,
 	Run: onRC(expectChecksumAccepted),
 }, {
-	ID:   "pkt/udp/ipv6-packet-with-checksum-accepted",
-	Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6, Defects: []string{"ICRCCheckUnmasked"},
+	ID: "pkt/udp/ipv6-packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6,
 	Run: onRC(expectChecksumAccepted),
 }, {
-	ID:   "pkt/udp/packet-without-checksum-accepted",
-	Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4, Defects: []string{"UDPChecksumRequired"},
+	ID: "pkt/udp/packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4,
 	Run: onRC(expectZeroChecksumAccepted),
 }, {
-	ID:   "pkt/udp/ipv6-packet-without-checksum-accepted",
-	Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6, Defects: []string{"UDPChecksumRequired"},
+	ID: "pkt/udp/ipv6-packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6,
 	Run: onRC(expectZeroChecksumAccepted),
 }, {
-	ID:   "pkt/udp/padding-of-the-frame-ignored",
-	Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv4, Defects: []string{"FrameEndICRC"},
+	ID: "pkt/udp/padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv4,
 	Run: onRC(func(c *Conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
 }, {
-	ID:   "pkt/udp/ipv6-padding-of-the-frame-ignored",
-	Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv6, Defects: []string{"FrameEndICRC"},
+	ID: "pkt/udp/ipv6-padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv6,
 	Run: onRC(func(c *Conn) { c.expectPaddingIgnored(2, 6, 20) }),
 }})
 

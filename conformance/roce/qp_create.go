@@ -11,7 +11,7 @@ import (
 
 var qpCreateCases = []conformance.Case{{
 	ID:   "qp/create/unknown-type-refused",
-	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AnyQPType"},
+	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 			_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
@@ -20,7 +20,7 @@ var qpCreateCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "qp/create/deeper-than-the-device-refused",
-	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"CapsUnchecked"},
+	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: rig.Body(func(r *rig.Rig) {
 		attr := r.QueryDevice()
 		for _, more := range []struct {
@@ -45,7 +45,7 @@ var qpCreateCases = []conformance.Case{{
 	}),
 }, {
 	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
-	Labels: []string{"service:ud", conformance.Slow}, Defects: []string{"LimitsOverstated"},
+	Labels: []string{"service:ud", conformance.Slow},
 	Run: OnPort(func(p *Port) {
 		attr := p.QueryDevice()
 		const patience = 1 << 17

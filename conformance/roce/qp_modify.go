@@ -13,17 +13,14 @@ import (
 var modifyCases = []conformance.Case{{
 	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
-	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
+	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
 	ID:   "qp/modify/rc-refuses-other-transitions",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
-	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
+	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
 	ID:   "qp/modify/uc-table",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
-	Defects: []string{"ModifyUnchecked"},
 	Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
@@ -31,7 +28,6 @@ var modifyCases = []conformance.Case{{
 }, {
 	ID:   "qp/modify/ud-table",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"ModifyUnchecked"},
 	Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
@@ -39,17 +35,16 @@ var modifyCases = []conformance.Case{{
 }, {
 	ID:   "qp/modify/rc-alternate-path",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
-	Labels: []string{"service:rc"}, Defects: []string{"OptionalAttrsRefused"},
-	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
+	Labels: []string{"service:rc"},
+	Run:    onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 }, {
 	ID:   "qp/modify/uc-alternate-path",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration,
-	Labels: []string{"service:uc"}, Defects: []string{"OptionalAttrsRefused"},
-	Run: onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
+	Labels: []string{"service:uc"},
+	Run:    onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 }, {
 	ID:   "qp/modify/reset-does-not-lead-to-error",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.ToState(c.QP, verbs.QPStateReset)
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
@@ -62,7 +57,7 @@ var modifyCases = []conformance.Case{{
 }, {
 	ID:   "qp/modify/refused-change-changes-nothing",
 	Cite: conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
-	Labels: []string{"service:rc"}, Defects: []string{"ModifyHalfway"},
+	Labels: []string{"service:rc"},
 	Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
@@ -93,7 +88,7 @@ var modifyCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "qp/query/state-and-psns-are-the-present-ones",
-	Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"QueryStale"},
+	Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
 		c.expectPSNs(0, 0)
 		c.Send(ib.Send(c.PeerPSN(0), Data(2*MTU+1), MTU)...)
@@ -111,7 +106,7 @@ var modifyCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "qp/query/read-depths-are-as-set",
-	Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"RdAtomicRoundsUp"},
+	Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: OnPort(func(p *Port) {
 		for _, depth := range []uint8{1, 3, 5, 7} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})

@@ -7,7 +7,7 @@ import (
 )
 
 var sqdCases = overRC.Cases([]conformance.Case{{
-	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "roce/sqd/1"), Defects: []string{"SQDIgnored"},
+	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "roce/sqd/1"),
 	Run: onConn(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
@@ -26,7 +26,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }, {
-	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"), Defects: []string{"SQNeverDrains"},
+	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"),
 	Run: OnPort(func(p *Port) {
 		for _, asked := range []bool{true, false} {
 			c := p.connect(Setup{signalAll: true})
@@ -45,7 +45,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "roce/sqd/3"), Defects: []string{"SQDIgnored"},
+	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "roce/sqd/3"),
 	Run: OnPort(func(p *Port) {
 		toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
 		c := p.connect(Setup{signalAll: true})
@@ -64,7 +64,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "roce/sqd/4"), Defects: []string{"SQDNoResume"},
+	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "roce/sqd/4"),
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		c.toSQD(false)
 		c.awaitDrained()
@@ -78,7 +78,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
 	}),
 }, {
-	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
+	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"),
 	Run: onConn(Setup{signalAll: true, Receives: 2}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.toSQD(false)

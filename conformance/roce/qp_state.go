@@ -10,7 +10,7 @@ import (
 )
 
 var qpStateCases = overRC.Cases([]conformance.Case{{
-	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "roce/qp/3"), Defects: []string{"EarlySendSwallowed"},
+	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "roce/qp/3"),
 	Run: OnPort(func(p *Port) {
 		for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
 			c := p.connect(Setup{state: max(state, verbs.QPStateInit)})
@@ -21,8 +21,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "qp/post/refused-send-leaves-nothing-queued",
-	Cite: ibta("C10-96", "roce/qp/3"), Defects: []string{"RefusedWRStays"},
+	ID: "qp/post/refused-send-leaves-nothing-queued", Cite: ibta("C10-96", "roce/qp/3"),
 	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.postSend(1)
 		c.ToRTR(c.QP, c.Attr)
@@ -36,8 +35,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectNoCompletion()
 	}),
 }, {
-	ID:   "qp/post/send-beyond-the-queue-refused",
-	Cite: ibta("C10-96", "roce/qp/3"), Defects: []string{"OverflowSendQueue"},
+	ID: "qp/post/send-beyond-the-queue-refused", Cite: ibta("C10-96", "roce/qp/3"),
 	Run: onConn(Setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *Conn) {
 		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
 		wrs := make([]verbs.SendWR, room+2)
@@ -62,8 +60,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(c.DevicePSN(room), nil))
 	}),
 }, {
-	ID:   "qp/post/receive-taken-from-init-on",
-	Cite: ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
+	ID: "qp/post/receive-taken-from-init-on", Cite: ibta("C10-97.2.1", "roce/qp/4"),
 	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
 		c.ToRTR(c.QP, c.Attr)
@@ -77,7 +74,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
+	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "roce/qp/4"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		fresh := c.freshQP()
 		c.ToState(c.QP, verbs.QPStateReset)
@@ -88,7 +85,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "roce/qp/5"), Defects: []string{"RTSOnly"},
+	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "roce/qp/5"),
 	Run: onConn(Setup{state: verbs.QPStateRTR, Receives: 2}, func(c *Conn) {
 		c.expectServed(0)
 		c.expectServed(1)
@@ -96,8 +93,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTR)
 	}),
 }, {
-	ID:   "qp/reset/psns-and-results-forgotten",
-	Cite: ibta("", "roce/qp/6"), Needs: verbs.CapAtomics, Defects: []string{"ResetKeepsState"},
+	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "roce/qp/6"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{}, func(c *Conn) {
 		clear(c.TargetMem.Buf[:8])
 		c.TargetMem.Snapshot() // makes the change visible to the device
@@ -115,7 +111,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/reset/queues-emptied", Cite: ibta("", "roce/qp/6"), Defects: []string{"ResetKeepsQueues"},
+	ID: "qp/reset/queues-emptied", Cite: ibta("", "roce/qp/6"),
 	Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.sendUnacked(101)
@@ -128,7 +124,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "roce/qp/7"), Defects: []string{"FlushReversed"},
+	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "roce/qp/7"),
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		for id := range uint64(4) {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.LocalMem.SGL(0, 8)})
@@ -137,8 +133,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectFlushed(4, 3)
 	}),
 }, {
-	ID:   "qp/error/pending-receives-are-no-messages",
-	Cite: ibta("", "roce/qp/7"), Defects: []string{"ErrCompletesRecvs"},
+	ID: "qp/error/pending-receives-are-no-messages", Cite: ibta("", "roce/qp/7"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 3})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
@@ -151,7 +146,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectFlushed(0, 3)
 	}),
 }, {
-	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "roce/qp/8"), Defects: []string{"NoFlushInError"},
+	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "roce/qp/8"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.ToState(c.QP, verbs.QPStateErr)
 		for i := range uint64(2) {

@@ -7,7 +7,7 @@ import (
 )
 
 var ackCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "roce/rc/ack/1"), Defects: []string{"NoAcks"},
+	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "roce/rc/ack/1"),
 	Run: onConn(Setup{Receives: 7, recvLen: 2048}, func(c *Conn) {
 		ops := []ib.Opcode{
 			ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
@@ -21,8 +21,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.exchange(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq(), ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
 	}),
 }, {
-	ID:   "rc/ack/not-asked-for-may-be-left-out",
-	Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May, Defects: []string{"AckPSNOff"},
+	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May,
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.expectOptionalAcks(0, 1)
@@ -34,7 +33,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"), Defects: []string{"ReadNeedsAckReq"},
+	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).NoAckReq())
 		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
@@ -43,8 +42,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "rc/ack/atomic-answered-unasked",
-	Cite: ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics, Defects: []string{"ReadNeedsAckReq"},
+	ID: "rc/ack/atomic-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics,
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
@@ -55,8 +53,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "rc/ack/ack-waits-for-earlier-read-responses",
-	Cite: ibta("", "roce/rc/ack/11"), Defects: []string{"AckOvertakesRead"},
+	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "roce/rc/ack/11"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		for i := range 2 {
 			first := c.PeerPSN(65 * i)
@@ -70,8 +67,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/ack/requester-asks-at-the-end-of-a-message",
-	Cite: ibta("", "roce/rc/ack/8"), Defects: []string{"AckReqNever"},
+	ID: "rc/ack/requester-asks-at-the-end-of-a-message", Cite: ibta("", "roce/rc/ack/8"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		k := 0
 		for i, n := range []int{16, 2500, 0} {
@@ -90,15 +86,13 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/ack/one-ack-covers-all-before-it",
-	Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"), Defects: []string{"AckCoversOne"},
+	ID: "rc/ack/one-ack-covers-all-before-it", Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
 		c.completeWith(ib.Ack(c.DevicePSN(5), 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID:   "rc/ack/ack-inside-a-message-completes-nothing",
-	Cite: ibta("", "roce/rc/ack/7"), Defects: []string{"AckInsideCompletes"},
+	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "roce/rc/ack/7"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 5000))
 		c.completeWith(ib.Ack(c.DevicePSN(1), 1), 1)

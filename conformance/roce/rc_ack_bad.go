@@ -8,20 +8,17 @@ import (
 )
 
 var badAnswerCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/ack/reserved-syndrome-is-no-success",
-	Cite: ibta("", "roce/rc/ack/12"), Defects: []string{"BadRespSucceeds"},
+	ID: "rc/ack/reserved-syndrome-is-no-success", Cite: ibta("", "roce/rc/ack/12"),
 	Run: OnPort(onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
 	})),
 }, {
-	ID:   "rc/ack/reserved-nak-code-is-no-success",
-	Cite: ibta("", "roce/rc/ack/14"), Level: conformance.Should, Defects: []string{"ReservedNAKIsAck"},
+	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "roce/rc/ack/14"), Level: conformance.Should,
 	Run: OnPort(onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
 	})),
 }, {
-	ID:   "rc/ack/atomic-answer-to-a-read-is-a-bad-response",
-	Cite: ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
+	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postRead(8)
 		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
@@ -31,8 +28,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID:   "rc/ack/middle-response-first-is-a-bad-response",
-	Cite: ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
+	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postRead(2500)
 		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(2500)))
@@ -41,8 +37,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID:   "rc/ack/fatal-nak-codes-have-statuses-of-their-own",
-	Cite: ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
+	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "roce/rc/ack/15"),
 	Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
 		c.postWrite(1, 16)
 		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
@@ -50,8 +45,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, n.status)
 	})),
 }, {
-	ID:   "rc/ack/fatal-nak-spares-what-came-before",
-	Cite: ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
+	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "roce/rc/ack/15"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 3 {
 			c.postWrite(uint64(i+1), 16)

@@ -7,19 +7,17 @@ import (
 )
 
 var answerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
+	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"),
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
-	ID:   "rc/ack/ack-past-an-atomic-repeats-the-atomic",
-	Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
+	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
-	ID:   "rc/ack/read-response-acknowledges-earlier-writes",
-	Cite: ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
+	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "roce/rc/ack/6"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 8), c.SendWR(2, 2500), c.ReadWR(3, 2500))
 		c.Send(ib.ReadResponses(c.DevicePSN(4), 3, Data(2500), MTU)...)
@@ -27,24 +25,21 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
-	ID:   "rc/ack/atomic-answer-acknowledges-earlier-sends",
-	Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
+	ID: "rc/ack/atomic-answer-acknowledges-earlier-sends", Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 8), c.fetchAddWR(3))
 		c.completeWith(ib.AtomicAck(c.DevicePSN(2), 3, 7), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"), Defects: []string{"AckCompletesRead"},
+	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"),
 	Run: plainAckToRead,
 }, {
-	ID:   "rc/ack/plain-ack-completes-no-atomic",
-	Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
+	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		answerWithPlainAck(c, c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
-	ID:   "rc/ack/old-ack-among-read-responses-ignored",
-	Cite: ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
+	ID: "rc/ack/old-ack-among-read-responses-ignored", Cite: ibta("", "roce/rc/ack/10"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		ack := ib.Ack(c.DevicePSN(0), 1)
@@ -56,8 +51,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:   "rc/ack/resent-responses-with-loss-leave-no-hole",
-	Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
+	ID: "rc/ack/resent-responses-with-loss-leave-no-hole", Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"),
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectRetransmission(all, 0) // the responses are late

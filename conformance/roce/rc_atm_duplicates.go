@@ -7,8 +7,7 @@ import (
 )
 
 var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:   "rc/atm/duplicate-not-executed-again",
-	Cite: ibta("summary of duplicate requests", "roce/rc/atm/4"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/atm/duplicate-not-executed-again", Cite: ibta("summary of duplicate requests", "roce/rc/atm/4"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
 		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
@@ -22,7 +21,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		}
 	}),
 }, {
-	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "roce/rc/atm/5"), Defects: []string{"ReplayKeepsOne"},
+	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "roce/rc/atm/5"),
 	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		results := c.fetchAddEach(6)
 		for range 2 {
@@ -34,8 +33,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.expectWord(c.TargetMem, 2, results[6])
 	}),
 }, {
-	ID:   "rc/atm/results-kept-when-resources-change",
-	Cite: ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
+	ID: "rc/atm/results-kept-when-resources-change", Cite: ibta("", "roce/rc/atm/5"),
 	Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
 		results := c.fetchAddEach(2)
 		c.ToState(c.QP, verbs.QPStateSQD)
@@ -48,8 +46,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.expectWord(c.TargetMem, 2, results[2])
 	}),
 }, {
-	ID:   "rc/atm/refused-beyond-responder-resources",
-	Cite: ibta("", "roce/rc/atm/6"), Defects: []string{"NoRdAtomicLimit"},
+	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/atm/6"),
 	Run: onConn(Setup{Modify: withResponderResources(1)}, func(c *Conn) {
 		excess := c.sendLongReads(0)
 		c.Send(ib.FetchAdd(excess, wordRETH(c.TargetMem, 2), 1))
@@ -58,8 +55,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}),
 }, {
-	ID:   "rc/atm/duplicate-with-other-operands-executes-nothing",
-	Cite: ibta("", "roce/rc/atm/7"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/atm/duplicate-with-other-operands-executes-nothing", Cite: ibta("", "roce/rc/atm/7"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
 		at := wordRETH(c.TargetMem, 2)

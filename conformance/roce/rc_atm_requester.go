@@ -9,8 +9,7 @@ import (
 )
 
 var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:   "rc/atm/late-answer-leaves-the-result-alone",
-	Cite: ibta("", "roce/rc/atm/10"), Defects: []string{"OldAnswerCompletes"},
+	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "roce/rc/atm/10"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postFetchAdd(1, c.LocalMem.SGE(0, 8))
 		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(0)))
@@ -26,7 +25,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.ExpectBytes(c.LocalMem, 8, hostOrder(20))
 	}),
 }, {
-	ID: "rc/atm/result-is-in-host-order", Cite: ibta("", "roce/rc/atm/11"), Defects: []string{"ByteOrderWrong"},
+	ID: "rc/atm/result-is-in-host-order", Cite: ibta("", "roce/rc/atm/11"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8), Remote: rdmaRemote})
@@ -36,7 +35,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		}
 	}),
 }, {
-	ID: "rc/atm/result-may-be-in-two-pieces", Cite: ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicOneSGE"},
+	ID: "rc/atm/result-may-be-in-two-pieces", Cite: ibta("", "roce/rc/atm/11"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postFetchAdd(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5))
 		c.answerNextAtomic(0, 0x1122334455667788)
@@ -44,13 +43,12 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
 	}),
 }, {
-	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicAnySize"},
+	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "roce/rc/atm/11"),
 	Run: OnPort(onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
 		c.expectFetchAddRefused(c.LocalMem.SGL(0, n))
 	})),
 }, {
-	ID:   "rc/atm/result-without-a-place-sends-nothing",
-	Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Defects: []string{"AtomicSinkUnchecked"},
+	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"),
 	Run: OnPort(onEachConn(Setup{}, []badBuffer{
 		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 		{"a key that does not exist", func(c *Conn) verbs.SGE {
@@ -59,7 +57,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
 	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
 }, {
-	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"), Defects: []string{"FetchAddLeaks"},
+	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		// A device that does not write the field sends old memory. Each packet is
 		// answered before the next is posted, so that the device reuses its memory.

@@ -9,7 +9,7 @@ import (
 )
 
 var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "roce/rc/atm/1"), Defects: []string{"AtomicsWrong"},
+	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "roce/rc/atm/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
 		setWord(c.TargetMem, 2, was)
@@ -21,7 +21,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectWord(c.TargetMem, 2, swap)
 	}),
 }, {
-	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "roce/rc/atm/2"), Defects: []string{"AtomicsWrong"},
+	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "roce/rc/atm/2"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		value := uint64(1) << 60
 		setWord(c.TargetMem, 2, value)
@@ -33,8 +33,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		}
 	}),
 }, {
-	ID:   "rc/atm/misaligned-address-refused",
-	Cite: ibta("9.4.5", "roce/rc/atm/3"), Defects: []string{"AtomicMisaligned"},
+	ID: "rc/atm/misaligned-address-refused", Cite: ibta("9.4.5", "roce/rc/atm/3"),
 	Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
 		at := wordRETH(c.TargetMem, 2).Skip(off)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
@@ -42,15 +41,14 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	})),
 }, {
-	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"), Defects: []string{"RightsIgnored"},
+	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"),
 	Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:   "rc/atm/region-without-the-right-refuses",
-	Cite: ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Defects: []string{"RightsIgnored"},
+	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8", "roce/rc/atm/13"),
 	Run: OnPort(onEachConn(Setup{}, []verbs.Access{
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 	}, func(c *Conn, access verbs.Access) {
@@ -59,7 +57,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"), Defects: []string{"RangeSlack"},
+	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"),
 	Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
 		// Register a part of the memory again, so that the case sees changes after
 		// its end.
@@ -71,7 +69,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 	})),
 }, {
-	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"), Defects: []string{"AtomicsPerQP"},
+	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		const rounds, atATime, start = 50, 4, 1 << 40
 		setWord(c.TargetMem, 2, start)

@@ -11,7 +11,6 @@ import (
 var creditCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/credit/advertised-where-claimed",
 	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
-	Defects: []string{"NoCreditReporting"},
 	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		ack := c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		_, advertised := ib.Credits(ack.Syndrome())
@@ -19,7 +18,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/credit/never-more-than-receives-posted",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits, Defects: []string{"CreditsInvented"},
+	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Run: onConn(Setup{}, func(c *Conn) {
 		k, posted := 0, 0
 		send := func(p ib.Packet) {
@@ -46,7 +45,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/credit/none-advertised-with-an-srq",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ, Defects: []string{"CreditsInvented"},
+	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
 	Run: OnPort(func(p *Port) {
 		srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
 		p.Must("a shared receive queue", err)
@@ -62,8 +61,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
 	}),
 }, {
-	ID:   "rc/credit/requester-stops-where-they-end",
-	Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"NoCreditHeeding"},
+	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
@@ -80,8 +78,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(3), 4).WithCredits(creditCode8), 2, 3, 4)
 	}),
 }, {
-	ID:   "rc/credit/requester-probes-where-they-end",
-	Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
+	ID: "rc/credit/requester-probes-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
@@ -91,8 +88,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/credit/writes-and-reads-need-none",
-	Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
+	ID: "rc/credit/writes-and-reads-need-none", Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits,
 	Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.request(1, c.WriteWR(2, 2500), c.WriteWR(3, 8), c.ReadWR(4, 8))

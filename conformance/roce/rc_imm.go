@@ -10,7 +10,7 @@ import (
 const rdmaImm = 0x0a0b0c0d
 
 var immediateCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "roce/rc/imm/1"), Defects: []string{"ByteOrderWrong"},
+	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "roce/rc/imm/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpSendImm, 16)
 		c.expect(ib.SendOnlyImm(c.DevicePSN(0), rdmaImm, c.LocalMem.Buf[:16]))
@@ -21,7 +21,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendLastImm(c.DevicePSN(3), rdmaImm, c.LocalMem.Buf[2*MTU:2500]))
 	}),
 }, {
-	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "roce/rc/imm/1"), Defects: []string{"ByteOrderWrong"},
+	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "roce/rc/imm/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpRDMAWriteImm, 16)
 		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
@@ -31,16 +31,14 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
 	}),
 }, {
-	ID:   "rc/imm/receiver-gets-it-as-sent",
-	Cite: ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Defects: []string{"ByteOrderWrong"},
+	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "roce/rc/imm/1", "roce/rc/wr/5"),
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.SendOnlyImm(c.PeerPSN(0), rdmaImm, Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), rdmaImm, Data(16)))
 		c.expectRecvImm(1, 16)
 		c.expectRecvImm(2, 16)
 	}),
 }, {
-	ID:   "rc/imm/empty-message-completes-a-receive",
-	Cite: ibta("", "roce/rc/imm/2"), Defects: []string{"EmptyMessagesIgnored"},
+	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/imm/2"),
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.SendOnlyImm(c.PeerPSN(0), rdmaImm, nil), ib.WriteOnlyImm(c.PeerPSN(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
 		c.expectAck(c.PeerPSN(1))

@@ -7,8 +7,7 @@ import (
 )
 
 var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:   "rc/inv/key-dead-before-the-receive-completes",
-	Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2, Defects: []string{"InvalidateLate"},
+	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -20,8 +19,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
 	}),
 }, {
-	ID:   "rc/inv/completion-names-the-key",
-	Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2, Defects: []string{"SparseCompletions"},
+	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -37,8 +35,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
 	}),
 }, {
-	ID:   "rc/inv/unknown-key-fails-without-an-answer",
-	Cite: ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
+	ID: "rc/inv/unknown-key-fails-without-an-answer", Cite: ibta("9.9.6.3, error class J", "roce/rc/inv/3"),
 	Run: OnPort(onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
 		packets := ib.Send(c.PeerPSN(0), Data(n), MTU)
 		last := &packets[len(packets)-1]
@@ -50,15 +47,13 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectSilentFailure(last.PSN())
 	})),
 }, {
-	ID:   "rc/inv/key-of-a-region-fails",
-	Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Defects: []string{"InvalidateAnything"},
+	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.TargetMem.RKey())
 		c.secondConn(Setup{}).expectRead(0, c.RETH(0, 8), c.TargetMem.Buf[:8])
 	}),
 }, {
-	ID:   "rc/inv/key-of-a-type-1-window-fails",
-	Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1, Defects: []string{"InvalidateAnything"},
+	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1,
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -67,8 +62,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	}),
 }, {
-	ID:   "rc/inv/window-of-another-qp-fails",
-	Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2, Defects: []string{"ForeignInvalidate"},
+	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
@@ -79,14 +73,12 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 }, {
 	ID:   "rc/inv/free-window-fails",
 	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
-	Defects: []string{"UnboundInvalidate"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
 	}),
 }, {
 	ID:   "rc/inv/free-window-leaves-the-device-alive",
 	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
-	Defects: []string{"InvalidatePanics"},
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		mw := c.newWindow(verbs.MWType2)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), mw.RKey(), Data(8)).AckReq())

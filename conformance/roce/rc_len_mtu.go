@@ -10,14 +10,14 @@ import (
 )
 
 var lengthCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/len/only-beyond-the-mtu-refused", Cite: ibta("C9-92", "roce/rc/len/1"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/only-beyond-the-mtu-refused", Cite: ibta("C9-92", "roce/rc/len/1"),
 	Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(1028))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.PeerPSN(0), 5, Data(2048))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 1028), Data(1028))} },
 	),
 }, {
-	ID: "rc/len/first-and-middle-are-full", Cite: ibta("C9-92", "roce/rc/len/2"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/first-and-middle-are-full", Cite: ibta("C9-92", "roce/rc/len/2"),
 	Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(512))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), nil)} },
@@ -31,8 +31,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID:   "rc/len/last-has-one-byte-to-the-mtu",
-	Cite: ibta("C9-92", "roce/rc/len/3"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/last-has-one-byte-to-the-mtu", Cite: ibta("C9-92", "roce/rc/len/3"),
 	Run: OnPort(func(p *Port) {
 		for _, n := range []int{1, 1024} {
 			c := p.connect(Setup{Receives: 1, recvLen: 4096})
@@ -50,8 +49,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/len/announced-beyond-two-gib-refused",
-	Cite: ibta("C9-94", "roce/rc/len/4"), Defects: []string{"HugeLengthIsAccess"},
+	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "roce/rc/len/4"),
 	Run: OnPort(func(p *Port) {
 		for _, n := range []int{0x8000_0001, 0xffff_ffff} {
 			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, n), Data(1024))} })
@@ -60,7 +58,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "roce/rc/len/5"),
 	Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(4))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 4), Data(8))} },
@@ -78,8 +76,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID:   "rc/len/write-first-announcing-less-refused",
-	Cite: ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/write-first-announcing-less-refused", Cite: ibta("", "roce/rc/len/5"),
 	Run: OnPort(func(p *Port) {
 		p.expectRefused(func(c *Conn) []ib.Packet {
 			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1000), Data(1024))}
@@ -90,14 +87,13 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	ID: "rc/len/write-announcing-nothing-refused", Cite: ibta("", "roce/rc/len/5"),
 	// A zero-length WRITE needs no valid key, therefore a device may have no region
 	// when the bytes arrive. Linux 6.1 crashes.
-	Labels: []string{conformance.Dangerous}, Defects: []string{"WriteSumUnchecked"},
+	Labels: []string{conformance.Dangerous},
 	Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 0), Data(1024))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), Data(16))} },
 	),
 }, {
-	ID:   "rc/len/pad-of-a-write-agrees-with-its-length",
-	Cite: ibta("", "roce/rc/len/6"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/pad-of-a-write-agrees-with-its-length", Cite: ibta("", "roce/rc/len/6"),
 	Run: OnPort(func(p *Port) {
 		for pad := range uint8(3) {
 			p.expectRefused(func(c *Conn) []ib.Packet {
@@ -110,7 +106,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/mtu/path-beyond-the-port-refused",
-	Cite: ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500}, Defects: []string{"PathMTUUnchecked"},
+	Cite: ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500},
 	Run: OnPort(func(p *Port) {
 		attr := p.QueryPort()
 		if attr.ActiveMTU.Bytes() > p.MTU {
@@ -129,7 +125,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "roce/rc/mtu/2"), Defects: []string{"SegmentsShort"},
+	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "roce/rc/mtu/2"),
 	Run: OnPort(func(p *Port) {
 		attr := p.QueryPort()
 		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {

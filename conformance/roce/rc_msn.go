@@ -6,7 +6,7 @@ import (
 )
 
 var msnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "roce/rc/msn/1"), Defects: []string{"MSNLate"},
+	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "roce/rc/msn/1"),
 	Run: OnPort(func(p *Port) {
 		ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
 		for i := range ops {
@@ -17,7 +17,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "roce/rc/msn/2"), Defects: []string{"MSNCountsPackets"},
+	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "roce/rc/msn/2"),
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16)).AckReq()
@@ -28,7 +28,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
 	}),
 }, {
-	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "roce/rc/msn/3"), Defects: []string{"MSNLate"},
+	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "roce/rc/msn/3"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.drain()
@@ -40,8 +40,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 16)).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {
-	ID:   "rc/msn/message-of-many-packets-counts-once",
-	Cite: ibta("C9-148", "roce/rc/msn/4"), Defects: []string{"MSNCountsPackets"},
+	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "roce/rc/msn/4"),
 	Run: onConn(Setup{Receives: 1, recvLen: 4096}, func(c *Conn) {
 		messages := [][]ib.Packet{
 			ib.Send(c.PeerPSN(0), Data(2500), MTU),
@@ -54,7 +53,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "roce/rc/msn/5"), Defects: []string{"MSNCountsPackets"},
+	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "roce/rc/msn/5"),
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq(), ib.Ack(c.PeerPSN(1), ib.AnyMSN))

@@ -10,8 +10,7 @@ import (
 )
 
 var duplicateCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/psn/duplicate-send-delivered-once",
-	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/psn/duplicate-send-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
 	Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		c.exchange(send, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -24,8 +23,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID:   "rc/psn/duplicate-with-immediate-delivered-once",
-	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
+	ID: "rc/psn/duplicate-with-immediate-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
 	Run: OnPort(onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
 		mtu := MTU
 		var all []ib.Packet
@@ -55,8 +53,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	})),
 }, {
-	ID:   "rc/psn/duplicate-write-not-placed-again",
-	Cite: ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/psn/duplicate-write-not-placed-again", Cite: ibta("C9-105", "roce/rc/psn/9"),
 	Run: OnPort(func(p *Port) {
 		for _, n := range []int{64, 2500} {
 			c := p.connect(Setup{})
@@ -75,8 +72,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/psn/duplicate-acknowledged",
-	Cite: ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
+	ID: "rc/psn/duplicate-acknowledged", Cite: ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"),
 	Run: onRC(func(c *Conn) {
 		all := []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(16))}
 		for _, part := range ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU) {
@@ -91,8 +87,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
-	Cite: ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
+	ID: "rc/psn/duplicate-ack-never-has-the-psn-of-a-read", Cite: ibta("C9-105", "roce/rc/psn/10"),
 	Run: onRC(func(c *Conn) {
 		write := ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq()
 		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -101,8 +96,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 	}),
 }, {
-	ID:   "rc/psn/earlier-duplicate-read-answered-first",
-	Cite: ibta("C9-110", "roce/rc/psn/12"), Defects: []string{"DupReadWaits"},
+	ID: "rc/psn/earlier-duplicate-read-answered-first", Cite: ibta("C9-110", "roce/rc/psn/12"),
 	Run: onRC(func(c *Conn) {
 		long := c.Memory(longRead*MTU, allAccess)
 		tries, asked := 0, false

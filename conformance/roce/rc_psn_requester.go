@@ -9,21 +9,19 @@ import (
 )
 
 var psnRequesterCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/psn/requests-count-by-one",
-	Cite: ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/requests-count-by-one", Cite: ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
 		c.Send(ib.Ack(c.DevicePSN(3), 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), ib.Ack(c.DevicePSN(6), 4))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3, 4)
 	}),
 }, {
-	ID:   "rc/psn/read-takes-one-for-each-response",
-	Cite: ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
+	ID: "rc/psn/read-takes-one-for-each-response", Cite: ibta("9.7.2", "roce/rc/psn/2"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
 	}),
 }, {
-	ID: "rc/psn/requester-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/requester-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
 		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
 	}}, func(c *Conn) {
@@ -34,7 +32,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(1, 4), 3, 4)
 	}),
 }, {
-	ID: "rc/psn/first-sent-is-sq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
+	ID: "rc/psn/first-sent-is-sq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
 	Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Modify: withSQPSN(first)})
@@ -43,18 +41,15 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/psn/ack-of-what-was-never-sent-ignored",
-	Cite: ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	ID: "rc/psn/ack-of-what-was-never-sent-ignored", Cite: ibta("9.7.2", "roce/rc/psn/13"),
 	Run: onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 }, {
-	ID:   "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
-	Cite: ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	ID: "rc/psn/fatal-nak-of-what-was-never-sent-ignored", Cite: ibta("9.7.2", "roce/rc/psn/13"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 	}),
 }, {
-	ID:   "rc/psn/read-response-before-the-oldest-ignored",
-	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
+	ID: "rc/psn/read-response-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.ReadWR(2, 8))
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
@@ -66,8 +61,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:   "rc/psn/fatal-nak-before-the-oldest-ignored",
-	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
+	ID: "rc/psn/fatal-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
@@ -76,8 +70,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:   "rc/psn/sequence-nak-before-the-oldest-ignored",
-	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
+	ID: "rc/psn/sequence-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
@@ -86,8 +79,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 	}),
 }, {
-	ID:   "rc/psn/rnr-nak-before-the-oldest-ignored",
-	Cite: ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
+	ID: "rc/psn/rnr-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.RNR(c.DevicePSN(0), 0, 1))
@@ -100,8 +92,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 2, 3)
 	}),
 }, {
-	ID:   "rc/psn/no-more-than-half-the-space-open",
-	Cite: ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
+	ID: "rc/psn/no-more-than-half-the-space-open", Cite: ibta("", "roce/rc/psn/15"),
 	Run: onConn(Setup{
 		caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
 		Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },

@@ -11,8 +11,7 @@ import (
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/psn/gap-naked-with-the-expected-psn",
-	Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"),
 	Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 			c := p.connect(Setup{Receives: 4})
@@ -27,7 +26,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"), Defects: []string{"NAKStorm"},
+	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -38,7 +37,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
-	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"), Defects: []string{"NAKOnlyOnce"},
+	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"),
 	Run: onRC(func(c *Conn) {
 		for i := range 3 {
 			c.Send(ib.SendOnly(c.PeerPSN(i+6), Data(8)).AckReq())
@@ -48,8 +47,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/psn/packets-behind-a-gap-leave-no-trace",
-	Cite: ibta("error class B", "roce/rc/psn/8"), Defects: []string{"EarlyExecution"},
+	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "roce/rc/psn/8"),
 	Run: onRC(func(c *Conn) {
 		c.Send(
 			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 64), Data(64)).AckReq(),
@@ -66,7 +64,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
 	Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		for i := range 4 {
 			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
@@ -80,7 +78,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"),
 	Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
@@ -92,7 +90,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"), Defects: []string{"PSNHalvesUneven"},
+	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"),
 	Run: onRC(func(c *Conn) {
 		for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
 			c.Send(ib.SendOnly(c.PeerPSN(i+ahead), Data(8)).AckReq())
@@ -102,8 +100,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/psn/first-expected-is-rq-psn",
-	Cite: ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
+	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
 	Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
@@ -114,8 +111,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/psn/fatal-nak-points-at-the-refused-packet",
-	Cite: ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "roce/rc/psn/11"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
@@ -133,8 +129,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq(), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
-	ID:   "rc/psn/nak-of-a-read-points-at-the-missing-response",
-	Cite: ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "roce/rc/psn/11"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq())

@@ -7,8 +7,7 @@ import (
 )
 
 var readAgainCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/read/duplicate-read-again",
-	Cite: ibta("summary of duplicate requests", "roce/rc/read/5"), Defects: []string{"DupReadDropped"},
+	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "roce/rc/read/5"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		read := c.readOnce(2500)
 		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
@@ -17,15 +16,13 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
 	}),
 }, {
-	ID:   "rc/read/part-read-again-keeps-psns-and-bytes",
-	Cite: ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadWhole"},
+	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "roce/rc/read/6"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		c.readTail(1, 2500)
 	}),
 }, {
-	ID:   "rc/read/earlier-part-still-answered-after-a-later-one",
-	Cite: ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadContinues"},
+	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "roce/rc/read/6"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		const n = 4000
 		c.readOnce(n)
@@ -34,8 +31,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/read/part-read-again-is-a-message-of-its-own",
-	Cite: ibta("", "roce/rc/read/7"), Level: conformance.Should, Defects: []string{"SubReadContinues"},
+	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "roce/rc/read/7"), Level: conformance.Should,
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		for k := 1; k < 3; k++ {
@@ -44,8 +40,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/read/duplicate-beyond-the-original-dropped",
-	Cite: ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
+	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "roce/rc/read/9"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		original := ib.ReadRequest(c.PeerPSN(0), c.RETH(256, 1000))
 		c.Send(original)
@@ -58,8 +53,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
 	}),
 }, {
-	ID:   "rc/read/duplicate-with-another-key-dropped",
-	Cite: ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
+	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "roce/rc/read/9"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
 		c.Must("a region at chosen addresses", err)
@@ -72,8 +66,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
 	}),
 }, {
-	ID:   "rc/read/duplicate-of-a-closed-region-refused",
-	Cite: ibta("", "roce/rc/read/21"), Defects: []string{"StaleKeys"},
+	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "roce/rc/read/21"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
 		read := ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, 64))

@@ -10,8 +10,7 @@ import (
 )
 
 var readCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/read/response-is-cut-at-the-path-mtu",
-	Cite: ibta("9.4.4", "roce/rc/read/1"), Defects: []string{"AETHInMiddle"},
+	ID: "rc/read/response-is-cut-at-the-path-mtu", Cite: ibta("9.4.4", "roce/rc/read/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		psn := c.PeerPSN(0)
 		for _, n := range []int{1, MTU, MTU + 1, 2 * MTU, 2*MTU + 1, 2500} {
@@ -24,7 +23,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/read/aeth-in-all-but-middle", Cite: ibta("9.4.4", "roce/rc/read/2"), Defects: []string{"AETHInMiddle"},
+	ID: "rc/read/aeth-in-all-but-middle", Cite: ibta("9.4.4", "roce/rc/read/2"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)), ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 4)))
 		for i, want := range append(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:4*MTU], MTU),
@@ -35,8 +34,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/read/response-psns-count-up-from-the-request",
-	Cite: ibta("", "roce/rc/read/3"), Defects: []string{"ReadPSNStuck"},
+	ID: "rc/read/response-psns-count-up-from-the-request", Cite: ibta("", "roce/rc/read/3"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)))
 		for i := range 4 {
@@ -44,22 +42,20 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/read/of-nothing-looks-at-no-key",
-	Cite: ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroLengthChecksKey"},
+	ID: "rc/read/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/read/4"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0)))
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{}))
 	}),
 }, {
-	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroReadFails"},
+	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "roce/rc/read/4"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
 		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
 }, {
-	ID:   "rc/read/needs-the-right-of-qp-and-region",
-	Cite: ibta("", "roce/rc/read/22"), Defects: []string{"RightsIgnored"},
+	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "roce/rc/read/22"),
 	Run: OnPort(func(p *Port) {
 		const noRead = allAccess &^ verbs.AccessRemoteRead
 		c := p.connect(Setup{access: noRead})
@@ -71,24 +67,21 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "rc/read/refused-without-responder-resources",
-	Cite: ibta("", "roce/rc/read/17"), Defects: []string{"ZeroDepthIsOne"},
+	ID: "rc/read/refused-without-responder-resources", Cite: ibta("", "roce/rc/read/17"),
 	Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)))
 		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:   "rc/read/refused-beyond-responder-resources",
-	Cite: ibta("", "roce/rc/read/18"), Defects: []string{"NoRdAtomicLimit"},
+	ID: "rc/read/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/read/18"),
 	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		fifth := c.sendLongReads(3)
 		c.Send(ib.ReadRequest(fifth, c.RETH(0, 8)))
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
-	ID:   "rc/read/requester-keeps-to-max-rd-atomic",
-	Cite: ibta("11.2.4.2", "roce/rc/read/16"), Defects: []string{"RdAtomicRoundsUp"},
+	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "roce/rc/read/16"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
 		for i := range all {

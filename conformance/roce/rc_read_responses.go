@@ -8,16 +8,14 @@ import (
 )
 
 var readAnswerCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/read/short-response-ends-or-is-retried",
-	Cite: ibta("", "roce/rc/read/13"), Defects: []string{"ShortReadHangs"},
+	ID: "rc/read/short-response-ends-or-is-retried", Cite: ibta("", "roce/rc/read/13"),
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
 		bytes := Data(n)
 		c.Send(truncateLast(c.startRead(bytes), 4)...)
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
-	ID:   "rc/read/response-inside-is-as-long-as-the-mtu",
-	Cite: ibta("", "roce/rc/read/13"), Defects: []string{"ResponseLengthUnchecked"},
+	ID: "rc/read/response-inside-is-as-long-as-the-mtu", Cite: ibta("", "roce/rc/read/13"),
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *Conn, s shortResponse) {
 		bytes := Data(2500)
 		c.startRead(bytes)
@@ -33,8 +31,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
-	ID:   "rc/read/long-response-stays-in-its-buffers",
-	Cite: ibta("", "roce/rc/read/14"), Defects: []string{"LongReadOverflows"},
+	ID: "rc/read/long-response-stays-in-its-buffers", Cite: ibta("", "roce/rc/read/14"),
 	Run: OnPort(onEachConn(Setup{}, []longResponse{
 		{8, []int{16}}, {1028, []int{MTU, 12}}, {8, []int{MTU, 4}},
 	}, func(c *Conn, t longResponse) {
@@ -45,7 +42,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, t.asked)
 	})),
 }, {
-	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "roce/rc/read/15"), Defects: []string{"SinkUnchecked"},
+	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "roce/rc/read/15"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
@@ -56,15 +53,13 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:   "rc/read/nak-among-responses-ends-the-read",
-	Cite: ibta("", "roce/rc/read/19"), Defects: []string{"NAKInReadSucceeds"},
+	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "roce/rc/read/19"),
 	Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
 		c.Send(c.startRead(Data(2500))[0], ib.Nak(c.DevicePSN(1), n.code, 0))
 		c.ExpectCompletion(1, n.status)
 	})),
 }, {
 	ID: "rc/read/nak-in-a-response-is-a-bad-response", Cite: ibta("", "roce/rc/read/20"),
-	Defects: []string{"BadRespSucceeds"},
 	// The timeout is for devices that drop the response, and fail the READ only when
 	// their retries are exhausted.
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *Conn, b badSyndrome) {

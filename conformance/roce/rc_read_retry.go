@@ -12,8 +12,7 @@ import (
 // and one that does when it detects the gap.
 
 var readRetryCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/read/retry-asks-for-the-missing-tail",
-	Cite: ibta("", "roce/rc/read/10"), Defects: []string{"ReadRetryFromStart"},
+	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "roce/rc/read/10"),
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
@@ -23,8 +22,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:   "rc/read/retry-answered-as-new-message-accepted",
-	Cite: ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
+	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "roce/rc/read/8"),
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
@@ -32,8 +30,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:   "rc/read/retry-answered-as-continuation-accepted",
-	Cite: ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
+	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "roce/rc/read/8"),
 	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
@@ -41,8 +38,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	})),
 }, {
-	ID:   "rc/read/last-behind-a-gap-completes-nothing",
-	Cite: ibta("", "roce/rc/read/11"), Defects: []string{"LastCompletesRead"},
+	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "roce/rc/read/11"),
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
@@ -54,8 +50,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID:   "rc/read/gap-retried-from-the-gap",
-	Cite: ibta("", "roce/rc/read/12"), Level: conformance.May, Defects: []string{"ReadRetryFromStart"},
+	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "roce/rc/read/12"), Level: conformance.May,
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(6 * MTU)
 		responses := c.startRead(bytes)

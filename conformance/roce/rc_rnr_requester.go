@@ -10,16 +10,14 @@ import (
 )
 
 var rnrWaitCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/rnr/requester-waits-as-long-as-told",
-	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
+	ID: "rc/rnr/requester-waits-as-long-as-told", Cite: ibta("Table 45", "roce/rc/rnr/5"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		expectRNRWait(c, all, 20)
 		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
 	}),
 }, {
-	ID:   "rc/rnr/timer-table-is-exact-for-every-code",
-	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
+	ID: "rc/rnr/timer-table-is-exact-for-every-code", Cite: ibta("Table 45", "roce/rc/rnr/5"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		for code := range uint8(32) {
@@ -28,7 +26,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
+	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		wr := c.WriteWR(1, 8)
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
@@ -38,7 +36,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
+	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"),
 	Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 3, 6} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
@@ -49,15 +47,14 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/rnr/giving-up-has-a-status-of-its-own",
-	Cite: ibta("", "roce/rc/rnr/6"), Defects: []string{"RNRExcIsRetryExc"},
+	ID: "rc/rnr/giving-up-has-a-status-of-its-own", Cite: ibta("", "roce/rc/rnr/6"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		exhaustRNRRetries(c)
 		c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
+	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "roce/rc/rnr/7"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		for range 20 {
@@ -67,7 +64,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
+	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		for range 2 {
@@ -78,7 +75,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
+	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "roce/rc/rnr/8"),
 	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		all := c.sendEach(6)
 		for k := range all {
@@ -87,7 +84,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
+	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "roce/rc/rnr/9"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
 		expectRetryAfterRNR(c, all[2:], 12)
@@ -96,8 +93,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(3), 4), 3, 4)
 	}),
 }, {
-	ID:   "rc/rnr/repetition-begins-inside-the-message",
-	Cite: ibta("", "roce/rc/rnr/9"), Defects: []string{"RNRInsideRestarts"},
+	ID: "rc/rnr/repetition-begins-inside-the-message", Cite: ibta("", "roce/rc/rnr/9"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		n := 2*MTU + 16
 		write := c.WriteWR(1, n)
@@ -111,8 +107,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(3), 2), 1, 2)
 	}),
 }, {
-	ID:   "rc/rnr/transport-timer-rests-meanwhile",
-	Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
+	ID: "rc/rnr/transport-timer-rests-meanwhile", Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should,
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)

@@ -7,16 +7,14 @@ import (
 )
 
 var rnrCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/rnr/send-without-receive-refused",
-	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
+	ID: "rc/rnr/send-without-receive-refused", Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"),
 	Run: rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
 }, {
 	ID:   "rc/rnr/write-with-immediate-without-receive-refused",
-	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
-	Run: rnrNakBody(ib.OpWriteOnlyImm),
+	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"),
+	Run:  rnrNakBody(ib.OpWriteOnlyImm),
 }, {
-	ID:   "rc/rnr/nak-carries-the-configured-timer",
-	Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"), Defects: []string{"RNRTimerIgnored"},
+	ID: "rc/rnr/nak-carries-the-configured-timer", Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"),
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
@@ -24,8 +22,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/rnr/refused-write-leaves-no-trace",
-	Cite: ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
+	ID: "rc/rnr/refused-write-leaves-no-trace", Cite: ibta("error class B", "roce/rc/rnr/2"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
 		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
@@ -38,8 +35,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
 }, {
-	ID:   "rc/rnr/long-write-goes-on-at-the-refused-packet",
-	Cite: ibta("", "roce/rc/rnr/3"), Defects: []string{"RNRRestartsMessage"},
+	ID: "rc/rnr/long-write-goes-on-at-the-refused-packet", Cite: ibta("", "roce/rc/rnr/3"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
 		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
@@ -52,8 +48,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
 }, {
-	ID:   "rc/rnr/no-sequence-nak-behind-it",
-	Cite: ibta("", "roce/rc/rnr/4"), Level: conformance.Should, Defects: []string{"SeqNAKAfterRNR"},
+	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "roce/rc/rnr/4"), Level: conformance.Should,
 	Run: onConn(Setup{}, func(c *Conn) {
 		for k := range 3 {
 			c.Send(ib.SendOnly(c.PeerPSN(k), Data(16)).AckReq())

@@ -7,8 +7,7 @@ import (
 )
 
 var sendCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/send/too-long-for-the-receive-refused",
-	Cite: ibta("C10-87", "roce/rc/send/1"), Defects: []string{"LongSendIsOpError"},
+	ID: "rc/send/too-long-for-the-receive-refused", Cite: ibta("C10-87", "roce/rc/send/1"),
 	Run: OnPort(func(p *Port) {
 		for _, t := range []struct{ room, length int }{{4, 8}, {1500, 2 * MTU}} {
 			c := p.connect(Setup{Receives: 1, recvLen: t.room})
@@ -20,15 +19,13 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/send/bad-key-of-a-receive-is-an-operational-error",
-	Cite: ibta("error class A", "roce/rc/send/2"), Defects: []string{"BadRecvKeyIsAccess"},
+	ID: "rc/send/bad-key-of-a-receive-is-an-operational-error", Cite: ibta("error class A", "roce/rc/send/2"),
 	Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
 	})),
 }, {
-	ID:   "rc/send/bad-key-of-a-receive-is-a-protection-error-here",
-	Cite: ibta("error class A", "roce/rc/send/2"), Defects: []string{"RecvErrorIsQPOp"},
+	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "roce/rc/send/2"),
 	Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
@@ -36,7 +33,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	})),
 }, {
 	ID:   "rc/send/srq-receive-of-another-domain-refused",
-	Cite: ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
+	Cite: ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ,
 	Run: OnPort(func(p *Port) {
 		srq := p.newSRQ(p.PD)
 		c := p.connect(Setup{srq: srq})
@@ -48,8 +45,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(foreign, 0, 0)
 	}),
 }, {
-	ID:   "rc/send/shorter-message-leaves-the-rest-alone",
-	Cite: ibta("", "roce/rc/send/3"), Defects: []string{"PadDelivered"},
+	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "roce/rc/send/3"),
 	Run: onConn(Setup{Receives: 5, recvLen: 1500}, func(c *Conn) {
 		next := 0
 		for i, n := range []int{1, 2, 3, 4, MTU + 5} {
@@ -63,8 +59,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/send/empty-message-completes-a-receive",
-	Cite: ibta("", "roce/rc/send/4"), Defects: []string{"EmptyMessagesIgnored"},
+	ID: "rc/send/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/send/4"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.PostRecv(c.QP, 2)
 		for i := range 2 {

@@ -15,17 +15,15 @@ var (
 )
 
 var sequenceCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/seq/middle-or-last-without-first-refused",
-	Cite: ibta("Table 63", "roce/rc/seq/1"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/middle-or-last-without-first-refused", Cite: ibta("Table 63", "roce/rc/seq/1"),
 	Run: orderRefusedBody(seqNone,
 		ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
 }, {
-	ID:   "rc/seq/new-message-inside-an-open-one-refused",
-	Cite: ibta("", "roce/rc/seq/2"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/new-message-inside-an-open-one-refused", Cite: ibta("", "roce/rc/seq/2"),
 	Run: orderRefusedBody(seqOpen,
 		ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
 }, {
-	ID: "rc/seq/send-and-write-do-not-mix", Cite: ibta("", "roce/rc/seq/3"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/send-and-write-do-not-mix", Cite: ibta("", "roce/rc/seq/3"),
 	Run: func(b *conformance.Bench) error {
 		if err := orderRefusedBody(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
 			return err
@@ -33,16 +31,13 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		return orderRefusedBody(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
 	},
 }, {
-	ID:   "rc/seq/read-inside-an-open-message-refused",
-	Cite: ibta("", "roce/rc/seq/4"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/read-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"),
 	Run: orderRefusedBody(seqOpen, ib.OpReadRequest),
 }, {
-	ID:   "rc/seq/atomic-inside-an-open-message-refused",
-	Cite: ibta("", "roce/rc/seq/4"), Needs: verbs.CapAtomics, Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/atomic-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"), Needs: verbs.CapAtomics,
 	Run: orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 }, {
-	ID:   "rc/seq/requester-keeps-messages-apart",
-	Cite: ibta("9.4.1/9.4.3", "roce/rc/seq/5"), Defects: []string{"Interleaves"},
+	ID: "rc/seq/requester-keeps-messages-apart", Cite: ibta("9.4.1/9.4.3", "roce/rc/seq/5"),
 	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.WriteWR(3, 2500), c.SendWR(4, 16))
 		checkNotInterleaved(c, c.nextPackets(8))
@@ -55,8 +50,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(7), 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID:   "rc/seq/duplicate-read-leaves-the-open-message-alone",
-	Cite: ibta("", "roce/rc/seq/6"), Defects: []string{"DupReadResetsMessage"},
+	ID: "rc/seq/duplicate-read-leaves-the-open-message-alone", Cite: ibta("", "roce/rc/seq/6"),
 	Run: onRC(func(c *Conn) {
 		read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq()
 		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
@@ -74,8 +68,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 8<<10, Data(2500))
 	}),
 }, {
-	ID:   "rc/seq/order-is-judged-at-the-expected-psn-only",
-	Cite: ibta("", "roce/rc/seq/7"), Defects: []string{"OrderBeforePSN"},
+	ID: "rc/seq/order-is-judged-at-the-expected-psn-only", Cite: ibta("", "roce/rc/seq/7"),
 	Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
 			expectEarlyIsGap(p, nil, early, ib.OpSendOnly)
@@ -85,23 +78,21 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/seq/last-with-immediate-completes-once",
-	Cite: ibta("", "roce/rc/seq/8"), Defects: []string{"LastCompletesTwice"},
+	ID: "rc/seq/last-with-immediate-completes-once", Cite: ibta("", "roce/rc/seq/8"),
 	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		wc := sendTwoPacketSend(c, ib.SendLastImm(c.PeerPSN(1), 0x01020304, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 	}),
 }, {
 	ID:   "rc/seq/last-with-invalidate-completes-once",
-	Cite: ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"LastCompletesTwice"},
+	Cite: ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		key := boundWindowKey(c)
 		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {
-	ID:   "rc/seq/refusal-completes-the-open-receive-first",
-	Cite: ibta("", "roce/rc/seq/9"), Defects: []string{"FlushReversed"},
+	ID: "rc/seq/refusal-completes-the-open-receive-first", Cite: ibta("", "roce/rc/seq/9"),
 	Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
 		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())

@@ -10,8 +10,7 @@ import (
 )
 
 var retryCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/tmo/nak-resends-from-inside-the-message",
-	Cite: ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/nak-resends-from-inside-the-message", Cite: ibta("", "roce/rc/tmo/7"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
 		expectRetryFromNak(c, c.WriteWR(1, 5000), c.wantWrite(0, 5000))
@@ -19,8 +18,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
 	}),
 }, {
-	ID:   "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
-	Cite: ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/timer-resends-from-the-oldest-unacknowledged", Cite: ibta("", "roce/rc/tmo/7"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		c.Send(ib.Ack(c.DevicePSN(1), 0))
@@ -28,7 +26,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 1, 2)
 	}),
 }, {
-	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
+	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
 	Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		begun := c.Now()
@@ -39,8 +37,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
 	}),
 }, {
-	ID:   "rc/tmo/second-nak-of-a-window-acted-on",
-	Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
+	ID: "rc/tmo/second-nak-of-a-window-acted-on", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
@@ -50,16 +47,14 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(4), 5), 1, 2, 3, 4, 5)
 	}),
 }, {
-	ID:   "rc/tmo/nak-acknowledges-what-came-before",
-	Cite: ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
+	ID: "rc/tmo/nak-acknowledges-what-came-before", Cite: ibta("", "roce/rc/tmo/10"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendEach(5)
 		c.completeWith(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2), 1, 2)
 		c.expectNoCompletion()
 	}),
 }, {
-	ID:   "rc/tmo/copies-of-a-nak-cause-one-resend",
-	Cite: ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
+	ID: "rc/tmo/copies-of-a-nak-cause-one-resend", Cite: ibta("", "roce/rc/tmo/11"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		for range 8 {
@@ -69,7 +64,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "roce/rc/tmo/12"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
@@ -87,7 +82,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectRetransmission(first, 8) // by the timer
 	}),
 }, {
-	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
+	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
 	Run: OnPort(func(p *Port) {
 		for _, refused := range []bool{false, true} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
@@ -106,7 +101,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
+	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
@@ -131,8 +126,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/tmo/number-of-a-destroyed-qp-rests",
-	Cite: ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
+	ID: "rc/tmo/number-of-a-destroyed-qp-rests", Cite: ibta("", "roce/rc/tmo/13"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		last := verbs.QPN(0)
 		for range 8 {

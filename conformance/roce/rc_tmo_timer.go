@@ -20,8 +20,7 @@ func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 }
 
 var timeoutCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/tmo/unanswered-request-is-repeated",
-	Cite: ibta("C9-139", "roce/rc/tmo/1"), Defects: []string{"NoTransportTimer"},
+	ID: "rc/tmo/unanswered-request-is-repeated", Cite: ibta("C9-139", "roce/rc/tmo/1"),
 	Run: OnPort(func(p *Port) {
 		connect := func() *Conn { return p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}) }
 		c := connect()
@@ -32,7 +31,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		expectRetransmittedRequest(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
 }, {
-	ID: "rc/tmo/not-before-the-timeout", Cite: ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout"},
+	ID: "rc/tmo/not-before-the-timeout", Cite: ibta("C9-140", "roce/rc/tmo/2"),
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{8, 12, 15} {
 			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
@@ -47,8 +46,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/tmo/not-after-four-timeouts",
-	Cite: ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Should, Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
+	ID: "rc/tmo/not-after-four-timeouts", Cite: ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{7, 12} {
 			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
@@ -70,8 +68,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/tmo/zero-switches-the-timer-off",
-	Cite: ibta("C9-140", "roce/rc/tmo/3"), Defects: []string{"TimeoutZeroFires"},
+	ID: "rc/tmo/zero-switches-the-timer-off", Cite: ibta("C9-140", "roce/rc/tmo/3"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8))
 		c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
@@ -79,7 +76,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	}),
 }, {
-	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryOffByOne"},
+	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "roce/rc/tmo/4"),
 	Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 2, 3, 6} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, n)})
@@ -89,8 +86,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/tmo/exhausted-retries-end-the-request-and-the-qp",
-	Cite: ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryExcHangs"},
+	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("", "roce/rc/tmo/4"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8), c.WriteWR(3, 8))
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
@@ -98,13 +94,13 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/tmo/seven-retries-are-seven", Cite: ibta("", "roce/rc/tmo/5"), Defects: []string{"RetryCount7Forever"},
+	ID: "rc/tmo/seven-retries-are-seven", Cite: ibta("", "roce/rc/tmo/5"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		exhaustRetries(c)
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 	}),
 }, {
-	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "roce/rc/tmo/6"), Defects: []string{"RetryCountShared"},
+	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "roce/rc/tmo/6"),
 	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 5000))
 		for k := range all {
@@ -115,8 +111,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:   "rc/tmo/every-request-ends-on-a-lossy-link",
-	Cite: ibta("", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "RetryCountShared"},
+	ID: "rc/tmo/every-request-ends-on-a-lossy-link", Cite: ibta("", "roce/rc/tmo/14"),
 	Run: OnPort(func(p *Port) {
 		for _, percent := range []int{1, 5, 15} {
 			newLossyLink(p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}), percent).run()

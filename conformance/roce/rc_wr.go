@@ -9,8 +9,7 @@ import (
 )
 
 var writeCases = overRC.Cases([]conformance.Case{{
-	ID:   "rc/wr/one-reth-with-the-length-of-the-message",
-	Cite: ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
+	ID: "rc/wr/one-reth-with-the-length-of-the-message", Cite: ibta("9.4.3", "roce/rc/wr/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.postWrite(1, 2500)
 		c.postWrite(2, 100)
@@ -21,14 +20,13 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.WriteOnly(c.DevicePSN(3), rdmaRemoteRETH(100), c.LocalMem.Buf[:100]))
 	}),
 }, {
-	ID:   "rc/wr/of-nothing-looks-at-no-key",
-	Cite: ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
+	ID: "rc/wr/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/wr/2"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
 		c.expectAck(c.PeerPSN(0))
 	}),
 }, {
-	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
+	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)))
 		c.Send(ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU)...)
@@ -39,16 +37,14 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID:   "rc/wr/refused-write-with-immediate-uses-no-receive",
-	Cite: ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
+	ID: "rc/wr/refused-write-with-immediate-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/4"),
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8), 7, Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 	}),
 }, {
-	ID:   "rc/wr/completion-of-immediate-has-the-bytes-written",
-	Cite: ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
+	ID: "rc/wr/completion-of-immediate-has-the-bytes-written", Cite: ibta("", "roce/rc/wr/5", "roce/cq/9"),
 	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		bytes := Data(1028)
 		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.WriteLastImm(c.PeerPSN(1), 7, bytes[MTU:]),
@@ -61,8 +57,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID:   "rc/wr/data-visible-before-a-later-send-completes",
-	Cite: ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
+	ID: "rc/wr/data-visible-before-a-later-send-completes", Cite: ibta("", "roce/rc/wr/6", "roce/cq/10"),
 	Run: onConn(Setup{Receives: 8}, func(c *Conn) {
 		for i := range 8 {
 			bytes := Data(2500 + i)[i:] // different bytes each time
@@ -74,8 +69,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "rc/wr/more-than-two-gib-refused-when-posted",
-	Cite: ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
+	ID: "rc/wr/more-than-two-gib-refused-when-posted", Cite: ibta("9.4.3", "roce/rc/wr/7"),
 	Run: OnPort(func(p *Port) {
 		sgl := p.longSGL()
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}

@@ -10,9 +10,8 @@ import (
 )
 
 var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
-	ID:      "recovery/cnp/follows-the-mark",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
-	Defects: []string{"NoCongestion", "CNPLate"},
+	ID:   "recovery/cnp/follows-the-mark",
+	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
 	Run: judging(cnpGeneration, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
 		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
@@ -20,20 +19,17 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 }, {
 	ID:   "recovery/cnp/keep-a-distance",
 	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May,
-	Defects: []string{"CNPBurst"},
-	Run:     judging(cnpPacing, judgePacing),
+	Run: judging(cnpPacing, judgePacing),
 }, {
-	ID:      "recovery/cnp/one-queue-pair-does-not-silence-another",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
-	Defects: []string{"CNPPerPort", "CNPPerPeer"},
+	ID:   "recovery/cnp/one-queue-pair-does-not-silence-another",
+	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
 	Run: judging(cnpScope, func(p *Port, all []Measurement) {
 		checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
 		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
 	}),
 }, {
-	ID:      "recovery/cnp/none-for-losses",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
-	Defects: []string{"CNPOnNAK"},
+	ID:   "recovery/cnp/none-for-losses",
+	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
 	Run: OnPort(func(p *Port) {
 		c := p.Connect(Setup{})
 		for i := range 10 {
@@ -49,8 +45,8 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 }, {
 	ID:    "recovery/rate/falls-and-comes-back",
 	Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}},
-	Level: conformance.Should, Defects: []string{"NoCongestion", "RateNeverRecovers"},
-	Run: judging(rates, judgeRates),
+	Level: conformance.Should,
+	Run:   judging(rates, judgeRates),
 }})
 
 // judgePacing counts CNPs. It checks their intervals in virtual time only: on a real

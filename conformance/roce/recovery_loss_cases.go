@@ -70,27 +70,24 @@ func checkTimer(p *Port, m *Measurement) {
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{
-	ID:   "recovery/nak/one-for-each-gap",
-	Cite: ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"), Defects: []string{"NAKStorm", "NAKOnlyOnce"},
+	ID: "recovery/nak/one-for-each-gap", Cite: ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"),
 	Run: judging(nakGeneration, func(p *Port, all []Measurement) {
 		checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 	}),
 }, {
-	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "roce/rc/psn/5"), Defects: []string{"NAKLate"},
+	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "roce/rc/psn/5"),
 	Run: judging(nakGeneration, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 	}),
 }, {
-	ID:   "recovery/nak/starts-the-repetition",
-	Cite: ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
+	ID: "recovery/nak/starts-the-repetition", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
 	Run: judging(nakReaction, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkReaction(p, &all[i], promptLimit(p), "a reaction that does not wait for a timer")
 		}
 	}),
 }, {
-	ID:   "recovery/nak/second-loss-of-a-window",
-	Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
+	ID: "recovery/nak/second-loss-of-a-window", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
@@ -104,22 +101,19 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID:   "recovery/loss/seen-gaps-wait-for-no-timer",
-	Cite: ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer", "RetryRestartsMessage"},
+	ID: "recovery/loss/seen-gaps-wait-for-no-timer", Cite: ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"),
 	Run: judging(lossRecovery, func(p *Port, all []Measurement) {
 		for _, place := range []string{"first", "middle"} {
 			checkReaction(p, byName(all, "loss/"+place+"/retransmission"), ib.AckTimeout(lossTimeoutCode(p))/2, "a retransmission caused by the NAK")
 		}
 	}),
 }, {
-	ID:   "recovery/loss/last-packet-by-the-timer",
-	Cite: ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "NoTransportTimer"},
+	ID: "recovery/loss/last-packet-by-the-timer", Cite: ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"),
 	Run: judging(lossRecovery, func(p *Port, all []Measurement) {
 		checkTimer(p, byName(all, "loss/last/timeout"))
 	}),
 }, {
-	ID:   "recovery/loss/of-what-was-sent-again",
-	Cite: ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "AdaptiveTimeout"},
+	ID: "recovery/loss/of-what-was-sent-again", Cite: ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"),
 	Run: OnPort(func(p *Port) {
 		code := lossTimeoutCode(p)
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
@@ -132,29 +126,26 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID:   "recovery/timeout/never-early-hardly-late",
-	Cite: ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout", "JiffyTimers", "TimeoutBacksOff"},
+	ID: "recovery/timeout/never-early-hardly-late", Cite: ibta("C9-140", "roce/rc/tmo/2"),
 	Run: judging(timeouts, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkTimer(p, &all[i])
 		}
 	}),
 }, {
-	ID:   "recovery/read/asks-for-what-is-missing",
-	Cite: ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"), Defects: []string{"ReadRetryFromStart", "LastCompletesRead"},
+	ID: "recovery/read/asks-for-what-is-missing", Cite: ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"),
 	Run: judging(readRecovery, func(p *Port, all []Measurement) {
 		for _, place := range lossPositions {
 			checkReaction(p, byName(all, "read/"+place.name+"/reaction"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a READ for the missing responses")
 		}
 	}),
 }, {
-	ID: "recovery/read/implied-nak", Cite: ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
+	ID: "recovery/read/implied-nak", Cite: ibta("", "roce/rc/ack/5"),
 	Run: judging(impliedNAK, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 	}),
 }, {
-	ID:   "recovery/rnr/waits-as-long-as-told",
-	Cite: ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait", "RNRTimerTypo"},
+	ID: "recovery/rnr/waits-as-long-as-told", Cite: ibta("Table 45", "roce/rc/rnr/5"),
 	Run: judging(rnrWaits, func(p *Port, all []Measurement) {
 		for i := range all {
 			checkAtLeast(p, &all[i], 1, "no retransmission before the RNR timer expires")

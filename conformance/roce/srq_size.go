@@ -9,8 +9,7 @@ import (
 )
 
 var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:   "srq/limit/beyond-the-size-refused",
-	Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC, Defects: []string{"SRQUnchecked"},
+	ID: "srq/limit/beyond-the-size-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		srq := p.newSharedQueue(4).srq
 		was := p.srqAttr(srq)
@@ -21,8 +20,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	}),
 }, {
 	ID: "srq/size/below-what-is-queued-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
-	Labels:  []string{conformance.Dangerous}, // Linux 6.1 loses its rxe device
-	Defects: []string{"SRQUnchecked"},
+	Labels: []string{conformance.Dangerous}, // Linux 6.1 loses its rxe device
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		for _, size := range []int{3, 1, 0} {
@@ -35,7 +33,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 	}),
 }, {
-	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "roce/srq/8"), Defects: []string{"CapsUnchecked"},
+	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "roce/srq/8"),
 	Run: OnPort(func(p *Port) {
 		attr := p.QueryDevice()
 		_, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
@@ -46,8 +44,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.Must("an SRQ of as many receives as claimed", err)
 	}),
 }, {
-	ID:   "srq/size/excess-receive-refused",
-	Cite: ibta("", "roce/srq/9"), Needs: verbs.CapRC, Defects: []string{"OverflowSRQ"},
+	ID: "srq/size/excess-receive-refused", Cite: ibta("", "roce/srq/9"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(0)
 		room := p.srqAttr(q.srq).MaxWR

@@ -10,8 +10,7 @@ import (
 )
 
 var ucLossCases = overUC.Cases([]conformance.Case{{
-	ID:   "uc/loss/incomplete-message-uses-no-receive",
-	Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC, Defects: []string{"UCPartialDelivered"},
+	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		for lost := range 3 {
 			c := p.connect(ucSetup(3))
@@ -29,8 +28,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "uc/loss/next-message-delivered",
-	Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLosesNext"},
+	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
 	Run: onUC(2, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
 		c.Send(ucSendOnly(c.PeerPSN(3), 48))
@@ -43,8 +41,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 	}),
 }, {
-	ID:   "uc/loss/queue-goes-on-after-a-lost-packet",
-	Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLossLocksUp"},
+	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
 	Run: onUC(20, func(c *Conn) {
 		psn := 0
 		for range 3 {
@@ -65,7 +62,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"), Defects: []string{"UCStrictPSN"},
+	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"),
 	Run: OnPort(func(p *Port) {
 		s := ucSetup(8)
 		s.Modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
@@ -87,8 +84,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID:   "uc/psn/copied-message-does-no-harm",
-	Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
+	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC,
 	Run: onUC(4, func(c *Conn) {
 		one, two := ucSendOnly(c.PeerPSN(0), 32), ucSend(c.PeerPSN(1), ucMTU+8)
 		for _, msg := range [][]ib.Packet{{one}, two} {

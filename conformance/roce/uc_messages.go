@@ -10,7 +10,7 @@ import (
 )
 
 var ucCases = overUC.Cases([]conformance.Case{{
-	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
+	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC,
 	Run: onUC(3, func(c *Conn) {
 		good := ucSendOnly(c.PeerPSN(0), 16).AckReq()
 		c.Send(good)
@@ -32,7 +32,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"), Defects: []string{"UCLikeRC"},
+	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"),
 	Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
 		c.PostSend(c.QP,
@@ -48,7 +48,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
-	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"), Defects: []string{"UnreliableAckReq"},
+	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"),
 	Run: onUC(0, func(c *Conn) {
 		psn := 0
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
@@ -64,8 +64,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "uc/send/reads-and-atomics-never-sent",
-	Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC, Defects: []string{"UCReadsSent"},
+	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 			c := p.connect(ucSetup(0))
@@ -81,8 +80,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "uc/error/local-error-stops-the-send-queue-only",
-	Cite: ibta("", "roce/uc/9"), Defects: []string{"UCErrorIsFatal"},
+	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "roce/uc/9"),
 	Run: onUC(2, func(c *Conn) {
 		c.PostSend(c.QP,
 			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
@@ -101,8 +99,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 32)
 	}),
 }, {
-	ID:   "uc/drop/write-with-a-bad-key-vanishes",
-	Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
+	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC,
 	Run: onUC(3, func(c *Conn) {
 		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for i, to := range []ib.RETH{
@@ -118,8 +115,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(guarded, 0, 0)
 	}),
 }, {
-	ID:   "uc/drop/message-without-receive-vanishes",
-	Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
+	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC,
 	Run: onUC(0, func(c *Conn) {
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)

@@ -8,7 +8,7 @@ import (
 
 var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:   "ud/qkey/other-key-dropped",
-	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"KeysIgnored"},
+	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Run: onUD(2, func(d *udPort) {
 		for _, key := range udWrongKeys {
 			d.expectDropped(d.datagram(Data(16)).WithDETH(key, udPeerQPN))
@@ -19,7 +19,6 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "ud/qkey/other-key-counted",
 	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"KeyViolationsUncounted"},
 	Run: onUD(1, func(d *udPort) {
 		before := d.QueryPort().QKeyViolations
 		for _, key := range udWrongKeys {
@@ -32,7 +31,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "ud/qkey/mad-with-another-key-dropped",
-	Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"KeysIgnored"},
+	Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
 	Run: OnPort(func(p *Port) {
 		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
 		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
@@ -45,7 +44,6 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
 	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"UDLongKillsQP"},
 	Run: onUD(0, func(d *udPort) {
 		for id := range uint64(3) {
 			d.PostRecv(d.QP, id+1, d.LocalMem.SGE(int(id)*200, 200))
@@ -64,7 +62,6 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "ud/drop/too-long-for-the-receive-uses-no-receive",
 	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"UDLongConsumes"},
 	Run: onUD(0, func(d *udPort) {
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 200))
 		d.SendPacket(d.datagram(Data(164)))
@@ -77,7 +74,6 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:   "ud/drop/without-receive-vanishes",
 	Cite: ibta("error class D", "roce/ud/7"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"UDWaitsForReceive"},
 	Run: onUD(0, func(d *udPort) {
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)

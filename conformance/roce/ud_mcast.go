@@ -10,8 +10,7 @@ import (
 )
 
 var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
-	ID:   "ud/mcast/each-attached-qp-gets-a-copy",
-	Cite: ibta("", "roce/ud/13"), Needs: verbs.CapRC, Defects: []string{"MulticastOneCopy"},
+	ID: "ud/mcast/each-attached-qp-gets-a-copy", Cite: ibta("", "roce/ud/13"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
 		var all []*udPort
@@ -33,8 +32,7 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 		p.Must("a queue pair that leaves a group", all[2].QP.DetachMulticast(verbs.GIDFrom(other)))
 	}),
 }, {
-	ID:   "ud/mcast/attached-qp-not-destroyed",
-	Cite: ibta("o10-2.2.3", "roce/ud/14"), Defects: []string{"InUseDestroyed"},
+	ID: "ud/mcast/attached-qp-not-destroyed", Cite: ibta("o10-2.2.3", "roce/ud/14"),
 	Run: onUD(0, func(d *udPort) {
 		group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
 		d.Must("a queue pair that joins a group", d.QP.AttachMulticast(group))

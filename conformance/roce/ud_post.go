@@ -10,8 +10,7 @@ import (
 )
 
 var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
-	ID:   "ud/post/beyond-the-mtu-not-sent",
-	Cite: ibta("C10-93.1.1", "roce/ud/5"), Needs: verbs.CapRC, Defects: []string{"UDOversizeCut"},
+	ID: "ud/post/beyond-the-mtu-not-sent", Cite: ibta("C10-93.1.1", "roce/ud/5"), Needs: verbs.CapRC,
 	Run: onUD(0, func(d *udPort) {
 		attr := d.QueryPort()
 		mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
@@ -27,8 +26,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:   "ud/post/handle-of-another-domain-refused",
-	Cite: ibta("C10-10", "roce/ud/11"), Needs: verbs.CapRC, Defects: []string{"AHOtherPD"},
+	ID: "ud/post/handle-of-another-domain-refused", Cite: ibta("C10-10", "roce/ud/11"), Needs: verbs.CapRC,
 	Run: onUD(0, func(d *udPort) {
 		other, err := d.Device.AllocPD()
 		d.Must("another protection domain", err)
@@ -36,8 +34,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 			verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 	}),
 }, {
-	ID:   "ud/post/other-operations-refused",
-	Cite: ibta("", "roce/ud/12"), Needs: verbs.CapRC, Defects: []string{"WrongOpKillsQP"},
+	ID: "ud/post/other-operations-refused", Cite: ibta("", "roce/ud/12"), Needs: verbs.CapRC,
 	Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
@@ -55,8 +52,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
-	ID:   "ud/post/handle-keeps-its-domain",
-	Cite: ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Defects: []string{"AHsUncounted"},
+	ID: "ud/post/handle-keeps-its-domain", Cite: ibta("C10-10", "roce/ud/11"), Level: conformance.Should,
 	Run: onUD(0, func(d *udPort) {
 		other, err := d.Device.AllocPD()
 		d.Must("another protection domain", err)
@@ -67,7 +63,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 	}),
 }, {
 	ID:   "ud/post/closed-handle-is-closed",
-	Cite: ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapRC, Defects: []string{"AHClosesTwice"},
+	Cite: ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapRC,
 	Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
 		d.Must("an address handle that can be closed", ah.Close())

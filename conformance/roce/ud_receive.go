@@ -15,7 +15,6 @@ var udCases = []conformance.Case{
 	{
 		ID:   "ud/area/traffic-class-arrives",
 		Cite: annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"NoTClassInArea"},
 		Run: onUD(3, func(d *udPort) {
 			// The ECN bits are 0: the network may change them, and the device answers a
 			// CE mark.
@@ -28,7 +27,7 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:   "ud/wc/names-the-sending-qp",
-		Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"SparseCompletions"},
+		Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.SendPacket(d.datagram(Data(16)).WithDETH(udQKey, from))
@@ -40,8 +39,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "ud/wc/has-the-immediate",
-		Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"ByteOrderWrong"},
+		ID: "ud/wc/has-the-immediate", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.SendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, Data(8)).To(uint32(d.QP.QPN())))
@@ -55,8 +53,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "ud/psn/means-nothing",
-		Cite: ibta("", "roce/ud/8"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDPSNChecked"},
+		ID: "ud/psn/means-nothing", Cite: ibta("", "roce/ud/8"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.SendPacket(d.datagram(Data(10 + i)).WithPSN(psn))
@@ -67,7 +64,6 @@ var udCases = []conformance.Case{
 	{
 		ID:   "ud/qkey/high-bit-stands-for-the-own-key",
 		Cite: ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"PrivilegedQKey"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
@@ -80,7 +76,7 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:   "ud/qkey/mads-are-sent-with-the-well-known-key",
-		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"GSIQKeyZero"},
+		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
 		Run: OnPort(func(p *Port) {
 			p.SendPacket(ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711)))
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))

@@ -14,7 +14,6 @@ var completionCases = []conformance.Case{
 	{
 		ID:   "wc/order/sends-complete-as-posted",
 		Cite: ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"CompletionsOvertake"},
 		Run: onConn(Setup{}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -36,7 +35,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:   "wc/order/receives-complete-as-messages-came",
-		Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"ReceivesSwapped"},
+		Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
 			long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
@@ -55,7 +54,7 @@ var completionCases = []conformance.Case{
 	}),
 	{
 		ID:   "wc/fence/unfenced-send-passes-a-read",
-		Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AlwaysFenced"},
+		Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -72,7 +71,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:   "wc/signal/all-signaled-all-complete",
-		Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SignalAllIgnored"},
+		Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Run: OnPort(func(p *Port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(Setup{signalAll: all})
@@ -93,7 +92,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:   "wc/len/read-has-its-length",
-		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SparseCompletions"},
+		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
 			psn := 0
 			for i, n := range []int{5, 2*MTU + 1} {
@@ -115,7 +114,7 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:   "wc/flags/connected-receives-claim-no-header-area",
-		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"GRHFlagOnConnected"},
+		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Run: onRC(func(c *Conn) {
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).AckReq())
 			for i, n := range []int{16, 8} {
@@ -128,7 +127,6 @@ var completionCases = []conformance.Case{
 	{
 		ID:   "wc/data/none-before-its-data",
 		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"LatePlacement"},
 		Run: OnPort(func(p *Port) {
 			events := p.useCompChannel(64)
 			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, signalAll: true})
@@ -157,8 +155,7 @@ var completionCases = []conformance.Case{
 	{
 		ID:   "wc/data/read-completes-with-its-data-only",
 		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"AckCompletesRead"},
-		Run:     plainAckToRead,
+		Run: plainAckToRead,
 	},
 }
 

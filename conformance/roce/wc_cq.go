@@ -10,14 +10,14 @@ import (
 )
 
 var cqCases = overRC.Cases([]conformance.Case{{
-	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "roce/cq/6"), Defects: []string{"CQOverrunSilent"},
+	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "roce/cq/6"),
 	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
 		c.expectCQError()
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "roce/cq/6"), Defects: []string{"CQErrRepeats"},
+	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "roce/cq/6"),
 	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(3)
 		c.expectCQError()
@@ -33,8 +33,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "wc/overrun/message-not-acknowledged",
-	Cite: ibta("error class G", "roce/cq/6"), Defects: []string{"OverrunAcked"},
+	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "roce/cq/6"),
 	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
 		for {
@@ -46,7 +45,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmLost"},
+	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
 	Run: OnPort(func(p *Port) {
 		events := p.useCompChannel(16)
 		c := p.connect(Setup{Receives: 3})
@@ -62,7 +61,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.expectCQEvent(events)
 	}),
 }, {
-	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmStays"},
+	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
 	Run: OnPort(func(p *Port) {
 		events := p.useCompChannel(16)
 		c := p.connect(Setup{Receives: 4})
@@ -75,14 +74,13 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "wc/arm/without-a-channel-refused",
-	Cite: ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should, Defects: []string{"ArmsWithoutChannel"},
+	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 	}),
 }, {
-	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "roce/cq/8"), Defects: []string{"InUseDestroyed"},
+	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "roce/cq/8"),
 	Run: OnPort(func(p *Port) {
 		rest := p.CQ
 		p.useCompChannel(16)

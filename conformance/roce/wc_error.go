@@ -10,8 +10,7 @@ import (
 )
 
 var errorCases = overRC.Cases([]conformance.Case{{
-	ID:   "wc/error/unsignaled-failure-completes",
-	Cite: ibta("10.7.3.1", "roce/err/1"), Defects: []string{"UnsignaledErrorSilent"},
+	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "roce/err/1"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
@@ -23,8 +22,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletion(2)
 	}),
 }, {
-	ID:   "wc/error/first-names-the-cause",
-	Cite: ibta("", "roce/err/2"), Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
+	ID: "wc/error/first-names-the-cause", Cite: ibta("", "roce/err/2"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.PostSend(c.QP,
 			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
@@ -41,8 +39,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "wc/error/earlier-requests-still-succeed",
-	Cite: ibta("", "roce/err/3"), Defects: []string{"LocalErrFlushesAll"},
+	ID: "wc/error/earlier-requests-still-succeed", Cite: ibta("", "roce/err/3"),
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		to := verbs.Remote{Addr: 0x1000, RKey: 7}
 		c.PostSend(c.QP,
@@ -59,7 +56,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),
 }, {
-	ID: "wc/error/names-request-and-qp", Cite: ibta("", "roce/err/4"), Defects: []string{"SparseCompletions"},
+	ID: "wc/error/names-request-and-qp", Cite: ibta("", "roce/err/4"),
 	Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 1})
 		c.sendUnacked(101)
@@ -71,7 +68,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletions(103, 1, 2)
 	}),
 }, {
-	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "roce/err/5"), Defects: []string{"NAKKeepsRTS"},
+	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "roce/err/5"),
 	Run: OnPort(func(p *Port) {
 		for _, nak := range []struct {
 			code   ib.NakCode

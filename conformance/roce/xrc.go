@@ -10,7 +10,7 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "roce/xrc/1"),
 	Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
 		n := 2*MTU + 4
 		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
@@ -33,7 +33,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }, {
-	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"),
 	Run: onXRC(func(x *xrcTarget) {
 		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
 		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
@@ -44,17 +44,17 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		x.expectDelivered(0, 16)
 	}),
 }, {
-	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "roce/xrc/2"),
 	Run: onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
 }, {
-	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "roce/xrc/2"),
 	Run: onXRC(func(x *xrcTarget) {
 		domain, err := x.Device.OpenXRCD()
 		x.Must("another XRC domain", err)
 		x.expectRefused(x.newSRQ(domain, 3).Number())
 	}),
 }, {
-	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "roce/xrc/3"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "roce/xrc/3"),
 	Run: onXRC(func(x *xrcTarget) {
 		for i := range 4 {
 			which := (i + 1) % 2
@@ -64,7 +64,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		}
 	}),
 }, {
-	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"), Defects: []string{"XRCTargetDies"},
+	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"),
 	Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
 		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))

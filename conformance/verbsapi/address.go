@@ -11,7 +11,7 @@ import (
 )
 
 var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
-	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"), Defects: []string{"AHAttrForgotten"},
+	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
@@ -20,8 +20,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
-	ID:   "verbs/ah/impossible-addresses-refused",
-	Cite: manual("ibv_create_ah(3)", "verbs/ah/2"), Defects: []string{"AHUnchecked"},
+	ID: "verbs/ah/impossible-addresses-refused", Cite: manual("ibv_create_ah(3)", "verbs/ah/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		nowhere := unusedGIDIndex(r)
 		for _, bad := range []struct {
@@ -41,8 +40,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		}
 	}),
 }, {
-	ID:   "verbs/ah/answer-to-a-datagram",
-	Cite: manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"), Defects: []string{"SrcQPLost", "WCFlagsLost"},
+	ID: "verbs/ah/answer-to-a-datagram", Cite: manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		l := d.newPair(setup{qpType: verbs.QPTypeUD})
@@ -64,7 +62,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.partner.expectMessage(3, recvOffset, l.dut.mem.Buf[:32])
 	}),
 }, {
-	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"), Defects: []string{"AHsAnyDomain"},
+	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"),
 	Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 		ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
 		l.dut.Must("an address handle in another domain", err)
@@ -80,7 +78,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {
-	ID: "verbs/ah/missing", Cite: manual("ibv_post_send(3)", "verbs/ah/5"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/ah/missing", Cite: manual("ibv_post_send(3)", "verbs/ah/5"),
 	Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 		wr := l.dut.sendWR(2, 0, 32)
 		wr.UD.AH = nil

@@ -11,8 +11,7 @@ import (
 )
 
 var asyncCases = []conformance.Case{{
-	ID:   "verbs/async/wait-waits",
-	Cite: manual("ibv_get_async_event(3)", "verbs/async/1"), Defects: []string{"WaitImpatient", "AsyncEventsLost"},
+	ID: "verbs/async/wait-waits", Cite: manual("ibv_get_async_event(3)", "verbs/async/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		const while = 30 * time.Millisecond
 		began := r.Now()
@@ -34,7 +33,6 @@ var asyncCases = []conformance.Case{{
 }, {
 	ID:   "verbs/async/communication-established",
 	Cite: manual("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
 	Run: rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
 		d := openPartner(r)
@@ -51,8 +49,7 @@ var asyncCases = []conformance.Case{{
 		r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 	}),
 }, {
-	ID:   "verbs/async/port-goes-and-comes",
-	Cite: manual("ibv_get_async_event(3)", "verbs/async/4"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/async/port-goes-and-comes", Cite: manual("ibv_get_async_event(3)", "verbs/async/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, step := range []struct {
 			up   bool
@@ -71,7 +68,6 @@ var asyncCases = []conformance.Case{{
 
 var asyncPeerCases = alsoOverRD([]conformance.Case{{
 	ID: "verbs/async/access-error", Cite: manual("ibv_get_async_event(3)", "verbs/async/3"),
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
 	Run: onReliable(func(l *qpPair) {
 		// The event depends on the transport: InfiniBand has one for access errors
 		// and one for requests, iWARP providers also use QP_FATAL.

@@ -10,8 +10,7 @@ import (
 )
 
 var atomicCases = alsoOverRD([]conformance.Case{{
-	ID:   "verbs/atomic/compare-and-swap",
-	Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicOperandsSwapped"},
+	ID: "verbs/atomic/compare-and-swap", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Run: onReliable(func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(100)
@@ -20,8 +19,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
 	}),
 }, {
-	ID:   "verbs/atomic/fetch-and-add",
-	Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAddendCut"},
+	ID: "verbs/atomic/fetch-and-add", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Run: onReliable(func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(41)
@@ -33,7 +31,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/atomic/result-is-eight-bytes",
-	Cite: manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics, Defects: []string{"AtomicSinkCut"},
+	Cite: manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics,
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, size := range []int{4, 16} {
@@ -55,8 +53,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
 	}),
 }, {
-	ID:   "verbs/atomic/aligned-only",
-	Cite: manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAligned"},
+	ID: "verbs/atomic/aligned-only", Cite: manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics,
 	Run: onReliable(func(l *qpPair) {
 		l.partner.setWord(7)
 		at := l.partner.wordRemote()

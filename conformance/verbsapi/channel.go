@@ -11,8 +11,7 @@ import (
 )
 
 var channelCases = []conformance.Case{{
-	ID:   "verbs/channel/event-for-each-arm",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/1"), Defects: []string{"EventsHalved"},
+	ID: "verbs/channel/event-for-each-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/1"),
 	Run: onChannel(func(c *channel) {
 		for range 5 {
 			c.arm(c.cq, false)
@@ -22,8 +21,7 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/channel/one-event-per-arm",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/2"), Defects: []string{"ArmStays"},
+	ID: "verbs/channel/one-event-per-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/2"),
 	Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
 		c.source.complete(1)
@@ -36,7 +34,6 @@ var channelCases = []conformance.Case{{
 	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
 	// The manual page could also mean one event per call. Devices have one bit per
 	// queue, and IBTA describes an armed state.
-	Defects: []string{"ArmsCount"},
 	Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
@@ -46,8 +43,7 @@ var channelCases = []conformance.Case{{
 		c.expectNoEvent()
 	}),
 }, {
-	ID:   "verbs/channel/silent-until-armed",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/4"), Defects: []string{"ArmedFromBirth"},
+	ID: "verbs/channel/silent-until-armed", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/4"),
 	Run: onChannel(func(c *channel) {
 		c.source.complete(3)
 		c.expectNoEvent()
@@ -57,7 +53,6 @@ var channelCases = []conformance.Case{{
 	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
 	// The manual page speaks of new entries, which is why applications poll once more
 	// after arming. Some devices also report entries that were not polled yet.
-	Defects: []string{"ArmLooksBack"},
 	Run: onChannel(func(c *channel) {
 		c.source.complete(1)
 		c.Sleep(shortWait)
@@ -68,8 +63,7 @@ var channelCases = []conformance.Case{{
 		pollCompletions(c.Rig, c.cq, 2, 4)
 	}),
 }, {
-	ID:   "verbs/channel/solicited-only",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/6"), Defects: []string{"SolicitedIsAny", "SolicitedMisses"},
+	ID: "verbs/channel/solicited-only", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/6"),
 	Run: onChannel(func(c *channel) {
 		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
@@ -91,16 +85,14 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:   "verbs/channel/errors-are-solicited",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/7"), Defects: []string{"SolicitedMisses"},
+	ID: "verbs/channel/errors-are-solicited", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/7"),
 	Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
 		c.source.complete(1)
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:   "verbs/channel/all-overrides-solicited",
-	Cite: manual("C11-31, C11-32", "verbs/channel/8"), Defects: []string{"ArmLost"},
+	ID: "verbs/channel/all-overrides-solicited", Cite: manual("C11-31, C11-32", "verbs/channel/8"),
 	Run: onChannel(func(c *channel) {
 		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
@@ -110,8 +102,7 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:   "verbs/channel/several-queues",
-	Cite: manual("ibv_get_cq_event(3)", "verbs/channel/9"), Defects: []string{"EventNamesFirst"},
+	ID: "verbs/channel/several-queues", Cite: manual("ibv_get_cq_event(3)", "verbs/channel/9"),
 	Run: onChannel(func(c *channel) {
 		queues := []verbs.CQ{c.cq, newCQ(c.Rig, 8, c.CompChannel), newCQ(c.Rig, 8, c.CompChannel)}
 		for _, cq := range queues {
@@ -123,8 +114,7 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/channel/wait-waits",
-	Cite: manual(packageVerbs, "verbs/channel/10"), Defects: []string{"WaitImpatient", "EventsLate"},
+	ID: "verbs/channel/wait-waits", Cite: manual(packageVerbs, "verbs/channel/10"),
 	Run: onChannel(func(c *channel) {
 		const while = 30 * time.Millisecond
 		began := c.Now()
@@ -143,8 +133,7 @@ var channelCases = []conformance.Case{{
 		c.Must("a completion", later.Wait(c.ResponseTimeout()))
 	}),
 }, {
-	ID:   "verbs/channel/busy-with-a-queue",
-	Cite: manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"), Defects: []string{"BusyClosed"},
+	ID: "verbs/channel/busy-with-a-queue", Cite: manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"),
 	Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
 		cq := newCQ(r, 8, ch)
@@ -153,8 +142,7 @@ var channelCases = []conformance.Case{{
 		r.Must("a channel that can be closed", ch.Close())
 	}),
 }, {
-	ID:   "verbs/channel/close-ends-a-wait",
-	Cite: manual(packageVerbs, "verbs/channel/12"), Defects: []string{"CloseLeavesWaiting"},
+	ID: "verbs/channel/close-ends-a-wait", Cite: manual(packageVerbs, "verbs/channel/12"),
 	Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
 		waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
@@ -168,7 +156,6 @@ var channelCases = []conformance.Case{{
 	// The manual page requires a channel to wait for events. Some devices accept the
 	// call without one.
 	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
-	Defects: []string{"ArmsWithoutChannel"},
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, solicited := range []bool{false, true} {
 			r.MustFail("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)

@@ -90,8 +90,7 @@ var closingCases = []conformance.Case{
 		return l, []verbCall{{"get_cm_event", func() error { _, err := l.GetRequest(time.Second); return err }}}
 	}),
 	{
-		ID:   "verbs/close/device-closes-everything",
-		Cite: manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
+		ID: "verbs/close/device-closes-everything", Cite: manual(packageVerbs, "verbs/close/2"),
 		Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), newDefaultQP(r)
 			r.Must("a device that can be closed", r.Device.Close())
@@ -112,8 +111,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/close/device-answers-no-queries",
-		Cite: manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
+		ID: "verbs/close/device-answers-no-queries", Cite: manual(packageVerbs, "verbs/close/2"),
 		Run: rig.Body(func(r *rig.Rig) {
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verbCall{
@@ -127,8 +125,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/close/device-ends-waits",
-		Cite: manual(packageVerbs, "verbs/close/3"), Defects: []string{"CloseLeavesWaiting"},
+		ID: "verbs/close/device-ends-waits", Cite: manual(packageVerbs, "verbs/close/3"),
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waits := []conformance.Task{
@@ -144,8 +141,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/close/closed-objects-do-not-count",
-		Cite: manual(packageVerbs, "verbs/close/4"), Defects: []string{"ClosedCount"},
+		ID: "verbs/close/closed-objects-do-not-count", Cite: manual(packageVerbs, "verbs/close/4"),
 		Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
 				pd, ch := otherPD(r), newChannel(r)

@@ -11,8 +11,7 @@ import (
 )
 
 var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:   "verbs/cm/listen-at-any-port",
-	Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"), Defects: []string{"ListenAddrZero"},
+	ID: "verbs/cm/listen-at-any-port", Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		ports := make(map[uint16]bool)
 		for range 3 {
@@ -22,7 +21,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"), Defects: []string{"PortsShared"},
+	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		first := listen(r)
 		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
@@ -36,7 +35,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/connects",
 	Cite: manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RemoteUnknown"},
 	Run: onHandshake(func(d *handshake) {
 		d.startConnect(connParam, d.dut.ResponseTimeout())
 		req := d.nextRequest()
@@ -55,7 +53,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/what-was-asked-for",
 	Cite: manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ConnParamLost"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
@@ -67,7 +64,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/private-data",
 	Cite: manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"PrivateDataLost"},
 	Run: onHandshake(func(d *handshake) {
 		most := privateLimits(d.dut)
 		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
@@ -83,7 +79,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/private-data-too-long",
 	Cite: manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"PrivateDataUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		param := connParam
@@ -96,7 +91,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/rejected",
 	Cite: manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
 	Run: onHandshake(func(d *handshake) {
 		why := rig.Pattern(20, 5)
 		d.startConnect(connParam, d.dut.ResponseTimeout())
@@ -112,7 +106,6 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID:   "verbs/cm/nobody-listens",
 	Cite: manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RejectIsTimeout"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		at := d.listener.Addr()

@@ -15,7 +15,6 @@ import (
 var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 	ID:   "verbs/cm/patience",
 	Cite: manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"CMTimeoutsTenfold"},
 	Run: rig.Body(func(r *rig.Rig) {
 		// The upper limit is generous for a busy machine.
 		takes := func(what string, limit time.Duration, call func() error) {
@@ -38,7 +37,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/several-requests",
 	Cite: manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ListenerServesOne"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		s := setup{qpType: verbs.QPTypeRC}
@@ -69,7 +67,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/answered-once",
 	Cite: manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"AnswersTwice"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -89,7 +86,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/queue-pair-in-use",
 	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"CMTakesAnyQP"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -102,7 +98,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/disconnect",
 	Cite: manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"DisconnectSilent"},
 	Run: onHandshake(func(d *handshake) {
 		l := d.establish(2)
 		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
@@ -112,7 +107,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/disconnected-by-the-peer",
 	Cite: manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"EndUnnoticed"},
 	Run: onHandshake(func(d *handshake) {
 		l := d.establish(2)
 		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
@@ -122,7 +116,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/no-end-before-the-end",
 	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"WaitImpatient"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		d.startConnect(connParam, r.ResponseTimeout())
@@ -134,8 +127,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID:   "verbs/cm/close-ends-listening",
-	Cite: manual(packageVerbs, "verbs/cm/16"), Defects: []string{"CloseLeavesWaiting"},
+	ID: "verbs/cm/close-ends-listening", Cite: manual(packageVerbs, "verbs/cm/16"),
 	Run: rig.Body(func(r *rig.Rig) {
 		l := listen(r)
 		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
@@ -147,7 +139,6 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 }, {
 	ID:   "verbs/cm/datagram-service",
 	Cite: manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
 	Run: rig.Body(func(r *rig.Rig) {
 		l := newPair(r, setup{qpType: verbs.QPTypeUD})
 		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)

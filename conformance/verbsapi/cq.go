@@ -10,8 +10,7 @@ import (
 )
 
 var cqCases = []conformance.Case{{
-	ID:   "verbs/cq/depth-within-the-limits",
-	Cite: manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
+	ID: "verbs/cq/depth-within-the-limits", Cite: manual("ibv_create_cq(3)", "verbs/cq/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, depth := range []int{0, -1, r.QueryDevice().MaxCQE + 1} {
 			_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
@@ -20,8 +19,7 @@ var cqCases = []conformance.Case{{
 		newCQ(r, 1, nil)
 	}),
 }, {
-	ID:   "verbs/cq/depth-at-least-as-asked",
-	Cite: manual("ibv_create_cq(3)", "verbs/cq/2"), Defects: []string{"CQDepthShort"},
+	ID: "verbs/cq/depth-at-least-as-asked", Cite: manual("ibv_create_cq(3)", "verbs/cq/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, asked := range []int{1, 5, 12} {
 			cq := newCQ(r, asked, nil)
@@ -32,7 +30,7 @@ var cqCases = []conformance.Case{{
 		r.ExpectNoEvent()
 	}),
 }, {
-	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"), Defects: []string{"PollEmptyFails"},
+	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 8, nil)
 		empty := func(into []verbs.WC) {
@@ -46,7 +44,7 @@ var cqCases = []conformance.Case{{
 		empty(make([]verbs.WC, 4))
 	}),
 }, {
-	ID: "verbs/cq/partial-polls", Cite: manual("ibv_poll_cq(3)", "verbs/cq/4"), Defects: []string{"PollDiscards"},
+	ID: "verbs/cq/partial-polls", Cite: manual("ibv_poll_cq(3)", "verbs/cq/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
@@ -54,7 +52,7 @@ var cqCases = []conformance.Case{{
 		expectEmptyCQ(r, cq)
 	}),
 }, {
-	ID: "verbs/cq/oldest-first", Cite: manual("ibv_poll_cq(3)", "verbs/cq/5"), Defects: []string{"PollReversed"},
+	ID: "verbs/cq/oldest-first", Cite: manual("ibv_poll_cq(3)", "verbs/cq/5"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
@@ -62,8 +60,7 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:   "verbs/cq/one-for-each-direction",
-	Cite: manual("ibv_create_qp(3)", "verbs/cq/6"), Defects: []string{"CQsSwapped"},
+	ID: "verbs/cq/one-for-each-direction", Cite: manual("ibv_create_qp(3)", "verbs/cq/6"),
 	Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
@@ -83,8 +80,7 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/cq/shared-by-queue-pairs",
-	Cite: manual("ibv_poll_cq(3)", "verbs/cq/7"), Defects: []string{"WCQPNWrong", "SparseCompletions"},
+	ID: "verbs/cq/shared-by-queue-pairs", Cite: manual("ibv_poll_cq(3)", "verbs/cq/7"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 64, nil)
 		left := make(map[verbs.QPN]int)
@@ -99,8 +95,7 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/cq/overrun-is-reported",
-	Cite: manual("ibv_poll_cq(3)", "verbs/cq/8"), Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
+	ID: "verbs/cq/overrun-is-reported", Cite: manual("ibv_poll_cq(3)", "verbs/cq/8"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 4, nil)
 		newFlushSource(r, cq).complete(cq.Depth() + 3)
@@ -123,8 +118,7 @@ var cqCases = []conformance.Case{{
 		r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
 	}),
 }, {
-	ID:   "verbs/cq/busy-with-a-queue-pair",
-	Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"), Defects: []string{"BusyClosed", "InUseDestroyed"},
+	ID: "verbs/cq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"),
 	Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
@@ -135,8 +129,7 @@ var cqCases = []conformance.Case{{
 		r.Must("a CQ that can be closed", recvs.Close())
 	}),
 }, {
-	ID:   "verbs/cq/resize-keeps-completions",
-	Cite: manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeLoses"},
+	ID: "verbs/cq/resize-keeps-completions", Cite: manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		s := newFlushSource(r, cq)
@@ -150,7 +143,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/cq/resize-below-what-is-there-refused",
-	Cite: manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeUnchecked"},
+	Cite: manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ,
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		was := cq.Depth()
@@ -163,8 +156,7 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:   "verbs/cq/resize-makes-room",
-	Cite: manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeNoop"},
+	ID: "verbs/cq/resize-makes-room", Cite: manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ,
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 2, nil)
 		r.Must("a queue that can grow", cq.Resize(40))

@@ -10,8 +10,7 @@ import (
 )
 
 var deviceCases = []conformance.Case{{
-	ID:   "verbs/device/limits-fit-the-claims",
-	Cite: manual("ibv_query_device(3)", "verbs/device/1"), Defects: []string{"LimitsForgotten"},
+	ID: "verbs/device/limits-fit-the-claims", Cite: manual("ibv_query_device(3)", "verbs/device/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		a := r.QueryDevice()
 		for _, l := range []struct {
@@ -39,8 +38,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/device/claims-are-kept",
-	Cite: manual("ibv_query_device(3)", "verbs/device/2"), Defects: []string{"ClaimsAndRefuses"},
+	ID: "verbs/device/claims-are-kept", Cite: manual("ibv_query_device(3)", "verbs/device/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, k := range []struct {
 			what  string
@@ -61,8 +59,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/device/unknown-kinds-refused",
-	Cite: manual("ibv_create_qp(3)", "verbs/device/3"), Defects: []string{"KindsUnchecked"},
+	ID: "verbs/device/unknown-kinds-refused", Cite: manual("ibv_create_qp(3)", "verbs/device/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 			_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
@@ -78,8 +75,7 @@ var deviceCases = []conformance.Case{{
 		r.MustFail("a shared receive queue of type 9", err, nil)
 	}),
 }, {
-	ID:   "verbs/port/there-is-no-other",
-	Cite: manual("ibv_query_port(3)", "verbs/port/1"), Defects: []string{"PortUnchecked"},
+	ID: "verbs/port/there-is-no-other", Cite: manual("ibv_query_port(3)", "verbs/port/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		last := r.QueryDevice().Ports
 		for port := range last + 2 {
@@ -100,8 +96,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/port/attributes-make-sense",
-	Cite: manual("ibv_query_port(3)", "verbs/port/2"), Defects: []string{"PortMTUsSwapped"},
+	ID: "verbs/port/attributes-make-sense", Cite: manual("ibv_query_port(3)", "verbs/port/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
@@ -111,7 +106,7 @@ var deviceCases = []conformance.Case{{
 		r.Check(p.GIDs > 0, "a GID", "a table of %d", p.GIDs)
 	}),
 }, {
-	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"), Defects: []string{"TablesEndless"},
+	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		for i := range p.GIDs {
@@ -131,8 +126,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/port/gids-are-the-addresses",
-	Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD, Defects: []string{"GIDsWrong"},
+	ID: "verbs/port/gids-are-the-addresses", Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD,
 	Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
@@ -146,8 +140,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/counters/same-names-in-the-same-order",
-	Cite: manual(packageVerbs, "verbs/counters/1"), Defects: []string{"CountersShuffled"},
+	ID: "verbs/counters/same-names-in-the-same-order", Cite: manual(packageVerbs, "verbs/counters/1"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		before := counterNames(l.dut.Rig)
 		l.expectBothDeliver()
@@ -158,7 +151,7 @@ var deviceCases = []conformance.Case{{
 		l.dut.Check(len(slices.Compact(after)) == len(before), "a name for each counter", "a name that two have in %v", before)
 	}),
 }, {
-	ID: "verbs/counters/never-fall", Cite: manual(packageVerbs, "verbs/counters/2"), Defects: []string{"CountersReset"},
+	ID: "verbs/counters/never-fall", Cite: manual(packageVerbs, "verbs/counters/2"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		counterNames(l.dut.Rig) // unsupported without counters
 		was := make(map[string]uint64)

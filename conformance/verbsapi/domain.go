@@ -29,8 +29,7 @@ var domainCases = []conformance.Case{
 		return ah
 	}),
 	{
-		ID:   "verbs/pd/local-key-of-another-domain",
-		Cite: manual("ibv_alloc_pd(3)", "verbs/pd/2"), Defects: []string{"IgnorePD"},
+		ID: "verbs/pd/local-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/2"),
 		Run: onPair(setup{}, func(l *qpPair) {
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 16)

@@ -11,7 +11,7 @@ import (
 // invalidateCases test messages of the partner that invalidate keys.
 var invalidateCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/mw/invalidated-by-the-peer",
-	Cite: manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"WCFlagsLost"},
+	Cite: manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Run: onReliable(func(l *qpPair) {
 		at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
 		l.dut.postRecv(1, recvOffset, 64)
@@ -26,7 +26,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/mw/of-another-queue-pair-not-invalidated",
-	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"ForeignInvalidate"},
+	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Run: onDevices(func(d *devices) {
 		own, other := d.newPair(setup{}), d.newPair(setup{})
 		at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
@@ -37,7 +37,6 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 }, {
 	ID:   "verbs/mw/regions-and-type-1-not-invalidated",
 	Cite: manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
-	Defects: []string{"InvalidateAnything"},
 	Run: onDevices(func(d *devices) {
 		l := d.newPair(setup{})
 		window := l.dut.bindReadable(l.dut.newWindow(verbs.MWType1), 256, 64)
@@ -54,7 +53,6 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 }, {
 	ID:   "verbs/mw/free-window-not-invalidated",
 	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
-	Defects: []string{"UnboundInvalidate"},
 	Run: onDevices(func(d *devices) {
 		l, other := d.newPair(setup{}), d.newPair(setup{})
 		mw := l.dut.newWindow(verbs.MWType2)

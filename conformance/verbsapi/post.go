@@ -9,8 +9,7 @@ import (
 )
 
 var postCases = []conformance.Case{{
-	ID:   "verbs/post/send-before-ready-refused",
-	Cite: manual("C10-96", "verbs/post/1"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/post/send-before-ready-refused", Cite: manual("C10-96", "verbs/post/1"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
 		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
@@ -20,8 +19,7 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(e.Rig, e.CQ)
 	}),
 }, {
-	ID:   "verbs/post/receive-from-init-on",
-	Cite: manual("C10-97.2.1", "verbs/post/2"), Defects: []string{"RecvNeedsReady"},
+	ID: "verbs/post/receive-from-init-on", Cite: manual("C10-97.2.1", "verbs/post/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
@@ -31,8 +29,7 @@ var postCases = []conformance.Case{{
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
 }, {
-	ID:   "verbs/post/receive-in-reset-refused",
-	Cite: manual("C10-97.2.1", "verbs/post/3"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/post/receive-in-reset-refused", Cite: manual("C10-97.2.1", "verbs/post/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 		qp := newDefaultQP(r)
@@ -41,8 +38,7 @@ var postCases = []conformance.Case{{
 		r.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID:   "verbs/post/full-receive-queue",
-	Cite: manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/post/full-receive-queue", Cite: manual("ibv_post_recv(3)", "verbs/post/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 		r.ToInit(qp, 0, qKey)
@@ -62,8 +58,7 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(r, r.CQ)
 	}),
 }, {
-	ID:   "verbs/post/full-send-queue",
-	Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/post/full-send-queue", Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
 	Run: onReliable(func(l *qpPair) {
 		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
 		room := l.dut.QueryQP(l.dut.qp).Caps.MaxSendWR
@@ -82,8 +77,7 @@ var postCases = []conformance.Case{{
 		l.expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID:   "verbs/post/stops-at-the-first-bad-request",
-	Cite: manual("ibv_post_send(3)", "verbs/post/6"), Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
+	ID: "verbs/post/stops-at-the-first-bad-request", Cite: manual("ibv_post_send(3)", "verbs/post/6"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
@@ -99,8 +93,7 @@ var postCases = []conformance.Case{{
 		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 	}),
 }, {
-	ID:   "verbs/post/lists-that-are-too-long-refused",
-	Cite: manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
+	ID: "verbs/post/lists-that-are-too-long-refused", Cite: manual("ibv_post_send(3)", "verbs/post/7"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		caps := l.dut.QueryQP(l.dut.qp).Caps
 		long := l.dut.sendWR(1, 0, 0)
@@ -116,8 +109,7 @@ var postCases = []conformance.Case{{
 		l.dut.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:   "verbs/post/lists-are-taken-in-order",
-	Cite: manual("ibv_post_send(3)", "verbs/post/8"), Defects: []string{"SGEsReversed"},
+	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
 			first := way.to.grhLen() + 10
@@ -133,8 +125,7 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/post/empty-message",
-	Cite: manual("ibv_post_send(3)", "verbs/post/9"), Defects: []string{"EmptySendRefused"},
+	ID: "verbs/post/empty-message", Cite: manual("ibv_post_send(3)", "verbs/post/9"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
@@ -146,8 +137,7 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/post/order-of-completions",
-	Cite: manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC, Defects: []string{"PollReversed", "SendsOvertake"},
+	ID: "verbs/post/order-of-completions", Cite: manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
 	Run: onReliable(func(l *qpPair) {
 		wrs := make([]verbs.SendWR, 0, 12)
 		for i := range 4 {
@@ -163,8 +153,7 @@ var postCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID:   "verbs/post/unknown-operation-refused",
-	Cite: manual("ibv_post_send(3)", "verbs/post/11"), Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
+	ID: "verbs/post/unknown-operation-refused", Cite: manual("ibv_post_send(3)", "verbs/post/11"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, op := range []verbs.WROpcode{13, 200} {
 			wr := l.dut.sendWR(1, 0, 8)
@@ -176,7 +165,6 @@ var postCases = []conformance.Case{{
 }, {
 	ID:   "verbs/post/operations-of-other-services",
 	Cite: manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"OpsDowngraded"},
 	Run: rig.Body(func(r *rig.Rig) {
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))

@@ -10,8 +10,7 @@ import (
 )
 
 var qpCases = []conformance.Case{{
-	ID:   "verbs/qp/sizes-at-least-as-asked",
-	Cite: manual("ibv_create_qp(3)", "verbs/qp/1"), Defects: []string{"CapsShort", "ResetReadsInit"},
+	ID: "verbs/qp/sizes-at-least-as-asked", Cite: manual("ibv_create_qp(3)", "verbs/qp/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		asked := verbs.QPCaps{
@@ -27,8 +26,7 @@ var qpCases = []conformance.Case{{
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),
 }, {
-	ID:   "verbs/qp/sizes-within-the-limits",
-	Cite: manual("ibv_create_qp(3)", "verbs/qp/2"), Defects: []string{"CapsUnchecked"},
+	ID: "verbs/qp/sizes-within-the-limits", Cite: manual("ibv_create_qp(3)", "verbs/qp/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		try := func(change func(*verbs.QPCaps)) error {
@@ -62,8 +60,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/qp/needs-domain-and-queues",
-	Cite: manual("ibv_create_qp(3)", "verbs/qp/3"), Defects: []string{"ObjectsUnchecked"},
+	ID: "verbs/qp/needs-domain-and-queues", Cite: manual("ibv_create_qp(3)", "verbs/qp/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		for _, k := range []struct {
@@ -81,8 +78,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/qp/objects-of-its-own-device",
-	Cite: manual("ibv_create_qp(3)", "verbs/qp/4"), Defects: []string{"ObjectsUnchecked"},
+	ID: "verbs/qp/objects-of-its-own-device", Cite: manual("ibv_create_qp(3)", "verbs/qp/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		partner := openPartner(r).partner
 		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
@@ -101,8 +97,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/qp/numbers-of-their-own",
-	Cite: manual("ibv_create_qp(3)", "verbs/qp/5"), Defects: []string{"QPNsRepeat"},
+	ID: "verbs/qp/numbers-of-their-own", Cite: manual("ibv_create_qp(3)", "verbs/qp/5"),
 	Run: rig.Body(func(r *rig.Rig) {
 		seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
 		if isIB(r) {
@@ -116,7 +111,7 @@ var qpCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/qp/receives-of-a-shared-queue-are-posted-there",
-	Cite: manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ, Defects: []string{"SRQBypassed", "SRQUnchecked"},
+	Cite: manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ,
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
 		r.ToInit(qp, 0, qKey)
@@ -127,7 +122,6 @@ var qpCases = []conformance.Case{{
 }, {
 	ID:   "verbs/qp/busy-in-a-multicast-group",
 	Cite: manual("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
-	Defects: []string{"BusyClosed", "InUseDestroyed"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 		r.ToInit(qp, 0, qKey)
@@ -141,8 +135,7 @@ var qpCases = []conformance.Case{{
 		r.Must("a queue pair in no group that can be closed", qp.Close())
 	}),
 }, {
-	ID:   "verbs/qp/closed-with-work-outstanding",
-	Cite: manual("ibv_destroy_qp(3)", "verbs/qp/8"), Defects: []string{"BusyQPStays"},
+	ID: "verbs/qp/closed-with-work-outstanding", Cite: manual("ibv_destroy_qp(3)", "verbs/qp/8"),
 	Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
@@ -154,8 +147,7 @@ var qpCases = []conformance.Case{{
 		r.Must("a completion queue that can be closed", cq.Close())
 	}),
 }, {
-	ID:   "verbs/qp/reset-empties-the-queues",
-	Cite: manual("ibv_modify_qp(3)", "verbs/qp/9"), Defects: []string{"ResetFlushes"},
+	ID: "verbs/qp/reset-empties-the-queues", Cite: manual("ibv_modify_qp(3)", "verbs/qp/9"),
 	Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 		room := r.QueryQP(qp).Caps.MaxRecvWR

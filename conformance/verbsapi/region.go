@@ -9,8 +9,7 @@ import (
 )
 
 var regionCases = []conformance.Case{{
-	ID:   "verbs/mr/address-as-asked",
-	Cite: manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Defects: []string{"MRAddrIgnored"},
+	ID: "verbs/mr/address-as-asked", Cite: manual("ibv_reg_mr_iova(3)", "verbs/mr/1"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		const at = 0x7_0000_1000
 		buf := rig.Pattern(100, 3)
@@ -25,7 +24,7 @@ var regionCases = []conformance.Case{{
 		l.partner.expectMessage(1, recvOffset, buf[10:60])
 	}),
 }, {
-	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"), Defects: []string{"MRKeysRepeat"},
+	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		// L_Key and R_Key of a region may be equal.
 		lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
@@ -36,8 +35,7 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mr/remote-write-needs-local-write",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/3"), Defects: []string{"MRAccessUnchecked"},
+	ID: "verbs/mr/remote-write-needs-local-write", Cite: manual("ibv_reg_mr(3)", "verbs/mr/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		buf := make([]byte, 64)
 		for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
@@ -50,14 +48,13 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/hints-are-no-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/4"), Defects: []string{"HintsRefused"},
+	ID: "verbs/mr/hints-are-no-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
 		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
 	}),
 }, {
-	ID:   "verbs/mr/empty-region",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should, Defects: []string{"NoEmptyMR"},
+	ID: "verbs/mr/empty-region", Cite: manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(0, verbs.AccessLocalWrite)
 		l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
@@ -71,8 +68,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a byte of an empty region", wr)
 	}),
 }, {
-	ID:   "verbs/mr/overlapping-regions-stand-alone",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"DeregOverlapping"},
+	ID: "verbs/mr/overlapping-regions-stand-alone", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		buf := rig.Pattern(128, 9)
 		var regions [3]verbs.MR
@@ -92,7 +88,6 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/beyond-its-end", Cite: manual("ibv_post_send(3)", "verbs/mr/8"),
 	// verbs/flush/behind-the-cause checks the status.
-	Defects: []string{"SGEClamped"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, off := range []int{-1, 1} {
@@ -105,7 +100,7 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/closed-local-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
+	ID: "verbs/mr/closed-local-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, verbs.AccessLocalWrite)
 		wr := l.dut.sendWR(2, 0, 0)
@@ -115,8 +110,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a request from a closed region", wr)
 	}),
 }, {
-	ID:   "verbs/mr/old-keys-open-nothing-new",
-	Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should, Defects: []string{"StaleKeys"},
+	ID: "verbs/mr/old-keys-open-nothing-new", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
 	Run: onPair(setup{}, func(l *qpPair) {
 		// Keys may be reused later. If the next registration had them, a late request
 		// would access the new region.
@@ -136,8 +130,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a request with the old key", wr)
 	}),
 }, {
-	ID:   "verbs/mr/busy-with-a-window",
-	Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2, Defects: []string{"BusyClosed", "DeregBound"},
+	ID: "verbs/mr/busy-with-a-window", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		mw := l.dut.newWindow(verbs.MWType2)

@@ -11,7 +11,7 @@ import (
 
 // regionPeerCases test remote access to regions.
 var regionPeerCases = alsoOverRD([]conformance.Case{{
-	ID: "verbs/mr/peers-stay-within", Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"RangeSlack"},
+	ID: "verbs/mr/peers-stay-within", Cite: manual("Table 63", "verbs/mr/11"),
 	Run: onDevices(func(d *devices) {
 		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -25,8 +25,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:   "verbs/mr/peers-do-not-wrap-around",
-	Cite: manual("Table 63", "verbs/mr/11"), Defects: []string{"WrappingRange"},
+	ID: "verbs/mr/peers-do-not-wrap-around", Cite: manual("Table 63", "verbs/mr/11"),
 	Run: onDevices(func(d *devices) {
 		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
@@ -38,8 +37,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:   "verbs/mr/peers-have-the-rights-given",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"), Defects: []string{"RightsIgnored"},
+	ID: "verbs/mr/peers-have-the-rights-given", Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"),
 	Run: onDevices(func(d *devices) {
 		ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 		for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
@@ -56,8 +54,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mr/overlapping-regions-rights",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"RightsIgnored"},
+	ID: "verbs/mr/overlapping-regions-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
 	Run: onDevices(func(d *devices) {
 		const local = verbs.AccessLocalWrite
 		m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
@@ -78,8 +75,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mr/zero-based",
-	Cite: manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
+	ID: "verbs/mr/zero-based", Cite: manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased,
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
 		l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
@@ -89,16 +85,14 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
 	}),
 }, {
-	ID:   "verbs/pd/remote-key-of-another-domain",
-	Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"), Defects: []string{"IgnorePD"},
+	ID: "verbs/pd/remote-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"),
 	Run: onReliable(func(l *qpPair) {
 		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
 		l.dut.ExpectUnchanged(other, 0, 0)
 	}),
 }, {
-	ID:   "verbs/mr/read-only-is-not-written",
-	Cite: manual("ibv_reg_mr(3)", "verbs/mr/5"), Defects: []string{"LocalWriteUnchecked"},
+	ID: "verbs/mr/read-only-is-not-written", Cite: manual("ibv_reg_mr(3)", "verbs/mr/5"),
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessRemoteRead)
 		if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
@@ -112,7 +106,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID: "verbs/mr/closed-remote-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
+	ID: "verbs/mr/closed-remote-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"),
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		at := m.Remote(0)
@@ -126,8 +120,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:   "verbs/flush/too-long-for-the-receive",
-	Cite: manual("ibv_poll_cq(3)", "verbs/flush/4"), Defects: []string{"LengthErrorsHidden", "QueryStale"},
+	ID: "verbs/flush/too-long-for-the-receive", Cite: manual("ibv_poll_cq(3)", "verbs/flush/4"),
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessLocalWrite)
 		l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))

@@ -12,7 +12,6 @@ import (
 var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/rc-query-tells-what-was-set",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"QueryForgets"},
 	Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
 		want, got := m.attr(rtr, rts), r.QueryQP(m.newQPIn(rts))
@@ -42,7 +41,6 @@ var settingCases = []conformance.Case{{
 }, {
 	ID:   "verbs/modify/ud-query-tells-what-was-set",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"QueryForgets"},
 	Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeUD)
 		qp := m.newQPIn(rts)
@@ -55,7 +53,6 @@ var settingCases = []conformance.Case{{
 }, {
 	ID:   "verbs/modify/rights-can-be-changed",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 		tells := func(want verbs.Access) {
@@ -69,8 +66,7 @@ var settingCases = []conformance.Case{{
 		tells(attr.Access)
 	}),
 }, {
-	ID:   "verbs/modify/failed-can-be-reset",
-	Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"), Defects: []string{"ErrorIsFinal"},
+	ID: "verbs/modify/failed-can-be-reset", Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
 		r.ToInit(qp, 0, qKey)
@@ -83,8 +79,7 @@ var settingCases = []conformance.Case{{
 		r.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:   "verbs/modify/values-out-of-range-refused",
-	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+	ID: "verbs/modify/values-out-of-range-refused", Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"),
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
 		mask := verbs.QPAttrState | rig.PortAttrs | verbs.QPAttrAccessFlags
@@ -109,7 +104,6 @@ var settingCases = []conformance.Case{{
 }, {
 	ID:   "verbs/modify/path-out-of-range-refused",
 	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
 	Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
 		qp := m.newQPIn(initState)
@@ -136,8 +130,7 @@ var settingCases = []conformance.Case{{
 		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rig.PathAttrs|rig.ResponderAttrs))
 	}),
 }, {
-	ID:   "verbs/modify/drained-is-reported",
-	Cite: manual("ibv_modify_qp(3)", "verbs/modify/6"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/modify/drained-is-reported", Cite: manual("ibv_modify_qp(3)", "verbs/modify/6"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		if l.dut.qp.Type() != verbs.QPTypeUD {
 			requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
@@ -154,7 +147,6 @@ var settingCases = []conformance.Case{{
 }, {
 	ID:   "verbs/modify/connection-makes-ready",
 	Cite: manual("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyLies"},
 	Run: rig.Body(func(r *rig.Rig) {
 		// InfiniBand has no such transition; over iWARP there is no connection yet.
 		qp := newDefaultQP(r)

@@ -10,8 +10,7 @@ import (
 )
 
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID:   "verbs/srq/sizes-at-least-as-asked",
-	Cite: manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
+	ID: "verbs/srq/sizes-at-least-as-asked", Cite: manual("ibv_create_srq(3)", "verbs/srq/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		init := srqInit(r)
@@ -20,8 +19,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
 	}),
 }, {
-	ID:   "verbs/srq/sizes-within-the-limits",
-	Cite: manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
+	ID: "verbs/srq/sizes-within-the-limits", Cite: manual("ibv_create_srq(3)", "verbs/srq/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
 		deep, wide := srqInit(r), srqInit(r)
@@ -32,8 +30,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
 	}),
 }, {
-	ID:   "verbs/srq/each-receive-serves-once",
-	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Defects: []string{"SRQDoubleUse"},
+	ID: "verbs/srq/each-receive-serves-once", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
@@ -55,8 +52,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID:   "verbs/srq/full",
-	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/srq/full", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/4"),
 	Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		room := srqSizes(r, srq).MaxWR
@@ -72,8 +68,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(n == 0, "none posted", "%d", n)
 	}),
 }, {
-	ID:   "verbs/srq/lists-that-are-too-long-refused",
-	Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Defects: []string{"SGECut"},
+	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"),
 	Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
@@ -84,7 +79,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "verbs/srq/limit-reported-once", Cite: manual("ibv_modify_srq(3)", "verbs/srq/6"),
-	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		l := newSRQPair(openPartner(r), srq)
@@ -116,8 +110,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		reached()
 	}),
 }, {
-	ID:   "verbs/srq/limit-beyond-the-size-refused",
-	Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"), Defects: []string{"SRQModifyLies", "SRQUnchecked"},
+	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"),
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
@@ -128,8 +121,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "verbs/srq/resize", Cite: manual("ibv_modify_srq(3)", "verbs/srq/8"),
-	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
-	Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
+	Labels: []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
 	Run: onDevices(func(d *devices) {
 		r := d.dut
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
@@ -164,8 +156,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID:   "verbs/srq/busy-with-a-queue-pair",
-	Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"), Defects: []string{"BusyClosed"},
+	ID: "verbs/srq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"),
 	Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
@@ -175,8 +166,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Must("a shared receive queue that can be closed", srq.Close())
 	}),
 }, {
-	ID:   "verbs/srq/survives-its-queue-pairs",
-	Cite: manual("ibv_get_async_event(3)", "verbs/srq/10"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/srq/survives-its-queue-pairs", Cite: manual("ibv_get_async_event(3)", "verbs/srq/10"),
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
@@ -192,8 +182,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }})
 
 var sharedPeerCases = alsoOverRD([]conformance.Case{{
-	ID:   "verbs/srq/memory-of-its-own-domain",
-	Cite: manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
+	ID: "verbs/srq/memory-of-its-own-domain", Cite: manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ,
 	Run: onDevices(func(d *devices) {
 		r := d.dut
 		init := srqInit(r)

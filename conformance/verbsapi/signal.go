@@ -10,23 +10,20 @@ import (
 )
 
 var signalCases = []conformance.Case{{
-	ID:   "verbs/signal/unsignaled-is-silent",
-	Cite: manual("ibv_post_send(3)", "verbs/signal/1"), Defects: []string{"SignalsAll"},
+	ID: "verbs/signal/unsignaled-is-silent", Cite: manual("ibv_post_send(3)", "verbs/signal/1"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		l.sendFour()
 		l.dut.ExpectCompletion(4, verbs.WCSuccess)
 		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
-	ID:   "verbs/signal/signal-all",
-	Cite: manual("ibv_create_qp(3)", "verbs/signal/2"), Defects: []string{"SignalAllIgnored"},
+	ID: "verbs/signal/signal-all", Cite: manual("ibv_create_qp(3)", "verbs/signal/2"),
 	Run: onPair(setup{modifyInit: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *qpPair) {
 		l.sendFour()
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 4, 8), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID:   "verbs/signal/unsignaled-error-completes",
-	Cite: manual("10.7.3.1", "verbs/signal/3"), Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"},
+	ID: "verbs/signal/unsignaled-error-completes", Cite: manual("10.7.3.1", "verbs/signal/3"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
 		wr := l.dut.sendWR(11, 0, 0)
@@ -37,8 +34,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/signal/wr-id-returned-whole",
-	Cite: manual("ibv_poll_cq(3)", "verbs/signal/4"), Defects: []string{"WRID32"},
+	ID: "verbs/signal/wr-id-returned-whole", Cite: manual("ibv_poll_cq(3)", "verbs/signal/4"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 			l.dut.postRecv(id, recvOffset, 64)
@@ -52,8 +48,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/inline/buffer-is-the-callers-again",
-	Cite: manual("ibv_post_send(3)", "verbs/inline/1"), Defects: []string{"InlineLate"},
+	ID: "verbs/inline/buffer-is-the-callers-again", Cite: manual("ibv_post_send(3)", "verbs/inline/1"),
 	Run: onPair(inline, func(l *qpPair) {
 		n := l.inlineLimit()
 		buf := make([]byte, n)
@@ -71,7 +66,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/inline/limit", Cite: manual("ibv_create_qp(3)", "verbs/inline/2"), Defects: []string{"InlineCut"},
+	ID: "verbs/inline/limit", Cite: manual("ibv_create_qp(3)", "verbs/inline/2"),
 	Run: onPair(inline, func(l *qpPair) {
 		most := l.dut.QueryQP(l.dut.qp).Caps.MaxInline
 		wr := l.dut.sendWR(2, 0, 0)
@@ -84,8 +79,7 @@ var signalCases = []conformance.Case{{
 		l.partner.expectMessage(1, recvOffset, rig.Pattern(most, 3))
 	}),
 }, {
-	ID:   "verbs/flush/in-order",
-	Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"), Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"},
+	ID: "verbs/flush/in-order", Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		for id := range uint64(8) {
 			l.dut.postRecv(id+1, recvOffset, 64)
@@ -121,8 +115,7 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:   "verbs/flush/posted-afterwards",
-	Cite: manual("ibv_modify_qp(3)", "verbs/flush/2"), Defects: []string{"FlushesLost"},
+	ID: "verbs/flush/posted-afterwards", Cite: manual("ibv_modify_qp(3)", "verbs/flush/2"),
 	Run: onPair(setup{}, func(l *qpPair) {
 		l.dut.toState(errState)
 		quiet := l.dut.sendWR(2, 0, 8)
@@ -134,8 +127,7 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 2, 1), 3, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:   "verbs/flush/behind-the-cause",
-	Cite: manual("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC, Defects: []string{"FlushesLost", "LocalErrIsQPOp"},
+	ID: "verbs/flush/behind-the-cause", Cite: manual("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC,
 	Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
 		bad := l.dut.sendWR(2, 0, 0)

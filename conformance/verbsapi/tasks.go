@@ -11,8 +11,7 @@ import (
 )
 
 var taskCases = []conformance.Case{{
-	ID:   "verbs/tasks/one-queue-pair",
-	Cite: manual(packageVerbs, "verbs/tasks/1"), Defects: []string{"WCDoubled", "WCLost"},
+	ID: "verbs/tasks/one-queue-pair", Cite: manual(packageVerbs, "verbs/tasks/1"),
 	Run: onPair(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *qpPair) {
 		const tasks, each = 4, 8
 		for i := range tasks * each {
@@ -51,8 +50,7 @@ var taskCases = []conformance.Case{{
 		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
-	ID:   "verbs/tasks/one-completion-queue",
-	Cite: manual(packageVerbs, "verbs/tasks/2"), Defects: []string{"WCDoubled", "WCLost"},
+	ID: "verbs/tasks/one-completion-queue", Cite: manual(packageVerbs, "verbs/tasks/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		const all = 64
 		cq := newCQ(r, 2*all, nil)
@@ -99,8 +97,7 @@ var taskCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/tasks/objects-beside-each-other",
-	Cite: manual(packageVerbs, "verbs/tasks/3"), Defects: []string{"WCLost", "WCQPNWrong"},
+	ID: "verbs/tasks/objects-beside-each-other", Cite: manual(packageVerbs, "verbs/tasks/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		running := make([]conformance.Task, 0, 4)
 		for t := range cap(running) {

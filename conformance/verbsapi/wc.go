@@ -34,8 +34,7 @@ var wcCases = []conformance.Case{
 		return l.dut.atomicWR(2, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{})
 	}),
 	{
-		ID:   "verbs/wc/receive",
-		Cite: manual("ibv_poll_cq(3)", "verbs/wc/2"), Defects: []string{"WCOpcodeZero", "WCLengthZero"},
+		ID: "verbs/wc/receive", Cite: manual("ibv_poll_cq(3)", "verbs/wc/2"),
 		Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
 				l.dut.postRecv(1, recvOffset, 512)
@@ -49,8 +48,7 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/wc/receive-with-immediate",
-		Cite: manual("ibv_poll_cq(3)", "verbs/wc/3"), Defects: []string{"WCFlagsLost", "ImmSwapped"},
+		ID: "verbs/wc/receive-with-immediate", Cite: manual("ibv_poll_cq(3)", "verbs/wc/3"),
 		Run: onPair(setup{}, func(l *qpPair) {
 			l.requireImm()
 			for _, imm := range []uint32{0x01020304, 0, 0xfffefdfc} {
@@ -65,7 +63,6 @@ var wcCases = []conformance.Case{
 	},
 	{
 		ID: "verbs/wc/receive-of-a-write", Cite: manual("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
-		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
 		Run: onReliable(func(l *qpPair) {
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
@@ -83,7 +80,6 @@ var wcCases = []conformance.Case{
 	{
 		ID:   "verbs/wc/datagram-names-its-sender",
 		Cite: manual("ibv_poll_cq(3)", "verbs/wc/5"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"SrcQPLost", "WCFlagsLost"},
 		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 			l.dut.postRecv(1, recvOffset, 64)
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))

@@ -9,8 +9,7 @@ import (
 )
 
 var windowCases = []conformance.Case{{
-	ID:   "verbs/mw/type-1-bind",
-	Cite: manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1, Defects: []string{"BindKeepsKey", "MWKeyStale"},
+	ID: "verbs/mw/type-1-bind", Cite: manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		keys := map[verbs.RKey]bool{mw.RKey(): true}
@@ -22,16 +21,14 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mw/type-2-bind",
-	Cite: manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2, Defects: []string{"MWKeyStale", "MW2Refused"},
+	ID: "verbs/mw/type-2-bind", Cite: manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
 		l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 	}),
 }, {
-	ID:   "verbs/mw/verb-is-for-type-1",
-	Cite: manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2, Defects: []string{"MWTypesMixed"},
+	ID: "verbs/mw/verb-is-for-type-1", Cite: manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2,
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		was := mw.RKey()
@@ -44,14 +41,12 @@ var windowCases = []conformance.Case{{
 	// The manual page does not say what happens with a type 1 window: a device may
 	// reject the post or complete it with an error.
 	Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
-	Defects: []string{"MWTypesMixed"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		l.dut.expectFailure("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead)))
 	}),
 }, {
-	ID:   "verbs/mw/bind-needs-the-right",
-	Cite: manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
+	ID: "verbs/mw/bind-needs-the-right", Cite: manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2,
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, b := range []struct {
@@ -66,8 +61,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mw/bind-stays-in-its-region",
-	Cite: manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
+	ID: "verbs/mw/bind-stays-in-its-region", Cite: manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2,
 	Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, off := range []int{-1, 1} {
@@ -78,14 +72,13 @@ var windowCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/mw/bind-stays-in-its-domain", Cite: manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
-	Defects: []string{"BindUnchecked", "BindForeignRegion"},
 	Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
 }, {
 	ID:   "verbs/mw/type-1-is-not-zero-based",
-	Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
+	Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
 	Run: onPair(setup{}, func(l *qpPair) {
 		_, err := l.dut.qp.BindMW(l.dut.newWindow(verbs.MWType1), bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 		if err == nil {
@@ -93,8 +86,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "verbs/mw/type-2-is-bound-when-free",
-	Cite: manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
+	ID: "verbs/mw/type-2-is-bound-when-free", Cite: manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2,
 	Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
@@ -102,8 +94,7 @@ var windowCases = []conformance.Case{{
 		l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}),
 }, {
-	ID:   "verbs/mw/type-2-opens-some-bytes",
-	Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
+	ID: "verbs/mw/type-2-opens-some-bytes", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2,
 	Run: onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 }}
 

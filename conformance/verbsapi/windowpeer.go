@@ -14,7 +14,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
 	{
 		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
-		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
+		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2,
 		Run: onDevices(func(d *devices) {
 			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 			for _, w := range []struct {
@@ -35,7 +35,6 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:   "verbs/mw/atomics-through-a-window",
 		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
-		Defects: []string{"NoWindowAtomics"},
 		Run: onReliable(func(l *qpPair) {
 			l.dut.setWord(41)
 			word := func(access verbs.Access) verbs.Remote {
@@ -48,8 +47,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/mw/type-2-on-its-own-queue-pair",
-		Cite: manual("", "verbs/mw/12"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
+		ID: "verbs/mw/type-2-on-its-own-queue-pair", Cite: manual("", "verbs/mw/12"), Needs: verbs.CapMWType2,
 		Run: onDevices(func(d *devices) {
 			own, other := d.newPair(setup{}), d.newPair(setup{})
 			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
@@ -60,7 +58,6 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:   "verbs/mw/zero-based",
 		Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
-		Defects: []string{"ZeroBasedIgnored"},
 		Run: onReliable(func(l *qpPair) {
 			at := l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
@@ -70,8 +67,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/mw/empty-bind-closes-type-1",
-		Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
+		ID: "verbs/mw/empty-bind-closes-type-1", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1,
 		Run: onDevices(func(d *devices) {
 			l, again := d.newPair(setup{}), d.newPair(setup{})
 			mw := l.dut.newWindow(verbs.MWType1)
@@ -83,8 +79,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID:   "verbs/mw/free-while-bound",
-		Cite: manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"BoundMWBusy"},
+		ID: "verbs/mw/free-while-bound", Cite: manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2,
 		Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			at := l.dut.bindReadable(mw, 256, 64)
@@ -96,7 +91,6 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	{
 		ID:   "verbs/mw/local-invalidate",
 		Cite: manual("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
-		Defects: []string{"LocalInvNoop"},
 		Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			old := l.dut.bindReadable(mw, 256, 64)

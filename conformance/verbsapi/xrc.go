@@ -9,8 +9,7 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID:   "verbs/xrc/delivers-to-the-queue-that-is-named",
-	Cite: manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Defects: []string{"SRQNumberWrong"},
+	ID: "verbs/xrc/delivers-to-the-queue-that-is-named", Cite: manual("ibv_create_srq_ex(3)", "verbs/xrc/1"),
 	Run: onXRC(func(x *xrcPair) {
 		for _, which := range []int{1, 0, 1} {
 			wr := x.partner.sendWR(9, 0, 24)
@@ -22,7 +21,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		}
 	}),
 }, {
-	ID: "verbs/xrc/domain-in-use", Cite: manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Defects: []string{"BusyClosed"},
+	ID: "verbs/xrc/domain-in-use", Cite: manual("ibv_close_xrcd(3)", "verbs/xrc/2"),
 	Run: rig.Body(func(r *rig.Rig) {
 		domain := xrcDomain(r)
 		target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
@@ -34,8 +33,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID:   "verbs/xrc/target-opened-by-number",
-	Cite: manual("ibv_open_qp(3)", "verbs/xrc/3"), Defects: []string{"OpenQPAny"},
+	ID: "verbs/xrc/target-opened-by-number", Cite: manual("ibv_open_qp(3)", "verbs/xrc/3"),
 	Run: rig.Body(func(r *rig.Rig) {
 		domain, other := xrcDomain(r), xrcDomain(r)
 		first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
@@ -53,8 +51,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID:   "verbs/xrc/target-takes-no-work",
-	Cite: manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/xrc/target-takes-no-work", Cite: manual("ibv_create_qp_ex(3)", "verbs/xrc/4"),
 	Run: onXRC(func(x *xrcPair) {
 		x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
 		n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
