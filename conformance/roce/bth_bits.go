@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID: "bth/resv/sent-as-zero", Cite: ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"},
+var bthBitCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/resv/sent-as-zero", Cite: ibta("", "roce/bth/resv/1"),
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 		}
 	}),
 }, {
-	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"},
+	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"),
 	Run: onRC(func(c *Conn) {
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
@@ -27,7 +27,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
-	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"},
+	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"),
 	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
@@ -40,8 +40,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:   "bth/se/only-on-the-last-packet-of-a-solicited-send",
-	Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"},
+	ID: "bth/se/only-on-the-last-packet-of-a-solicited-send", Cite: ibta("", "roce/bth/se/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
@@ -50,7 +49,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"},
+	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "roce/bth/se/1"),
 	Run: onConn(Setup{}, func(c *Conn) {
 		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
@@ -64,8 +63,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
-	ID:   "bth/se/solicited-message-raises-the-event",
-	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"},
+	ID: "bth/se/solicited-message-raises-the-event", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 3, recvLen: 2048})
@@ -83,8 +81,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.ExpectRecv(3, 16)
 	}),
 }, {
-	ID:   "bth/se/unsolicited-message-raises-none",
-	Cite: ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"},
+	ID: "bth/se/unsolicited-message-raises-none", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
 	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 2})
@@ -99,8 +96,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSolicitedEvent(channel)
 	}),
 }, {
-	ID:   "bth/ackreq/zero-on-answers",
-	Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
+	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics,
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
 		c.Attr.RQPSN = uint32(c.PeerPSN(1)) // continue after the atomic
@@ -112,7 +108,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/ackreq/zero-on-datagrams",
-	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(0, nil)
 		d.post(verbs.OpSend, 16)
@@ -122,7 +118,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/ackreq/zero-on-mads",
-	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: labelCM,
 	Run: OnPort(func(p *Port) {
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		pkt, _ := p.cmExpect(ib.REJ{})

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"},
+var bthCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
 	Run: onRC(func(c *Conn) {
 		for v := range uint8(15) {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithTVer(v + 1))
@@ -15,7 +15,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"},
+	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "roce/bth/op/1"),
 	Run: onRC(func(c *Conn) {
 		for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 			// Send each packet with the headers of RC, which a device that ignores
@@ -28,8 +28,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "bth/op/other-services-to-uc-dropped",
-	Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service))
@@ -39,8 +38,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:   "bth/op/other-services-to-ud-dropped",
-	Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(2, nil)
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
@@ -50,7 +48,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"},
+	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "roce/bth/op/2"),
 	Run: OnPort(func(p *Port) {
 		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 		if !p.Caps.Has(verbs.CapFlush) {
@@ -67,8 +65,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "bth/op/reserved-uc-opcodes-dropped",
-	Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
 			c.expectDropped(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)))
@@ -78,8 +75,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:   "bth/op/reserved-ud-opcodes-dropped",
-	Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "bth/op/reserved-ud-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(2, nil)
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
@@ -91,7 +87,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"},
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "roce/bth/qpn/1"),
 	Run: onRC(func(c *Conn) {
 		gone := c.connect(Setup{})
 		number := uint32(gone.QP.QPN())
@@ -106,8 +102,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "bth/qpn/multicast-number-means-nothing-to-rc",
-	Cite: ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"},
+	ID: "bth/qpn/multicast-number-means-nothing-to-rc", Cite: ibta("", "roce/bth/qpn/2"),
 	Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
@@ -115,15 +110,14 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(2, nil)
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:   "bth/len/packet-that-ends-in-its-headers-dropped",
-	Cite: ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"},
+	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "roce/bth/len/1"),
 	Run: onRC(func(c *Conn) {
 		requests := []ib.Packet{
 			ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil),

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"},
+var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "roce/bth/pkey/1"),
 	Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
@@ -23,7 +23,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"},
+	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "roce/bth/pkey/1"),
 	Run: onRC(func(c *Conn) {
 		before := c.QueryPort().BadPKeys
 		for n := range 3 {
@@ -37,8 +37,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:   "bth/pkey/limited-member-reaches-full-member",
-	Cite: ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"},
+	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "roce/bth/pkey/2"),
 	Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		if own&pkeyFullMember == 0 {
@@ -49,8 +48,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:   "bth/pkey/two-limited-members-do-not-talk",
-	Cite: ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"},
+	ID: "bth/pkey/two-limited-members-do-not-talk", Cite: ibta("C9-43", "roce/bth/pkey/2"),
 	Run: OnPort(func(p *Port) {
 		index, pkey := p.limitedPKey()
 		c := p.connectWithPKey(Setup{Receives: 2}, index, pkey)
@@ -59,7 +57,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "bth/pkey/qp1-takes-every-key-of-the-table",
-	Cite: ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Cite: ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
 	Run: OnPort(func(p *Port) {
 		comm := uint32(0x2000)
 		foreign := uint16(0x9234)
@@ -86,7 +84,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "roce/bth/pad/1"), Labels: []string{"service:rc"},
+	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "roce/bth/pad/1"),
 	Run: onRC(func(c *Conn) {
 		c.checkPadding(func(pkt ib.Packet, n int) {
 			pad := uint8(-n & 3)
@@ -97,8 +95,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		})
 	}),
 }, {
-	ID:   "bth/pad/bytes-are-zero",
-	Cite: ibta("", "roce/bth/pad/2"), Level: conformance.Should, Labels: []string{"service:rc"},
+	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "roce/bth/pad/2"), Level: conformance.Should,
 	Run: onRC(func(c *Conn) {
 		for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
 			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
@@ -113,7 +110,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		})
 	}),
 }, {
-	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "roce/bth/pad/3"), Labels: []string{"service:rc"},
+	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "roce/bth/pad/3"),
 	Run: onRC(func(c *Conn) {
 		for pad := range uint8(3) {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
@@ -123,8 +120,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "bth/pad/ragged-payload-not-delivered",
-	Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should, Labels: []string{"service:rc"},
+	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
 	Run: OnPort(func(p *Port) {
 		for n := 5; n < 8; n++ {
 			c := p.connect(Setup{Receives: 1})

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "roce/bth/state/1"), Labels: []string{"service:rc"},
+var bthStateCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "roce/bth/state/1"),
 	Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
 		fresh := c.freshQP()
 		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
@@ -21,7 +21,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 	}),
 }, {
 	ID:   "bth/state/datagram-before-rtr-dropped",
-	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		d := p.newUDPort(0, nil)
 		d.ToState(d.QP, verbs.QPStateReset)
@@ -33,7 +33,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "roce/bth/state/2"), Labels: []string{"service:rc"},
+	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "roce/bth/state/2"),
 	Run: onConn(Setup{Receives: 1, state: verbs.QPStateRTR}, func(c *Conn) {
 		c.expectDropped(ib.Ack(c.DevicePSN(1), 2))
 		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
@@ -46,7 +46,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 	}),
 }, {
-	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "roce/bth/state/3"), Labels: []string{"service:rc"},
+	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "roce/bth/state/3"),
 	Run: OnPort(func(p *Port) {
 		refused := p.connect(Setup{})
 		refused.Send(ib.WriteOnly(refused.PeerPSN(0), refused.RETH(0, 8), Data(8)).AckReq())

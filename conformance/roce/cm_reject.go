@@ -93,7 +93,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "cm/sidr/answered-with-qp-and-key",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
 		d := p.newUDPort(1, nil)
@@ -118,7 +118,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "cm/sidr/unknown-service-refused",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		p.cmListen(verbs.PortSpaceTCP)
 		for n, tcpPort := range []uint16{cmClosedPort, cmPort} {

@@ -11,8 +11,7 @@ import (
 // packets. body returns the counts that the record does not show.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*Port) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
-		ID: "counters/roce/" + name, Title: title, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   sends,
+		ID: "counters/roce/" + name, Title: title, Needs: verbs.CapRC, Labels: labelRC, Sends: sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run: OnPort(func(p *Port) {
 			p.Sync() // the first Sync makes a connection

@@ -97,7 +97,7 @@ func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defe
 		}
 		return rig.Counts{why: rig.Exactly(dropsPerCase)}
 	})
-	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, []string{"service:ud"}
+	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, labelUD
 	if why == cntBadQKey {
 		c.Cite = conformance.Cite{Doc: "IBTA", Section: "9.6.1.4.1", Rows: []string{"roce/ud/2"}}
 	}

@@ -44,8 +44,13 @@ func Suite() *conformance.Suite {
 // Groups of cases by the service that they use.
 var (
 	overRC = conformance.Group{Needs: verbs.CapRC, Labels: labelRC}
-	overUC = conformance.Group{Needs: verbs.CapUC, Labels: []string{"service:uc"}}
-	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:cm"}}
+	overUC = conformance.Group{Needs: verbs.CapUC, Labels: labelUC}
+	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: labelCM}
+	// mostlyRC is for cases that need RC; those about another service have its label.
+	mostlyRC = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelRC}
+
+	labelRC, labelUC = []string{"service:rc"}, []string{"service:uc"}
+	labelUD, labelCM = []string{"service:ud"}, []string{"service:cm"}
 )
 
 // Setups by IP version.

@@ -8,17 +8,15 @@ import (
 
 // [PacketChecker] checks the ICRC of every packet in all cases. These cases make the device send
 // packets of all kinds.
-var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:   "icrc/sent/requests-of-every-opcode-and-pad",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4, Labels: []string{"service:rc"},
+var icrcCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "icrc/sent/requests-of-every-opcode-and-pad", Cite: annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4,
 	Run: onConn(Setup{}, exchangeAllRequests),
 }, {
 	ID:   "icrc/sent/answers-of-every-kind",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4, Labels: []string{"service:rc"},
+	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
 	Run: onConn(Setup{Receives: 1}, exchangeAllResponses),
 }, {
 	ID: "icrc/sent/ipv6-packets", Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv6,
-	Labels: []string{"service:rc"},
 	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) {
 		a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
 	}}, func(c *Conn) {
@@ -41,8 +39,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "icrc/sent/flush-counts-each-byte-once",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapFlush, Labels: []string{"service:rc"},
+	ID: "icrc/sent/flush-counts-each-byte-once", Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapFlush,
 	Run: onConn(Setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *Conn) {
 		c.RequireICRCFields()
 		c.PostSend(c.QP, verbs.SendWR{
@@ -55,8 +52,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), 1, []byte{}))
 	}),
 }, {
-	ID:   "icrc/received/wrong-icrc-changes-nothing",
-	Cite: annexA17("CA17-24", "roce/icrc/2"), Labels: []string{"service:rc"},
+	ID: "icrc/received/wrong-icrc-changes-nothing", Cite: annexA17("CA17-24", "roce/icrc/2"),
 	Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().BadICRC())
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
@@ -69,7 +65,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "roce/icrc/6"), Labels: []string{"service:rc"},
+	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "roce/icrc/6"),
 	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16+n)).AckReq().SwappedICRC())

@@ -11,9 +11,6 @@ import (
 // This file has helpers for cases about memory: READs, WRITEs, atomics, SENDs, access
 // rights and windows.
 
-// labelRC is the label of RC cases.
-var labelRC = []string{"service:rc"}
-
 // otherPeerQPN is the peer's queue pair of a second connection.
 const otherPeerQPN = 0x0fedcb
 

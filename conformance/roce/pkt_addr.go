@@ -11,10 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+var addressCases = mostlyRC.Cases([]conformance.Case{{
 	ID:   "pkt/ip/source-address-is-that-of-the-chosen-gid",
 	Cite: annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Setup: conformance.Setup{TwoAddresses: true},
-	Labels: []string{"service:rc"},
 	Run: OnPort(func(p *Port) {
 		p.deviceAddr = p.Local[1]
 		index := p.gidIndex(p.deviceAddr)
@@ -25,8 +24,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 	}),
 }, {
-	ID:   "pkt/addr/packet-from-another-host-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Labels: []string{"service:rc"},
+	ID: "pkt/addr/packet-from-another-host-dropped", Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"),
 	Run: onRC(func(c *Conn) {
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
@@ -38,7 +36,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "pkt/addr/uc-packet-from-another-host-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Needs: verbs.CapUC, Labels: labelUC,
 	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(ib.UC).From(other))
@@ -48,7 +46,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "pkt/addr/packet-to-another-local-address-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true}, Labels: []string{"service:rc"},
+	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true},
 	Run: onRC(func(c *Conn) {
 		second := c.Local[1]
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Via(c.Peer, second))
@@ -57,7 +55,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "pkt/addr/gid-of-rocev1-only-receives-nothing",
-	Cite: annexA17("CA17-41", "roce/pkt/addr/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: annexA17("CA17-41", "roce/pkt/addr/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		v1 := p.rocev1OnlyAddr()
 		d := p.newUDPort(2, nil)
@@ -66,7 +64,7 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "pkt/addr/mad-to-qp0-dropped",
-	Cite: annexA17("CA17-33", "roce/pkt/addr/5"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Cite: annexA17("CA17-33", "roce/pkt/addr/5"), Needs: verbs.CapCM, Labels: labelCM,
 	Run: OnPort(func(p *Port) {
 		req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
 		p.SendPacket(req.To(0))

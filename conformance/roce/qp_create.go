@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var qpCreateCases = []conformance.Case{{
-	ID:   "qp/create/unknown-type-refused",
-	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
+	ID: "qp/create/unknown-type-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
 	Run: rig.Body(func(r *rig.Rig) {
 		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 			_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
@@ -19,8 +18,7 @@ var qpCreateCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:   "qp/create/deeper-than-the-device-refused",
-	Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
 	Run: rig.Body(func(r *rig.Rig) {
 		attr := r.QueryDevice()
 		for _, more := range []struct {
@@ -58,7 +56,7 @@ var qpCreateCases = []conformance.Case{{
 			p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
 		}
 	}),
-}}
+}})
 
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}

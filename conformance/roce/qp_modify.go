@@ -10,24 +10,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var modifyCases = []conformance.Case{{
+var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
 	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
 	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
-	ID:   "qp/modify/rc-refuses-other-transitions",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
 	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
-	ID:   "qp/modify/uc-table",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: labelUC,
 	Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID:   "qp/modify/ud-table",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
@@ -35,16 +32,13 @@ var modifyCases = []conformance.Case{{
 }, {
 	ID:   "qp/modify/rc-alternate-path",
 	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
-	Labels: []string{"service:rc"},
-	Run:    onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
+	Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 }, {
 	ID:   "qp/modify/uc-alternate-path",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration,
-	Labels: []string{"service:uc"},
-	Run:    onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
+	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
+	Run: onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 }, {
-	ID:   "qp/modify/reset-does-not-lead-to-error",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC,
 	Run: onConn(Setup{}, func(c *Conn) {
 		c.ToState(c.QP, verbs.QPStateReset)
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
@@ -57,7 +51,6 @@ var modifyCases = []conformance.Case{{
 }, {
 	ID:   "qp/modify/refused-change-changes-nothing",
 	Cite: conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
-	Labels: []string{"service:rc"},
 	Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
@@ -87,8 +80,7 @@ var modifyCases = []conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "qp/query/state-and-psns-are-the-present-ones",
-	Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC,
 	Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
 		c.expectPSNs(0, 0)
 		c.Send(ib.Send(c.PeerPSN(0), Data(2*MTU+1), MTU)...)
@@ -105,8 +97,7 @@ var modifyCases = []conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID:   "qp/query/read-depths-are-as-set",
-	Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		for _, depth := range []uint8{1, 3, 5, 7} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
@@ -115,7 +106,7 @@ var modifyCases = []conformance.Case{{
 				fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
 		}
 	}),
-}}
+}})
 
 // checkMasks fails the case unless every transition succeeds with its required and
 // optional attributes, and fails without a required one or with any other.

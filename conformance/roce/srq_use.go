@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "roce/srq/1"), Labels: []string{"service:rc"},
+var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabels: labelRC}.Cases([]conformance.Case{{
+	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "roce/srq/1"),
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		pair := q.connect(2)
@@ -22,7 +22,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "roce/srq/6"), Labels: []string{"service:rc"},
+	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "roce/srq/6"),
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		all := q.connect(3)
@@ -43,7 +43,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/own-receives-refused", Cite: ibta("", "roce/srq/3"), Labels: []string{"service:rc"},
+	ID: "srq/use/own-receives-refused", Cite: ibta("", "roce/srq/3"),
 	Run: OnPort(func(p *Port) {
 		c := p.newSharedQueue(1).connect(1)[0]
 		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
@@ -51,7 +51,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		c.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "roce/srq/4"), Labels: []string{"service:rc"},
+	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "roce/srq/4"),
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(1)
 		c := q.connect(1)[0]
@@ -63,7 +63,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
-	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(0)
 		d := p.newUDPort(0, q.srq)
@@ -85,7 +85,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		c.ExpectRecv(2, 24)
 	}),
 }, {
-	ID: "srq/limit/event-comes-once", Cite: ibta("", "roce/srq/2"), Labels: []string{"service:rc"},
+	ID: "srq/limit/event-comes-once", Cite: ibta("", "roce/srq/2"),
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(6)
 		c := q.connect(1)[0]
@@ -106,7 +106,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		}
 	}),
 }, {
-	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "roce/srq/5"), Labels: []string{"service:rc"},
+	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "roce/srq/5"),
 	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(2)
 		pair := q.connect(2)
@@ -119,7 +119,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 		}
 	}),
 }, {
-	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "roce/srq/5"), Labels: []string{"service:rc"},
+	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "roce/srq/5"),
 	Run: OnPort(func(p *Port) {
 		pair := p.newSharedQueue(2).connect(2)
 		p.ExpectNoEvent()

@@ -6,9 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:   "ud/qkey/other-key-dropped",
-	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+var udDropCases = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelUD}.Cases([]conformance.Case{{
+	ID: "ud/qkey/other-key-dropped", Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD,
 	Run: onUD(2, func(d *udPort) {
 		for _, key := range udWrongKeys {
 			d.expectDropped(d.datagram(Data(16)).WithDETH(key, udPeerQPN))
@@ -17,8 +16,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		d.ExpectRecv(1, ib.GRHLen+24)
 	}),
 }, {
-	ID:   "ud/qkey/other-key-counted",
-	Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "ud/qkey/other-key-counted", Cite: ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD,
 	Run: onUD(1, func(d *udPort) {
 		before := d.QueryPort().QKeyViolations
 		for _, key := range udWrongKeys {
@@ -30,8 +28,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
 	}),
 }, {
-	ID:   "ud/qkey/mad-with-another-key-dropped",
-	Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	ID: "ud/qkey/mad-with-another-key-dropped", Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: labelCM,
 	Run: OnPort(func(p *Port) {
 		req := ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711))
 		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
@@ -43,7 +40,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
-	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD,
 	Run: onUD(0, func(d *udPort) {
 		for id := range uint64(3) {
 			d.PostRecv(d.QP, id+1, d.LocalMem.SGE(int(id)*200, 200))
@@ -61,7 +58,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	}),
 }, {
 	ID:   "ud/drop/too-long-for-the-receive-uses-no-receive",
-	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD,
 	Run: onUD(0, func(d *udPort) {
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 200))
 		d.SendPacket(d.datagram(Data(164)))
@@ -72,8 +69,7 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		d.ExpectBytes(d.LocalMem, ib.GRHLen, Data(160))
 	}),
 }, {
-	ID:   "ud/drop/without-receive-vanishes",
-	Cite: ibta("error class D", "roce/ud/7"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	ID: "ud/drop/without-receive-vanishes", Cite: ibta("error class D", "roce/ud/7"), Needs: verbs.CapUD,
 	Run: onUD(0, func(d *udPort) {
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)

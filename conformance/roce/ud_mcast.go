@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
+var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, Labels: labelUD}.Cases([]conformance.Case{{
 	ID: "ud/mcast/each-attached-qp-gets-a-copy", Cite: ibta("", "roce/ud/13"), Needs: verbs.CapRC,
 	Run: OnPort(func(p *Port) {
 		group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)

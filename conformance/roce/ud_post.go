@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
+var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: labelUD}.Cases([]conformance.Case{{
 	ID: "ud/post/beyond-the-mtu-not-sent", Cite: ibta("C10-93.1.1", "roce/ud/5"), Needs: verbs.CapRC,
 	Run: onUD(0, func(d *udPort) {
 		attr := d.QueryPort()

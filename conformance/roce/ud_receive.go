@@ -9,12 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udCases = []conformance.Case{
+var udCases = conformance.Group{DefaultLabels: labelUD}.Cases([]conformance.Case{
 	udAreaCase(4, "ud/area/ipv4-header-at-offset-20", "The receive of a datagram over IPv4 has the IPv4 header at byte 20, and the payload at byte 40"),
 	udAreaCase(6, "ud/area/ipv6-header-at-offset-0", "The receive of a datagram over IPv6 has the IPv6 header at byte 0, and the payload at byte 40"),
 	{
 		ID:   "ud/area/traffic-class-arrives",
-		Cite: annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Cite: annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD,
 		Run: onUD(3, func(d *udPort) {
 			// The ECN bits are 0: the network may change them, and the device answers a
 			// CE mark.
@@ -26,8 +26,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "ud/wc/names-the-sending-qp",
-		Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		ID: "ud/wc/names-the-sending-qp", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD,
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.SendPacket(d.datagram(Data(16)).WithDETH(udQKey, from))
@@ -39,7 +38,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "ud/wc/has-the-immediate", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		ID: "ud/wc/has-the-immediate", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD,
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.SendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, Data(8)).To(uint32(d.QP.QPN())))
@@ -53,7 +52,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "ud/psn/means-nothing", Cite: ibta("", "roce/ud/8"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		ID: "ud/psn/means-nothing", Cite: ibta("", "roce/ud/8"), Needs: verbs.CapUD,
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.SendPacket(d.datagram(Data(10 + i)).WithPSN(psn))
@@ -62,8 +61,7 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "ud/qkey/high-bit-stands-for-the-own-key",
-		Cite: ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		ID: "ud/qkey/high-bit-stands-for-the-own-key", Cite: ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD,
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
@@ -76,13 +74,13 @@ var udCases = []conformance.Case{
 	},
 	{
 		ID:   "ud/qkey/mads-are-sent-with-the-well-known-key",
-		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: labelCM,
 		Run: OnPort(func(p *Port) {
 			p.SendPacket(ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711)))
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
 		}),
 	},
-}
+})
 
 // udAreaCase returns the case about the GRH area of receives for an IP version.
 func udAreaCase(family int, id, title string) conformance.Case {
@@ -90,7 +88,7 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		ID:    id,
 		Title: title,
 		Cite:  annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Needs: verbs.CapUD,
-		Setup: conformance.Setup{Family: family}, Labels: []string{"service:ud"}, Defects: []string{"AreaMissing"},
+		Setup: conformance.Setup{Family: family}, Labels: labelUD, Defects: []string{"AreaMissing"},
 		Sends:   "datagrams of 4, 0 and 1000 bytes with hop limit 37",
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
 		Run: onUD(3, func(d *udPort) {

@@ -10,10 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var completionCases = []conformance.Case{
+var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{
 	{
-		ID:   "wc/order/sends-complete-as-posted",
-		Cite: ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/order/sends-complete-as-posted", Cite: ibta("", "roce/cq/1"), Needs: verbs.CapRC,
 		Run: onConn(Setup{}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -34,8 +33,7 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "wc/order/receives-complete-as-messages-came",
-		Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/order/receives-complete-as-messages-came", Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC,
 		Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
 			long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
@@ -53,8 +51,7 @@ var completionCases = []conformance.Case{
 		return ib.AtomicAck(psn, 1, 5)
 	}),
 	{
-		ID:   "wc/fence/unfenced-send-passes-a-read",
-		Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/fence/unfenced-send-passes-a-read", Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC,
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
@@ -70,8 +67,7 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "wc/signal/all-signaled-all-complete",
-		Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/signal/all-signaled-all-complete", Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC,
 		Run: OnPort(func(p *Port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(Setup{signalAll: all})
@@ -91,8 +87,7 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "wc/len/read-has-its-length",
-		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/len/read-has-its-length", Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC,
 		Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
 			psn := 0
 			for i, n := range []int{5, 2*MTU + 1} {
@@ -113,8 +108,7 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "wc/flags/connected-receives-claim-no-header-area",
-		Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/flags/connected-receives-claim-no-header-area", Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC,
 		Run: onRC(func(c *Conn) {
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).AckReq())
 			for i, n := range []int{16, 8} {
@@ -125,8 +119,7 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:   "wc/data/none-before-its-data",
-		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		ID: "wc/data/none-before-its-data", Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
 		Run: OnPort(func(p *Port) {
 			events := p.useCompChannel(64)
 			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, signalAll: true})
@@ -154,17 +147,17 @@ var completionCases = []conformance.Case{
 	},
 	{
 		ID:   "wc/data/read-completes-with-its-data-only",
-		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
 		Run: plainAckToRead,
 	},
-}
+})
 
 // fenceCase returns the case of a fenced SEND after READs or atomics.
 func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
 		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s are answered", what),
-		Cite:  ibta("10.8.3.3", "roce/cq/3"), Needs: needs, Labels: []string{"service:rc"}, Defects: []string{"FenceIgnored"},
+		Cite:  ibta("10.8.3.3", "roce/cq/3"), Needs: needs, Labels: labelRC, Defects: []string{"FenceIgnored"},
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
