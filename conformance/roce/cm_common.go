@@ -153,6 +153,12 @@ func (k *cmSession) sendRTU() {
 	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
 
+// establish sends the RTU, and fails the case unless the application gets its connection.
+func (k *cmSession) establish() {
+	k.sendRTU()
+	k.expectEstablished("an RTU")
+}
+
 func (k *cmSession) sendDREQ() {
 	k.SendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.QP.QPN()))}))
 }

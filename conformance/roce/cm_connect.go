@@ -21,8 +21,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		if took := p.Now() - asked; took > ib.AckTimeout(code) {
 			p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
 		}
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		k.expectDelivery(0)
 	}),
 }, {
@@ -37,8 +36,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectREP(p.ResponseTimeout())
 		p.SendPacket(req)
 		k.expectSameREPs()
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		p.SendPacket(req)
 		k.expectSameREPs()
 		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
@@ -53,8 +51,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-			k.sendRTU()
-			k.expectEstablished("an RTU")
+			k.establish()
 		}
 	}),
 }, {
@@ -69,8 +66,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
 		k.expectREP(p.ResponseTimeout())
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 	}),
 }, {
 	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"),
@@ -81,8 +77,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		for range 2 {
 			k.expectREPRetransmission(code)
 		}
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 	}),
@@ -124,8 +119,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		k.expectDelivery(0)
 
 		k = p.cmOpen(l, 1)
@@ -144,8 +138,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6,
 	Run: OnPort(func(p *Port) {
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.

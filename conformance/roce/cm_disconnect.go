@@ -57,8 +57,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 // cmEstablish establishes the n-th connection of a case.
 func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
-	k.sendRTU()
-	k.expectEstablished("an RTU")
+	k.establish()
 	return k
 }
 

@@ -88,8 +88,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 			p.Fail("no request for the application", "one from %v", req.Remote())
 		}
 		k := p.cmOpen(l, 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 	}),
 }, {
 	ID:   "cm/sidr/answered-with-qp-and-key",

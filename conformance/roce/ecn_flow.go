@@ -92,14 +92,14 @@ type cnpSource struct{ before, each func() }
 // cnpsOf returns a source of this CNP. It sends enough of them before a burst to slow
 // down even a device that is far slower than its line.
 func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
-	return cnpSource{func() { f.sendCNPs(cnp) }, func() { f.Send(cnp) }}
+	return cnpSource{func() { f.sendCNPs(cnp, 20) }, func() { f.Send(cnp) }}
 }
 
-// sendCNPs sends 20 CNPs at the published interval, and waits until the device has
+// sendCNPs sends n CNPs at the published interval, and waits until the device has
 // processed them.
-func (c *Conn) sendCNPs(cnp ib.Packet) {
+func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	c.Sleep(pollLatency)
-	for range 20 {
+	for range n {
 		c.Send(cnp)
 		c.Compute(cnpInterval)
 	}

@@ -66,7 +66,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Cite: conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
 	Needs: verbs.CapCongestion,
 	Run: onConn(Setup{}, func(c *Conn) {
-		sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
+		sent, marked, handled := c.watchCounter(cntCNPsSent), c.watchCounter(cntMarksSeen), c.watchCounter(cntCNPsHandled)
 		cnps := 0
 		for i := range 3 {
 			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).AckReq().CE())
@@ -85,7 +85,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	ID:   "ecn/count/implied-naks-agree-with-the-wire",
 	Cite: conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
 	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
-		implied := c.watchCounter(countImpliedNAKs)
+		implied := c.watchCounter(cntImpliedNAKs)
 		for i := range 2 {
 			c.PostSend(c.QP,
 				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
@@ -103,24 +103,16 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// Counters, by the names of the emulator, mlx5 and irdma.
-var (
-	countCNPsSent    = []string{"cnps_sent", "np_cnp_sent", "cnpSent"}
-	countCNPsHandled = []string{"cnps_handled", "rp_cnp_handled", "cnpHandled"}
-	countMarks       = []string{"ecn_marked", "np_ecn_marked_roce_packets", "RxECNMrkd"}
-	countImpliedNAKs = []string{"implied_nak", "implied_nak_seq_err"}
-)
-
 // counterWatch is a counter of the device and its initial value.
 type counterWatch struct {
 	names []string
 	start uint64
 }
 
-// watchCounter starts to watch a counter that has one of these names.
-func (p *Port) watchCounter(names []string) counterWatch {
-	start, _ := p.readCounter(names)
-	return counterWatch{names, start}
+// watchCounter starts to watch a counter.
+func (p *Port) watchCounter(c *rig.Counter) counterWatch {
+	start, _ := p.readCounter(c.Names)
+	return counterWatch{c.Names, start}
 }
 
 // readCounter returns the first of these counters that the device has.

@@ -19,15 +19,13 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Run: OnPort(onEachConn(Setup{}, []windowAccess{
 		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
 	}, func(c *Conn, w windowAccess) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, w.access)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectOpExecuted(w.granted, windowRETH(info, key, 0, 8))
-		m.Snapshot()
-		c.Send(w.refused.packet(c.PeerPSN(1), windowRETH(info, key, 0, 8)))
+		win := c.bindWindow(verbs.MWType2, 1024, 256, w.access)
+		c.expectOpExecuted(w.granted, win.reth(0, 8))
+		win.m.Snapshot()
+		c.Send(w.refused.packet(c.PeerPSN(1), win.reth(0, 8)))
 		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUnchanged(win.m, 0, 0)
 	})),
 }, {
 	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
@@ -49,22 +47,18 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("", "roce/mw/7"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
-		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8), ib.NakRemoteAccess)
 	}),
 }, {
 	ID:   "mw/access/zero-based-window-begins-at-zero",
 	Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
 	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectRead(0, ib.At(0, key, 8), m.Buf[1024:1032])
-		c.expectRead(1, ib.At(248, key, 8), m.Buf[1272:1280])
-		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
+		c.expectRead(0, ib.At(0, win.key, 8), win.m.Buf[1024:1032])
+		c.expectRead(1, ib.At(248, win.key, 8), win.m.Buf[1272:1280])
+		c.expectReadRefused(2, win.reth(0, 8))
 	}),
 }, {
 	ID:   "mw/access/zero-based-region-begins-at-zero",
@@ -78,14 +72,12 @@ var windowCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "mw/life/region-with-windows-is-not-left-open", Cite: ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		if err := m.Close(); err != nil {
-			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		if err := win.m.Close(); err != nil {
+			c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 			return
 		}
-		c.expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+		c.expectOpRefused(readOp, win.reth(0, 8), ib.NakRemoteAccess)
 	}),
 }, {
 	ID: "mw/life/qp-with-windows-can-be-destroyed", Cite: ibta("o10-2.2.5", "roce/mw/12"), Needs: verbs.CapMWType2,
@@ -106,16 +98,14 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
 	Cite: ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
 		c.postRead(8)
 		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 		c.ExpectNoCompletion()
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, 2)
-		c.expectReadRefused(1, windowRETH(info, key, 0, 8))
+		c.expectReadRefused(1, win.reth(0, 8))
 	}),
 }})
 
@@ -131,15 +121,13 @@ func windowRange(kind verbs.MWType) func(*Port) {
 	return func(p *Port) {
 		for _, outside := range []int{252, -4} {
 			onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-				m := c.bindableMemory()
-				info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-				key := c.bind(c.newWindow(kind), info)
-				c.expectOpExecuted(op, windowRETH(info, key, 248, 8))
-				m.Snapshot()
-				c.Send(op.packet(c.PeerPSN(1), windowRETH(info, key, outside, 8)))
+				win := c.bindWindow(kind, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				c.expectOpExecuted(op, win.reth(248, 8))
+				win.m.Snapshot()
+				c.Send(op.packet(c.PeerPSN(1), win.reth(outside, 8)))
 				c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 				c.Sync()
-				c.ExpectUnchanged(m, 0, 0)
+				c.ExpectUnchanged(win.m, 0, 0)
 			})(p)
 		}
 	}

@@ -11,13 +11,11 @@ var bindCases = overRC.Cases([]conformance.Case{
 		ID:   "mw/bind/type-2-opens-its-range",
 		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2,
 		Run: onConn(Setup{}, func(c *Conn) {
-			m := c.bindableMemory()
-			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.expectRead(0, windowRETH(info, key, 0, 256), m.Buf[1024:1280])
-			c.expectOpExecutedAt(1, writeOp, windowRETH(info, key, 0, 256))
-			c.ExpectBytes(m, 1024, Data(256))
-			c.ExpectUnchanged(m, 1024, 256)
+			win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+			c.expectRead(0, win.reth(0, 256), win.m.Buf[1024:1280])
+			c.expectOpExecutedAt(1, writeOp, win.reth(0, 256))
+			c.ExpectBytes(win.m, 1024, Data(256))
+			c.ExpectUnchanged(win.m, 1024, 256)
 		}),
 	},
 	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", "C10-75", "roce/mw/1", outOfRangeBinds),

@@ -46,6 +46,23 @@ func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	return key
 }
 
+// boundWindow is a window that is bound to a range of memory.
+type boundWindow struct {
+	m    *rig.Memory
+	info verbs.BindInfo
+	key  verbs.RKey
+}
+
+// bindWindow binds a new window to n bytes of new memory from off on.
+func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) boundWindow {
+	m := c.bindableMemory()
+	info := bindRange(m, off, n, access)
+	return boundWindow{m, info, c.bind(c.newWindow(kind), info)}
+}
+
+// reth returns the RETH for n bytes of the window's range from off on.
+func (w boundWindow) reth(off, n int) ib.RETH { return windowRETH(w.info, w.key, off, n) }
+
 // expectBindFails fails the case if a bind succeeds. The device may reject the post, or
 // complete the request with an error.
 func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {

@@ -9,14 +9,12 @@ import (
 var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
 	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-		c.Send(ib.SendOnlyInv(c.PeerPSN(1), key, Data(8)).AckReq())
+		win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
+		c.Send(ib.SendOnlyInv(c.PeerPSN(1), win.key, Data(8)).AckReq())
 		c.expectAck(c.PeerPSN(1))
 		c.ExpectRecv(1, 8)
-		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
+		c.expectReadRefused(2, win.reth(0, 8))
 	}),
 }, {
 	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2,
@@ -55,20 +53,16 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 }, {
 	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1,
 	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType1), info)
-		c.expectInvalidateFails(key)
-		c.secondConn(Setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+		win := c.bindWindow(verbs.MWType1, 0, 64, verbs.AccessRemoteRead)
+		c.expectInvalidateFails(win.key)
+		c.secondConn(Setup{}).expectRead(0, win.reth(0, 8), win.m.Buf[:8])
 	}),
 }, {
 	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2,
 	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.secondConn(Setup{Receives: 1}).expectInvalidateFails(key)
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+		win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+		c.secondConn(Setup{Receives: 1}).expectInvalidateFails(win.key)
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
 	}),
 }, {
 	ID:   "rc/inv/free-window-fails",

@@ -163,4 +163,4 @@ func (c *Conn) discardUntil(k int) {
 
 // throttle makes a device with congestion control send slowly, so that a long READ
 // response takes a while on any link.
-func (c *Conn) throttle() { c.sendCNPs(ib.CNP()) }
+func (c *Conn) throttle() { c.sendCNPs(ib.CNP(), 20) }

@@ -85,13 +85,11 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 // readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
 // the READ is refused after the window was invalidated.
 func (c *Conn) readInvalidatedWindow() {
-	m := c.bindableMemory()
-	info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-	key := c.bind(c.newWindow(verbs.MWType2), info)
-	c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+	win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+	c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.expectReadRefused(0, windowRETH(info, key, 0, 8))
+	c.expectReadRefused(0, win.reth(0, 8))
 }
 
 // readOnce reads n bytes from the start of targetMem with the first PSN, and returns the

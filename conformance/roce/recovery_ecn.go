@@ -7,9 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 )
 
-// cnpPause is longer than any device's minimum time between CNPs.
-const cnpPause = 20 * time.Millisecond
-
 func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
 
 // markedWrite is the peer's n-th request packet, with a CE mark.
@@ -25,7 +22,7 @@ func cnpGeneration(p *Port) []Measurement {
 	for i := range sampleCount(p) / 2 {
 		sent := c.Send(markedWrite(c, i))
 		times = append(times, c.Await("a CNP", isCNP).At-sent)
-		c.Sleep(cnpPause)
+		c.Sleep(maxCNPInterval)
 		n := 1
 		for _, a := range c.Drain(0) {
 			if isCNP(&a) {
@@ -53,7 +50,7 @@ func cnpPacing(p *Port) []Measurement {
 		}
 	}
 	spacing := (p.Now() - start) / marks
-	p.Sleep(cnpPause)
+	p.Sleep(maxCNPInterval)
 	var at []time.Duration
 	for _, a := range c.Drain(0) {
 		if isCNP(&a) {
@@ -81,7 +78,7 @@ func cnpScope(p *Port) []Measurement {
 	for _, c := range conns {
 		c.Send(markedWrite(c, 0))
 	}
-	p.Sleep(cnpPause)
+	p.Sleep(maxCNPInterval)
 	cnps := make(map[uint32]float64)
 	for _, a := range p.Drain(0) {
 		if isCNP(&a) {
@@ -118,25 +115,6 @@ func (f *rateProbe) burst() time.Duration {
 	return all[len(all)-1].At - all[0].At
 }
 
-// cnpSpacing is the usual interval of CNPs for a marked flow: long enough for the
-// effect of the previous CNP, short enough that the sender has not raised its rate.
-const cnpSpacing = 50 * time.Microsecond
-
-// pollDelay is the longest time until an emulated device polls its wire after the
-// application has stopped polling. CNPs received in one poll count as one.
-const pollDelay = 3 * time.Millisecond
-
-// notify sends n CNPs at the interval of a receiver, and waits until the device has
-// processed them.
-func (f *rateProbe) notify(n int) {
-	f.Sleep(pollDelay)
-	for range n {
-		f.Send(ib.CNP())
-		f.Compute(cnpSpacing)
-	}
-	f.Sync()
-}
-
 // rates measures the duration of a burst before a CNP, after one and after ten, and the
 // time until bursts are nearly as short as at first.
 func rates(p *Port) []Measurement {
@@ -145,7 +123,7 @@ func rates(p *Port) []Measurement {
 	f.Send(ib.CNP())
 	f.Sync()
 	one := f.burst()
-	f.notify(10)
+	f.sendCNPs(ib.CNP(), 10)
 	ten := f.burst()
 	all := []Measurement{
 		newTiming("rate/burst/before", before), newTiming("rate/burst/behind-a-cnp", []time.Duration{one}), newTiming("rate/burst/behind-ten", []time.Duration{ten}),

@@ -12,15 +12,10 @@ func ackTurnaround(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times := make([]time.Duration, 0, sampleCount(p))
 	for i := range sampleCount(p) {
-		sent := c.Send(writeWithAckReq(c, i))
+		sent := c.Send(writePacket(c, i))
 		times = append(times, awaitAck(c, i).At-sent)
 	}
 	return []Measurement{newTiming("ack/turnaround", times)}
-}
-
-// writeWithAckReq is the peer's n-th request packet: a WRITE with AckReq.
-func writeWithAckReq(c *Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).AckReq()
 }
 
 // awaitAck waits for the ACK of the peer's n-th request packet.
@@ -39,13 +34,13 @@ func nakGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) {
-		sent := c.Send(writeWithAckReq(c, i+1))
+		sent := c.Send(writePacket(c, i+1))
 		nak := c.Await(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
 		n := 1
 		for k := range packetsAfterGap - 1 {
-			c.Send(writeWithAckReq(c, i+2+k))
+			c.Send(writePacket(c, i+2+k))
 		}
 		for _, a := range p.Drain(0) {
 			if isSequenceNAK(&a) {
@@ -53,7 +48,7 @@ func nakGeneration(p *Port) []Measurement {
 			}
 		}
 		naks = append(naks, float64(n))
-		c.Send(writeWithAckReq(c, i))
+		c.Send(writePacket(c, i))
 		awaitAck(c, i)
 	}
 	return []Measurement{newTiming("nak/generation", times), newMeasurement("nak/for-a-gap", Packets, naks)}

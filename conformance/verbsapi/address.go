@@ -48,8 +48,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		// only one.
 		d.newPair(setup{qpType: verbs.QPTypeUD})
 		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
-		l.partner.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.complete(l.partner.sendWR(2, 0, 24))
 		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
@@ -73,8 +72,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		if l.dut.QueryQP(l.dut.qp).State == sqe {
 			l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 		}
-		l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 24))
-		l.dut.ExpectCompletion(3, verbs.WCSuccess)
+		l.dut.complete(l.dut.sendWR(3, 0, 24))
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {

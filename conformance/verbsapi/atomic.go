@@ -46,8 +46,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.partner.setWord(0x1122334455667788)
 		wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 		wr.SGL = []verbs.SGE{l.dut.mem.SGE(recvOffset, 3), l.dut.mem.SGE(recvOffset+64, 5)}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		l.dut.complete(wr)
 		want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
 		l.dut.ExpectBytes(l.dut.mem, recvOffset, want[:3])
 		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
@@ -87,8 +86,7 @@ func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, opera
 
 // expectAtomic fails the case unless an atomic returns this value.
 func (e *endpoint) expectAtomic(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
-	e.PostSend(e.qp, e.atomicWR(79, op, at, operands))
-	e.ExpectCompletion(79, verbs.WCSuccess)
+	e.complete(e.atomicWR(79, op, at, operands))
 	got := binary.NativeEndian.Uint64(e.mem.Buf[recvOffset:])
 	e.Check(got == want, fmt.Sprintf("%#x as the result of %v", want, op), "%#x", got)
 }

@@ -85,8 +85,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		param.PrivateData = make([]byte, privateLimits(r).tooLong)
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
 		r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
-		d.startConnect(connParam, r.ResponseTimeout())
-		d.accept(d.nextRequest(), connParam)
+		d.connect()
 	}),
 }, {
 	ID:   "verbs/cm/rejected",
@@ -100,8 +99,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
 		checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
 		again := newHandshake(d.dut, d.dutIsActive())
-		again.startConnect(connParam, d.dut.ResponseTimeout())
-		again.accept(again.nextRequest(), connParam)
+		again.connect()
 	}),
 }, {
 	ID:   "verbs/cm/nobody-listens",

@@ -88,8 +88,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
-		d.startConnect(connParam, r.ResponseTimeout())
-		d.accept(d.nextRequest(), connParam)
+		d.connect()
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
 		r.MustFail("connecting a connected queue pair", err, nil)
 		r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
@@ -118,8 +117,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
-		d.startConnect(connParam, r.ResponseTimeout())
-		d.accept(d.nextRequest(), connParam)
+		d.connect()
 		const while = 100 * time.Millisecond
 		began := r.Now()
 		r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)

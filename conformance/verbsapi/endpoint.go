@@ -28,6 +28,13 @@ func (e *endpoint) recvWR(id uint64, off, n int) verbs.RecvWR {
 // postRecv posts a receive for n bytes.
 func (e *endpoint) postRecv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
 
+// complete posts a request, and fails the case unless it completes with success. It
+// returns the completion.
+func (e *endpoint) complete(wr verbs.SendWR) verbs.WC {
+	e.PostSend(e.qp, wr)
+	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+}
+
 // expectMessage fails the case unless the next completion is that of this receive, with
 // these bytes at off.
 func (e *endpoint) expectMessage(id uint64, off int, want []byte) verbs.WC {
@@ -47,8 +54,7 @@ const (
 func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
 	const id = 77
 	to.postRecv(id, recvOffset, n)
-	from.PostSend(from.qp, from.sendWR(id, sendOffset, n))
-	from.ExpectCompletion(id, verbs.WCSuccess)
+	from.complete(from.sendWR(id, sendOffset, n))
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
 }
 

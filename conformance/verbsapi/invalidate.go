@@ -17,8 +17,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
 		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-		l.partner.PostSend(l.partner.qp, wr)
-		l.partner.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.complete(wr)
 		wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
 		l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 			fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)

@@ -105,8 +105,7 @@ var postCases = []conformance.Case{{
 		l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
 		l.partner.postRecv(4, recvOffset, 64)
 		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
-		l.dut.PostSend(l.dut.qp, long)
-		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		l.dut.complete(long)
 	}),
 }, {
 	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
@@ -116,8 +115,7 @@ var postCases = []conformance.Case{{
 			way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
 			wr := way.from.sendWR(2, 0, 0)
 			wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
-			way.from.PostSend(way.from.qp, wr)
-			way.from.ExpectCompletion(2, verbs.WCSuccess)
+			way.from.complete(wr)
 			way.to.ExpectRecv(1, way.to.grhLen()+27)
 			buf := way.from.mem.Buf
 			way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
@@ -131,8 +129,7 @@ var postCases = []conformance.Case{{
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
 			wr := l.dut.sendWR(9, 0, 0)
 			wr.SGL = sgl
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(9, verbs.WCSuccess)
+			l.dut.complete(wr)
 			l.partner.expectMessage(uint64(i+1), recvOffset, nil)
 		}
 	}),

@@ -24,8 +24,7 @@ func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 // expectRead fails the case unless a READ of the endpoint returns these bytes.
 func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	const id = 78
-	e.PostSend(e.qp, e.readWR(id, recvOffset, len(want), at))
-	e.ExpectCompletion(id, verbs.WCSuccess)
+	e.complete(e.readWR(id, recvOffset, len(want), at))
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 

@@ -19,8 +19,7 @@ var regionCases = []conformance.Case{{
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 0)
 		wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.dut.complete(wr)
 		l.partner.expectMessage(1, recvOffset, buf[10:60])
 	}),
 }, {
@@ -61,8 +60,7 @@ var regionCases = []conformance.Case{{
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 0)
 		wr.SGL = m.SGL(0, 0)
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.dut.complete(wr)
 		l.partner.expectMessage(1, recvOffset, nil)
 		wr.SGL = m.SGL(0, 1)
 		l.dut.expectFailure("a byte of an empty region", wr)
@@ -81,8 +79,7 @@ var regionCases = []conformance.Case{{
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 0)
 		wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.dut.complete(wr)
 		l.partner.expectMessage(1, recvOffset, buf[20:80])
 	}),
 }, {

@@ -150,8 +150,7 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	copy(m.Buf[off:], "changed!")
 	l.dut.QueryPort() // makes the change visible to the device
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
-	l.partner.PostSend(l.partner.qp, l.partner.writeWR(id, sendOffset, 8, at))
-	l.partner.ExpectCompletion(id, verbs.WCSuccess)
+	l.partner.complete(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
 	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
 	l.dut.ExpectBytes(m, off, was[:])

@@ -42,8 +42,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 		for i := range 6 {
 			l := links[i%2]
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 16*i, 100+i))
-			l.partner.ExpectCompletion(9, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(9, 16*i, 100+i))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
 			r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
@@ -83,8 +82,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		srq := newSRQ(r, srqInit(r))
 		l := newSRQPair(openPartner(r), srq)
 		use := func() {
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 0, 16))
-			l.partner.ExpectCompletion(9, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(9, 0, 16))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 		}
@@ -148,8 +146,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
 		l := newSRQPair(d, srq)
 		for range was + 8 {
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(1, 0, 8))
 			wc := l.dut.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 			delete(waiting, wc.WRID)

@@ -38,12 +38,10 @@ var signalCases = []conformance.Case{{
 	Run: onPair(setup{}, func(l *qpPair) {
 		for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 			l.dut.postRecv(id, recvOffset, 64)
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(1, 0, 8))
 			l.dut.ExpectRecv(id, l.dut.grhLen()+8)
 			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.PostSend(l.dut.qp, l.dut.sendWR(id, 0, 8))
-			l.dut.ExpectCompletion(id, verbs.WCSuccess)
+			l.dut.complete(l.dut.sendWR(id, 0, 8))
 			l.partner.NextCompletion()
 		}
 	}),
@@ -74,8 +72,7 @@ var signalCases = []conformance.Case{{
 		l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
 		wr.Inline = rig.Pattern(most, 3)
 		l.partner.postRecv(1, recvOffset, most)
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.dut.complete(wr)
 		l.partner.expectMessage(1, recvOffset, rig.Pattern(most, 3))
 	}),
 }, {

@@ -38,8 +38,7 @@ var wcCases = []conformance.Case{
 		Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
 				l.dut.postRecv(1, recvOffset, 512)
-				l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, n))
-				l.partner.ExpectCompletion(2, verbs.WCSuccess)
+				l.partner.complete(l.partner.sendWR(2, 0, n))
 				wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:n])
 				l.dut.Check(wc.Opcode == verbs.WCOpRecv, verbs.WCOpRecv.String(), "%v", wc.Opcode)
 				l.dut.Check(wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) == 0, "no flag of immediate data or of a key", "%#x", uint32(wc.Flags))
@@ -157,8 +156,7 @@ func (l *qpPair) requireImm() {
 func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !isIB(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
-		e.PostSend(e.qp, wr)
-		e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+		e.complete(wr)
 	} else if !errors.Is(err, verbs.ErrNotSupported) {
 		return
 	}

@@ -94,8 +94,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			old := l.dut.bindReadable(mw, 256, 64)
-			l.dut.PostSend(l.dut.qp, verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
-			wc := l.dut.ExpectCompletion(5, verbs.WCSuccess)
+			wc := l.dut.complete(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
 			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
 			fresh := l.dut.bindReadable(mw, 512, 64)
 			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])

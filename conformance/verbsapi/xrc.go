@@ -14,8 +14,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		for _, which := range []int{1, 0, 1} {
 			wr := x.partner.sendWR(9, 0, 24)
 			wr.XRC.SRQN = x.srqs[which].Number()
-			x.partner.PostSend(x.partner.qp, wr)
-			x.partner.ExpectCompletion(9, verbs.WCSuccess)
+			x.partner.complete(wr)
 			wc := x.dut.ExpectRecv(uint64(which), 24)
 			x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 		}
