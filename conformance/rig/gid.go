@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -62,4 +63,13 @@ func (r *Rig) CM() verbs.CM {
 	cm, err := r.Device.CM()
 	r.Must("a connection manager", err)
 	return cm
+}
+
+// PeerAddr returns one of the peer's addresses, counting from 0. The case ends as
+// unsupported if the peer has fewer.
+func (r *Rig) PeerAddr(i int) netip.Addr {
+	if i >= len(r.Peers) {
+		Abort(fmt.Errorf("%w: the peer has %d addresses in the device's network, the case needs %d", conformance.ErrBenchCannot, len(r.Peers), i+1))
+	}
+	return r.Peers[i]
 }

@@ -66,3 +66,99 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// bthResponseCases check the headers of responses that the device sends and receives.
+var bthResponseCases = overRC.Cases([]conformance.Case{{
+	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.request(0, c.WriteWR(1, 8), c.ReadWR(2, 8))
+		answers := []ib.Packet{ib.Ack(c.DevicePSN(0), 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
+		for i, answer := range answers {
+			for v := range uint8(15) {
+				c.expectDropped(answer.WithTVer(v + 1))
+			}
+			c.completeWith(answer, uint64(i+1))
+		}
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
+	}),
+}, {
+	ID: "bth/pad/ragged-response-not-taken", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
+		bytes := Data(n)
+		c.Send(c.startRead(bytes)[0].WithPad([]byte{}))
+		c.expectErrorOrRetry(bytes)
+	})),
+}, {
+	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "roce/bth/pkey/5"),
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 2})
+		if own := p.pkey(0); own&pkeyFullMember != 0 {
+			// The device must answer a limited member with its own P_Key.
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(own))
+			c.Attr.RQPSN = uint32(c.PeerPSN(1))
+		}
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
+		}
+		for i, pkey := range p.pkeyTable() {
+			if pkey == 0 || pkey&pkeyFullMember != 0 {
+				continue
+			}
+			c := p.connectWithPKey(Setup{Receives: 1}, uint16(i), pkey)
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey | pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(pkey))
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(pkey))
+		}
+	}),
+}, {
+	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"),
+	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE(), ib.Ack(c.PeerPSN(0), 1).NoSE())
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
+		c.expect(ib.Ack(c.PeerPSN(1), 2).NoSE())
+		c.Attr.RQPSN = uint32(c.PeerPSN(2))
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{}.NoSE(), pkt)
+		}
+	}),
+}, {
+	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "roce/ecn/8"),
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
+		}
+	}),
+}, {
+	ID: "rc/ack/carries-no-payload", Cite: ibta("", "roce/rc/ack/16"),
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		bare := func(want ib.Packet) { c.expectIgnoringCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(5)).AckReq())
+		bare(ib.Ack(c.PeerPSN(0), 1))
+		n := 1
+		if c.Caps.Has(verbs.CapAtomics) {
+			setWord(c.TargetMem, 0, 0x0102030405060708)
+			c.Send(ib.FetchAdd(c.PeerPSN(n), wordRETH(c.TargetMem, 0), 1).AckReq())
+			bare(ib.AtomicAck(c.PeerPSN(n), 2, 0x0102030405060708))
+			n++
+		}
+		c.Send(ib.SendOnly(c.PeerPSN(n+1), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakSequence, uint32(n)))
+		c.Send(ib.SendOnly(c.PeerPSN(n), Data(5)).AckReq())
+		bare(anyRNRNak(c.PeerPSN(n)))
+		c.Send(ib.WriteOnly(c.PeerPSN(n), ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), 5), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakRemoteAccess, uint32(n)))
+	}),
+}})
+
+// connectWithPKey makes a connection that uses another entry of the P_Key table.
+func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
+	s.state = verbs.QPStateInit
+	c := p.connect(s)
+	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+	p.ToRTR(c.QP, c.Attr)
+	p.ToRTS(c.QP, c.Attr)
+	p.Checker.ExpectPKey(uint32(c.Attr.DestQPN), pkey)
+	return c
+}

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -8,6 +9,151 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+var cqCases = overRC.Cases([]conformance.Case{{
+	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "roce/cq/6"),
+	Run: OnPort(func(p *Port) {
+		c := p.overrunCQ(0)
+		c.expectCQError()
+		c.AwaitState(c.QP, verbs.QPStateErr)
+	}),
+}, {
+	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "roce/cq/6"),
+	Run: OnPort(func(p *Port) {
+		c := p.overrunCQ(3)
+		c.expectCQError()
+		c.AwaitState(c.QP, verbs.QPStateErr)
+		c.Sync()
+		for {
+			e, err := p.Device.WaitAsync(0)
+			if errors.Is(err, verbs.ErrTimeout) {
+				return
+			}
+			p.Must("events", err)
+			p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+		}
+	}),
+}, {
+	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "roce/cq/6"),
+	Run: OnPort(func(p *Port) {
+		c := p.overrunCQ(0)
+		for {
+			pkt, more := c.packetAfterSync(silencePeriod)
+			if !more {
+				return
+			}
+			c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+		}
+	}),
+}, {
+	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	Run: OnPort(func(p *Port) {
+		events := p.useCompChannel(16)
+		c := p.connect(Setup{Receives: 3})
+		c.armCQ(true)
+		c.expectAccepted(0)
+		c.expectNoCQEvent(events)
+		c.armCQ(false)
+		c.expectAccepted(1)
+		c.expectCQEvent(events)
+		c.armCQ(false)
+		c.armCQ(true)
+		c.expectAccepted(2)
+		c.expectCQEvent(events)
+	}),
+}, {
+	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	Run: OnPort(func(p *Port) {
+		events := p.useCompChannel(16)
+		c := p.connect(Setup{Receives: 4})
+		for i := range 2 {
+			c.armCQ(false)
+			c.expectAccepted(2 * i)
+			c.expectCQEvent(events)
+			c.expectAccepted(2*i + 1)
+			c.expectNoCQEvent(events)
+		}
+	}),
+}, {
+	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should,
+	Run: OnPort(func(p *Port) {
+		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
+		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
+	}),
+}, {
+	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "roce/cq/8"),
+	Run: OnPort(func(p *Port) {
+		rest := p.CQ
+		p.useCompChannel(16)
+		c := p.connect(Setup{Receives: 1})
+		sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
+		p.Must("a queue pair", err)
+		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
+		c.expectAccepted(0)
+		p.Must("a queue pair that can be destroyed", c.QP.Close())
+		p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
+		p.Must("a queue pair that can be destroyed", sender.Close())
+		p.Must("an unused CQ that can be destroyed", p.CQ.Close())
+	}),
+}})
+
+// useCompChannel replaces the default CQ by one with a completion channel, and returns
+// the channel.
+func (p *Port) useCompChannel(depth int) verbs.CompChannel {
+	events, err := p.Device.CreateCompChannel()
+	p.Must("a completion channel", err)
+	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
+	p.Must("a completion queue with a channel", err)
+	return events
+}
+
+func (p *Port) armCQ(solicitedOnly bool) {
+	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
+}
+
+// expectCQEvent fails the case unless the channel has an event of the CQ.
+func (p *Port) expectCQEvent(events verbs.CompChannel) {
+	cq, err := events.Wait(p.ResponseTimeout())
+	switch {
+	case errors.Is(err, verbs.ErrTimeout):
+		p.Fail("an event of the CQ", "none in %v", p.ResponseTimeout())
+	case err != nil:
+		p.Must("completion events", err)
+	}
+	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
+}
+
+// expectNoCQEvent fails the case if the channel has an event. Synchronize with the device
+// first.
+func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
+	_, err := events.Wait(0)
+	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
+}
+
+// overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
+// entries. left receives remain posted.
+func (p *Port) overrunCQ(left int) *Conn {
+	var err error
+	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
+	p.Must("a completion queue", err)
+	room := p.CQ.Depth()
+	c := p.connect(Setup{Receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	for i := range room + 1 {
+		c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
+		if i < room {
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+		}
+	}
+	return c
+}
+
+// expectCQError fails the case unless the next event is CQ_ERR of the CQ.
+func (c *Conn) expectCQError() {
+	e := c.nextEvent(verbs.EventCQErr.String())
+	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {
+		c.Fail(fmt.Sprintf("the event %v of the CQ", verbs.EventCQErr), "%v of %v", e.Type, e.CQ)
+	}
+}
 
 var errorCases = overRC.Cases([]conformance.Case{{
 	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "roce/err/1"),
