@@ -8,9 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// This file has helpers for cases about memory: READs, WRITEs, atomics, SENDs, access
-// rights and windows.
-
 // otherPeerQPN is the peer's queue pair of a second connection.
 const otherPeerQPN = 0x0fedcb
 

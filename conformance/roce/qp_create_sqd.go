@@ -47,9 +47,9 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 	Labels: []string{"service:ud", conformance.Slow},
 	Run: OnPort(func(p *Port) {
 		attr := p.QueryDevice()
-		const patience = 1 << 17
-		if attr.MaxAH <= 0 || attr.MaxAH > patience {
-			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
+		const maxHandles = 1 << 17
+		if attr.MaxAH <= 0 || attr.MaxAH > maxHandles {
+			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, maxHandles, conformance.ErrBenchCannot))
 		}
 		path := p.peerAttr(p.Peer).AH
 		for i := range attr.MaxAH {
@@ -95,16 +95,16 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"),
 	Run: OnPort(func(p *Port) {
-		for _, asked := range []bool{true, false} {
+		for _, notify := range []bool{true, false} {
 			c := p.connect(Setup{signalAll: true})
 			c.sendUnacked(1)
 			c.sendUnacked(2)
-			c.toSQD(asked)
+			c.toSQD(notify)
 			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 			c.Sync()
 			c.expectNoMoreEvents()
 			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
-			if asked {
+			if notify {
 				c.expectQPEvent(verbs.EventSQDrained)
 			}
 			c.Sync()

@@ -7,8 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// This file has requests of the device, and their expected packets.
-
 // SinkOffset is the offset in localMem where READs and atomics store their results. SENDs
 // and WRITEs use the start of localMem.
 const SinkOffset = 8 << 10

@@ -93,19 +93,7 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 // expectEvent fails the case unless the next asynchronous event has this type. It skips
 // COMM_EST, which some queue pairs raise.
 func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
-	for {
-		e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
-		switch {
-		case errors.Is(err, verbs.ErrTimeout):
-			l.dut.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.dut.ResponseTimeout())
-		case err != nil:
-			l.dut.Must("events", err)
-		case e.Type == want:
-			return e
-		case e.Type != verbs.EventCommEst:
-			l.dut.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
-		}
-	}
+	return l.dut.ExpectEvent(want, verbs.EventCommEst)
 }
 
 // expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives soon.

@@ -67,7 +67,7 @@ var channelCases = []conformance.Case{{
 	Run: onChannel(func(c *channel) {
 		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
-		say := func(from, to *endpoint, flags verbs.SendFlags) {
+		deliver := func(from, to *endpoint, flags verbs.SendFlags) {
 			to.postRecv(1, recvOffset, 64)
 			wr := from.sendWR(2, 0, 16)
 			wr.Flags |= flags
@@ -75,8 +75,8 @@ var channelCases = []conformance.Case{{
 			from.expectSuccess()
 			to.expectSuccess()
 		}
-		say(l.partner, l.dut, 0)
-		say(l.dut, l.partner, 0)
+		deliver(l.partner, l.dut, 0)
+		deliver(l.dut, l.partner, 0)
 		c.expectNoEvent()
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)

@@ -21,9 +21,9 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/depth-at-least-as-asked", Cite: manual("ibv_create_cq(3)", "verbs/cq/2"),
 	Run: rig.Body(func(r *rig.Rig) {
-		for _, asked := range []int{1, 5, 12} {
-			cq := newCQ(r, asked, nil)
-			r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
+		for _, depth := range []int{1, 5, 12} {
+			cq := newCQ(r, depth, nil)
+			r.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
 			newFlushSource(r, cq).complete(cq.Depth())
 			checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
 		}
@@ -173,10 +173,8 @@ func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	return cq
 }
 
-// This file makes completions without a peer: receives of a queue pair are flushed when
-// it fails, on every transport.
-
-// flushSource makes completions on a CQ, by flushed receives.
+// flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
+// when it fails, on every transport.
 //
 // Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards
 // tests those posted later. Every batch uses a new queue pair: RESET may discard

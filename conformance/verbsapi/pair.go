@@ -181,11 +181,11 @@ func requireModifyConnect(r *rig.Rig) {
 	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }
 
-// requireIB ends the case as unsupported unless the transport is InfiniBand. elsewhere is
-// the reason.
-func requireIB(r *rig.Rig, elsewhere string) {
+// requireIB ends the case as unsupported, for this reason, unless the transport is
+// InfiniBand.
+func requireIB(r *rig.Rig, reason string) {
 	if !isIB(r) {
-		rig.Abort(fmt.Errorf("%s: %w", elsewhere, conformance.ErrBenchCannot))
+		rig.Abort(fmt.Errorf("%s: %w", reason, conformance.ErrBenchCannot))
 	}
 }
 
@@ -240,16 +240,16 @@ func (l *qpPair) connectByCM() {
 // the partner sends empty WRITEs until the accept returns. Cases of MPA test this
 // behaviour.
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *endpoint) {
-	unheard := 50 * time.Millisecond
+	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {
-		unheard = e.ResponseTimeout()
+		retryAfter = e.ResponseTimeout()
 	}
 	task := e.Go("accept", func() (err error) {
 		e.conn, err = req.Accept(e.qp, param, e.ResponseTimeout())
 		return err
 	})
-	err := task.Wait(unheard)
-	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(unheard) {
+	err := task.Wait(retryAfter)
+	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(retryAfter) {
 		from.sendEmptyWrite()
 	}
 	e.Must("a request that can be accepted", err)

@@ -110,16 +110,16 @@ var postCases = []conformance.Case{{
 }, {
 	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
 	Run: onPair(setup{}, func(l *qpPair) {
-		for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
-			first := way.to.grhLen() + 10
-			way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
-			wr := way.from.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
-			way.from.complete(wr)
-			way.to.ExpectRecv(1, way.to.grhLen()+27)
-			buf := way.from.mem.Buf
-			way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-			way.to.ExpectBytes(way.to.mem, recvOffset+1024, buf[43:60])
+		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+			first := dir.to.grhLen() + 10
+			dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, first), dir.to.mem.SGE(recvOffset+1024, 64))
+			wr := dir.from.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)}
+			dir.from.complete(wr)
+			dir.to.ExpectRecv(1, dir.to.grhLen()+27)
+			buf := dir.from.mem.Buf
+			dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+			dir.to.ExpectBytes(dir.to.mem, recvOffset+1024, buf[43:60])
 		}
 	}),
 }, {

@@ -13,15 +13,15 @@ var qpCases = []conformance.Case{{
 	ID: "verbs/qp/sizes-at-least-as-asked", Cite: manual("ibv_create_qp(3)", "verbs/qp/1"),
 	Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
-		asked := verbs.QPCaps{
+		requested := verbs.QPCaps{
 			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 		}
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
 		a := r.QueryQP(qp)
 		got := a.Caps
-		r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
-			got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
+		r.Check(got.MaxSendWR >= requested.MaxSendWR && got.MaxRecvWR >= requested.MaxRecvWR && got.MaxSendSGE >= requested.MaxSendSGE &&
+			got.MaxRecvSGE >= requested.MaxRecvSGE && got.MaxInline >= requested.MaxInline, fmt.Sprintf("%+v or more", requested), "%+v", got)
 		r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),

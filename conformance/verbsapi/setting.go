@@ -55,15 +55,15 @@ var settingCases = []conformance.Case{{
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-		tells := func(want verbs.Access) {
+		expectAccess := func(want verbs.Access) {
 			got := r.QueryQP(qp)
 			r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
 		}
 		r.ToInit(qp, verbs.AccessRemoteRead, qKey)
-		tells(verbs.AccessRemoteRead)
+		expectAccess(verbs.AccessRemoteRead)
 		attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
 		r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
-		tells(attr.Access)
+		expectAccess(attr.Access)
 	}),
 }, {
 	ID: "verbs/modify/failed-can-be-reset", Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"),

@@ -139,7 +139,7 @@ var signalCases = []conformance.Case{{
 			l.dut.ExpectCompletion(1, verbs.WCSuccess)
 			return
 		}
-		l.dut.beforeTheCause(1)
+		l.dut.expectEarlierRequest(1)
 		l.dut.ExpectCompletion(2, verbs.WCLocProtErr)
 		l.dut.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 		l.dut.AwaitState(l.dut.qp, errState)
@@ -170,10 +170,10 @@ func (l *qpPair) inlineLimit() int {
 	return min(32, l.dut.QueryQP(l.dut.qp).Caps.MaxInline)
 }
 
-// beforeTheCause expects the completion of the request before a failed one. Over
+// expectEarlierRequest expects the completion of the request before a failed one. Over
 // InfiniBand it was acknowledged and succeeds. An iWARP connection ends with the local
 // error at once, and the request may be flushed.
-func (e *endpoint) beforeTheCause(id uint64) {
+func (e *endpoint) expectEarlierRequest(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
 	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr

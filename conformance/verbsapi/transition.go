@@ -29,9 +29,9 @@ var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCa
 // are tested over InfiniBand only: the connection manager moves those of iWARP.
 func transitionCasesOf(s serviceOf) []conformance.Case {
 	label := []string{"service:" + s.name}
-	ways := rig.Transitions(s.kind)
-	cases := make([]conformance.Case, 0, len(ways)+3)
-	for _, t := range ways {
+	transitions := rig.Transitions(s.kind)
+	cases := make([]conformance.Case, 0, len(transitions)+3)
+	for _, t := range transitions {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.From) + "-to-" + stateID(t.To),
 			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.From, t.To),
