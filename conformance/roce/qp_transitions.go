@@ -17,13 +17,16 @@ func transitions(kind verbs.QPType) []rig.Transition {
 			all = append(all, rig.Transition{From: from, To: verbs.QPStateErr})
 		}
 	}
+	toRTS := rig.Transition{From: verbs.QPStateSQE, To: verbs.QPStateRTS}
 	switch kind {
+	case verbs.QPTypeRC: // has no SQE
+		return all
 	case verbs.QPTypeUD:
-		all = append(all, rig.Transition{From: verbs.QPStateSQE, To: verbs.QPStateRTS, Optional: verbs.QPAttrCurState | verbs.QPAttrQKey})
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrQKey
 	case verbs.QPTypeUC:
-		all = append(all, rig.Transition{From: verbs.QPStateSQE, To: verbs.QPStateRTS, Optional: verbs.QPAttrCurState | verbs.QPAttrAccessFlags})
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrAccessFlags
 	}
-	return all
+	return append(all, toRTS)
 }
 
 // qpMover tests the state transitions of a queue pair type.

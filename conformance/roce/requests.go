@@ -80,7 +80,8 @@ func anyAckReq(ps []ib.Packet) []ib.Packet {
 func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
 	c.PostSend(c.QP, wrs...)
 	want := map[verbs.WROpcode]func(k, n int) []ib.Packet{
-		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite, verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
+		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite,
+		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
 	}
 	for i := range wrs {
 		n := 0
