@@ -158,6 +158,8 @@ type Group struct {
 	// Needs and Labels are added to those of each case.
 	Needs  verbs.Caps
 	Labels []string
+	// DefaultLabels are added to those of cases that have none.
+	DefaultLabels []string
 	// Setup is the configuration of cases that require none.
 	Setup Setup
 }
@@ -172,6 +174,9 @@ func WithGroup[Body any](g Group, cases []CaseOf[Body]) []CaseOf[Body] {
 	for i := range all {
 		c := &all[i]
 		c.Needs |= g.Needs
+		if len(c.Labels) == 0 {
+			c.Labels = g.DefaultLabels
+		}
 		c.Labels = slices.Concat(g.Labels, c.Labels)
 		c.Level = cmp.Or(c.Level, Must)
 		if c.Setup == (Setup{}) {

@@ -55,6 +55,14 @@ func (r *Rig) ExpectCompletion(id uint64, status verbs.WCStatus) verbs.WC {
 	return wc
 }
 
+// ExpectCompletions fails the case unless the next completions have these work request
+// IDs, in this order, and this status.
+func (r *Rig) ExpectCompletions(status verbs.WCStatus, ids ...uint64) {
+	for _, id := range ids {
+		r.ExpectCompletion(id, status)
+	}
+}
+
 // ExpectRecv fails the case unless the next completion is that of receive id, with n
 // bytes. It returns the completion.
 func (r *Rig) ExpectRecv(id uint64, n int) verbs.WC {
@@ -114,8 +122,7 @@ func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 	interval, deadline := minPollInterval, r.Now()+r.ResponseTimeout()
 	for {
-		a, err := qp.Query()
-		r.Must("a queue pair that can be queried", err)
+		a := r.QueryQP(qp)
 		switch {
 		case a.State == want:
 			return
@@ -129,7 +136,6 @@ func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 
 // ExpectState fails the case unless the queue pair is in this state now.
 func (r *Rig) ExpectState(qp verbs.QP, want verbs.QPState) {
-	a, err := qp.Query()
-	r.Must("a queue pair that can be queried", err)
+	a := r.QueryQP(qp)
 	r.Check(a.State == want, fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
 }

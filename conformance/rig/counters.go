@@ -11,19 +11,20 @@ import (
 // Counter is a kind of event that devices count, with the names of its counters. A counter
 // that a device does not have is not checked.
 type Counter struct {
-	what  string
-	names []string
+	what string
+	// Names are those of the counter on devices; a device has at most one of them.
+	Names []string
 	// ambiguous counters grow with all traffic, or their names leave a choice. Only cases
 	// about them check them.
 	ambiguous bool
 }
 
 // NewCounter returns a counter that every case checks.
-func NewCounter(what string, names ...string) *Counter { return &Counter{what: what, names: names} }
+func NewCounter(what string, names ...string) *Counter { return &Counter{what: what, Names: names} }
 
 // NewAmbiguousCounter returns a counter that only cases about it check.
 func NewAmbiguousCounter(what string, names ...string) *Counter {
-	return &Counter{what: what, names: names, ambiguous: true}
+	return &Counter{what: what, Names: names, ambiguous: true}
 }
 
 // Interval is a range of correct counts, for counters whose meaning leaves a choice.
@@ -63,7 +64,7 @@ func (f Counts) AddAll(more Counts) {
 func CounterCase(c conformance.Case, about []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
 	for _, k := range about {
-		c.Defects = append(c.Defects, "CounterStuck="+k.names[0])
+		c.Defects = append(c.Defects, "CounterStuck="+k.Names[0])
 	}
 	return c
 }
@@ -83,7 +84,7 @@ func (r *Rig) StartCounterCheck(all, about []*Counter) *CounterCheck {
 	k := &CounterCheck{r: r, all: slices.Clone(all), about: about, before: r.counters(), firstEvent: len(events)}
 	slices.SortFunc(k.all, func(a, b *Counter) int { return strings.Compare(a.what, b.what) })
 	for _, c := range about {
-		for _, name := range c.names {
+		for _, name := range c.Names {
 			if _, ok := k.before[name]; ok {
 				return k
 			}
@@ -120,7 +121,7 @@ func (k *CounterCheck) Expect(f Counts, units map[*Counter][]uint64) {
 		if c.ambiguous && !slices.Contains(k.about, c) {
 			continue
 		}
-		for _, name := range c.names {
+		for _, name := range c.Names {
 			now, ok := after[name]
 			if !ok {
 				continue

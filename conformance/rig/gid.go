@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,8 +14,7 @@ import (
 // an address of Local, else the first routable one. RoCEv1 and link-local entries are
 // the last choice.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
-	port, err := r.Device.QueryPort(1)
-	r.Must("a port that can be queried", err)
+	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1)
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
 	for i := 0; i < port.GIDs && bestRank < gidOfBench; i++ {
@@ -63,4 +63,13 @@ func (r *Rig) CM() verbs.CM {
 	cm, err := r.Device.CM()
 	r.Must("a connection manager", err)
 	return cm
+}
+
+// PeerAddr returns one of the peer's addresses, counting from 0. The case ends as
+// unsupported if the peer has fewer.
+func (r *Rig) PeerAddr(i int) netip.Addr {
+	if i >= len(r.Peers) {
+		Abort(fmt.Errorf("%w: the peer has %d addresses in the device's network, the case needs %d", conformance.ErrBenchCannot, len(r.Peers), i+1))
+	}
+	return r.Peers[i]
 }

@@ -3,6 +3,7 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -87,12 +88,7 @@ func newEndpoint(r *Rig) *Endpoint {
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	r.Must(fmt.Sprintf("a queue pair of %v", qpType), err)
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: RemoteAccess(r)}
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	if qpType == verbs.QPTypeUD {
-		mask ^= verbs.QPAttrAccessFlags ^ verbs.QPAttrQKey
-	}
-	r.Must("a queue pair in INIT", e.QP.Modify(attr, mask))
+	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
 }
 
@@ -115,24 +111,21 @@ const timeout = 8
 // connectByAttributes connects a queue pair with ibv_modify_qp attributes.
 func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	a := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
+		PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
 		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
 		a.Timeout = 14 // 67 ms: delays of a busy host must not look like losses
 	}
-	e.Must("a queue pair in RTR", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
-		verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
-	a.State = verbs.QPStateRTS
-	e.Must("a queue pair in RTS", e.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|
-		verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
+	e.ToRTR(e.QP, a)
+	e.ToRTS(e.QP, a)
 }
 
 // readyForDatagrams moves a UD queue pair to RTS and sets its destination.
 func (e *Endpoint) readyForDatagrams(other *Endpoint) {
-	e.Must("a queue pair in RTR", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	e.Must("a queue pair in RTS", e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	e.ToRTR(e.QP, verbs.QPAttr{})
+	e.ToRTS(e.QP, verbs.QPAttr{})
 	ah, err := e.PD.CreateAH(e.PathTo(other.Rig))
 	e.Must("an address handle", err)
 	e.dest = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
@@ -172,4 +165,26 @@ func (e *Endpoint) NextSuccess() verbs.WC {
 		e.Sleep(interval)
 		interval = min(2*interval, 50*time.Microsecond)
 	}
+}
+
+// connectByCM connects two queue pairs by the connection manager. The partner is the
+// passive side: some devices, when passive, deliver the first message of the active side
+// only when the second arrives.
+func connectByCM(dut, partner *Endpoint) {
+	addr := partner.GIDEntry().GID.Addr()
+	listener, err := partner.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, 1)
+	partner.Must("a listener", err)
+	param := verbs.ConnParam{ResponderResources: MaxRdAtomic, InitiatorDepth: MaxRdAtomic, RetryCount: 7, RNRRetryCount: 7}
+	connecting := dut.Go("the device connects", func() error {
+		return Catch(func() {
+			_, err := dut.CM().Connect(dut.QP, listener.Addr(), param, dut.ResponseTimeout())
+			dut.Must("a connection", err)
+		})
+	})
+	req, err := listener.GetRequest(partner.ResponseTimeout())
+	partner.Must("a request for a connection", err)
+	_, err = req.Accept(partner.QP, param, partner.ResponseTimeout())
+	partner.Must("a connection that can be accepted", err)
+	dut.Must("a connection", connecting.Wait(dut.ResponseTimeout()))
+	partner.Must("a listener that can be closed", listener.Close())
 }

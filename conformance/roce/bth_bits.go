@@ -9,57 +9,51 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/resv/sent-as-zero",
-	Title: "Reserved bits of the BTH are sent as 0",
-	Cite:  ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
+var bthBitCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/resv/sent-as-zero", Cite: ibta("", "roce/bth/resv/1"),
+	Title:   "Reserved bits of the BTH are sent as 0",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "thirteen bits of 0 in every packet",
-	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+	Defects: []string{"ReservedBitsSent"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 		}
 	}),
 }, {
-	ID:    "bth/resv/ignored-on-receipt",
-	Title: "Reserved bits of the BTH are ignored on receipt",
-	Cite:  ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
+	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"),
+	Title:   "Reserved bits of the BTH are ignored on receipt",
 	Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"ReservedBitsChecked"}, Run: onRC(func(c *Conn) {
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.Send(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
-	ID:    "bth/mig/either-value-accepted",
-	Title: "A connection without an alternate path accepts MigReq 0 and 1",
-	Cite:  ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
+	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"),
+	Title:   "A connection without an alternate path accepts MigReq 0 and 1",
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DropMigReqZero"}, Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-			c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+			c.PostSend(c.QP, c.SendWR(100, 8))
 			c.expect(ib.SendOnly(c.DevicePSN(n), nil))
 			ack := ib.Ack(c.DevicePSN(n), uint32(n+1))
 			ack.BTH.MigReq = &mig
-			c.Send(ack)
-			c.ExpectCompletion(100, verbs.WCSuccess)
+			c.completeWith(ack, 100)
 		}
 	}),
 }, {
-	ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
-	Title: "SE is set in the last packet of a solicited message, and in no other",
-	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	ID: "bth/se/only-on-the-last-packet-of-a-solicited-send", Cite: ibta("", "roce/bth/se/1"),
+	Title:   "SE is set in the last packet of a solicited message, and in no other",
 	Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
 	Expects: "SE on the LAST or ONLY packet of the solicited ones only",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"SolicitedEverywhere"}, Run: onConn(Setup{}, func(c *Conn) {
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 				c.expectSE(op, flags, flags != 0)
@@ -67,12 +61,11 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/se/never-on-a-plain-write",
-	Title: "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
-	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "roce/bth/se/1"),
+	Title:   "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
 	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 	Expects: "no packet with SE; the post may be refused",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"SolicitedEverywhere"}, Run: onConn(Setup{}, func(c *Conn) {
 		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
 		// immediate data only.
@@ -85,12 +78,11 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
-	ID:    "bth/se/solicited-message-raises-the-event",
-	Title: "A message with SE raises the event of a queue that is armed for solicited completions",
-	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	ID: "bth/se/solicited-message-raises-the-event", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
+	Title:   "A message with SE raises the event of a queue that is armed for solicited completions",
 	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 	Expects: "a completion and an event for each",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 3, recvLen: 2048})
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
@@ -107,12 +99,11 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.ExpectRecv(3, 16)
 	}),
 }, {
-	ID:    "bth/se/unsolicited-message-raises-none",
-	Title: "A message without SE does not raise the event of a queue that is armed for solicited completions",
-	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	ID: "bth/se/unsolicited-message-raises-none", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
+	Title:   "A message without SE does not raise the event of a queue that is armed for solicited completions",
 	Sends:   "a SEND without SE, then one with it",
 	Expects: "two completions, one event after the second",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 2})
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
@@ -126,15 +117,12 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectSolicitedEvent(channel)
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-answers",
-	Title: "AckReq is 0 in responses",
-	Cite:  ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
-	Defects: []string{"AckReqOnResponses"},
+	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics,
+	Title:   "AckReq is 0 in responses",
 	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
 	Expects: "AckReq 0 in every answer",
-	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
+	Defects: []string{"AckReqOnResponses"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
 		c.Attr.RQPSN = uint32(c.PeerPSN(1)) // continue after the atomic
 		for _, pkt := range c.variedPackets() {
 			if info, _ := pkt.Info(); info.Response {
@@ -143,27 +131,25 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-datagrams",
-	Title: "AckReq is 0 in datagrams",
-	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"UnreliableAckReq"},
+	ID:   "bth/ackreq/zero-on-datagrams",
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "AckReq is 0 in datagrams",
 	Sends:   "nothing",
 	Expects: "AckReq 0 in datagrams with and without immediate data",
-	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(0)
+	Defects: []string{"UnreliableAckReq"}, Run: OnPort(func(p *Port) {
+		d := p.newUDPort(0, nil)
 		d.post(verbs.OpSend, 16)
 		d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
 		d.post(verbs.OpSendImm, 16)
 		d.expectPacket(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
 	}),
 }, {
-	ID:    "bth/ackreq/zero-on-mads",
-	Title: "AckReq is 0 in MADs of the communication manager",
-	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
-	Defects: []string{"GSIAckReq"},
+	ID:   "bth/ackreq/zero-on-mads",
+	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: labelCM,
+	Title:   "AckReq is 0 in MADs of the communication manager",
 	Sends:   "a REQ for a service without a listener",
 	Expects: "AckReq 0 in the REJ",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"GSIAckReq"}, Run: OnPort(func(p *Port) {
 		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		pkt, _ := p.cmExpect(ib.REJ{})
 		p.checkPacket(ib.Packet{}.NoAckReq(), pkt)
@@ -180,8 +166,7 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 			se := want && i == len(all)-1
 			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
-		c.Send(ib.Ack(all[len(all)-1].PSN(), 1))
-		c.ExpectCompletion(7, verbs.WCSuccess)
+		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
 	}
 }
 

@@ -6,25 +6,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/tver/other-versions-dropped",
-	Title: "A packet with another transport version is dropped",
-	Cite:  ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
+var bthCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
+	Title:   "A packet with another transport version is dropped",
 	Sends:   "SENDs with TVer 1 to 15, then one with 0",
 	Expects: "a response to the last only",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"BTHUnchecked"}, Run: onRC(func(c *Conn) {
 		for v := range uint8(15) {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithTVer(v + 1))
 		}
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-rc-dropped",
-	Title: "A packet of another service that comes to an RC queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
+	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "roce/bth/op/1"),
+	Title:   "A packet of another service that comes to an RC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"BTHUnchecked"}, Run: onRC(func(c *Conn) {
 		for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 			// Send each packet with the headers of RC, which a device that ignores
 			// the service would execute, and with those of the service.
@@ -36,12 +34,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-uc-dropped",
-	Title: "A packet of another service that comes to a UC queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"BTHUnchecked"},
+	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
+	Title:   "A packet of another service that comes to a UC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 	Expects: "a completion of the last only",
-	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
+	Defects: []string{"BTHUnchecked"}, Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service))
 			c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).On(service))
@@ -50,13 +47,12 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:    "bth/op/other-services-to-ud-dropped",
-	Title: "A packet of a connected service that comes to a UD queue pair is dropped",
-	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
+	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A packet of a connected service that comes to a UD queue pair is dropped",
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
-	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+	Defects: []string{"BTHUnchecked"}, Run: OnPort(func(p *Port) {
+		d := p.newUDPort(2, nil)
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
 			d.expectDropped(d.datagram(Data(16)).On(service))
 			d.expectDropped(d.datagram(Data(16)).On(service).AckReq())
@@ -64,12 +60,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/op/reserved-rc-opcodes-refused",
-	Title: "An RC request with a reserved opcode is refused as invalid, and ends the connection",
-	Cite:  ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedOpSilent"},
+	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "roce/bth/op/2"),
+	Title:   "An RC request with a reserved opcode is refused as invalid, and ends the connection",
 	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
 	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"ReservedOpSilent"}, Run: OnPort(func(p *Port) {
 		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 		if !p.Caps.Has(verbs.CapFlush) {
 			reserved = append(reserved, ib.OpFlush)
@@ -85,12 +80,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "bth/op/reserved-uc-opcodes-dropped",
-	Title: "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"UnknownOpFatal"},
+	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,
+	Title:   "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 	Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
 	Expects: "a completion of the last only",
-	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
+	Defects: []string{"UnknownOpFatal"}, Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
 			c.expectDropped(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)))
 		}
@@ -99,13 +93,12 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 24)
 	}),
 }, {
-	ID:    "bth/op/reserved-ud-opcodes-dropped",
-	Title: "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
+	ID: "bth/op/reserved-ud-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
 	Expects: "a completion of the last only",
-	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+	Defects: []string{"UnknownOpFatal"}, Run: OnPort(func(p *Port) {
+		d := p.newUDPort(2, nil)
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
 			if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
 				d.expectDropped(d.datagram(Data(16)).WithOpcode(op))
@@ -115,12 +108,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/unknown-number-dropped",
-	Title: "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
-	Cite:  ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "roce/bth/qpn/1"),
+	Title:   "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"QPNLoose"}, Run: onRC(func(c *Conn) {
 		gone := c.connect(Setup{})
 		number := uint32(gone.QP.QPN())
 		c.Must("a queue pair that is destroyed", gone.QP.Close())
@@ -134,34 +126,32 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
-	Title: "An RC packet for the multicast QPN is dropped",
-	Cite:  ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
+	ID: "bth/qpn/multicast-number-means-nothing-to-rc", Cite: ibta("", "roce/bth/qpn/2"),
+	Title:   "An RC packet for the multicast QPN is dropped",
 	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"QPNLoose"}, Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-	Title: "A datagram for the multicast QPN at a unicast address is dropped",
-	Cite:  ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
+	ID:   "bth/qpn/multicast-number-at-a-unicast-address-dropped",
+	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A datagram for the multicast QPN at a unicast address is dropped",
 	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
 	Expects: "a completion of the second only",
-	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(2)
+	Defects: []string{"QPNLoose"}, Run: OnPort(func(p *Port) {
+		d := p.newUDPort(2, nil)
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
-	Title: "A packet with truncated extension headers is dropped",
-	Cite:  ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"}, Defects: []string{"MissingHeadersZero"},
+	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "roce/bth/len/1"),
+	Title:   "A packet with truncated extension headers is dropped",
 	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"MissingHeadersZero"}, Run: onRC(func(c *Conn) {
 		requests := []ib.Packet{
 			ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil),
 			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2048), nil),
@@ -185,52 +175,3 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }})
-
-// udConn is a UD queue pair of the device in RTS, with a scripted peer.
-type udConn struct {
-	*Conn // for qp, localMem and targetMem; it is not connected
-}
-
-const bthQKey = 0x11223344
-
-// newUDConn makes a UD queue pair with receives of 128 bytes, with IDs from 1 on.
-func (p *Port) newUDConn(receives int) *udConn {
-	d := &udConn{&Conn{Port: p, TargetMem: p.Memory(memLen, allAccess), LocalMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
-	var err error
-	d.QP, err = p.Device.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
-		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	p.Must("a UD queue pair", err)
-	p.Must("a UD queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	for i := range receives {
-		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(128*i, 128))
-	}
-	p.Must("a UD queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a UD queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
-	return d
-}
-
-// datagram returns a datagram with the Q_Key of the queue pair.
-func (d *udConn) datagram(payload []byte) ib.Packet {
-	return ib.Datagram(77, bthQKey, peerQPN, payload)
-}
-
-// expectAccepted fails the case unless a datagram completes receive n+1.
-func (d *udConn) expectAccepted(n int) {
-	d.Send(d.datagram(Data(16)))
-	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
-	d.ExpectBytes(d.LocalMem, 128*n+verbs.GRHLen, Data(16))
-	d.LocalMem.Snapshot()
-}
-
-// post makes the device send a datagram of n bytes to the peer.
-func (d *udConn) post(op verbs.WROpcode, n int) {
-	ah, err := d.PD.CreateAH(d.peerAttr(d.Peer).AH)
-	d.Must("an address handle", err)
-	d.PostSend(d.QP, verbs.SendWR{
-		WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234,
-		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
-	})
-}

@@ -10,47 +10,44 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/pkey/foreign-partition-dropped",
-	Title: "A packet of another partition is dropped",
-	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
+var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "roce/bth/pkey/1"),
+	Title:   "A packet of another partition is dropped",
 	Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"KeysIgnored"}, Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey))
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(own))
 		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).WithPKey(own ^ 0x6dcb))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/pkey/foreign-partition-counted",
-	Title: "Packets of another partition are counted",
-	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeyViolationsUncounted"},
+	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "roce/bth/pkey/1"),
+	Title:   "Packets of another partition are counted",
 	Sends:   "three SENDs of another partition, with a valid one in between",
 	Expects: "the counter of bad P_Keys increases by three",
-	Run: onRC(func(c *Conn) {
-		before := c.badPKeyCount()
+	Defects: []string{"KeyViolationsUncounted"}, Run: onRC(func(c *Conn) {
+		before := c.QueryPort().BadPKeys
 		for n := range 3 {
 			if n == 2 {
 				c.expectAccepted(0)
 			}
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
 		}
-		if got := c.badPKeyCount() - before; got != 3 {
+		if got := c.QueryPort().BadPKeys - before; got != 3 {
 			c.Fail("3 bad P_Keys counted", "%d", got)
 		}
 	}),
 }, {
-	ID:    "bth/pkey/limited-member-reaches-full-member",
-	Title: "A limited member of the partition reaches a full member",
-	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"PKeyExact"},
+	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "roce/bth/pkey/2"),
+	Title:   "A limited member of the partition reaches a full member",
 	Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
 	Expects: "an ACK and a completion for each",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PKeyExact"}, Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		if own&pkeyFullMember == 0 {
 			rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
@@ -60,24 +57,23 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "bth/pkey/two-limited-members-do-not-talk",
-	Title: "A limited member of the partition drops what another limited member sends",
-	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
+	ID: "bth/pkey/two-limited-members-do-not-talk", Cite: ibta("C9-43", "roce/bth/pkey/2"),
+	Title:   "A limited member of the partition drops what another limited member sends",
 	Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
 	Expects: "an answer to the second only",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"KeysIgnored"}, Run: OnPort(func(p *Port) {
 		index, pkey := p.limitedPKey()
 		c := p.connectWithPKey(Setup{Receives: 2}, index, pkey)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey))
 		c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
 	}),
 }, {
-	ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
-	Title: "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
-	Cite:  ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"PKeyExact"},
+	ID:   "bth/pkey/qp1-takes-every-key-of-the-table",
+	Cite: ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
+	Title:   "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
 	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 	Expects: "a REJ for each that matches, nothing for the last",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"PKeyExact"}, Run: OnPort(func(p *Port) {
 		comm := uint32(0x2000)
 		foreign := uint16(0x9234)
 		for _, own := range p.pkeyTable() {
@@ -103,12 +99,11 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "bth/pad/count-fills-up-to-four-bytes",
-	Title: "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
-	Cite:  ibta("", "roce/bth/pad/1"), Labels: []string{"service:rc"}, Defects: []string{"PadSloppy"},
+	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "roce/bth/pad/1"),
+	Title:   "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
 	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
 	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
 		c.checkPadding(func(pkt ib.Packet, n int) {
 			pad := uint8(-n & 3)
 			c.checkPacket(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
@@ -118,13 +113,11 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		})
 	}),
 }, {
-	ID:    "bth/pad/bytes-are-zero",
-	Title: "Pad bytes are zero, whatever was in memory",
-	Cite:  ibta("", "roce/bth/pad/2"), Level: conformance.Should, Labels: []string{"service:rc"},
-	Defects: []string{"PadSloppy"},
+	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "roce/bth/pad/2"), Level: conformance.Should,
+	Title:   "Pad bytes are zero, whatever was in memory",
 	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
 	Expects: "pad bytes of 0",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
 		for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
 			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
 		}
@@ -138,12 +131,11 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		})
 	}),
 }, {
-	ID:    "bth/pad/count-beyond-the-payload-dropped",
-	Title: "A packet whose PadCnt exceeds its payload is dropped without effect",
-	Cite:  ibta("", "roce/bth/pad/3"), Labels: []string{"service:rc"}, Defects: []string{"PadUnderflow"},
+	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "roce/bth/pad/3"),
+	Title:   "A packet whose PadCnt exceeds its payload is dropped without effect",
 	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PadUnderflow"}, Run: onRC(func(c *Conn) {
 		for pad := range uint8(3) {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
 			c.expectDropped(ib.SendOnlyImm(c.PeerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
@@ -152,13 +144,11 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/pad/ragged-payload-not-delivered",
-	Title: "A payload that is no multiple of four bytes and has no padding is not delivered",
-	Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Labels: []string{"service:rc"},
-	Defects: []string{"RaggedAccepted"},
+	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
+	Title:   "A payload that is no multiple of four bytes and has no padding is not delivered",
 	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
 	Expects: "nothing, or a NAK for an invalid request; no message received",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"RaggedAccepted"}, Run: OnPort(func(p *Port) {
 		for n := 5; n < 8; n++ {
 			c := p.connect(Setup{Receives: 1})
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(n)).AckReq().WithPad([]byte{}))
@@ -190,8 +180,7 @@ const pkeyFullMember = 0x8000
 
 // pkeyTable returns the P_Key table of the port.
 func (p *Port) pkeyTable() (table []uint16) {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
+	attr := p.QueryPort()
 	for i := range attr.PKeys {
 		table = append(table, p.pkey(i))
 	}
@@ -214,11 +203,4 @@ func (p *Port) limitedPKey() (index, pkey uint16) {
 	}
 	rig.Abort(fmt.Errorf("the P_Key table of the port has no key of a limited member: %w", conformance.ErrBenchCannot))
 	return 0, 0
-}
-
-// badPKeyCount returns the port's counter of packets with bad P_Keys.
-func (p *Port) badPKeyCount() uint32 {
-	attr, err := p.Device.QueryPort(1)
-	p.Must("a port that can be queried", err)
-	return attr.BadPKeys
 }

@@ -6,71 +6,60 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
-	ID:    "bth/state/request-before-rtr-dropped",
-	Title: "A request for a queue pair in RESET or INIT is dropped, and not executed later",
-	Cite:  ibta("", "roce/bth/state/1"), Labels: []string{"service:rc"}, Defects: []string{"BuffersBeforeRTR"},
+var bthStateCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "roce/bth/state/1"),
+	Title:   "A request for a queue pair in RESET or INIT is dropped, and not executed later",
 	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "nothing before, nothing after, and the expected PSN unchanged",
-	Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
-		fresh, err := c.Device.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
-			Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
-		c.Must("another queue pair", err)
+	Defects: []string{"BuffersBeforeRTR"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
+		fresh := c.freshQP()
 		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(qpn)))
 			c.expectDropped(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)).AckReq().To(uint32(qpn)))
 		}
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/state/datagram-before-rtr-dropped",
-	Title: "A datagram for a queue pair in INIT is dropped, and not delivered later",
-	Cite:  ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"BuffersBeforeRTR"},
+	ID:   "bth/state/datagram-before-rtr-dropped",
+	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A datagram for a queue pair in INIT is dropped, and not delivered later",
 	Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "no completion before or after, and the receive is used for the next",
-	Run: OnPort(func(p *Port) {
-		d := p.newUDConn(0)
-		d.Must("a queue pair in RESET", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-		d.Must("a queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
-			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	Defects: []string{"BuffersBeforeRTR"}, Run: OnPort(func(p *Port) {
+		d := p.newUDPort(0, nil)
+		d.ToState(d.QP, verbs.QPStateReset)
+		d.ToInit(d.QP, 0, udQKey)
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 128))
 		d.expectDropped(d.datagram(Data(32)))
-		d.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-		d.Sync()
-		d.ExpectNoCompletion()
+		d.ToRTR(d.QP, verbs.QPAttr{})
+		d.expectNoCompletion()
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:    "bth/state/answers-before-rts-dropped",
-	Title: "A response that arrives before RTS does not complete later requests",
-	Cite:  ibta("", "roce/bth/state/2"), Labels: []string{"service:rc"}, Defects: []string{"EarlyAckCounts"},
+	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "roce/bth/state/2"),
+	Title:   "A response that arrives before RTS does not complete later requests",
 	Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
 	Expects: "nothing; then requests that complete with their ACK, and not before",
-	Run: onConn(Setup{Receives: 1, state: verbs.QPStateRTR}, func(c *Conn) {
+	Defects: []string{"EarlyAckCounts"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateRTR}, func(c *Conn) {
 		c.expectDropped(ib.Ack(c.DevicePSN(1), 2))
 		c.expectDropped(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 		c.expectDropped(ib.AtomicAck(c.DevicePSN(0), 1, 5))
-		c.toRTS(c.QP, c.Attr)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.ToRTS(c.QP, c.Attr)
+		c.PostSend(c.QP, c.SendWR(100, 8))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
 	}),
 }, {
-	ID:    "bth/state/failed-qp-is-dead",
-	Title: "A queue pair in the error state neither executes nor answers requests",
-	Cite:  ibta("", "roce/bth/state/3"), Labels: []string{"service:rc"}, Defects: []string{"AnswersInError"},
+	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "roce/bth/state/3"),
+	Title:   "A queue pair in the error state neither executes nor answers requests",
 	Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state",
 	Expects: "nothing after the NAK: no answer, and no byte in memory",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"AnswersInError"}, Run: OnPort(func(p *Port) {
 		refused := p.connect(Setup{})
 		refused.Send(ib.WriteOnly(refused.PeerPSN(0), refused.RETH(0, 8), Data(8)).AckReq())
 		refused.expect(ib.Ack(refused.PeerPSN(0), 1))
@@ -78,7 +67,7 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		refused.Send(ib.WriteOnly(refused.PeerPSN(1), refused.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
 		refused.expect(ib.Op(ib.OpAcknowledge).WithPSN(refused.PeerPSN(1)))
 		put := p.connect(Setup{})
-		put.toError(put.QP)
+		put.ToState(put.QP, verbs.QPStateErr)
 		for _, c := range []*Conn{refused, put} {
 			c.AwaitState(c.QP, verbs.QPStateErr)
 			for _, n := range []int{1, 0, 2, 5} {
@@ -89,3 +78,117 @@ var bthStateCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Ca
 		}
 	}),
 }})
+
+// bthResponseCases check the headers of responses that the device sends and receives.
+var bthResponseCases = overRC.Cases([]conformance.Case{{
+	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
+	Title:   "A response with another transport version is dropped",
+	Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
+	Expects: "no completion, and memory unchanged, before the last",
+	Defects: []string{"ResponseTVerUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.request(0, c.WriteWR(1, 8), c.ReadWR(2, 8))
+		answers := []ib.Packet{ib.Ack(c.DevicePSN(0), 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
+		for i, answer := range answers {
+			for v := range uint8(15) {
+				c.expectDropped(answer.WithTVer(v + 1))
+			}
+			c.completeWith(answer, uint64(i+1))
+		}
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
+	}),
+}, {
+	ID: "bth/pad/ragged-response-not-taken", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
+	Title:   "A READ response of a length that is no multiple of four bytes, without padding, does not complete the READ successfully",
+	Sends:   "to READs of 5, 6 and 7 bytes, each on a separate connection, a response with PadCnt 0 and no padding; if the READ is retransmitted, a correct one",
+	Expects: "an error; or nothing, and success with the correct response",
+	Defects: []string{"RaggedAccepted"}, Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
+		bytes := Data(n)
+		c.Send(c.startRead(bytes)[0].WithPad([]byte{}))
+		c.expectErrorOrRetry(bytes)
+	})),
+}, {
+	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "roce/bth/pkey/5"),
+	Title:   "Requests and responses carry the P_Key of their queue pair, including the membership bit",
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one",
+	Expects: "in every packet the P_Key that the queue pair was set up with",
+	Defects: []string{"AckPKeyLimited"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 2})
+		if own := p.pkey(0); own&pkeyFullMember != 0 {
+			// The device must answer a limited member with its own P_Key.
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(own))
+			c.Attr.RQPSN = uint32(c.PeerPSN(1))
+		}
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
+		}
+		for i, pkey := range p.pkeyTable() {
+			if pkey == 0 || pkey&pkeyFullMember != 0 {
+				continue
+			}
+			c := p.connectWithPKey(Setup{Receives: 1}, uint16(i), pkey)
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey | pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(pkey))
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(pkey))
+		}
+	}),
+}, {
+	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"),
+	Title:   "Responses never carry SE",
+	Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
+	Expects: "SE 0 in every answer",
+	Defects: []string{"AckSolicited"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE(), ib.Ack(c.PeerPSN(0), 1).NoSE())
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
+		c.expect(ib.Ack(c.PeerPSN(1), 2).NoSE())
+		c.Attr.RQPSN = uint32(c.PeerPSN(2))
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{}.NoSE(), pkt)
+		}
+	}),
+}, {
+	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "roce/ecn/8"),
+	Title:   "A queue pair that has seen no congestion sets neither FECN nor BECN",
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, all without a CE mark",
+	Expects: "both bits 0 in every packet",
+	Defects: []string{"AckBECN"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
+		}
+	}),
+}, {
+	ID: "rc/ack/carries-no-payload", Cite: ibta("", "roce/rc/ack/16"),
+	Title:   "Acknowledgements of all kinds have no payload",
+	Sends:   "a SEND, one after a gap, one without a receive, a WRITE with an invalid key and, if the device supports them, an atomic",
+	Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
+	Defects: []string{"AckPayload"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		bare := func(want ib.Packet) { c.expectIgnoringCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(5)).AckReq())
+		bare(ib.Ack(c.PeerPSN(0), 1))
+		n := 1
+		if c.Caps.Has(verbs.CapAtomics) {
+			setWord(c.TargetMem, 0, 0x0102030405060708)
+			c.Send(ib.FetchAdd(c.PeerPSN(n), wordRETH(c.TargetMem, 0), 1).AckReq())
+			bare(ib.AtomicAck(c.PeerPSN(n), 2, 0x0102030405060708))
+			n++
+		}
+		c.Send(ib.SendOnly(c.PeerPSN(n+1), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakSequence, uint32(n)))
+		c.Send(ib.SendOnly(c.PeerPSN(n), Data(5)).AckReq())
+		bare(anyRNRNak(c.PeerPSN(n)))
+		c.Send(ib.WriteOnly(c.PeerPSN(n), ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), 5), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakRemoteAccess, uint32(n)))
+	}),
+}})
+
+// connectWithPKey makes a connection that uses another entry of the P_Key table.
+func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
+	s.state = verbs.QPStateInit
+	c := p.connect(s)
+	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+	p.ToRTR(c.QP, c.Attr)
+	p.ToRTS(c.QP, c.Attr)
+	p.Checker.ExpectPKey(uint32(c.Attr.DestQPN), pkey)
+	return c
+}

@@ -49,7 +49,7 @@ func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet
 // the peer's QP 1.
 func (p *Port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
-		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
+		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
 	}
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
@@ -60,13 +60,13 @@ func (p *Port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Mes
 	for {
 		pkt, ok := p.nextPacket(timeout)
 		if !ok {
-			p.Fail(fmt.Sprintf("a %v", want.Attr()), "nothing in %v", timeout)
+			p.Fail(fmt.Sprintf("a %v", ib.AttrOf(want)), "nothing in %v", timeout)
 		}
 		_, m, err := pkt.CM()
 		if err != nil {
-			p.Fail(fmt.Sprintf("a %v", want.Attr()), "%v (%v)", pkt, err)
+			p.Fail(fmt.Sprintf("a %v", ib.AttrOf(want)), "%v (%v)", pkt, err)
 		}
-		if m.Attr() != ib.AttrMRA || want.Attr() == ib.AttrMRA {
+		if ib.AttrOf(m) != ib.AttrMRA || ib.AttrOf(want) == ib.AttrMRA {
 			return pkt, m
 		}
 	}
@@ -151,6 +151,12 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 
 func (k *cmSession) sendRTU() {
 	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+}
+
+// establish sends the RTU, and fails the case unless the application gets its connection.
+func (k *cmSession) establish() {
+	k.sendRTU()
+	k.expectEstablished("an RTU")
 }
 
 func (k *cmSession) sendDREQ() {

@@ -12,12 +12,11 @@ import (
 )
 
 var cmConnectCases = overCM.Cases([]conformance.Case{{
-	ID:    "cm/req/listener-answers-in-time",
-	Title: "A REQ for a service with a listener is answered within the timeout in the REQ",
-	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"),
+	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
 	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
 		const code = 18
 		l := p.cmListen(verbs.PortSpaceTCP)
 		asked := p.Now()
@@ -25,17 +24,15 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		if took := p.Now() - asked; took > ib.AckTimeout(code) {
 			p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
 		}
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		k.expectDelivery(0)
 	}),
 }, {
-	ID:    "cm/req/repeated-request-makes-no-second-connection",
-	Title: "A duplicate REQ makes no second connection",
-	Cite:  ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
+	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "roce/cm/4"),
+	Title:   "A duplicate REQ makes no second connection",
 	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
 	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
 		p.SendPacket(req)
@@ -45,8 +42,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectREP(p.ResponseTimeout())
 		p.SendPacket(req)
 		k.expectSameREPs()
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		p.SendPacket(req)
 		k.expectSameREPs()
 		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
@@ -56,26 +52,23 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "cm/req/lids-ignored",
-	Title: "The LIDs in a REQ are ignored",
-	Cite:  annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"),
+	Title:   "The LIDs in a REQ are ignored",
 	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 	Expects: "a REP for each",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-			k.sendRTU()
-			k.expectEstablished("an RTU")
+			k.establish()
 		}
 	}),
 }, {
-	ID:    "cm/req/mra-while-the-consumer-is-slow",
-	Title: "A duplicate REQ is answered by an MRA while the application has not decided",
-	Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
+	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should,
+	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
 	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 	Expects: "an MRA for the REQ, then a REP",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoMRA"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		const comm = 0x40000000
 		req := ib.CM(comm, p.cmRequest(cmPort, comm))
@@ -85,34 +78,30 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
 		k.expectREP(p.ResponseTimeout())
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 	}),
 }, {
-	ID:    "cm/rep/repeated-until-rtu",
-	Title: "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
-	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"),
+	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
 	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
 		const code = 15
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
 		for range 2 {
 			k.expectREPRetransmission(code)
 		}
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "cm/rep/given-up-when-the-retries-are-spent",
-	Title: "A REP is retransmitted as often as the REQ allows, and no more",
-	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "roce/cm/3"),
+	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
 	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 	Expects: "four REPs, no fifth, and no connection",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
 		const code = 14
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
@@ -128,18 +117,17 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 			if !ok {
 				return
 			}
-			if _, m, err := pkt.CM(); err != nil || m.Attr() == ib.AttrREP {
+			if _, m, err := pkt.CM(); err != nil || ib.AttrOf(m) == ib.AttrREP {
 				p.Fail("no REP beyond the third retry", "%v", pkt)
 			}
 		}
 	}),
 }, {
-	ID:    "cm/rtu/first-message-stands-for-it",
-	Title: "If the RTU is lost, the first message establishes the connection",
-	Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
+	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"),
+	Title:   "If the RTU is lost, the first message establishes the connection",
 	Sends:   "a REQ, no RTU, and a SEND",
 	Expects: "an ACK, a connection, and no more REPs",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
 		const code = 15
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
 		k.expectDelivery(0)
@@ -148,16 +136,14 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "cm/rtu/either-establishes-the-passive-side",
-	Title: "An RTU or the first message establishes the connection, in any order",
-	Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"cm.IgnoreCommEst"},
+	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"),
+	Title:   "An RTU or the first message establishes the connection, in any order",
 	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 	Expects: "an ACK for each message, and three connections",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 		k.expectDelivery(0)
 
 		k = p.cmOpen(l, 1)
@@ -173,15 +159,13 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("a WRITE")
 	}),
 }, {
-	ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
-	Title: "CM messages of a connection over IPv6 are sent over IPv6",
-	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6, Defects: []string{"cm.OverIPv4"},
+	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6,
+	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.OverIPv4"}, Run: OnPort(func(p *Port) {
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
@@ -222,7 +206,7 @@ func (k *cmSession) expectSameREPs() {
 		if err != nil {
 			k.Fail("nothing, or the same REP", "%v", pkt)
 		}
-		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && ib.AttrOf(m) != ib.AttrMRA {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}
@@ -249,4 +233,89 @@ func cmDeliveryTime(p *Port) time.Duration {
 		return time.Second
 	}
 	return 100 * time.Millisecond
+}
+
+var cmEndCases = overCM.Cases([]conformance.Case{{
+	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "roce/cm/7"),
+	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
+	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
+	Expects: "a DREP for each DREQ, and both connections ended",
+	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: OnPort(func(p *Port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		k := p.cmEstablish(l, 0)
+		k.sendDREQ()
+		k.expectDREP()
+		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
+		k.AwaitState(k.QP, verbs.QPStateErr)
+		k.sendDREQ()
+		k.expectDREP()
+
+		k = p.cmEstablish(l, 1)
+		closing := p.Go("disconnect", k.established.Disconnect)
+		pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
+		mad, _, _ := pkt.CM()
+		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+		p.Sync()
+		k.sendDREQ()
+		k.expectDREP()
+	}),
+}, {
+	ID:   "cm/life/thousands-of-connections-leave-no-residue",
+	Cite: ibta("", "roce/cm/13"), Labels: []string{conformance.Slow},
+	Title:   "After thousands of connections another can be established",
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
+	Expects: "a REP and a DREP for each",
+	Defects: []string{"cm.StopAfterConns"}, Run: OnPort(func(p *Port) {
+		conns := 1200
+		if p.Virtual {
+			conns = 10_000
+		}
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n := range uint32(conns) {
+			p.cmOpenAndClose(l, n)
+		}
+	}),
+}, {
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "roce/cm/13"),
+	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
+	Expects: "a connection both times",
+	Defects: []string{"cm.LeakTimeWait"}, Run: OnPort(func(p *Port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		p.cmOpenAndClose(l, 0)
+		p.sleepTimeWait()
+		p.cmOpenAndClose(l, 0)
+	}),
+}})
+
+// cmEstablish establishes the n-th connection of a case.
+func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
+	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
+	k.establish()
+	return k
+}
+
+// cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
+func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
+	k := p.cmEstablish(l, n)
+	k.sendDREQ()
+	k.expectDREP()
+	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
+	p.Must("a queue pair that is destroyed", k.QP.Close())
+	p.Must("memory that is deregistered", k.TargetMem.Close())
+	p.Must("memory that is deregistered", k.LocalMem.Close())
+	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
+		continue // flushed receives
+	}
+}
+
+// sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
+// that follows from the timeouts in the REQ.
+func (p *Port) sleepTimeWait() {
+	if p.Virtual {
+		p.Sleep(10 * time.Minute)
+		return
+	}
+	p.Sleep(3 * time.Second)
 }

@@ -10,12 +10,11 @@ import (
 )
 
 var cmRefuseCases = overCM.Cases([]conformance.Case{{
-	ID:    "cm/rej/unknown-service-refused",
-	Title: "A REQ for a service without a listener is rejected with reason 8",
-	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.IgnoreUnknownService"},
+	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "roce/cm/2"),
+	Title:   "A REQ for a service without a listener is rejected with reason 8",
 	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 	Expects: "a REJ of the REQ with reason 8 for each",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		refused := func(comm uint32, service uint64) {
 			req := p.cmRequest(cmPort, comm)
@@ -29,24 +28,22 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
 	}),
 }, {
-	ID:    "cm/rej/names-the-refused-request",
-	Title: "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
-	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.RejectWithoutCommID"},
+	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "roce/cm/2"),
+	Title:   "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
 	Sends:   "REQs with different communication IDs for a service without a listener",
 	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.RejectWithoutCommID"}, Run: OnPort(func(p *Port) {
 		for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
 			p.SendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
 			p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
 		}
 	}),
 }, {
-	ID:    "cm/rej/refusal-of-the-program-is-told",
-	Title: "A REQ that the application rejects is answered by a REJ with the private data of the application",
-	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "roce/cm/1"),
+	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
 	Sends:   "a REQ that an application on the device refuses with private data",
 	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
 		const comm = 0x0a0b0c0d
 		l := p.cmListen(verbs.PortSpaceTCP)
 		program := p.Go("refuse", func() error {
@@ -63,12 +60,11 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
 	}),
 }, {
-	ID:    "cm/rej/lid-reasons-never-sent",
-	Title: "A REJ never has an invalid LID as its reason",
-	Cite:  annexA17("CA17-35", "roce/cm/6"), Defects: []string{"cm.RejectZeroLID"},
+	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "roce/cm/6"),
+	Title:   "A REJ never has an invalid LID as its reason",
 	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 	Expects: "no REJ with reason 13 or 19",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n := range uint32(200) {
 			req := p.cmRandomRequest(n)
@@ -88,12 +84,11 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "cm/rej/other-private-header-refused",
-	Title: "A REQ with another version of the address header in its private data is rejected",
-	Cite:  ibta("Annex A11", "roce/cm/9"), Defects: []string{"cm.AcceptAnyPrivateVersion"},
+	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "roce/cm/9"),
+	Title:   "A REQ with another version of the address header in its private data is rejected",
 	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
 	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
 			comm := uint32(0x100 + n)
@@ -108,19 +103,17 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 			p.Fail("no request for the application", "one from %v", req.Remote())
 		}
 		k := p.cmOpen(l, 0)
-		k.sendRTU()
-		k.expectEstablished("an RTU")
+		k.establish()
 	}),
 }, {
-	ID:    "cm/sidr/answered-with-qp-and-key",
-	Title: "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
-	Cite:  ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"cm.SIDRZeroQKey"},
+	ID:   "cm/sidr/answered-with-qp-and-key",
+	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
 	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
 	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.SIDRZeroQKey"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
-		d := p.newUDConn(1)
+		d := p.newUDPort(1, nil)
 		p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 		accept := p.Go("accept", func() error {
 			req, err := l.GetRequest(verbs.Forever)
@@ -141,13 +134,12 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.ExpectRecv(1, verbs.GRHLen+16)
 	}),
 }, {
-	ID:    "cm/sidr/unknown-service-refused",
-	Title: "A SIDR_REQ for a service without a listener is answered with status 1",
-	Cite:  ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"cm.IgnoreUnknownService"},
+	ID:   "cm/sidr/unknown-service-refused",
+	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A SIDR_REQ for a service without a listener is answered with status 1",
 	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
 	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: OnPort(func(p *Port) {
 		p.cmListen(verbs.PortSpaceTCP)
 		for n, tcpPort := range []uint16{cmClosedPort, cmPort} {
 			id := uint32(0x500 + n)

@@ -108,7 +108,7 @@ func (p *Port) connect(s Setup) *Conn {
 		Type: s.qpType, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	p.Must("a queue pair", err)
-	p.toInit(c.QP, s.access&^verbs.AccessLocalWrite)
+	p.ToInit(c.QP, s.access&^verbs.AccessLocalWrite, udQKey)
 	for i := range s.Receives {
 		c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(i*s.recvLen, s.recvLen))
 	}
@@ -121,10 +121,10 @@ func (p *Port) connect(s Setup) *Conn {
 		}
 	}
 	if s.state >= verbs.QPStateRTR {
-		p.toRTR(c.QP, c.Attr)
+		p.ToRTR(c.QP, c.Attr)
 	}
 	if s.state >= verbs.QPStateRTS {
-		p.toRTS(c.QP, c.Attr)
+		p.ToRTS(c.QP, c.Attr)
 	}
 	return c
 }
@@ -151,6 +151,13 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 // expect fails the case unless the next packet is of this connection and matches want. It
 // returns the packet.
 func (c *Conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
+
+// exchange sends a packet, and fails the case unless the next packet is of this connection
+// and matches response. It returns that packet.
+func (c *Conn) exchange(pkt, response ib.Packet) ib.Packet {
+	c.Send(pkt)
+	return c.expect(response)
+}
 
 // fromDevice adds the addresses and the destination QPN of the connection to an expected
 // packet.
@@ -209,3 +216,15 @@ func (p *Port) LongTimeout(code uint8) uint8 {
 
 // Data returns n bytes of payload.
 func Data(n int) []byte { return rig.Pattern(n, 0x5a) }
+
+// pathMTU is the default path MTU of connections.
+const pathMTU = verbs.MTU1024
+
+// peerAttr returns the default attributes of a connection with the peer. There is no ACK
+// timeout.
+func (p *Port) peerAttr(peer netip.Addr) verbs.QPAttr {
+	return verbs.QPAttr{
+		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
+		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.gidIndex(p.Local[0]), HopLimit: 64}},
+	}
+}

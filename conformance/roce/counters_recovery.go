@@ -1,6 +1,8 @@
 package roce
 
 import (
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -39,8 +41,7 @@ var counterRecoveryCases = []conformance.Case{
 				c.AwaitPackets(8)
 				c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
 				awaitPSN(c, c.DevicePSN(7))
-				c.Send(ib.Ack(c.DevicePSN(7), 1))
-				c.ExpectCompletion(1, verbs.WCSuccess)
+				c.completeWith(ib.Ack(c.DevicePSN(7), 1), 1)
 			}
 			return nil
 		}),
@@ -54,8 +55,7 @@ var counterRecoveryCases = []conformance.Case{
 				c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 				c.Drain(0)
 				c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-				c.ExpectCompletion(1, verbs.WCSuccess)
-				c.ExpectCompletion(2, verbs.WCSuccess)
+				c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 				c.Drain(0)
 			}
 			return rig.Counts{cntImpliedNAKs: rig.Exactly(2)}
@@ -115,4 +115,100 @@ var counterRecoveryCases = []conformance.Case{
 			}
 			return nil
 		}),
+}
+
+// drop is a modification of a packet that makes the device drop it.
+type drop struct {
+	name        string
+	counter     *rig.Counter
+	description string
+	modify      func(*Conn, ib.Packet) ib.Packet
+}
+
+// dropsPerCase is how many packets of each kind are sent.
+const dropsPerCase = 3
+
+var dropKinds = []drop{
+	{"wrong-icrc", cntBadICRC, "a wrong ICRC", func(_ *Conn, p ib.Packet) ib.Packet { return p.BadICRC() }},
+	{"other-partition", cntBadPKey, "the P_Key of a partition that the device is not in", func(_ *Conn, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
+	{"other-version", cntBadVersion, "transport version 3", func(_ *Conn, p ib.Packet) ib.Packet { return p.WithTVer(3) }},
+	{"more-pad-than-payload", cntBadPad, "no payload and three pad bytes", func(c *Conn, _ ib.Packet) ib.Packet {
+		return ib.SendOnly(c.PeerPSN(0), nil).WithPad([]byte{}).WithPadCnt(3)
+	}},
+	{"ends-in-its-headers", cntTooShort, "half of its RETH", func(_ *Conn, p ib.Packet) ib.Packet { return p.WithBody(make([]byte, 8)) }},
+	{"other-address", cntBadAddress, "another source address than the peer's", func(c *Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAddr(2)) }},
+	{"no-queue-pair", cntBadQPN, "an unknown QPN", func(_ *Conn, p ib.Packet) ib.Packet { return p.To(0xfedcba) }},
+	{"other-service", cntBadService, "an opcode of UC", func(_ *Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
+}
+
+// counterDropCases returns the cases about packets that are dropped and counted.
+func counterDropCases() (all []conformance.Case) {
+	for _, d := range dropKinds {
+		c := counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
+			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), []*rig.Counter{d.counter},
+			func(p *Port) rig.Counts {
+				conn := p.Connect(Setup{})
+				before := p.QueryPort().BadPKeys
+				for range dropsPerCase {
+					conn.Send(d.modify(conn, writePacket(conn, 0)))
+				}
+				conn.Send(writePacket(conn, 0))
+				awaitPSN(conn, conn.PeerPSN(0))
+				if d.counter == cntBadPKey {
+					more := p.QueryPort().BadPKeys - before
+					p.Check(more == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", more)
+				}
+				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
+			})
+		if d.counter == cntBadPKey {
+			c.Cite = conformance.Cite{Doc: "IBTA", Section: "C9-43", Rows: []string{"roce/bth/pkey/1"}}
+			c.Defects = append(c.Defects, "KeyViolationsUncounted")
+		}
+		all = append(all, c)
+	}
+	return append(all,
+		counterCase("drop-not-receiving", "Packets for a queue pair that is not in RTR are dropped, and counted",
+			fmt.Sprintf("%d WRITEs to a queue pair in INIT", dropsPerCase), []*rig.Counter{cntBadState},
+			func(p *Port) rig.Counts {
+				idle := p.connect(Setup{state: verbs.QPStateInit})
+				for i := range dropsPerCase {
+					idle.Send(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil))
+				}
+				return rig.Counts{cntBadState: rig.Exactly(dropsPerCase)}
+			}),
+		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", cntBadQKey, func(u *udPort) {
+			before := u.QueryPort().QKeyViolations
+			u.SendPacket(u.datagram(Data(8)).WithDETH(udQKey^1, udPeerQPN))
+			u.Sync()
+			more := u.QueryPort().QKeyViolations - before
+			u.Check(more == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", more)
+		}, "KeyViolationsUncounted"),
+		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", cntBadOpcode, func(u *udPort) {
+			u.SendPacket(u.datagram(Data(8)).WithOpcode(ib.UD.Op(0x1f)))
+		}),
+		udDropCase("drop-no-receive", "Datagrams without a posted receive are dropped, and counted", cntNoReceive, func(u *udPort) {
+			u.SendPacket(u.datagram(Data(8)))
+		}),
+		udDropCase("drop-too-long", "Datagrams that are longer than their receive are dropped, and counted", cntTooLong, func(u *udPort) {
+			u.PostRecv(u.QP, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
+			u.SendPacket(u.datagram(Data(8)))
+		}),
+	)
+}
+
+// udDropCase returns a case about dropped datagrams. Each is sent to a new queue pair,
+// because some devices change their state.
+func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defects ...string) conformance.Case {
+	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), []*rig.Counter{why}, func(p *Port) rig.Counts {
+		for range dropsPerCase {
+			drop(p.newUDPort(0, nil))
+		}
+		return rig.Counts{why: rig.Exactly(dropsPerCase)}
+	})
+	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, labelUD
+	if why == cntBadQKey {
+		c.Cite = conformance.Cite{Doc: "IBTA", Section: "9.6.1.4.1", Rows: []string{"roce/ud/2"}}
+	}
+	c.Defects = append(c.Defects, defects...)
+	return c
 }

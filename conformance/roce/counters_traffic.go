@@ -76,11 +76,9 @@ func sendRequests(p *Port) (sent int) {
 	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
 	c.AwaitPackets(7)
 	for ; sent < 3; sent++ {
-		c.Send(ib.Ack(c.DevicePSN(sent), uint32(sent+1)))
-		c.ExpectCompletion(uint64(sent+1), verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(sent), uint32(sent+1)), uint64(sent+1))
 	}
-	c.Send(ib.Ack(c.DevicePSN(6), 4))
-	c.ExpectCompletion(4, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(6), 4), 4)
 	return sent
 }
 
@@ -91,9 +89,7 @@ var counterResponseCases = []conformance.Case{
 			c := p.Connect(Setup{})
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
-			c.Send(ib.Ack(c.DevicePSN(1), 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
 			for range 3 {
 				c.Send(ib.Ack(c.DevicePSN(0), 1))
 			}
@@ -141,16 +137,9 @@ var otherCounterCases = []conformance.Case{
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
 		"three REQs for a service without a listener", []*rig.Counter{cntMADsSent, cntMADsRcvd, cntCMRequests, cntCMRejects},
 		func(p *Port) rig.Counts {
-			if _, err := p.Device.CM(); err != nil { // some devices answer only after the application opened the CM
-				p.Must("a connection manager", err)
-			}
+			p.CM() // some devices answer only after the application opened the CM
 			for i := range 3 {
-				p.SendPacket(ib.CM(uint64(i+1), ib.REQ{
-					LocalCommID: new(uint32(i + 1)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 7175)), LocalCAGUID: new(uint64(0x02005efffe000001)),
-					QPN: new(uint32(0x777)), StartingPSN: new(ib.PSN(1)), LocalGID: p.Peer, RemoteGID: p.Local[0],
-					RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
-					Private: ib.AddrHeader{SrcPort: 40000, Src: p.Peer, Dst: p.Local[0]}.Append(nil),
-				}))
+				p.SendPacket(ib.CM(uint64(i+1), p.cmRequest(cmClosedPort, uint32(i+1))))
 				_, ok := p.NextMatching(func(a *Arrival) bool { return a.DestQP() == ib.GSIQPN }, p.ResponseTimeout())
 				p.Check(ok, "a REJ", "nothing in %v", p.ResponseTimeout())
 			}

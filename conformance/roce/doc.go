@@ -5,8 +5,8 @@
 // A case scripts the peer of a queue pair packet by packet: see [Conn] for connections
 // and [Port] for everything else. It imitates loss by not sending a packet or ignoring a
 // received one, and congestion by sending packets with a CE mark. [Measure] measures how a
-// device recovers. Helpers whose names begin with expect or check fail the case. The package is written from the specification and shares no code with the
-// emulated devices.
+// device recovers. Helpers whose names begin with expect or check fail the case. The package
+// is written from the specification and shares no code with the emulated devices.
 package roce
 
 import (
@@ -35,8 +35,13 @@ func Suite() *conformance.Suite {
 // Groups of cases by the service that they use.
 var (
 	overRC = conformance.Group{Needs: verbs.CapRC, Labels: labelRC}
-	overUC = conformance.Group{Needs: verbs.CapUC, Labels: []string{"service:uc"}}
-	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:cm"}}
+	overUC = conformance.Group{Needs: verbs.CapUC, Labels: labelUC}
+	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: labelCM}
+	// mostlyRC is for cases that need RC; those about another service have its label.
+	mostlyRC = conformance.Group{Needs: verbs.CapRC, DefaultLabels: labelRC}
+
+	labelRC, labelUC = []string{"service:rc"}, []string{"service:uc"}
+	labelUD, labelCM = []string{"service:ud"}, []string{"service:cm"}
 )
 
 // Setups by IP version.

@@ -8,12 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// This file has helpers for cases about memory: READs, WRITEs, atomics, SENDs, access
-// rights and windows.
-
-// labelRC is the label of RC cases.
-var labelRC = []string{"service:rc"}
-
 // otherPeerQPN is the peer's queue pair of a second connection.
 const otherPeerQPN = 0x0fedcb
 

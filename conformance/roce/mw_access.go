@@ -5,49 +5,44 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var windowCases = overRC.Cases([]conformance.Case{{
-	ID:    "mw/access/range-of-the-window-only",
-	Title: "A type 2 window grants access to its range and no other bytes of its region",
-	Cite:  ibta("", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"WindowBounds"},
+	ID: "mw/access/range-of-the-window-only", Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window grants access to its range and no other bytes of its region",
 	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run:     OnPort(windowRange(verbs.MWType2)),
+	Defects: []string{"WindowBounds"}, Run: OnPort(windowRange(verbs.MWType2)),
 }, {
-	ID:    "mw/access/range-of-a-type-1-window-only",
-	Title: "A type 1 window grants access to its range and no other bytes of its region",
-	Cite:  ibta("", "roce/mw/5"), Needs: verbs.CapMWType1, Defects: []string{"WindowBounds"},
+	ID: "mw/access/range-of-a-type-1-window-only", Cite: ibta("", "roce/mw/5"), Needs: verbs.CapMWType1,
+	Title:   "A type 1 window grants access to its range and no other bytes of its region",
 	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run:     OnPort(windowRange(verbs.MWType1)),
+	Defects: []string{"WindowBounds"}, Run: OnPort(windowRange(verbs.MWType1)),
 }, {
-	ID:    "mw/access/rights-of-the-window-only",
-	Title: "An access through a window has the rights of the window, whatever the region grants",
-	Cite:  ibta("", "roce/mw/6"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
+	ID: "mw/access/rights-of-the-window-only", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2,
+	Title:   "An access through a window has the rights of the window, whatever the region grants",
 	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Run: OnPort(onEachConn(Setup{}, []windowAccess{
+	Defects: []string{"WindowRights"}, Run: OnPort(onEachConn(Setup{}, []windowAccess{
 		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
 	}, func(c *Conn, w windowAccess) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, w.access)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectOpExecuted(w.granted, windowRETH(info, key, 0, 8))
-		m.Snapshot()
-		c.Send(w.refused.packet(c.PeerPSN(1), windowRETH(info, key, 0, 8)))
+		win := c.bindWindow(verbs.MWType2, 1024, 256, w.access)
+		c.expectOpExecuted(w.granted, win.reth(0, 8))
+		win.m.Snapshot()
+		c.Send(w.refused.packet(c.PeerPSN(1), win.reth(0, 8)))
 		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUnchanged(win.m, 0, 0)
 	})),
 }, {
-	ID:    "mw/access/atomics-through-a-window",
-	Title: "An atomic through a window is executed if the window grants it, and refused if not",
-	Cite:  ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics, Defects: []string{"NoWindowAtomics"},
+	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+	Title:   "An atomic through a window is executed if the window grants it, and refused if not",
 	Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"NoWindowAtomics"}, Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		at := m.WordOffset(128)
 		setWord(m, 128, 41)
@@ -63,72 +58,61 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.expectWord(m, 128, 42)
 	}),
 }, {
-	ID:    "mw/access/type-2-on-its-own-qp-only",
-	Title: "A type 2 window grants access only to requests on the QP that bound it",
-	Cite:  ibta("", "roce/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
+	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("", "roce/mw/7"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window grants access only to requests on the QP that bound it",
 	Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
 	Expects: "the bytes for the first, a NAK for a remote access error for the second",
-	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
-		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+	Defects: []string{"WindowOwner"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8), ib.NakRemoteAccess)
 	}),
 }, {
-	ID:    "mw/access/zero-based-window-begins-at-zero",
-	Title: "The addresses in a zero-based window begin at 0",
-	Cite:  ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
-	Defects: []string{"ZeroBasedIgnored"},
+	ID:   "mw/access/zero-based-window-begins-at-zero",
+	Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+	Title:   "The addresses in a zero-based window begin at 0",
 	Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address in the region",
 	Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
-	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.expectRead(0, ib.At(0, key, 8), m.Buf[1024:1032])
-		c.expectRead(1, ib.At(248, key, 8), m.Buf[1272:1280])
-		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
+	Defects: []string{"ZeroBasedIgnored"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
+		c.expectRead(0, ib.At(0, win.key, 8), win.m.Buf[1024:1032])
+		c.expectRead(1, ib.At(248, win.key, 8), win.m.Buf[1272:1280])
+		c.expectReadRefused(2, win.reth(0, 8))
 	}),
 }, {
-	ID:    "mw/access/zero-based-region-begins-at-zero",
-	Title: "The addresses in a zero-based region begin at 0",
-	Cite:  ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
+	ID:   "mw/access/zero-based-region-begins-at-zero",
+	Cite: ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Needs: verbs.CapZeroBased,
+	Title:   "The addresses in a zero-based region begin at 0",
 	Sends:   "READs of a zero-based region of 64 bytes at 0, at 56 and at 57",
 	Expects: "its first and last eight bytes, then a NAK for a remote access error",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ZeroBasedIgnored"}, Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess|verbs.AccessZeroBased)
 		c.expectRead(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
 		c.expectRead(1, ib.At(56, m.RKey(), 8), m.Buf[56:])
 		c.expectReadRefused(2, ib.At(57, m.RKey(), 8))
 	}),
 }, {
-	ID:    "mw/life/region-with-windows-is-not-left-open",
-	Title: "Deregistering a region with bound windows is refused, or revokes their keys",
-	Cite:  ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"DeregBound"},
+	ID: "mw/life/region-with-windows-is-not-left-open", Cite: ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2,
+	Title:   "Deregistering a region with bound windows is refused, or revokes their keys",
 	Sends:   "binds a window, deregisters its region, then READs by the key of the window",
 	Expects: "an error and a window that works, or success and a NAK for a remote access error",
-	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
-		if err := m.Close(); err != nil {
-			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+	Defects: []string{"DeregBound"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		if err := win.m.Close(); err != nil {
+			c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 			return
 		}
-		c.expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+		c.expectOpRefused(readOp, win.reth(0, 8), ib.NakRemoteAccess)
 	}),
 }, {
-	ID:    "mw/life/qp-with-windows-can-be-destroyed",
-	Title: "A QP with bound type 2 windows can be destroyed, which revokes their keys",
-	Cite:  ibta("o10-2.2.5", "roce/mw/12"), Needs: verbs.CapMWType2,
+	ID: "mw/life/qp-with-windows-can-be-destroyed", Cite: ibta("o10-2.2.5", "roce/mw/12"), Needs: verbs.CapMWType2,
 	// A known device waits for the window for most of a minute, gives up, and later
 	// dereferences the destroyed QP.
 	Labels:  []string{conformance.Dangerous},
+	Title:   "A QP with bound type 2 windows can be destroyed, which revokes their keys",
 	Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
 	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
-	Defects: []string{"BoundQPBusy"},
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"BoundQPBusy"}, Run: onConn(Setup{}, func(c *Conn) {
 		info, mw := bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
 		key := c.bind(mw, info)
 		began := c.Now()
@@ -139,24 +123,20 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		c.Must("a window that can be freed", mw.Close())
 	}),
 }, {
-	ID:    "mw/life/local-invalidate-waits-for-earlier-requests",
-	Title: "A local invalidate takes effect after all earlier requests of its QP, and not before",
-	Cite:  ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv, Defects: []string{"LocalInvEarly"},
+	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
+	Cite: ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+	Title:   "A local invalidate takes effect after all earlier requests of its QP, and not before",
 	Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
 	Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
-	Run: onConn(Setup{}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		key := c.bind(c.newWindow(verbs.MWType2), info)
+	Defects: []string{"LocalInvEarly"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
 		c.postRead(8)
 		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
-		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 		c.ExpectNoCompletion()
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.expectReadRefused(1, windowRETH(info, key, 0, 8))
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, 2)
+		c.expectReadRefused(1, win.reth(0, 8))
 	}),
 }})
 
@@ -172,16 +152,97 @@ func windowRange(kind verbs.MWType) func(*Port) {
 	return func(p *Port) {
 		for _, outside := range []int{252, -4} {
 			onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-				m := c.bindableMemory()
-				info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-				key := c.bind(c.newWindow(kind), info)
-				c.expectOpExecuted(op, windowRETH(info, key, 248, 8))
-				m.Snapshot()
-				c.Send(op.packet(c.PeerPSN(1), windowRETH(info, key, outside, 8)))
+				win := c.bindWindow(kind, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				c.expectOpExecuted(op, win.reth(248, 8))
+				win.m.Snapshot()
+				c.Send(op.packet(c.PeerPSN(1), win.reth(outside, 8)))
 				c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 				c.Sync()
-				c.ExpectUnchanged(m, 0, 0)
+				c.ExpectUnchanged(win.m, 0, 0)
 			})(p)
 		}
 	}
+}
+
+// bindID is the work request ID of binds.
+const bindID = 1000
+
+// bindableMemory registers memory that windows may be bound to.
+func (c *Conn) bindableMemory() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
+
+// newWindow allocates a window.
+func (c *Conn) newWindow(kind verbs.MWType) verbs.MW {
+	mw, err := c.PD.AllocMW(kind)
+	c.Must("a memory window", err)
+	return mw
+}
+
+// bindRange returns the BindInfo for n bytes of a region from off on.
+func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
+	return verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}
+}
+
+// postBind posts a bind: by ibv_bind_mw for type 1, by a work request for type 2. It
+// returns the R_Key that the window gets.
+func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
+	c.Note("bind a window of %v to %d bytes at %#x", mw.Type(), info.Length, info.Addr)
+	if mw.Type() == verbs.MWType1 {
+		return c.QP.BindMW(mw, bindID, flags, info)
+	}
+	key := verbs.NextRKey(mw.RKey())
+	_, err := c.QP.PostSend([]verbs.SendWR{{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info},
+	}})
+	return key, err
+}
+
+// bind binds a window and returns its key.
+func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
+	key, err := c.postBind(mw, verbs.SendSignaled, info)
+	c.Must("a window that can be bound", err)
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
+	return key
+}
+
+// boundWindow is a window that is bound to a range of memory.
+type boundWindow struct {
+	m    *rig.Memory
+	info verbs.BindInfo
+	key  verbs.RKey
+}
+
+// bindWindow binds a new window to n bytes of new memory from off on.
+func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) boundWindow {
+	m := c.bindableMemory()
+	info := bindRange(m, off, n, access)
+	return boundWindow{m, info, c.bind(c.newWindow(kind), info)}
+}
+
+// reth returns the RETH for n bytes of the window's range from off on.
+func (w boundWindow) reth(off, n int) ib.RETH { return windowRETH(w.info, w.key, off, n) }
+
+// expectBindFails fails the case if a bind succeeds. The device may reject the post, or
+// complete the request with an error.
+func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
+	if _, err := c.postBind(mw, flags, info); err == nil {
+		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+	}
+}
+
+// windowRETH returns the RETH for n bytes of a window's range from off on.
+func windowRETH(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
+	return ib.At(info.Addr+uint64(off), uint32(key), n)
+}
+
+// expectRead sends a READ with the peer's n-th PSN, and fails the case unless the device
+// returns these bytes.
+func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
+	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponseOnly(c.PeerPSN(n), ib.AnyMSN, want))
+}
+
+// expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the
+// device refuses it with a remote access NAK.
+func (c *Conn) expectReadRefused(n int, at ib.RETH) {
+	c.Send(ib.ReadRequest(c.PeerPSN(n), at))
+	c.expectNak(c.PeerPSN(n), ib.NakRemoteAccess)
 }

@@ -11,60 +11,55 @@ import (
 )
 
 var ipCases = overRC.Cases([]conformance.Case{{
-	ID:    "pkt/ip/ipv4-carries-a-connection",
-	Title: "A connection over IPv4 transfers data in both directions",
-	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4, Defects: []string{"ICRCWrong"},
+	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4,
+	Title:   "A connection over IPv4 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv4 between the two addresses",
-	Run:     onRC(exchangeBothWays),
+	Defects: []string{"ICRCWrong"}, Run: onRC(exchangeBothWays),
 }, {
-	ID:    "pkt/ip/ipv6-carries-a-connection",
-	Title: "A connection over IPv6 transfers data in both directions",
-	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6, Defects: []string{"IPv6Dead"},
+	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6,
+	Title:   "A connection over IPv6 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv6 between the two addresses",
-	Run:     onRC(exchangeBothWays),
+	Defects: []string{"IPv6Dead"}, Run: onRC(exchangeBothWays),
 }, {
-	ID:    "pkt/ip/packet-with-options-dropped",
-	Title: "A packet with IPv4 options is dropped, although its ICRC is correct",
-	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	Title:   "A packet with IPv4 options is dropped, although its ICRC is correct",
 	Sends:   "a SEND after four options that do nothing, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.Options = ipOptionNOPs
 		c.expectDropped(send)
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "pkt/ip/packet-that-got-options-on-its-way-dropped",
-	Title: "A packet that got IPv4 options in flight is dropped",
-	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID:   "pkt/ip/packet-that-got-options-on-its-way-dropped",
+	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	Title:   "A packet that got IPv4 options in flight is dropped",
 	Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class",
-	Title: "The DSCP of every packet, responses included, is that of the connection's traffic class",
-	Cite:  annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"), Defects: []string{"AnswersNoDSCP"},
+	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"),
+	Title:   "The DSCP of every packet, responses included, is that of the connection's traffic class",
 	Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DSCP 26 in every packet",
-	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *Conn) {
+	Defects: []string{"AnswersNoDSCP"}, Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			tc := *pkt.IP.TClass
 			c.Check(tc>>2 == 0x68>>2, fmt.Sprintf("%v with DSCP 26", pkt), "DSCP %d", tc>>2)
 		}
 	}),
 }, {
-	ID:    "pkt/ip/ecn-bits-not-taken-from-the-traffic-class",
-	Title: "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
-	Cite:  annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"), Defects: []string{"ECNFromTClass"},
+	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"),
+	Title:   "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
 	Sends:   "requests, and responses to requests of the device, on four connections whose traffic classes end in 00, 01, 10 and 11",
 	Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"ECNFromTClass"}, Run: OnPort(func(p *Port) {
 		ecn := make(map[ib.Opcode]uint8)
 		for low := range uint8(4) {
 			c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
@@ -79,38 +74,36 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "pkt/ip/ipv4-lengths-end-at-the-icrc",
-	Title: "The lengths of IPv4 and UDP end at the ICRC",
-	Cite:  annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4, Defects: []string{"TrailingBytes"},
+	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4,
+	Title:   "The lengths of IPv4 and UDP end at the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
-	Run:     onRC(checkLengths),
+	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
-	ID:    "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
-	Title: "The payload length of IPv6 counts from the UDP header to the ICRC",
-	Cite:  annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6, Defects: []string{"TrailingBytes"},
+	ID:   "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
+	Cite: annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6,
+	Title:   "The payload length of IPv6 counts from the UDP header to the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
-	Run:     onRC(checkLengths),
+	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
-	ID:    "pkt/ip/every-packet-forbids-fragmentation",
-	Title: "Every IPv4 packet has DF set, is no fragment, and has no options",
-	Cite:  annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"PlainSocket"},
+	ID:   "pkt/ip/every-packet-forbids-fragmentation",
+	Cite: annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4,
+	Title:   "Every IPv4 packet has DF set, is no fragment, and has no options",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PlainSocket"}, Run: onRC(func(c *Conn) {
 		whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(whole, pkt)
 		}
 	}),
 }, {
-	ID:    "pkt/ip/fragments-dropped",
-	Title: "Fragments are dropped and not reassembled",
-	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
+	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	Title:   "Fragments are dropped and not reassembled",
 	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(64)).AckReq()
 		more := send
 		more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
@@ -135,24 +128,22 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "pkt/ip/packet-without-df-dropped",
-	Title: "A packet with DF clear is dropped, although its ICRC is correct",
-	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"DFUnchecked"},
+	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	Title:   "A packet with DF clear is dropped, although its ICRC is correct",
 	Sends:   "a SEND with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DFUnchecked"}, Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.DF = new(false)
 		c.expectDropped(send)
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "pkt/ip/ttl-is-the-hop-limit-of-the-path",
-	Title: "The time to live of every packet is the hop limit of the connection",
-	Cite:  annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"), Defects: []string{"FixedHopLimit"},
+	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"),
+	Title:   "The time to live of every packet is the hop limit of the connection",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a hop limit of 7 in every packet",
-	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *Conn) {
+	Defects: []string{"FixedHopLimit"}, Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
 		}
@@ -165,11 +156,9 @@ var ipOptionNOPs = []byte{1, 1, 1, 1}
 // exchangeBothWays has the peer and the device each send, write and read.
 func exchangeBothWays(c *Conn) {
 	c.expectAccepted(0)
-	c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq())
-	c.expect(ib.Ack(c.PeerPSN(1), 2))
+	c.exchange(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
 	c.ExpectBytes(c.TargetMem, 0, Data(100))
-	c.Send(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)))
-	c.expect(ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
+	c.exchange(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)), ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
 
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(1024, 33)},
@@ -179,9 +168,7 @@ func exchangeBothWays(c *Conn) {
 	c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(at.Addr, at.RKey, 5), c.LocalMem.Buf[2048:][:5]))
 	c.expect(ib.ReadRequest(c.DevicePSN(2), ib.At(at.Addr, at.RKey, 10)))
 	c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(10)))
-	for id := range uint64(3) {
-		c.ExpectCompletion(id+1, verbs.WCSuccess)
-	}
+	c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	c.ExpectBytes(c.LocalMem, 4096, Data(10))
 }
 

@@ -6,72 +6,62 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var modifyCases = []conformance.Case{{
-	ID:    "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-	Title: "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
+var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
+	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
+	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	Title:   "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
 	Sends:   "nothing",
 	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
-	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
+	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
-	ID:    "qp/modify/rc-refuses-other-transitions",
-	Title: "An RC queue pair refuses every state transition that is not in the table",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
+	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	Title:   "An RC queue pair refuses every state transition that is not in the table",
 	Sends:   "nothing",
 	Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
-	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
+	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
-	ID:    "qp/modify/uc-table",
-	Title: "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
-	Defects: []string{"ModifyUnchecked"},
+	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: labelUC,
+	Title:   "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
-	Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
+	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID:    "qp/modify/ud-table",
-	Title: "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"ModifyUnchecked"},
+	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
-	Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
+	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
 		m.checkMasks()
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID:    "qp/modify/rc-alternate-path",
-	Title: "Each transition of an RC queue pair with an optional alternate path accepts one",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
-	Labels: []string{"service:rc"}, Defects: []string{"OptionalAttrsRefused"},
+	ID:   "qp/modify/rc-alternate-path",
+	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
+	Title:   "Each transition of an RC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
+	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 }, {
-	ID:    "qp/modify/uc-alternate-path",
-	Title: "Each transition of a UC queue pair with an optional alternate path accepts one",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration,
-	Labels: []string{"service:uc"}, Defects: []string{"OptionalAttrsRefused"},
+	ID:   "qp/modify/uc-alternate-path",
+	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
+	Title:   "Each transition of a UC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-	Run:     onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
+	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 }, {
-	ID:    "qp/modify/reset-does-not-lead-to-error",
-	Title: "A queue pair cannot go from RESET to ERR",
-	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyUnchecked"},
+	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC,
+	Title:   "A queue pair cannot go from RESET to ERR",
 	Sends:   "nothing",
 	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
-	Run: onConn(Setup{}, func(c *Conn) {
-		c.toReset()
+	Defects: []string{"ModifyUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.ToState(c.QP, verbs.QPStateReset)
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
 		fresh, _ := m.newQP(verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
@@ -80,13 +70,12 @@ var modifyCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "qp/modify/refused-change-changes-nothing",
-	Title: "A refused modify changes neither the state nor any attribute",
-	Cite:  conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
-	Labels: []string{"service:rc"}, Defects: []string{"ModifyHalfway"},
+	ID:   "qp/modify/refused-change-changes-nothing",
+	Cite: conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
+	Title:   "A refused modify changes neither the state nor any attribute",
 	Sends:   "a SEND, when the queue pair is in RTS",
 	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
-	Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
+	Defects: []string{"ModifyHalfway"}, Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
 		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
 		good := m.Attr(*toRTR)
@@ -95,39 +84,37 @@ var modifyCases = []conformance.Case{{
 			mask  verbs.QPAttrMask
 			wrong func(*verbs.QPAttr)
 		}{
-			{"a path MTU of 77", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
-			{"a path MTU of 0", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-			{"a P_Key that there is not", toRTR.required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
-			{"no path", toRTR.required &^ verbs.QPAttrAV, nil},
-			{"a timeout", toRTR.required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
+			{"a path MTU of 77", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
+			{"a path MTU of 0", toRTR.Required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+			{"a P_Key that there is not", toRTR.Required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
+			{"no path", toRTR.Required &^ verbs.QPAttrAV, nil},
+			{"a timeout", toRTR.Required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
 		} {
-			a, before := good, c.query()
+			a, before := good, c.QueryQP(c.QP)
 			a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
 			if bad.wrong != nil {
 				bad.wrong(&a)
 			}
 			c.MustFail("INIT to RTR with "+bad.what, c.QP.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
-			after := c.query()
+			after := c.QueryQP(c.QP)
 			c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
 		}
-		c.toRTR(c.QP, c.Attr)
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:    "qp/query/state-and-psns-are-the-present-ones",
-	Title: "A query returns the next PSNs to send and to expect, and the current state",
-	Cite:  ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"QueryStale"},
+	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC,
+	Title:   "A query returns the next PSNs to send and to expect, and the current state",
 	Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
 	Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
-	Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
+	Defects: []string{"QueryStale"}, Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
 		c.expectPSNs(0, 0)
 		c.Send(ib.Send(c.PeerPSN(0), Data(2*MTU+1), MTU)...)
 		c.expect(ib.Ack(c.PeerPSN(2), 1))
-		c.Send(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 16)))
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(3), 2, nil))
+		c.exchange(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 16)), ib.ReadResponseOnly(c.PeerPSN(3), 2, nil))
 		c.expectPSNs(0, 4)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 2*MTU)})
+		c.PostSend(c.QP, c.SendWR(9, 2*MTU))
 		c.expect(ib.SendFirst(c.DevicePSN(0), nil))
 		c.expect(ib.SendLast(c.DevicePSN(1), nil))
 		c.expectPSNs(2, 4)
@@ -137,44 +124,43 @@ var modifyCases = []conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID:    "qp/query/read-depths-are-as-set",
-	Title: "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
-	Cite:  ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"RdAtomicRoundsUp"},
+	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC,
+	Title:   "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
 	Sends:   "nothing",
 	Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"RdAtomicRoundsUp"}, Run: OnPort(func(p *Port) {
 		for _, depth := range []uint8{1, 3, 5, 7} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
-			a := c.query()
+			a := c.QueryQP(c.QP)
 			c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
 				fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
 		}
 	}),
-}}
+}})
 
 // checkMasks fails the case unless every transition succeeds with its required and
 // optional attributes, and fails without a required one or with any other.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
-		qp, ok := m.newQP(t.from)
+		qp, ok := m.newQP(t.From)
 		if !ok {
 			continue
 		}
-		what := fmt.Sprintf("%v to %v", t.from, t.to)
-		eachAttr(t.required, func(missing verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.required&^missing), nil)
-			m.ExpectState(qp, t.from)
+		what := t.String()
+		rig.EachAttr(t.Required, func(missing verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.Required&^missing), nil)
+			m.ExpectState(qp, t.From)
 		})
-		eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.required|extra), nil)
-			m.ExpectState(qp, t.from)
+		rig.EachAttr(rig.EveryAttr&^(t.Required|t.Optional|m.unspecified), func(extra verbs.QPAttrMask) {
+			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.Required|extra), nil)
+			m.ExpectState(qp, t.From)
 		})
-		m.Must(what, m.Modify(qp, t, t.required))
-		m.ExpectState(qp, t.to)
-		optional := t.optional &^ migAttrs
-		eachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.required|extra) })
+		m.Must(what, m.Modify(qp, t, t.Required))
+		m.ExpectState(qp, t.To)
+		optional := t.Optional &^ rig.MigrationAttrs
+		rig.EachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.Required|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
-			m.expectTransition(t, t.required|optional)
+			m.expectTransition(t, t.Required|optional)
 		}
 	}
 }
@@ -184,21 +170,21 @@ func (m *qpMover) checkMasks() {
 // alternate paths.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
-		if t.optional&verbs.QPAttrAltPath == 0 {
+		if t.Optional&verbs.QPAttrAltPath == 0 {
 			continue
 		}
-		m.expectTransition(t, t.required|verbs.QPAttrAltPath)
-		m.expectTransition(t, t.required|t.optional&migAttrs)
-		m.expectTransition(t, t.required|t.optional)
+		m.expectTransition(t, t.Required|verbs.QPAttrAltPath)
+		m.expectTransition(t, t.Required|t.Optional&rig.MigrationAttrs)
+		m.expectTransition(t, t.Required|t.Optional)
 	}
 }
 
 // expectTransition fails the case unless a new queue pair accepts a transition with these
 // attributes.
-func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
-	qp, _ := m.newQP(t.from)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.Modify(qp, t, mask))
-	m.ExpectState(qp, t.to)
+func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
+	qp, _ := m.newQP(t.From)
+	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
+	m.ExpectState(qp, t.To)
 }
 
 // checkOtherTransitions fails the case unless every pair of states that is no transition
@@ -213,7 +199,7 @@ func (m *qpMover) checkOtherTransitions() {
 			if m.find(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
 				continue
 			}
-			t := transition{from: from, to: to}
+			t := rig.Transition{From: from, To: to}
 			for _, mask := range append(m.requiredMasks(to), 0) {
 				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
@@ -225,8 +211,8 @@ func (m *qpMover) checkOtherTransitions() {
 // requiredMasks returns the required attributes of all transitions to a state.
 func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 	for _, t := range m.table {
-		if t.to == to && t.required != 0 {
-			sets = append(sets, t.required)
+		if t.To == to && t.Required != 0 {
+			sets = append(sets, t.Required)
 		}
 	}
 	return sets
@@ -235,7 +221,7 @@ func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 // expectPSNs fails the case unless a query returns the PSNs after this many packets were
 // sent and received.
 func (c *Conn) expectPSNs(sent, received int) {
-	a := c.query()
+	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
 		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }

@@ -10,51 +10,46 @@ import (
 )
 
 var qpStateCases = overRC.Cases([]conformance.Case{{
-	ID:    "qp/post/send-before-rts-refused",
-	Title: "Posting a send in RESET, INIT or RTR fails",
-	Cite:  ibta("C10-96", "roce/qp/3"), Defects: []string{"EarlySendSwallowed"},
+	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "roce/qp/3"),
+	Title:   "Posting a send in RESET, INIT or RTR fails",
 	Sends:   "nothing",
 	Expects: "an error from the post in each of these states, and no request posted",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"EarlySendSwallowed"}, Run: OnPort(func(p *Port) {
 		for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateReset} {
 			c := p.connect(Setup{state: max(state, verbs.QPStateInit)})
 			if state == verbs.QPStateReset {
-				c.toReset()
+				c.ToState(c.QP, verbs.QPStateReset)
 			}
 			c.expectSendRefused(1)
 		}
 	}),
 }, {
-	ID:    "qp/post/refused-send-leaves-nothing-queued",
-	Title: "A send that was refused because of the state is neither sent nor flushed later",
-	Cite:  ibta("C10-96", "roce/qp/3"), Defects: []string{"RefusedWRStays"},
+	ID: "qp/post/refused-send-leaves-nothing-queued", Cite: ibta("C10-96", "roce/qp/3"),
+	Title:   "A send that was refused because of the state is neither sent nor flushed later",
 	Sends:   "an ACK for the one request that is posted in RTS",
 	Expects: "no packet when the queue pair enters RTS; then this request, with the first PSN; and only its completion",
-	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
+	Defects: []string{"RefusedWRStays"}, Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.postSend(1)
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.postSend(2)
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.expectSilence(silencePeriod)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8, 16)})
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[8:24]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(3, verbs.WCSuccess)
-		c.toError(c.QP)
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 3)
+		c.ToState(c.QP, verbs.QPStateErr)
+		c.expectNoCompletion()
 	}),
 }, {
-	ID:    "qp/post/send-beyond-the-queue-refused",
-	Title: "Sends that exceed the size of the send queue are refused, and no other is lost",
-	Cite:  ibta("C10-96", "roce/qp/3"), Defects: []string{"OverflowSendQueue"},
+	ID: "qp/post/send-beyond-the-queue-refused", Cite: ibta("C10-96", "roce/qp/3"),
+	Title:   "Sends that exceed the size of the send queue are refused, and no other is lost",
 	Sends:   "an ACK for all requests",
 	Expects: "as many requests are posted as the queue has room for; these are sent and complete, and no others; then there is room again",
-	Run: onConn(Setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *Conn) {
-		room := c.query().Caps.MaxSendWR // the device may have rounded it up
+	Defects: []string{"OverflowSendQueue"}, Run: onConn(Setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(c *Conn) {
+		room := c.QueryQP(c.QP).Caps.MaxSendWR // the device may have rounded it up
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
-			wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)}
+			wrs[i] = c.SendWR(uint64(i), 8)
 		}
 		n, err := c.QP.PostSend(wrs)
 		c.MustFail("one request too many", err, nil)
@@ -74,16 +69,15 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(c.DevicePSN(room), nil))
 	}),
 }, {
-	ID:    "qp/post/receive-taken-from-init-on",
-	Title: "Receives can be posted in INIT, RTR, RTS and SQD, and are used in the order of posting",
-	Cite:  ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
+	ID: "qp/post/receive-taken-from-init-on", Cite: ibta("C10-97.2.1", "roce/qp/4"),
+	Title:   "Receives can be posted in INIT, RTR, RTS and SQD, and are used in the order of posting",
 	Sends:   "four SENDs, for receives posted in four states",
 	Expects: "an ACK for each, and the receives in order",
-	Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
+	Defects: []string{"RecvStateWrong"}, Run: onConn(Setup{state: verbs.QPStateInit}, func(c *Conn) {
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
-		c.toRTR(c.QP, c.Attr)
+		c.ToRTR(c.QP, c.Attr)
 		c.PostRecv(c.QP, 2, c.LocalMem.SGE(64, 64))
-		c.toRTS(c.QP, c.Attr)
+		c.ToRTS(c.QP, c.Attr)
 		c.PostRecv(c.QP, 3, c.LocalMem.SGE(128, 64))
 		c.toSQD(false)
 		c.PostRecv(c.QP, 4, c.LocalMem.SGE(192, 64))
@@ -92,18 +86,13 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "qp/post/receive-in-reset-refused",
-	Title: "Posting a receive in RESET fails",
-	Cite:  ibta("C10-97.2.1", "roce/qp/4"), Defects: []string{"RecvStateWrong"},
+	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "roce/qp/4"),
+	Title:   "Posting a receive in RESET fails",
 	Sends:   "nothing",
 	Expects: "an error from the post, on a new queue pair and on one that was reset",
-	Run: onConn(Setup{}, func(c *Conn) {
-		fresh, err := c.Device.CreateQP(verbs.QPInit{
-			Type: verbs.QPTypeRC, PD: c.PD, SendCQ: c.CQ, RecvCQ: c.CQ,
-			Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
-		c.Must("a queue pair", err)
-		c.toReset()
+	Defects: []string{"RecvStateWrong"}, Run: onConn(Setup{}, func(c *Conn) {
+		fresh := c.freshQP()
+		c.ToState(c.QP, verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.LocalMem.SGL(0, 64)}})
 			c.MustFail("a receive in RESET", err, nil)
@@ -111,78 +100,71 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "qp/rtr/receives-and-answers",
-	Title: "A queue pair in RTR receives messages and answers them",
-	Cite:  ibta("", "roce/qp/5"), Defects: []string{"RTSOnly"},
+	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "roce/qp/5"),
+	Title:   "A queue pair in RTR receives messages and answers them",
 	Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
 	Expects: "an answer to each, and nothing else",
-	Run: onConn(Setup{state: verbs.QPStateRTR, Receives: 2}, func(c *Conn) {
+	Defects: []string{"RTSOnly"}, Run: onConn(Setup{state: verbs.QPStateRTR, Receives: 2}, func(c *Conn) {
 		c.expectServed(0)
 		c.expectServed(1)
 		c.expectSilence(silencePeriod)
 		c.ExpectState(c.QP, verbs.QPStateRTR)
 	}),
 }, {
-	ID:    "qp/reset/psns-and-results-forgotten",
-	Title: "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
-	Cite:  ibta("", "roce/qp/6"), Needs: verbs.CapAtomics, Defects: []string{"ResetKeepsState"},
+	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "roce/qp/6"), Needs: verbs.CapAtomics,
+	Title:   "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
 	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
 	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ResetKeepsState"}, Run: onConn(Setup{}, func(c *Conn) {
 		clear(c.TargetMem.Buf[:8])
 		c.TargetMem.Snapshot() // makes the change visible to the device
 		was := uint64(0)
 		for round := range uint64(3) {
-			c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 5+round))
-			c.expect(ib.AtomicAck(c.PeerPSN(0), 1, was))
+			c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 5+round), ib.AtomicAck(c.PeerPSN(0), 1, was))
 			was += 5 + round
 			c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(64, 16), rig.Pattern(16, byte(round))).AckReq())
 			c.expect(ib.Ack(c.PeerPSN(1), 2))
 			c.ExpectBytes(c.TargetMem, 64, rig.Pattern(16, byte(round)))
 			c.PostSend(c.QP, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 			c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-			c.toReset()
+			c.ToState(c.QP, verbs.QPStateReset)
 			c.reconnect()
 		}
 	}),
 }, {
-	ID:    "qp/reset/queues-emptied",
-	Title: "RESET discards posted work: earlier sends and receives are neither executed nor flushed",
-	Cite:  ibta("", "roce/qp/6"), Defects: []string{"ResetKeepsQueues"},
+	ID: "qp/reset/queues-emptied", Cite: ibta("", "roce/qp/6"),
+	Title:   "RESET discards posted work: earlier sends and receives are neither executed nor flushed",
 	Sends:   "a SEND, after a queue pair with posted sends and receives was reset and reconnected",
 	Expects: "an RNR NAK, because there is no receive; no packet of the old requests; no completion",
-	Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"ResetKeepsQueues"}, Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.sendUnacked(101)
-		c.toReset()
+		c.ToState(c.QP, verbs.QPStateReset)
 		c.drain() // retransmissions before the reset
 		c.reconnect()
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expect(ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
+		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "qp/error/posted-work-flushed-in-order",
-	Title: "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
-	Cite:  ibta("", "roce/qp/7"), Defects: []string{"FlushReversed"},
+	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "roce/qp/7"),
+	Title:   "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
 	Sends:   "nothing",
 	Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
-	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
 		for id := range uint64(4) {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 101 + id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled * verbs.SendFlags(id%2), SGL: c.LocalMem.SGL(0, 8)})
 		}
-		c.toError(c.QP)
+		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectFlushed(4, 3)
 	}),
 }, {
-	ID:    "qp/error/pending-receives-are-no-messages",
-	Title: "Receives that are posted when a queue pair fails are flushed, and do not complete with success",
-	Cite:  ibta("", "roce/qp/7"), Defects: []string{"ErrCompletesRecvs"},
+	ID: "qp/error/pending-receives-are-no-messages", Cite: ibta("", "roce/qp/7"),
+	Title:   "Receives that are posted when a queue pair fails are flushed, and do not complete with success",
 	Sends:   "a READ with a bad key, which fails the queue pair; to another queue pair, a NAK for its request",
 	Expects: "WR_FLUSH_ERR for each receive",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"ErrCompletesRecvs"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 3})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
 		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
@@ -194,13 +176,12 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectFlushed(0, 3)
 	}),
 }, {
-	ID:    "qp/error/work-posted-afterwards-flushed",
-	Title: "Sends and receives that are posted to a queue pair in ERR complete as flushed",
-	Cite:  ibta("", "roce/qp/8"), Defects: []string{"NoFlushInError"},
+	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "roce/qp/8"),
+	Title:   "Sends and receives that are posted to a queue pair in ERR complete as flushed",
 	Sends:   "nothing",
 	Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",
-	Run: onConn(Setup{}, func(c *Conn) {
-		c.toError(c.QP)
+	Defects: []string{"NoFlushInError"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.ToState(c.QP, verbs.QPStateErr)
 		for i := range uint64(2) {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 101 + i, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 			c.PostRecv(c.QP, 1+i, c.LocalMem.SGE(64, 64))
@@ -210,16 +191,11 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// toReset moves the queue pair to RESET.
-func (c *Conn) toReset() {
-	c.Must("a queue pair in RESET", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-}
-
 // reconnect moves the queue pair from RESET to RTS, with the same attributes.
 func (c *Conn) reconnect() {
-	c.toInit(c.QP, allAccess&^verbs.AccessLocalWrite)
-	c.toRTR(c.QP, c.Attr)
-	c.toRTS(c.QP, c.Attr)
+	c.ToInit(c.QP, allAccess&^verbs.AccessLocalWrite, 0)
+	c.ToRTR(c.QP, c.Attr)
+	c.ToRTS(c.QP, c.Attr)
 }
 
 // postSend tries to post a SEND.
@@ -230,7 +206,7 @@ func (c *Conn) postSend(id uint64) (int, error) {
 // expectSendRefused fails the case unless the device rejects a SEND in the current state.
 func (c *Conn) expectSendRefused(id uint64) {
 	n, err := c.postSend(id)
-	c.MustFail(fmt.Sprintf("a send in %v", c.query().State), err, nil)
+	c.MustFail(fmt.Sprintf("a send in %v", c.QueryQP(c.QP).State), err, nil)
 	c.Check(n == 0, "no request posted", "%d", n)
 }
 
@@ -250,6 +226,5 @@ func (c *Conn) expectFlushed(sends, recvs int) {
 		}
 		next[q]++
 	}
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 }

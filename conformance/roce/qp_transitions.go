@@ -4,100 +4,36 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// transition is a state transition of a queue pair, with the required and the optional
-// attributes.
-type transition struct {
-	from, to           verbs.QPState
-	required, optional verbs.QPAttrMask
-}
-
-// Attributes that several transitions have.
-const (
-	pathAttrs = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	migAttrs  = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
-	portAttrs = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	// liveAttrs may be changed on the transition to RTS, and in RTS.
-	liveAttrs = verbs.QPAttrCurState | migAttrs | verbs.QPAttrAccessFlags
-	keyAttrs  = verbs.QPAttrCurState | verbs.QPAttrQKey
-)
-
-// transitions returns the transitions of a queue pair type, after Table 91 of the base
-// specification.
-func transitions(kind verbs.QPType) []transition {
-	const (
-		reset, start, rtr, rts = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS
-		sqd, sqe, failed       = verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr
-	)
-	all := []transition{{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify}}
-	for _, from := range []verbs.QPState{reset, start, rtr, rts, sqd, sqe, failed} {
-		all = append(all, transition{from: from, to: reset})
-		if from != reset {
-			all = append(all, transition{from: from, to: failed})
+// transitions returns all transitions of a queue pair type.
+func transitions(kind verbs.QPType) []rig.Transition {
+	all := rig.Transitions(kind)
+	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
+		all = append(all, rig.Transition{From: from, To: verbs.QPStateReset})
+		if from != verbs.QPStateReset {
+			all = append(all, rig.Transition{From: from, To: verbs.QPStateErr})
 		}
 	}
+	toRTS := rig.Transition{From: verbs.QPStateSQE, To: verbs.QPStateRTS}
 	switch kind {
+	case verbs.QPTypeRC: // has no SQE
+		return all
 	case verbs.QPTypeUD:
-		return append(all,
-			transition{reset, start, portAttrs | verbs.QPAttrQKey, 0},
-			transition{start, start, 0, portAttrs | verbs.QPAttrQKey},
-			transition{start, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
-			transition{rtr, rts, verbs.QPAttrSQPSN, keyAttrs},
-			transition{rts, rts, 0, keyAttrs},
-			transition{sqd, sqd, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
-			transition{sqd, rts, 0, keyAttrs},
-			transition{sqe, rts, 0, keyAttrs},
-		)
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrQKey
 	case verbs.QPTypeUC:
-		return append(all,
-			transition{reset, start, portAttrs | verbs.QPAttrAccessFlags, 0},
-			transition{start, start, 0, portAttrs | verbs.QPAttrAccessFlags},
-			transition{start, rtr, pathAttrs, verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex},
-			transition{rtr, rts, verbs.QPAttrSQPSN, liveAttrs},
-			transition{rts, rts, 0, liveAttrs},
-			transition{sqd, sqd, 0, verbs.QPAttrAV | migAttrs | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex},
-			transition{sqd, rts, 0, liveAttrs},
-			transition{sqe, rts, 0, verbs.QPAttrCurState | verbs.QPAttrAccessFlags},
-		)
-	default: // RC
-		const timers = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
-		return append(all,
-			transition{reset, start, portAttrs | verbs.QPAttrAccessFlags, 0},
-			transition{start, start, 0, portAttrs | verbs.QPAttrAccessFlags},
-			transition{
-				start, rtr, pathAttrs | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer,
-				verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex,
-			},
-			transition{rtr, rts, verbs.QPAttrSQPSN | timers, liveAttrs | verbs.QPAttrMinRNRTimer},
-			transition{rts, rts, 0, liveAttrs | verbs.QPAttrMinRNRTimer},
-			transition{
-				sqd, sqd, 0, portAttrs | verbs.QPAttrAV | timers | verbs.QPAttrMaxDestRdAtomic | migAttrs |
-					verbs.QPAttrAccessFlags | verbs.QPAttrMinRNRTimer,
-			},
-			transition{sqd, rts, 0, liveAttrs | verbs.QPAttrMinRNRTimer},
-		)
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrAccessFlags
 	}
-}
-
-// everyAttr are all attributes but the state.
-const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
-
-// eachAttr calls f for each bit of a mask.
-func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
-	for bit := verbs.QPAttrMask(1); bit != 0 && bit <= mask; bit <<= 1 {
-		if mask&bit != 0 {
-			f(bit)
-		}
-	}
+	return append(all, toRTS)
 }
 
 // qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
 	*Port
 	kind  verbs.QPType
-	table []transition
+	table []rig.Transition
 	// unspecified are attributes that a device may accept or reject.
 	unspecified verbs.QPAttrMask
 }
@@ -107,16 +43,16 @@ func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Ben
 	return OnPort(func(p *Port) {
 		m := &qpMover{Port: p, kind: kind, table: transitions(kind)}
 		if !p.Caps.Has(verbs.CapAutoMigration) {
-			m.unspecified = migAttrs
+			m.unspecified = rig.MigrationAttrs
 		}
 		body(m)
 	})
 }
 
-// attr returns valid values of all attributes for a transition.
-func (m *qpMover) Attr(t transition) verbs.QPAttr {
+// Attr returns valid values of all attributes for a transition.
+func (m *qpMover) Attr(t rig.Transition) verbs.QPAttr {
 	a := m.peerAttr(m.Peer)
-	a.State, a.CurState = t.to, t.from
+	a.State, a.CurState = t.To, t.From
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPeerPSN, firstDevicePSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
@@ -125,8 +61,8 @@ func (m *qpMover) Attr(t transition) verbs.QPAttr {
 	return a
 }
 
-// modify tries a transition with these attributes and the state.
-func (m *qpMover) Modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
+// Modify tries a transition with these attributes and the state.
+func (m *qpMover) Modify(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.Attr(t), mask|verbs.QPAttrState)
 }
 
@@ -144,22 +80,22 @@ func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 		case at == state:
 			return qp, true
 		case state == verbs.QPStateErr && at == verbs.QPStateInit:
-			m.toError(qp)
+			m.ToState(qp, verbs.QPStateErr)
 			return qp, true
 		case state == verbs.QPStateSQE && at == verbs.QPStateRTS:
 			return qp, m.failSend(qp)
 		}
 		t := m.find(at, next)
-		m.Must(fmt.Sprintf("%v to %v", at, next), m.Modify(qp, *t, t.required))
+		m.Must(fmt.Sprintf("%v to %v", at, next), m.Modify(qp, *t, t.Required))
 		at = next
 	}
 	return qp, true
 }
 
 // find returns the transition between two states, or nil.
-func (m *qpMover) find(from, to verbs.QPState) *transition {
+func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 	for i := range m.table {
-		if t := &m.table[i]; t.from == from && t.to == to {
+		if t := &m.table[i]; t.From == from && t.To == to {
 			return t
 		}
 	}
@@ -181,7 +117,6 @@ func (m *qpMover) failSend(qp verbs.QP) bool {
 	m.PostSend(qp, wr)
 	wc := m.NextCompletion()
 	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
-	a, err := qp.Query()
-	m.Must("a queue pair that can be queried", err)
+	a := m.QueryQP(qp)
 	return a.State == verbs.QPStateSQE
 }

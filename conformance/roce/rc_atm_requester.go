@@ -9,16 +9,14 @@ import (
 )
 
 var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:    "rc/atm/late-answer-leaves-the-result-alone",
-	Title: "A duplicate response to a completed atomic changes no result and completes no request",
-	Cite:  ibta("", "roce/rc/atm/10"), Defects: []string{"OldAnswerCompletes"},
+	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "roce/rc/atm/10"),
+	Title:   "A duplicate response to a completed atomic changes no result and completes no request",
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
 	Expects: "each result is that of its response",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"OldAnswerCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postFetchAdd(1, c.LocalMem.SGE(0, 8))
 		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(0)))
-		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 10))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.AtomicAck(c.DevicePSN(0), 1, 10), 1)
 		c.LocalMem.Snapshot()
 		c.postFetchAdd(2, c.LocalMem.SGE(8, 8))
 		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(1)))
@@ -26,17 +24,15 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.AtomicAck(c.DevicePSN(1), 2, 20))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.AtomicAck(c.DevicePSN(1), 2, 20), 2)
 		c.ExpectBytes(c.LocalMem, 8, hostOrder(20))
 	}),
 }, {
-	ID:    "rc/atm/result-is-in-host-order",
-	Title: "The result of an atomic is stored in the byte order of the host",
-	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"ByteOrderWrong"},
+	ID: "rc/atm/result-is-in-host-order", Cite: ibta("", "roce/rc/atm/11"),
+	Title:   "The result of an atomic is stored in the byte order of the host",
 	Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
 	Expects: "that number in memory, and nothing around it changed",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8), Remote: rdmaRemote})
 			c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
@@ -45,33 +41,30 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		}
 	}),
 }, {
-	ID:    "rc/atm/result-may-be-in-two-pieces",
-	Title: "The result of an atomic may be scattered to several buffers",
-	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicOneSGE"},
+	ID: "rc/atm/result-may-be-in-two-pieces", Cite: ibta("", "roce/rc/atm/11"),
+	Title:   "The result of an atomic may be scattered to several buffers",
 	Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 	Expects: "the first three bytes of the result in one, the others in the other",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AtomicOneSGE"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postFetchAdd(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5))
 		c.answerNextAtomic(0, 0x1122334455667788)
 		c.ExpectBytes(c.LocalMem, 256, hostOrder(0x1122334455667788)[:3])
 		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
 	}),
 }, {
-	ID:    "rc/atm/result-of-another-size-refused",
-	Title: "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
-	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicAnySize"},
+	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "roce/rc/atm/11"),
+	Title:   "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
 	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Run: OnPort(onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
+	Defects: []string{"AtomicAnySize"}, Run: OnPort(onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
 		c.expectFetchAddRefused(c.LocalMem.SGL(0, n))
 	})),
 }, {
-	ID:    "rc/atm/result-without-a-place-sends-nothing",
-	Title: "An atomic with an invalid local buffer fails, and is not sent",
-	Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Defects: []string{"AtomicSinkUnchecked"},
+	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"),
+	Title:   "An atomic with an invalid local buffer fails, and is not sent",
 	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Run: OnPort(onEachConn(Setup{}, []badBuffer{
+	Defects: []string{"AtomicSinkUnchecked"}, Run: OnPort(onEachConn(Setup{}, []badBuffer{
 		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 		{"a key that does not exist", func(c *Conn) verbs.SGE {
 			return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
@@ -79,12 +72,11 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
 	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
 }, {
-	ID:    "rc/atm/unused-operand-is-zero",
-	Title: "The compare field that FETCH_ADD does not use is sent as zero",
-	Cite:  ibta("", "roce/rc/atm/12"), Defects: []string{"FetchAddLeaks"},
+	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"),
+	Title:   "The compare field that FETCH_ADD does not use is sent as zero",
 	Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
 	Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"FetchAddLeaks"}, Run: onConn(Setup{}, func(c *Conn) {
 		// A device that does not write the field sends old memory. Each packet is
 		// answered before the next is posted, so that the device reuses its memory.
 		operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
@@ -128,8 +120,7 @@ func (c *Conn) answerNextAtomic(n int, original uint64) {
 
 // answerAtomic answers the device's n-th packet, an atomic, and waits for its completion.
 func (c *Conn) answerAtomic(n int, original uint64) {
-	c.Send(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original), 1)
 }
 
 // expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these

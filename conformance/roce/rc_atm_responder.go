@@ -9,12 +9,11 @@ import (
 )
 
 var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:    "rc/atm/cas-stores-only-if-equal",
-	Title: "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
-	Cite:  ibta("", "roce/rc/atm/1"), Defects: []string{"AtomicsWrong"},
+	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "roce/rc/atm/1"),
+	Title:   "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
 	Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
 	Expects: "the original value in both answers; memory changed by the second only",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AtomicsWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
 		setWord(c.TargetMem, 2, was)
 		c.Send(ib.CompareSwap(c.PeerPSN(0), wordRETH(c.TargetMem, 2), was^1<<40, swap))
@@ -25,12 +24,11 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectWord(c.TargetMem, 2, swap)
 	}),
 }, {
-	ID:    "rc/atm/fetch-add-wraps",
-	Title: "FETCH_ADD adds modulo 2^64 and returns the original",
-	Cite:  ibta("", "roce/rc/atm/2"), Defects: []string{"AtomicsWrong"},
+	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "roce/rc/atm/2"),
+	Title:   "FETCH_ADD adds modulo 2^64 and returns the original",
 	Sends:   "FETCH_ADDs of 5, of 2^64-1, of the difference to 2^64-1, and of 1",
 	Expects: "the original values, and sums modulo 2^64",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AtomicsWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		value := uint64(1) << 60
 		setWord(c.TargetMem, 2, value)
 		for i, add := range []uint64{5, math.MaxUint64, math.MaxUint64 - value - 4, 1} {
@@ -41,35 +39,32 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		}
 	}),
 }, {
-	ID:    "rc/atm/misaligned-address-refused",
-	Title: "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
-	Cite:  ibta("9.4.5", "roce/rc/atm/3"), Defects: []string{"AtomicMisaligned"},
+	ID: "rc/atm/misaligned-address-refused", Cite: ibta("9.4.5", "roce/rc/atm/3"),
+	Title:   "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
 	Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
+	Defects: []string{"AtomicMisaligned"}, Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
 		at := wordRETH(c.TargetMem, 2).Skip(off)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
 		c = c.secondConn(Setup{})
 		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	})),
 }, {
-	ID:    "rc/atm/qp-without-the-right-refuses",
-	Title: "A QP without the remote atomic right refuses atomics as invalid requests",
-	Cite:  ibta("", "roce/rc/atm/8"), Defects: []string{"RightsIgnored"},
+	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"),
+	Title:   "A QP without the remote atomic right refuses atomics as invalid requests",
 	Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
+	Defects: []string{"RightsIgnored"}, Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID:    "rc/atm/region-without-the-right-refuses",
-	Title: "A region without the remote atomic right refuses atomics with a remote access NAK",
-	Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Defects: []string{"RightsIgnored"},
+	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8", "roce/rc/atm/13"),
+	Title:   "A region without the remote atomic right refuses atomics with a remote access NAK",
 	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: OnPort(onEachConn(Setup{}, []verbs.Access{
+	Defects: []string{"RightsIgnored"}, Run: OnPort(onEachConn(Setup{}, []verbs.Access{
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 	}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
@@ -77,12 +72,11 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
-	ID:    "rc/atm/end-of-the-region-refused",
-	Title: "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
-	Cite:  ibta("", "roce/rc/atm/13"), Defects: []string{"RangeSlack"},
+	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"),
+	Title:   "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
 	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
+	Defects: []string{"RangeSlack"}, Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
 		// Register a part of the memory again, so that the case sees changes after
 		// its end.
 		n := c.TargetMem.WordOffset(2) + inside
@@ -93,12 +87,11 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 	})),
 }, {
-	ID:    "rc/atm/qps-do-not-lose-updates",
-	Title: "Atomics of several QPs on the same address lose no update",
-	Cite:  ibta("", "roce/rc/atm/9"), Defects: []string{"AtomicsPerQP"},
+	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"),
+	Title:   "Atomics of several QPs on the same address lose no update",
 	Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
 	Expects: "400 different original values, one after the other, and their number added to memory",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AtomicsPerQP"}, Run: onConn(Setup{}, func(c *Conn) {
 		const rounds, atATime, start = 50, 4, 1 << 40
 		setWord(c.TargetMem, 2, start)
 		other, seen := c.secondConn(Setup{}), make(map[uint64]bool)
@@ -126,3 +119,145 @@ func (c *Conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
 	c.Sync()
 	c.ExpectUnchanged(c.TargetMem, 0, 0)
 }
+
+var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
+	ID: "rc/atm/duplicate-not-executed-again", Cite: ibta("summary of duplicate requests", "roce/rc/atm/4"),
+	Title:   "A duplicate atomic is not executed again, and gets the original result",
+	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
+	Expects: "the same answer twice, one change of memory each",
+	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
+		setWord(c.TargetMem, 2, 100)
+		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
+		for range 2 {
+			c.exchange(add, ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100))
+			c.expectWord(c.TargetMem, 2, 105)
+		}
+		for range 2 {
+			c.exchange(swap, ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+			c.expectWord(c.TargetMem, 2, 7)
+		}
+	}),
+}, {
+	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "roce/rc/atm/5"),
+	Title:   "A responder keeps the results of max_dest_rd_atomic atomics",
+	Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
+	Expects: "each duplicate gets the original result, and adds nothing",
+	Defects: []string{"ReplayKeepsOne"}, Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
+		results := c.fetchAddEach(6)
+		for range 2 {
+			for i := 2; i < 6; i++ {
+				c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+				c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+			}
+		}
+		c.expectWord(c.TargetMem, 2, results[6])
+	}),
+}, {
+	ID: "rc/atm/results-kept-when-resources-change", Cite: ibta("", "roce/rc/atm/5"),
+	Title:   "Changing max_dest_rd_atomic does not discard the kept results",
+	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
+	Expects: "the results of the first time, and nothing added",
+	Defects: []string{"ModifyForgetsReplay"}, Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
+		results := c.fetchAddEach(2)
+		c.ToState(c.QP, verbs.QPStateSQD)
+		c.Must("more responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
+			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
+		for i := range 2 {
+			c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+			c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+		}
+		c.expectWord(c.TargetMem, 2, results[2])
+	}),
+}, {
+	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/atm/6"),
+	Title:   "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
+	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
+	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
+	Defects: []string{"NoRdAtomicLimit"}, Run: onConn(Setup{Modify: withResponderResources(1)}, func(c *Conn) {
+		excess := c.sendLongReads(0)
+		c.Send(ib.FetchAdd(excess, wordRETH(c.TargetMem, 2), 1))
+		c.expectNakAfterReads(excess)
+		c.Sync()
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
+	}),
+}, {
+	ID: "rc/atm/duplicate-with-other-operands-executes-nothing", Cite: ibta("", "roce/rc/atm/7"),
+	Title:   "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
+	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
+	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
+	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
+		setWord(c.TargetMem, 2, 100)
+		at := wordRETH(c.TargetMem, 2)
+		c.Send(ib.FetchAdd(c.PeerPSN(0), at, 5))
+		saved := ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100)
+		c.expect(saved)
+		for _, odd := range []ib.Packet{
+			ib.FetchAdd(c.PeerPSN(0), at, 6), ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 3), 5), ib.CompareSwap(c.PeerPSN(0), at, 105, 1),
+		} {
+			c.Send(odd)
+			if got, ok := c.packetAfterSync(shortWait); ok {
+				c.checkPacket(saved, got)
+			}
+			c.expectWord(c.TargetMem, 2, 105)
+		}
+		c.exchange(ib.FetchAdd(c.PeerPSN(1), at, 1), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+	}),
+}})
+
+// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
+// It returns the original values and the sum.
+func (c *Conn) fetchAddEach(n int) []uint64 {
+	results := make([]uint64, 1, n+1)
+	results[0] = 1000
+	setWord(c.TargetMem, 2, results[0])
+	for i := range n {
+		c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+		c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+		results = append(results, results[i]+1<<i)
+	}
+	return results
+}
+
+var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWrite, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:      "rc/atm/short-atomic-write-refused",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
+	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Defects: []string{"ShortAtomicWrite"}, Run: OnPort(onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
+	})),
+}, {
+	ID:      "rc/atm/misaligned-atomic-write-refused",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
+	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Defects: []string{"AtomicMisaligned"}, Run: OnPort(onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
+	})),
+}, {
+	ID:      "rc/atm/duplicate-atomic-write-stores-nothing",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
+	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
+	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
+	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
+		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
+		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
+		c.exchange(first, done)
+		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
+		c.Send(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
+		c.expectAck(c.PeerPSN(1))
+		c.exchange(first, done)
+		c.expectWord(c.TargetMem, 2, 7)
+		c.Send(first.WithPayload(hostOrder(8)))
+		if got, ok := c.packetAfterSync(shortWait); ok {
+			c.checkPacket(done, got)
+		}
+		c.expectWord(c.TargetMem, 2, 7)
+	}),
+}})
+
+// atomicWriteSize is the payload length of an ATOMIC WRITE, and the length in its RETH.
+type atomicWriteSize struct{ payload, length int }

@@ -5,27 +5,26 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var lengthCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/len/only-beyond-the-mtu-refused",
-	Title: "An ONLY packet with more than the path MTU is refused as invalid",
-	Cite:  ibta("C9-92", "roce/rc/len/1"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/only-beyond-the-mtu-refused", Cite: ibta("C9-92", "roce/rc/len/1"),
+	Title:   "An ONLY packet with more than the path MTU is refused as invalid",
 	Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request, no message, no byte in memory",
-	Run: expectEachRefused(
+	Defects: []string{"NoLengthChecks"}, Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(1028))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.PeerPSN(0), 5, Data(2048))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 1028), Data(1028))} },
 	),
 }, {
-	ID:    "rc/len/first-and-middle-are-full",
-	Title: "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
-	Cite:  ibta("C9-92", "roce/rc/len/2"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/first-and-middle-are-full", Cite: ibta("C9-92", "roce/rc/len/2"),
+	Title:   "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
 	Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request with the packet's PSN",
-	Run: expectEachRefused(
+	Defects: []string{"NoLengthChecks"}, Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(512))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), nil)} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(1028))} },
@@ -38,12 +37,11 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID:    "rc/len/last-has-one-byte-to-the-mtu",
-	Title: "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
-	Cite:  ibta("C9-92", "roce/rc/len/3"), Defects: []string{"NoLengthChecks"},
+	ID: "rc/len/last-has-one-byte-to-the-mtu", Cite: ibta("C9-92", "roce/rc/len/3"),
+	Title:   "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
 	Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
 	Expects: "a NAK for an invalid request for the former, an ACK for the latter",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"NoLengthChecks"}, Run: OnPort(func(p *Port) {
 		for _, n := range []int{1, 1024} {
 			c := p.connect(Setup{Receives: 1, recvLen: 4096})
 			c.Send(ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendLast(c.PeerPSN(1), Data(n)).AckReq())
@@ -60,12 +58,11 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/len/announced-beyond-two-gib-refused",
-	Title: "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
-	Cite:  ibta("C9-94", "roce/rc/len/4"), Defects: []string{"HugeLengthIsAccess"},
+	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "roce/rc/len/4"),
+	Title:   "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
 	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
 	Expects: "a NAK for an invalid request",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"HugeLengthIsAccess"}, Run: OnPort(func(p *Port) {
 		for _, n := range []int{0x8000_0001, 0xffff_ffff} {
 			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, n), Data(1024))} })
 			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))} })
@@ -73,12 +70,11 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/len/write-of-another-sum-refused",
-	Title: "A WRITE with more or less payload than the RETH announced is refused as invalid",
-	Cite:  ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "roce/rc/len/5"),
+	Title:   "A WRITE with more or less payload than the RETH announced is refused as invalid",
 	Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
 	Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
-	Run: expectEachRefused(
+	Defects: []string{"WriteSumUnchecked"}, Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(4))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 4), Data(8))} },
 		func(c *Conn) []ib.Packet {
@@ -95,38 +91,34 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID:    "rc/len/write-first-announcing-less-refused",
-	Title: "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
-	Cite:  ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/write-first-announcing-less-refused", Cite: ibta("", "roce/rc/len/5"),
+	Title:   "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
 	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
 	Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"WriteSumUnchecked"}, Run: OnPort(func(p *Port) {
 		p.expectRefused(func(c *Conn) []ib.Packet {
 			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1000), Data(1024))}
 		})
 		p.expectExcessRefused()
 	}),
 }, {
-	ID:    "rc/len/write-announcing-nothing-refused",
-	Title: "A WRITE with payload whose RETH announces no bytes is refused as invalid",
-	Cite:  ibta("", "roce/rc/len/5"),
+	ID: "rc/len/write-announcing-nothing-refused", Cite: ibta("", "roce/rc/len/5"),
 	// A zero-length WRITE needs no valid key, therefore a device may have no region
 	// when the bytes arrive. Linux 6.1 crashes.
 	Labels:  []string{conformance.Dangerous},
+	Title:   "A WRITE with payload whose RETH announces no bytes is refused as invalid",
 	Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
 	Expects: "a NAK for an invalid request, and no byte in memory",
-	Defects: []string{"WriteSumUnchecked"},
-	Run: expectEachRefused(
+	Defects: []string{"WriteSumUnchecked"}, Run: expectEachRefused(
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 0), Data(1024))} },
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), Data(16))} },
 	),
 }, {
-	ID:    "rc/len/pad-of-a-write-agrees-with-its-length",
-	Title: "A WRITE whose padding does not agree with the announced length is refused",
-	Cite:  ibta("", "roce/rc/len/6"), Defects: []string{"WriteSumUnchecked"},
+	ID: "rc/len/pad-of-a-write-agrees-with-its-length", Cite: ibta("", "roce/rc/len/6"),
+	Title:   "A WRITE whose padding does not agree with the announced length is refused",
 	Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
 	Expects: "a NAK for an invalid request, and no byte in memory",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"WriteSumUnchecked"}, Run: OnPort(func(p *Port) {
 		for pad := range uint8(3) {
 			p.expectRefused(func(c *Conn) []ib.Packet {
 				return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 4), Data(4)).WithPadCnt(pad + 1)}
@@ -137,21 +129,20 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rc/mtu/path-beyond-the-port-refused",
-	Title: "A path MTU above that of the port is refused",
-	Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500}, Defects: []string{"PathMTUUnchecked"},
+	ID:   "rc/mtu/path-beyond-the-port-refused",
+	Cite: ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500},
+	Title:   "A path MTU above that of the port is refused",
 	Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
 	Expects: "path MTUs above that of the port are refused, and others are not",
-	Run: OnPort(func(p *Port) {
-		attr, err := p.Device.QueryPort(1)
-		p.Must("a port that can be queried", err)
+	Defects: []string{"PathMTUUnchecked"}, Run: OnPort(func(p *Port) {
+		attr := p.QueryPort()
 		if attr.ActiveMTU.Bytes() > p.MTU {
 			p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
 		}
 		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
 			c := p.connect(Setup{state: verbs.QPStateInit})
 			c.Attr.PathMTU, c.Attr.State = mtu, verbs.QPStateRTR
-			err := c.QP.Modify(c.Attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
+			err := c.QP.Modify(c.Attr, verbs.QPAttrState|rig.PathAttrs|rig.ResponderAttrs)
 			if mtu <= attr.ActiveMTU {
 				p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
 				continue
@@ -161,14 +152,12 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/mtu/messages-are-cut-at-the-path-mtu",
-	Title: "Messages are segmented at the path MTU: every packet but the last is full",
-	Cite:  ibta("", "roce/rc/mtu/2"), Defects: []string{"SegmentsShort"},
+	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "roce/rc/mtu/2"),
+	Title:   "Messages are segmented at the path MTU: every packet but the last is full",
 	Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
 	Expects: "packets of the path MTU, and the rest in the last",
-	Run: OnPort(func(p *Port) {
-		attr, err := p.Device.QueryPort(1)
-		p.Must("a port that can be queried", err)
+	Defects: []string{"SegmentsShort"}, Run: OnPort(func(p *Port) {
+		attr := p.QueryPort()
 		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
 			c.expectSegmentation(mtu.Bytes())
@@ -190,8 +179,7 @@ func (p *Port) expectRefused(packets func(*Conn) []ib.Packet) {
 		c.TargetMem.Snapshot()
 		c.LocalMem.Snapshot()
 	}
-	c.Send(pkts[last].AckReq())
-	c.expect(ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
+	c.exchange(pkts[last].AckReq(), ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
 	c.AwaitState(c.QP, verbs.QPStateErr)
 	c.ExpectUnchanged(c.TargetMem, 0, 0)
 	c.ExpectUnchanged(c.LocalMem, 0, 0)
@@ -214,8 +202,7 @@ func (p *Port) expectExcessRefused() {
 	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, "a response to the FIRST packet", "nothing in %v", c.ResponseTimeout())
 	if ib.Ack(c.PeerPSN(0), 0).Diff(got) == nil {
-		c.Send(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
+		c.exchange(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq(), ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
 		c.ExpectUnchanged(c.TargetMem, 0, 1024)
 	} else {
 		c.checkPacket(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0), got)
@@ -253,8 +240,7 @@ func (c *Conn) expectSegmentation(mtu int) {
 				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
-			c.Send(ib.Ack(c.DevicePSN(psn-1), msn))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(psn-1), msn), 1)
 		}
 	}
 }

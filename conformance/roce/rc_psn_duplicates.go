@@ -10,15 +10,13 @@ import (
 )
 
 var duplicateCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/duplicate-send-delivered-once",
-	Title: "A duplicate SEND is delivered once",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/psn/duplicate-send-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	Title:   "A duplicate SEND is delivered once",
 	Sends:   "a SEND, the same packet again, and another SEND",
 	Expects: "one completion for the first, and the next receive for the other",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DuplicatesExecuted"}, Run: onRC(func(c *Conn) {
 		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
-		c.Send(send)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(send, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(send)
 		c.Sync()
 		c.ExpectRecv(1, 16)
@@ -28,12 +26,11 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID:    "rc/psn/duplicate-with-immediate-delivered-once",
-	Title: "A message with immediate data is delivered once if it, or its last packet, is duplicated",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
+	ID: "rc/psn/duplicate-with-immediate-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	Title:   "A message with immediate data is delivered once if it, or its last packet, is duplicated",
 	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
 	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
-	Run: OnPort(onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
+	Defects: []string{"DuplicateImmReceives"}, Run: OnPort(onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
 		mtu := MTU
 		var all []ib.Packet
 		switch op {
@@ -62,35 +59,33 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	})),
 }, {
-	ID:    "rc/psn/duplicate-write-not-placed-again",
-	Title: "A duplicate WRITE does not overwrite later data",
-	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	ID: "rc/psn/duplicate-write-not-placed-again", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	Title:   "A duplicate WRITE does not overwrite later data",
 	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
 	Expects: "the data of the second in memory",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"DuplicatesExecuted"}, Run: OnPort(func(p *Port) {
 		for _, n := range []int{64, 2500} {
 			c := p.connect(Setup{})
 			k := ib.Packets(n, MTU)
-			old, young := Data(n), make([]byte, n)
-			first := ib.Write(c.PeerPSN(0), c.RETH(0, n), old, MTU)
+			second := make([]byte, n)
+			first := ib.Write(c.PeerPSN(0), c.RETH(0, n), Data(n), MTU)
 			c.Send(first...)
-			c.Send(ib.Write(c.PeerPSN(k), c.RETH(0, n), young, MTU)...)
+			c.Send(ib.Write(c.PeerPSN(k), c.RETH(0, n), second, MTU)...)
 			c.Sync()
-			c.ExpectBytes(c.TargetMem, 0, young)
+			c.ExpectBytes(c.TargetMem, 0, second)
 			c.Send(first...)
 			c.Sync()
-			c.ExpectBytes(c.TargetMem, 0, young)
+			c.ExpectBytes(c.TargetMem, 0, second)
 			c.ExpectUnchanged(c.TargetMem, 0, n)
 			c.DiscardSkipped()
 		}
 	}),
 }, {
-	ID:    "rc/psn/duplicate-acknowledged",
-	Title: "A duplicate SEND or WRITE is acknowledged",
-	Cite:  ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
+	ID: "rc/psn/duplicate-acknowledged", Cite: ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"),
+	Title:   "A duplicate SEND or WRITE is acknowledged",
 	Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
 	Expects: "each time an ACK with the PSN of the last packet executed",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"NoAcks"}, Run: onRC(func(c *Conn) {
 		all := []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(16))}
 		for _, part := range ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU) {
 			part.BTH.AckReq = nil
@@ -99,34 +94,28 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.Send(all...)
 		c.drain() // the device may have acknowledged packets without AckReq
 		for _, again := range all {
-			c.Send(again.AckReq())
-			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
+			c.exchange(again.AckReq(), ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
-	Title: "The ACK of a duplicate WRITE does not acknowledge a later READ",
-	Cite:  ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
+	ID: "rc/psn/duplicate-ack-never-has-the-psn-of-a-read", Cite: ibta("C9-105", "roce/rc/psn/10"),
+	Title:   "The ACK of a duplicate WRITE does not acknowledge a later READ",
 	Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
 	Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DupAckTakesReadPSN"}, Run: onRC(func(c *Conn) {
 		write := ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq()
-		c.Send(write)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 8)).AckReq(), ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 2500)).AckReq())
 		c.nextPackets(4)
-		c.Send(write)
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchange(write, ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 	}),
 }, {
-	ID:    "rc/psn/earlier-duplicate-read-answered-first",
-	Title: "A duplicate READ is answered before the remaining responses of a later, longer READ",
-	Cite:  ibta("C9-110", "roce/rc/psn/12"), Defects: []string{"DupReadWaits"},
-	Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
-		"right after it, and after its first response",
+	ID: "rc/psn/earlier-duplicate-read-answered-first", Cite: ibta("C9-110", "roce/rc/psn/12"),
+	Title:   "A duplicate READ is answered before the remaining responses of a later, longer READ",
+	Sends:   "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: right after it, and after its first response",
 	Expects: "the response to the first READ before the last one to the second",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DupReadWaits"}, Run: onRC(func(c *Conn) {
 		long := c.Memory(longRead*MTU, allAccess)
 		tries, asked := 0, false
 		for _, started := range []bool{false, true} {
@@ -155,8 +144,7 @@ const longRead = 4096
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
 	short := ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 8)).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
-	c.Send(short)
-	c.expect(answer)
+	c.exchange(short, answer)
 	c.Send(ib.ReadRequest(c.PeerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
 	if started {
 		c.expect(ib.ReadResponseFirst(c.PeerPSN(k+1), ib.AnyMSN, nil))
@@ -193,4 +181,4 @@ func (c *Conn) discardUntil(k int) {
 
 // throttle makes a device with congestion control send slowly, so that a long READ
 // response takes a while on any link.
-func (c *Conn) throttle() { c.sendCNPs(ib.CNP()) }
+func (c *Conn) throttle() { c.sendCNPs(ib.CNP(), 20) }

@@ -9,56 +9,43 @@ import (
 )
 
 var psnRequesterCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/requests-count-by-one",
-	Title: "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
-	Cite:  ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/requests-count-by-one", Cite: ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics,
+	Title:   "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
 	Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
 	Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
-	Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
-		c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
+	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
+		c.request(0, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
 		c.Send(ib.Ack(c.DevicePSN(3), 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), ib.Ack(c.DevicePSN(6), 4))
-		for id := range uint64(4) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3, 4)
 	}),
 }, {
-	ID:    "rc/psn/read-takes-one-for-each-response",
-	Title: "A READ uses as many PSNs as it has response packets, and at least one",
-	Cite:  ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
+	ID: "rc/psn/read-takes-one-for-each-response", Cite: ibta("9.7.2", "roce/rc/psn/2"),
+	Title:   "A READ uses as many PSNs as it has response packets, and at least one",
 	Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
 	Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
-	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
-		c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
+	Defects: []string{"ReadTakesOnePSN"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.request(0, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
 	}),
 }, {
-	ID:    "rc/psn/requester-passes-the-wrap",
-	Title: "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
-	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/requester-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
+	Title:   "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
 	Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
 	Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
-	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
+	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
 		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
 	}}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-		c.Send(ib.Ack(0xfffffe, 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.Send(ib.Nak(0, ib.NakSequence, 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
+		c.completeWith(ib.Ack(0xfffffe, 1), 1)
+		c.completeWith(ib.Nak(0, ib.NakSequence, 2), 2)
 		c.expectRetransmission(all, 2)
-		c.Send(ib.Ack(1, 4))
-		c.ExpectCompletion(3, verbs.WCSuccess)
-		c.ExpectCompletion(4, verbs.WCSuccess)
+		c.completeWith(ib.Ack(1, 4), 3, 4)
 	}),
 }, {
-	ID:    "rc/psn/first-sent-is-sq-psn",
-	Title: "The first PSN that a queue pair sends is sq_psn",
-	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
+	ID: "rc/psn/first-sent-is-sq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
+	Title:   "The first PSN that a queue pair sends is sq_psn",
 	Sends:   "nothing: queue pairs with several values of sq_psn send",
 	Expects: "that PSN in the first packet",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"PSNStartsAtZero"}, Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Modify: withSQPSN(first)})
 			c.PostSend(c.QP, c.SendWR(1, 8))
@@ -66,97 +53,80 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/ack-of-what-was-never-sent-ignored",
-	Title: "An ACK with a PSN that was never sent completes nothing",
-	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	ID: "rc/psn/ack-of-what-was-never-sent-ignored", Cite: ibta("9.7.2", "roce/rc/psn/13"),
+	Title:   "An ACK with a PSN that was never sent completes nothing",
 	Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
 	Expects: "no completion before its ACK",
-	Run:     onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+	Defects: []string{"GhostAckCompletes"}, Run: onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 }, {
-	ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
-	Title: "A NAK with a PSN that was never sent is ignored",
-	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	ID: "rc/psn/fatal-nak-of-what-was-never-sent-ignored", Cite: ibta("9.7.2", "roce/rc/psn/13"),
+	Title:   "A NAK with a PSN that was never sent is ignored",
 	Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
 	Expects: "no completion before its ACK, and success then",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"GhostAckCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
 		expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 	}),
 }, {
-	ID:    "rc/psn/read-response-before-the-oldest-ignored",
-	Title: "Responses with a PSN before the oldest outstanding one are ignored",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
+	ID: "rc/psn/read-response-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
+	Title:   "Responses with a PSN before the oldest outstanding one are ignored",
 	Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
 	Expects: "no completion and memory unchanged, then the correct data",
-	Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8))
-		c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+	Defects: []string{"OldAnswerCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.request(0, c.SendWR(1, 8), c.ReadWR(2, 8))
+		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), ib.Ack(c.DevicePSN(0), 1))
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)), 2)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
-	Title: "A fatal NAK with a PSN before the oldest outstanding one is ignored",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
+	ID: "rc/psn/fatal-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
+	Title:   "A fatal NAK with a PSN before the oldest outstanding one is ignored",
 	Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
 	Expects: "no completion before the ACK, and success then",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"OldNAKFatal"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
-		c.Sync()
-		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(1), 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.expectNoCompletion()
+		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
-	Title: "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
+	ID: "rc/psn/sequence-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
+	Title:   "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
 	Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
 	Expects: "nothing, then success",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"StaleNAKRepeats"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.Send(ib.Ack(c.DevicePSN(1), 2))
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
 	}),
 }, {
-	ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
-	Title: "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
-	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
+	ID: "rc/psn/rnr-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
+	Title:   "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
 	Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
 	Expects: "the third SEND long before that time, and nothing else; then success",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"StaleRNRWaits"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
 		c.Send(ib.RNR(c.DevicePSN(0), 0, 1))
 		c.Sync()
 		posted := c.Now()
-		c.PostSend(c.QP, c.SendWR(3, 16))
-		c.expectAll(c.wantSend(2, 16))
+		c.request(2, c.SendWR(3, 16))
 		took, most := c.Now()-posted, ib.RNRTimer(0)/2
 		c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
 		c.expectSilence(silencePeriod)
-		c.Send(ib.Ack(c.DevicePSN(2), 3))
-		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectCompletion(3, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 2, 3)
 	}),
 }, {
-	ID:    "rc/psn/no-more-than-half-the-space-open",
-	Title: "At most 2^23 PSNs are outstanding",
-	Cite:  ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
+	ID: "rc/psn/no-more-than-half-the-space-open", Cite: ibta("", "roce/rc/psn/15"),
+	Title:   "At most 2^23 PSNs are outstanding",
 	Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
 	Expects: "at most four of them on the wire",
-	Run: onConn(Setup{
+	Defects: []string{"PSNWindowUnlimited"}, Run: onConn(Setup{
 		caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
 		Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
 	}, func(c *Conn) {
@@ -185,23 +155,18 @@ func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) 
 // expectUnsentPSNsIgnored sends responses with PSNs that the device has not sent while a
 // SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
 func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
-	c.PostSend(c.QP, c.SendWR(1, 8))
-	c.expectAll(c.wantSend(0, 8))
+	c.request(0, c.SendWR(1, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
 		c.Send(response(c.DevicePSN(beyond)))
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.expectNoCompletion()
 	}
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
 // sendTwoAckFirst has the device send two SENDs and acknowledges the first. A second
 // response to the first is then stale.
 func (c *Conn) sendTwoAckFirst() {
-	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
-	c.expectAll(c.wantSend(0, 8), c.wantSend(1, 8))
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.request(0, c.SendWR(1, 8), c.SendWR(2, 8))
+	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
 }

@@ -11,12 +11,11 @@ import (
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/psn/gap-naked-with-the-expected-psn",
-	Title: "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
-	Cite:  ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"),
+	Title:   "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
 	Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
 	Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
 			c := p.connect(Setup{Receives: 4})
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
@@ -30,12 +29,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/gap-naked-once",
-	Title: "A gap in the PSNs is answered by one NAK, however many packets follow it",
-	Cite:  ibta("error class B", "roce/rc/psn/6"), Defects: []string{"NAKStorm"},
+	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"),
+	Title:   "A gap in the PSNs is answered by one NAK, however many packets follow it",
 	Sends:   "a SEND, then three more after a gap",
 	Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"NAKStorm"}, Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		for i := 2; i < 5; i++ {
@@ -45,12 +43,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
-	ID:    "rc/psn/next-gap-naked-again",
-	Title: "After a gap has been filled, the next gap is answered by another NAK",
-	Cite:  ibta("error class B", "roce/rc/psn/7"), Defects: []string{"NAKOnlyOnce"},
+	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"),
+	Title:   "After a gap has been filled, the next gap is answered by another NAK",
 	Sends:   "three times: a SEND after a gap, and the one that was missing",
 	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"NAKOnlyOnce"}, Run: onRC(func(c *Conn) {
 		for i := range 3 {
 			c.Send(ib.SendOnly(c.PeerPSN(i+6), Data(8)).AckReq())
 			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
@@ -59,12 +56,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/packets-behind-a-gap-leave-no-trace",
-	Title: "Requests after a gap are neither placed nor delivered",
-	Cite:  ibta("error class B", "roce/rc/psn/8"), Defects: []string{"EarlyExecution"},
+	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "roce/rc/psn/8"),
+	Title:   "Requests after a gap are neither placed nor delivered",
 	Sends:   "a WRITE, a SEND and a WRITE with immediate after a gap, then the SEND that was missing",
 	Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"EarlyExecution"}, Run: onRC(func(c *Conn) {
 		c.Send(
 			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 64), Data(64)).AckReq(),
 			ib.SendOnly(c.PeerPSN(2), Data(32)).AckReq(),
@@ -80,12 +76,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID:    "rc/psn/responder-passes-the-wrap",
-	Title: "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
-	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
+	Title:   "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
 	Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one after a gap",
 	Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
-	Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
+	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		for i := range 4 {
 			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
 			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
@@ -98,12 +93,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "rc/psn/half-the-space-back-is-duplicate",
-	Title: "A PSN up to 2^23 before the expected one is a duplicate",
-	Cite:  ibta("", "roce/rc/psn/4"), Defects: []string{"PSNUnsigned"},
+	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"),
+	Title:   "A PSN up to 2^23 before the expected one is a duplicate",
 	Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
 	Expects: "an ACK for each, and one completion",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PSNUnsigned"}, Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
 		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		for _, back := range []int{1, halfPSNs / 2, halfPSNs - 1, halfPSNs} {
@@ -114,12 +108,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "rc/psn/half-the-space-ahead-is-early",
-	Title: "A PSN up to 2^23 - 1 after the expected one is after a gap",
-	Cite:  ibta("", "roce/rc/psn/4"), Defects: []string{"PSNHalvesUneven"},
+	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"),
+	Title:   "A PSN up to 2^23 - 1 after the expected one is after a gap",
 	Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
 	Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"PSNHalvesUneven"}, Run: onRC(func(c *Conn) {
 		for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
 			c.Send(ib.SendOnly(c.PeerPSN(i+ahead), Data(8)).AckReq())
 			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
@@ -128,12 +121,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/first-expected-is-rq-psn",
-	Title: "The first PSN that a queue pair expects is rq_psn",
-	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
+	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
+	Title:   "The first PSN that a queue pair expects is rq_psn",
 	Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
 	Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"PSNStartsAtZero"}, Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
 			c.Send(ib.SendOnly(ib.PSN(first).Add(1), Data(8)).AckReq())
@@ -143,12 +135,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/psn/fatal-nak-points-at-the-refused-packet",
-	Title: "A fatal NAK has the PSN of the refused request",
-	Cite:  ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	Title:   "A fatal NAK has the PSN of the refused request",
 	Sends:   "a SEND and a WRITE with an invalid key; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
 	Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
@@ -162,16 +153,14 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			ib.WriteMiddle(c.PeerPSN(1), Data(MTU)),
 		)
 		c.drain()
-		c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(2), ib.AnyMSN))
+		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq(), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
-	ID:    "rc/psn/nak-of-a-read-points-at-the-missing-response",
-	Title: "The NAK of a READ has the PSN of the first response that was not sent",
-	Cite:  ibta("9.7.5", "roce/rc/psn/11"), Defects: []string{"AckPSNOff"},
+	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	Title:   "The NAK of a READ has the PSN of the first response that was not sent",
 	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
 	Expects: "a NAK with the PSN after the last response given",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq())
 		c.nextPackets(3)

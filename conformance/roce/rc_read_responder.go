@@ -10,12 +10,11 @@ import (
 )
 
 var readCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/read/response-is-cut-at-the-path-mtu",
-	Title: "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
-	Cite:  ibta("9.4.4", "roce/rc/read/1"), Defects: []string{"AETHInMiddle"},
+	ID: "rc/read/response-is-cut-at-the-path-mtu", Cite: ibta("9.4.4", "roce/rc/read/1"),
+	Title:   "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
 	Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 	Expects: "packets of these kinds, full but for the last",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AETHInMiddle"}, Run: onConn(Setup{}, func(c *Conn) {
 		psn := c.PeerPSN(0)
 		for _, n := range []int{1, MTU, MTU + 1, 2 * MTU, 2*MTU + 1, 2500} {
 			c.Send(ib.ReadRequest(psn, c.RETH(3, n)))
@@ -27,12 +26,11 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/read/aeth-in-all-but-middle",
-	Title: "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
-	Cite:  ibta("9.4.4", "roce/rc/read/2"), Defects: []string{"AETHInMiddle"},
+	ID: "rc/read/aeth-in-all-but-middle", Cite: ibta("9.4.4", "roce/rc/read/2"),
+	Title:   "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
 	Sends:   "a READ of four packets, and one of a single packet",
 	Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"AETHInMiddle"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)), ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 4)))
 		for i, want := range append(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:4*MTU], MTU),
 			ib.ReadResponseOnly(c.PeerPSN(4), ib.AnyMSN, c.TargetMem.Buf[:4])) {
@@ -42,46 +40,41 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/read/response-psns-count-up-from-the-request",
-	Title: "The PSNs of READ responses increase by one from that of the request",
-	Cite:  ibta("", "roce/rc/read/3"), Defects: []string{"ReadPSNStuck"},
+	ID: "rc/read/response-psns-count-up-from-the-request", Cite: ibta("", "roce/rc/read/3"),
+	Title:   "The PSNs of READ responses increase by one from that of the request",
 	Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 	Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
-	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
+	Defects: []string{"ReadPSNStuck"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)))
 		for i := range 4 {
 			c.expect(ib.Packet{}.WithPSN(c.PeerPSN(i)))
 		}
 	}),
 }, {
-	ID:    "rc/read/of-nothing-looks-at-no-key",
-	Title: "A READ of no bytes is answered without checking its key and address",
-	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroLengthChecksKey"},
+	ID: "rc/read/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/read/4"),
+	Title:   "A READ of no bytes is answered without checking its key and address",
 	Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
 	Expects: "a RESPONSE_ONLY without payload",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ZeroLengthChecksKey"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0)))
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{}))
 	}),
 }, {
-	ID:    "rc/read/of-nothing-can-be-posted",
-	Title: "A READ of no bytes can be posted, is sent and succeeds",
-	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroReadFails"},
+	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "roce/rc/read/4"),
+	Title:   "A READ of no bytes can be posted, is sent and succeeds",
 	Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
 	Expects: "a READ_REQUEST of length 0, and SUCCESS",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ZeroReadFails"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
 		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil))
-		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
 }, {
-	ID:    "rc/read/needs-the-right-of-qp-and-region",
-	Title: "A READ needs the remote read right from the QP and from the region",
-	Cite:  ibta("", "roce/rc/read/22"), Defects: []string{"RightsIgnored"},
+	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "roce/rc/read/22"),
+	Title:   "A READ needs the remote read right from the QP and from the region",
 	Sends:   "a READ to a QP without the right, and one of a region without it",
 	Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"RightsIgnored"}, Run: OnPort(func(p *Port) {
 		const noRead = allAccess &^ verbs.AccessRemoteRead
 		c := p.connect(Setup{access: noRead})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
@@ -92,34 +85,31 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/read/refused-without-responder-resources",
-	Title: "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
-	Cite:  ibta("", "roce/rc/read/17"), Defects: []string{"ZeroDepthIsOne"},
+	ID: "rc/read/refused-without-responder-resources", Cite: ibta("", "roce/rc/read/17"),
+	Title:   "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
 	Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 	Expects: "a NAK for an invalid request, and no data",
-	Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
+	Defects: []string{"ZeroDepthIsOne"}, Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
 		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)))
 		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/read/refused-beyond-responder-resources",
-	Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
-	Cite:  ibta("", "roce/rc/read/18"), Defects: []string{"NoRdAtomicLimit"},
+	ID: "rc/read/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/read/18"),
+	Title:   "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
 	Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 	Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
-	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
+	Defects: []string{"NoRdAtomicLimit"}, Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		fifth := c.sendLongReads(3)
 		c.Send(ib.ReadRequest(fifth, c.RETH(0, 8)))
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
-	ID:    "rc/read/requester-keeps-to-max-rd-atomic",
-	Title: "A requester has at most max_rd_atomic READs and atomics outstanding",
-	Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Defects: []string{"RdAtomicRoundsUp"},
+	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "roce/rc/read/16"),
+	Title:   "A requester has at most max_rd_atomic READs and atomics outstanding",
 	Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 	Expects: "three requests at first, and one more for each answer",
-	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
+	Defects: []string{"RdAtomicRoundsUp"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
 		for i := range all {
 			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8*i, 8), Remote: rdmaRemote}
@@ -183,5 +173,132 @@ func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 		if got.PSN().Add(1) == psn && c.lastArrival < sent {
 			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, because the bench was slow: %w", conformance.ErrBenchCannot))
 		}
+	}
+}
+
+var readAgainCases = overRC.Cases([]conformance.Case{{
+	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "roce/rc/read/5"),
+	Title:   "A duplicate READ is executed again and answered in full",
+	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
+	Expects: "the same responses to both",
+	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
+		read := c.readOnce(2500)
+		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
+		c.expectAck(c.PeerPSN(3))
+		c.Send(read)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
+	}),
+}, {
+	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "roce/rc/read/6"),
+	Title:   "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
+	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
+	Expects: "responses with the second and third PSN and the bytes that belong to them",
+	Defects: []string{"SubReadWhole"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.readOnce(2500)
+		c.readTail(1, 2500)
+	}),
+}, {
+	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "roce/rc/read/6"),
+	Title:   "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
+	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
+	Expects: "each is answered with the PSNs and bytes that belong to it",
+	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
+		const n = 4000
+		c.readOnce(n)
+		for k := 3; k >= 0; k-- {
+			c.readTail(k, n)
+		}
+	}),
+}, {
+	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "roce/rc/read/7"), Level: conformance.Should,
+	Title:   "The responses to a partial duplicate READ begin with FIRST or ONLY",
+	Sends:   "a READ of three packets, then its last two, then its last one",
+	Expects: "FIRST and LAST, then ONLY",
+	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.readOnce(2500)
+		for k := 1; k < 3; k++ {
+			c.Send(ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 2500).Skip(k*MTU)))
+			c.expectReadResponses(c.PeerPSN(k), c.TargetMem.Buf[k*MTU:2500])
+		}
+	}),
+}, {
+	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "roce/rc/read/9"),
+	Title:   "A duplicate READ that reaches beyond the range of the original is dropped",
+	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
+	Expects: "a response to the first and the last only",
+	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		original := ib.ReadRequest(c.PeerPSN(0), c.RETH(256, 1000))
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
+		for _, beyond := range []ib.RETH{c.RETH(256, 1001), c.RETH(256, 2*MTU), c.RETH(255, 1000)} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), beyond))
+			c.expectSilence(silencePeriod)
+		}
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
+	}),
+}, {
+	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "roce/rc/read/9"),
+	Title:   "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
+	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
+	Expects: "a response to the first and the last only",
+	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
+		c.Must("a region at chosen addresses", err)
+		original := c.readOnce(1000)
+		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.TargetMem.RKey())} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(key), 1000)))
+			c.expectSilence(silencePeriod)
+		}
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
+	}),
+}, {
+	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "roce/rc/read/21"),
+	Title:   "A duplicate READ is refused after its region was deregistered",
+	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
+	Expects: "the data, then a NAK for a remote access error",
+	Defects: []string{"StaleKeys"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.Memory(64, allAccess)
+		read := ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, 64))
+		c.Send(read)
+		c.expectReadResponses(c.PeerPSN(0), m.Buf)
+		c.Must("a region that can be deregistered", m.Close())
+		c.Send(read)
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+		c.expectSilence(silencePeriod)
+		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+			c.secondConn(Setup{}).readInvalidatedWindow()
+		}
+	}),
+}})
+
+// readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
+// the READ is refused after the window was invalidated.
+func (c *Conn) readInvalidatedWindow() {
+	win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+	c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+	c.ExpectCompletion(1, verbs.WCSuccess)
+	c.expectReadRefused(0, win.reth(0, 8))
+}
+
+// readOnce reads n bytes from the start of targetMem with the first PSN, and returns the
+// request.
+func (c *Conn) readOnce(n int) ib.Packet {
+	read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))
+	c.Send(read)
+	c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:n])
+	return read
+}
+
+// readTail requests the responses to a READ of n bytes again, from the k-th on. The
+// opcodes of the responses may be those of a new message or of the original one.
+func (c *Conn) readTail(k, n int) {
+	c.Send(ib.ReadRequest(c.PeerPSN(k), c.RETH(0, n).Skip(k*MTU)))
+	for ; k < ib.Packets(n, MTU); k++ {
+		got := c.expect(ib.Packet{}.WithPSN(c.PeerPSN(k)).WithPayload(c.TargetMem.Buf[k*MTU : min((k+1)*MTU, n)]))
+		info, _ := got.Info()
+		c.Check(info.Kind == ib.KindReadResponse, "a READ response", "%v", got)
 	}
 }

@@ -15,54 +15,48 @@ var (
 )
 
 var sequenceCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/seq/middle-or-last-without-first-refused",
-	Title: "A MIDDLE or LAST packet without a FIRST is refused",
-	Cite:  ibta("Table 63", "roce/rc/seq/1"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/middle-or-last-without-first-refused", Cite: ibta("Table 63", "roce/rc/seq/1"),
+	Title:   "A MIDDLE or LAST packet without a FIRST is refused",
 	Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
 	Expects: "a NAK for an invalid request with its PSN; the queue pair fails",
-	Run: orderRefusedBody(seqNone,
+	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqNone,
 		ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
 }, {
-	ID:    "rc/seq/new-message-inside-an-open-one-refused",
-	Title: "A FIRST or ONLY packet inside a message is refused",
-	Cite:  ibta("", "roce/rc/seq/2"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/new-message-inside-an-open-one-refused", Cite: ibta("", "roce/rc/seq/2"),
+	Title:   "A FIRST or ONLY packet inside a message is refused",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
 	Expects: "a NAK for an invalid request with the PSN of the intruder, which is not executed; the queue pair fails",
-	Run: orderRefusedBody(seqOpen,
+	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen,
 		ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
 }, {
-	ID:    "rc/seq/send-and-write-do-not-mix",
-	Title: "A SEND is not continued by a packet of a WRITE, nor a WRITE by one of a SEND",
-	Cite:  ibta("", "roce/rc/seq/3"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/send-and-write-do-not-mix", Cite: ibta("", "roce/rc/seq/3"),
+	Title:   "A SEND is not continued by a packet of a WRITE, nor a WRITE by one of a SEND",
 	Sends:   "the start of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
 	Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
-	Run: func(b *conformance.Bench) error {
+	Defects: []string{"OpcodeOrderIgnored"}, Run: func(b *conformance.Bench) error {
 		if err := orderRefusedBody(seqWrites, ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm)(b); err != nil {
 			return err
 		}
 		return orderRefusedBody(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
 	},
 }, {
-	ID:    "rc/seq/read-inside-an-open-message-refused",
-	Title: "A READ between the packets of a message is refused, and not answered",
-	Cite:  ibta("", "roce/rc/seq/4"), Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/read-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"),
+	Title:   "A READ between the packets of a message is refused, and not answered",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then a READ",
 	Expects: "a NAK for an invalid request with the PSN of the READ, and no response; the queue pair fails",
-	Run:     orderRefusedBody(seqOpen, ib.OpReadRequest),
+	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen, ib.OpReadRequest),
 }, {
-	ID:    "rc/seq/atomic-inside-an-open-message-refused",
-	Title: "An atomic between the packets of a message is refused, and not executed",
-	Cite:  ibta("", "roce/rc/seq/4"), Needs: verbs.CapAtomics, Defects: []string{"OpcodeOrderIgnored"},
+	ID: "rc/seq/atomic-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"), Needs: verbs.CapAtomics,
+	Title:   "An atomic between the packets of a message is refused, and not executed",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
 	Expects: "a NAK for an invalid request with the PSN of the atomic, memory unchanged; the queue pair fails",
-	Run:     orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
+	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 }, {
-	ID:    "rc/seq/requester-keeps-messages-apart",
-	Title: "The packets of different messages are not interleaved, neither at first nor in retransmissions",
-	Cite:  ibta("9.4.1/9.4.3", "roce/rc/seq/5"), Defects: []string{"Interleaves"},
+	ID: "rc/seq/requester-keeps-messages-apart", Cite: ibta("9.4.1/9.4.3", "roce/rc/seq/5"),
+	Title:   "The packets of different messages are not interleaved, neither at first nor in retransmissions",
 	Sends:   "a NAK during a SEND of 3 packets, a WRITE of 1, one of 3 and a SEND of 1 of the device",
 	Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor after it",
-	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"Interleaves"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.WriteWR(3, 2500), c.SendWR(4, 16))
 		checkNotInterleaved(c, c.nextPackets(8))
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 0))
@@ -71,42 +65,35 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 			again = append(again, c.nextPackets(1)...)
 		}
 		checkNotInterleaved(c, again)
-		c.Send(ib.Ack(c.DevicePSN(7), 4))
-		for id := range uint64(4) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(7), 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID:    "rc/seq/duplicate-read-leaves-the-open-message-alone",
-	Title: "A duplicate READ between the packets of a message is answered, and the message continues",
-	Cite:  ibta("", "roce/rc/seq/6"), Defects: []string{"DupReadResetsMessage"},
+	ID: "rc/seq/duplicate-read-leaves-the-open-message-alone", Cite: ibta("", "roce/rc/seq/6"),
+	Title:   "A duplicate READ between the packets of a message is answered, and the message continues",
 	Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
 	Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
-	Run: onRC(func(c *Conn) {
+	Defects: []string{"DupReadResetsMessage"}, Run: onRC(func(c *Conn) {
 		read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq()
 		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
 		answers := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)
 		for range 2 {
 			c.Send(read)
 			c.expectAll(answers)
-			c.Send(write[0].AckReq())
-			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
+			c.exchange(write[0].AckReq(), ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
 		c.Send(read)
 		c.expectAll(answers)
 		for _, part := range write[1:] {
-			c.Send(part.AckReq())
-			c.expect(ib.Ack(part.PSN(), ib.AnyMSN))
+			c.exchange(part.AckReq(), ib.Ack(part.PSN(), ib.AnyMSN))
 		}
 		c.ExpectBytes(c.TargetMem, 8<<10, Data(2500))
 	}),
 }, {
-	ID:    "rc/seq/order-is-judged-at-the-expected-psn-only",
-	Title: "A packet with an early PSN gets a sequence NAK, even if its opcode is out of order",
-	Cite:  ibta("", "roce/rc/seq/7"), Defects: []string{"OrderBeforePSN"},
+	ID: "rc/seq/order-is-judged-at-the-expected-psn-only", Cite: ibta("", "roce/rc/seq/7"),
+	Title:   "A packet with an early PSN gets a sequence NAK, even if its opcode is out of order",
 	Sends:   "MIDDLE or LAST five PSNs ahead outside a message, FIRST or ONLY five ahead inside one; then the expected packet",
 	Expects: "a NAK for a sequence error with the expected PSN, then an ACK of the expected packet",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"OrderBeforePSN"}, Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
 			expectEarlyIsGap(p, nil, early, ib.OpSendOnly)
 		}
@@ -115,44 +102,39 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/seq/last-with-immediate-completes-once",
-	Title: "A SEND of several packets with immediate data completes one receive",
-	Cite:  ibta("", "roce/rc/seq/8"), Defects: []string{"LastCompletesTwice"},
+	ID: "rc/seq/last-with-immediate-completes-once", Cite: ibta("", "roce/rc/seq/8"),
+	Title:   "A SEND of several packets with immediate data completes one receive",
 	Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 	Expects: "one completion with the immediate data, and the next receive for the next message",
-	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
+	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		wc := sendTwoPacketSend(c, ib.SendLastImm(c.PeerPSN(1), 0x01020304, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 	}),
 }, {
-	ID:    "rc/seq/last-with-invalidate-completes-once",
-	Title: "A SEND of several packets that invalidates a key completes one receive",
-	Cite:  ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"LastCompletesTwice"},
+	ID:   "rc/seq/last-with-invalidate-completes-once",
+	Cite: ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A SEND of several packets that invalidates a key completes one receive",
 	Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 	Expects: "one completion with the key, and the next receive for the next message",
-	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
+	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		key := boundWindowKey(c)
 		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {
-	ID:    "rc/seq/refusal-completes-the-open-receive-first",
-	Title: "When a packet is refused, the current receive completes with the cause, and the others are flushed in order",
-	Cite:  ibta("", "roce/rc/seq/9"), Defects: []string{"FlushReversed"},
+	ID: "rc/seq/refusal-completes-the-open-receive-first", Cite: ibta("", "roce/rc/seq/9"),
+	Title:   "When a packet is refused, the current receive completes with the cause, and the others are flushed in order",
 	Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 	Expects: "the first receive completes with an error that names the cause, then the others with WR_FLUSH_ERR in the order of posting",
-	Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
-		c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
+		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 		c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
 		// The status is not specified. Most devices report the one that the requester
 		// would see.
 		wc := c.NextCompletion()
 		c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 			"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+2, verbs.WCWRFlushErr)
-		}
+		c.ExpectCompletions(verbs.WCWRFlushErr, 2, 3, 4)
 	}),
 }})
 
@@ -186,8 +168,7 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 		if op == ib.OpWriteFirst && len(ops) > 1 {
 			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16))
 		}
-		c.Send(p)
-		c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+		c.exchange(p, ib.Ack(c.PeerPSN(k), ib.AnyMSN))
 	}
 }
 
@@ -230,12 +211,10 @@ func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 func sendTwoPacketSend(c *Conn, end ib.Packet) verbs.WC {
 	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), end.AckReq())
 	wc := c.ExpectRecv(1, MTU+16)
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 	c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
 	c.ExpectRecv(2, 8)
-	c.Sync()
-	c.ExpectNoCompletion()
+	c.expectNoCompletion()
 	return wc
 }
 

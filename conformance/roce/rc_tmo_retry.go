@@ -10,89 +10,70 @@ import (
 )
 
 var retryCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/tmo/nak-resends-from-inside-the-message",
-	Title: "After a NAK inside a message its packets are retransmitted unchanged from there on",
-	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/nak-resends-from-inside-the-message", Cite: ibta("", "roce/rc/tmo/7"),
+	Title:   "After a NAK inside a message its packets are retransmitted unchanged from there on",
 	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"RetryRestartsMessage"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
 		expectRetryFromNak(c, c.WriteWR(1, 5000), c.wantWrite(0, 5000))
 		c = p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
 		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
 	}),
 }, {
-	ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
-	Title: "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
-	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/timer-resends-from-the-oldest-unacknowledged", Cite: ibta("", "roce/rc/tmo/7"),
+	Title:   "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
 	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
 	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
-		c.PostSend(c.QP, c.WriteWR(1, 5000), c.SendWR(2, 8))
-		all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
+	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+		all := c.request(0, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		c.Send(ib.Ack(c.DevicePSN(1), 0))
 		c.expectRetransmission(all, 2)
-		c.Send(ib.Ack(c.DevicePSN(5), 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 1, 2)
 	}),
 }, {
-	ID:    "rc/tmo/nak-acted-on-at-once",
-	Title: "A NAK for a sequence error starts the retransmission without waiting for the timer",
-	Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
+	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
+	Title:   "A NAK for a sequence error starts the retransmission without waiting for the timer",
 	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 	Expects: "two SENDs are retransmitted within a tenth of the timeout",
-	Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
-		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
-		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+	Defects: []string{"NAKWaitsForTimer"}, Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
+		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		begun := c.Now()
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		c.expectRetransmission(all, 1)
 		took, most := c.Now()-begun, ib.AckTimeout(c.Attr.Timeout)/10
 		c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
-		c.Send(ib.Ack(c.DevicePSN(2), 3))
-		for id := range uint64(3) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
 	}),
 }, {
-	ID:    "rc/tmo/second-nak-of-a-window-acted-on",
-	Title: "A second NAK, for a later retransmitted packet, causes another retransmission",
-	Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
+	ID: "rc/tmo/second-nak-of-a-window-acted-on", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
+	Title:   "A second NAK, for a later retransmitted packet, causes another retransmission",
 	Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
 	Expects: "retransmissions from the second, then from the fourth",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"IgnoreSecondNAK"}, Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		c.expectRetransmission(all, 1)
 		c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 3))
 		c.expectRetransmission(all, 3)
-		c.Send(ib.Ack(c.DevicePSN(4), 5))
-		for id := range uint64(5) {
-			c.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		c.completeWith(ib.Ack(c.DevicePSN(4), 5), 1, 2, 3, 4, 5)
 	}),
 }, {
-	ID:    "rc/tmo/nak-acknowledges-what-came-before",
-	Title: "A NAK for a sequence error acknowledges earlier requests",
-	Cite:  ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
+	ID: "rc/tmo/nak-acknowledges-what-came-before", Cite: ibta("", "roce/rc/tmo/10"),
+	Title:   "A NAK for a sequence error acknowledges earlier requests",
 	Sends:   "a NAK for a sequence error to the third of five SENDs",
 	Expects: "two completions, and no more",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"NAKAcksNothing"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendEach(5)
-		c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2))
-		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.Sync()
-		c.ExpectNoCompletion()
+		c.completeWith(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2), 1, 2)
+		c.expectNoCompletion()
 	}),
 }, {
-	ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
-	Title: "Several copies of a NAK cause one retransmission",
-	Cite:  ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
+	ID: "rc/tmo/copies-of-a-nak-cause-one-resend", Cite: ibta("", "roce/rc/tmo/11"),
+	Title:   "Several copies of a NAK cause one retransmission",
 	Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
 	Expects: "four SENDs are retransmitted once",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"DuplicateNAKsResend"}, Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		for range 8 {
 			c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
@@ -101,12 +82,11 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "rc/tmo/resent-bytes-are-the-same",
-	Title: "A retransmitted packet has the original headers and data",
-	Cite:  ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
+	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "roce/rc/tmo/12"),
+	Title:   "A retransmitted packet has the original headers and data",
 	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
 		write.SGL = []verbs.SGE{c.LocalMem.SGE(3000, 1501), c.LocalMem.SGE(100, 1001)}
@@ -123,16 +103,14 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectRetransmission(first, 8) // by the timer
 	}),
 }, {
-	ID:    "rc/tmo/destroyed-qp-sends-nothing",
-	Title: "A queue pair that is destroyed while a timer runs sends nothing",
-	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
+	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
+	Title:   "A queue pair that is destroyed while a timer runs sends nothing",
 	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"SendAfterDestroy"}, Run: OnPort(func(p *Port) {
 		for _, refused := range []bool{false, true} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
-			c.PostSend(c.QP, c.SendWR(1, 8))
-			c.expectAll(c.wantSend(0, 8))
+			c.request(0, c.SendWR(1, 8))
 			if refused {
 				c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
 				c.Sync()
@@ -147,16 +125,14 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/reset-qp-sends-nothing",
-	Title: "A queue pair that is reset discards pending requests and responses",
-	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
+	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
+	Title:   "A queue pair that is reset discards pending requests and responses",
 	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
 	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
-	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"AnswerAfterReset"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
-		c.PostSend(c.QP, c.SendWR(1, 8))
-		c.expectAll(c.wantSend(0, 8))
+		c.request(0, c.SendWR(1, 8))
 		c.Send(
 			ib.ReadRequest(c.PeerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
 			ib.WriteOnly(c.PeerPSN(1024), c.RETH(0, 8), Data(8)).AckReq(),
@@ -167,7 +143,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 		c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
 		c.checkPacket(ib.ReadResponseFirst(c.PeerPSN(0), ib.AnyMSN, nil), first)
-		c.Must("a queue pair in RESET", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		c.ToState(c.QP, verbs.QPStateReset)
 		answered := checkSentBeforeReset(c, c.drain())
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.expectSilence(silencePeriod)
@@ -177,12 +153,11 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
-	Title: "The QPN of a destroyed queue pair is not reused for the next one",
-	Cite:  ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
+	ID: "rc/tmo/number-of-a-destroyed-qp-rests", Cite: ibta("", "roce/rc/tmo/13"), Level: conformance.Should,
+	Title:   "The QPN of a destroyed queue pair is not reused for the next one",
 	Sends:   "nothing: queue pairs are made and destroyed",
 	Expects: "each has another QPN than the one before, so that late packets are dropped",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"QPNReusedAtOnce"}, Run: OnPort(func(p *Port) {
 		last := verbs.QPN(0)
 		for range 8 {
 			qp := p.connect(Setup{}).QP
@@ -203,8 +178,7 @@ func expectRetryFromNak(c *Conn, wr verbs.SendWR, message []ib.Packet) {
 	all := c.expectAll(message)
 	c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 0))
 	c.expectRetransmission(all, 2)
-	c.Send(ib.Ack(c.DevicePSN(4), 1))
-	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+	c.completeWith(ib.Ack(c.DevicePSN(4), 1), wr.WRID)
 }
 
 // sendEach has the device send n SENDs of different lengths, one at a time, and returns
@@ -234,7 +208,8 @@ func checkSentBeforeReset(c *Conn, received []ib.Packet) (answered bool) {
 
 // retransmissionOf returns the expected retransmission of a packet. AckReq may differ.
 func retransmissionOf(p ib.Packet) ib.Packet {
-	want := ib.Packet{BTH: p.BTH, RETH: p.RETH, Imm: p.Imm, Payload: p.Payload, Pad: p.Pad}
+	want := ib.Packet{BTH: p.BTH, Payload: p.Payload, Pad: p.Pad}
+	want.RETH, want.Imm = p.RETH, p.Imm
 	want.BTH.AckReq, want.BTH.FECN, want.BTH.BECN = nil, nil, nil
 	return want
 }

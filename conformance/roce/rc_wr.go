@@ -9,12 +9,11 @@ import (
 )
 
 var writeCases = overRC.Cases([]conformance.Case{{
-	ID:    "rc/wr/one-reth-with-the-length-of-the-message",
-	Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
-	Cite:  ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
+	ID: "rc/wr/one-reth-with-the-length-of-the-message", Cite: ibta("9.4.3", "roce/rc/wr/1"),
+	Title:   "A WRITE has one RETH, in its first packet, with the length of the whole message",
 	Sends:   "posts WRITEs of 2500 and of 100 bytes",
 	Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"RETHPerPacket"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postWrite(1, 2500)
 		c.postWrite(2, 100)
 		for _, want := range ib.Write(c.DevicePSN(0), rdmaRemoteRETH(2500), c.LocalMem.Buf[:2500], MTU) {
@@ -24,22 +23,20 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.WriteOnly(c.DevicePSN(3), rdmaRemoteRETH(100), c.LocalMem.Buf[:100]))
 	}),
 }, {
-	ID:    "rc/wr/of-nothing-looks-at-no-key",
-	Title: "A WRITE of no bytes is acknowledged without checking its key and address",
-	Cite:  ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
+	ID: "rc/wr/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/wr/2"),
+	Title:   "A WRITE of no bytes is acknowledged without checking its key and address",
 	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
 	Expects: "an ACK",
-	Run: onConn(Setup{}, func(c *Conn) {
+	Defects: []string{"ZeroLengthChecksKey"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
 		c.expectAck(c.PeerPSN(0))
 	}),
 }, {
-	ID:    "rc/wr/plain-write-uses-no-receive",
-	Title: "A WRITE without immediate data uses no receive",
-	Cite:  ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
+	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"),
+	Title:   "A WRITE without immediate data uses no receive",
 	Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
 	Expects: "no completion for the WRITEs; the SEND finds the receive",
-	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+	Defects: []string{"WriteConsumes"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)))
 		c.Send(ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU)...)
 		c.expectAck(c.PeerPSN(3))
@@ -49,24 +46,21 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
-	Title: "A refused WRITE with immediate data uses no receive: receives are flushed",
-	Cite:  ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
+	ID: "rc/wr/refused-write-with-immediate-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/4"),
+	Title:   "A refused WRITE with immediate data uses no receive: receives are flushed",
 	Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 	Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
-	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+	Defects: []string{"FailedImmConsumes"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8), 7, Data(8)).AckReq())
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
-		c.ExpectCompletion(1, verbs.WCWRFlushErr)
-		c.ExpectCompletion(2, verbs.WCWRFlushErr)
+		c.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 	}),
 }, {
-	ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
-	Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
-	Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
+	ID: "rc/wr/completion-of-immediate-has-the-bytes-written", Cite: ibta("", "roce/rc/wr/5", "roce/cq/9"),
+	Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
 	Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
-	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+	Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		bytes := Data(1028)
 		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.WriteLastImm(c.PeerPSN(1), 7, bytes[MTU:]),
 			ib.WriteOnlyImm(c.PeerPSN(2), c.RETH(2048, 12), 8, bytes[:12]))
@@ -78,12 +72,11 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID:    "rc/wr/data-visible-before-a-later-send-completes",
-	Title: "When a SEND completes, its data and those of all earlier WRITEs are in memory",
-	Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
+	ID: "rc/wr/data-visible-before-a-later-send-completes", Cite: ibta("", "roce/rc/wr/6", "roce/cq/10"),
+	Title:   "When a SEND completes, its data and those of all earlier WRITEs are in memory",
 	Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 	Expects: "at the completion: the bytes of the WRITE and those of the SEND",
-	Run: onConn(Setup{Receives: 8}, func(c *Conn) {
+	Defects: []string{"LatePlacement"}, Run: onConn(Setup{Receives: 8}, func(c *Conn) {
 		for i := range 8 {
 			bytes := Data(2500 + i)[i:] // different bytes each time
 			c.Send(ib.Write(c.PeerPSN(4*i), c.RETH(0, 0), bytes, MTU)...)
@@ -94,12 +87,11 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rc/wr/more-than-two-gib-refused-when-posted",
-	Title: "A message of more than 2^31 bytes is refused and not sent",
-	Cite:  ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
+	ID: "rc/wr/more-than-two-gib-refused-when-posted", Cite: ibta("9.4.3", "roce/rc/wr/7"),
+	Title:   "A message of more than 2^31 bytes is refused and not sent",
 	Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
 	Expects: "an error at the post or a completion with an error; nothing on the wire",
-	Run: OnPort(func(p *Port) {
+	Defects: []string{"LongMessagesTaken"}, Run: OnPort(func(p *Port) {
 		sgl := p.longSGL()
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
 		onEachConn(Setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *Conn, op verbs.WROpcode) {
@@ -132,8 +124,7 @@ func (c *Conn) pollRecv(id uint64, n int) {
 // longSGL returns a list of 2^31+1 bytes. It uses as many entries as the device supports
 // for the same region, to register less memory.
 func (p *Port) longSGL() (sgl []verbs.SGE) {
-	attr, err := p.Device.QueryDevice()
-	p.Must("a device that can be queried", err)
+	attr := p.QueryDevice()
 	pieces := 1
 	for pieces < 64 && 2*pieces < attr.MaxSGE && 2*pieces < attr.MaxSGERead {
 		pieces *= 2

@@ -4,12 +4,92 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// cnpPause is longer than any device's minimum time between CNPs.
-const cnpPause = 20 * time.Millisecond
+var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
+	ID:      "recovery/cnp/follows-the-mark",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Title:   "The receiver of a marked packet sends one CNP at once",
+	Sends:   "marked packets at long intervals",
+	Expects: "one CNP for each, within 6.7 ms typically",
+	Defects: []string{"NoCongestion", "CNPLate"}, Run: judging(cnpGeneration, func(p *Port, all []Measurement) {
+		checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
+		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
+	}),
+}, {
+	ID:   "recovery/cnp/keep-a-distance",
+	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May,
+	Title:   "For a stream of marked packets the receiver sends CNPs at a minimum interval",
+	Sends:   "500 marked packets back to back",
+	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
+	Defects: []string{"CNPBurst"}, Run: judging(cnpPacing, judgePacing),
+}, {
+	ID:      "recovery/cnp/one-queue-pair-does-not-silence-another",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Title:   "The minimum interval of CNPs applies to each queue pair separately",
+	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
+	Expects: "a CNP for each",
+	Defects: []string{"CNPPerPort", "CNPPerPeer"}, Run: judging(cnpScope, func(p *Port, all []Measurement) {
+		checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
+		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
+	}),
+}, {
+	ID:      "recovery/cnp/none-for-losses",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Title:   "The responder reports losses by NAKs, and sends no CNP for them",
+	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
+	Expects: "NAKs and ACKs, and no CNP",
+	Defects: []string{"CNPOnNAK"}, Run: OnPort(func(p *Port) {
+		c := p.Connect(Setup{})
+		for i := range 10 {
+			c.Send(writePacket(c, i+1))
+			c.Await("a sequence NAK", isSequenceNAK)
+			c.Send(writePacket(c, i))
+			awaitAck(c, i)
+		}
+		for _, a := range p.Drain(maxCNPInterval) {
+			c.Check(!isCNP(&a), "no CNP without a marked packet", "%v", a.Packet)
+		}
+	}),
+}, {
+	ID:      "recovery/rate/falls-and-comes-back",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}},
+	Level:   conformance.Should,
+	Title:   "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
+	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
+	Expects: "longer bursts after ten CNPs than before, and short ones again later",
+	Defects: []string{"NoCongestion", "RateNeverRecovers"}, Run: judging(rates, judgeRates),
+}})
+
+// judgePacing counts CNPs. It checks their intervals in virtual time only: on a real
+// network, queues change the intervals.
+func judgePacing(p *Port, all []Measurement) {
+	const dense = 10 // us: shorter than any device's CNP interval
+	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, fmt.Sprintf("cnp/for-%d-marks", marks))
+	if apart.Value > dense && cnps.Value > marks/2 {
+		rig.Abort(fmt.Errorf("marked packets are %.4g us apart on this bench, and each may get a CNP: %w", apart.Value, conformance.ErrBenchCannot))
+	}
+	p.Check(cnps.Value >= 1, "a CNP", "none for %d marks", marks)
+	checkAtMost(p, cnps, marks/2, "fewer CNPs than marks")
+	if p.Virtual && cnps.Value > 1 {
+		checkAtLeast(p, byName(all, "cnp/apart"), 2*apart.Value, "CNPs at a minimum interval")
+	}
+}
+
+// judgeRates reports unsupported for a device that is slow without CNPs, or runs on a busy
+// host: the effect of CNPs cannot be measured then.
+func judgeRates(p *Port, all []Measurement) {
+	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
+	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
+		rig.Abort(fmt.Errorf("the device takes %.4g us for %d packets without CNPs, which hides their effect: %w", before.Value, burstPackets, conformance.ErrBenchCannot))
+	}
+	p.Check(ten.Value > before.Value+10, "bursts that take longer after ten CNPs than before", "%.4g us before, %.4g us after them", before.Value, ten.Value)
+	p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
+}
 
 func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
 
@@ -26,7 +106,7 @@ func cnpGeneration(p *Port) []Measurement {
 	for i := range sampleCount(p) / 2 {
 		sent := c.Send(markedWrite(c, i))
 		times = append(times, c.Await("a CNP", isCNP).At-sent)
-		c.Sleep(cnpPause)
+		c.Sleep(maxCNPInterval)
 		n := 1
 		for _, a := range c.Drain(0) {
 			if isCNP(&a) {
@@ -54,7 +134,7 @@ func cnpPacing(p *Port) []Measurement {
 		}
 	}
 	spacing := (p.Now() - start) / marks
-	p.Sleep(cnpPause)
+	p.Sleep(maxCNPInterval)
 	var at []time.Duration
 	for _, a := range c.Drain(0) {
 		if isCNP(&a) {
@@ -82,7 +162,7 @@ func cnpScope(p *Port) []Measurement {
 	for _, c := range conns {
 		c.Send(markedWrite(c, 0))
 	}
-	p.Sleep(cnpPause)
+	p.Sleep(maxCNPInterval)
 	cnps := make(map[uint32]float64)
 	for _, a := range p.Drain(0) {
 		if isCNP(&a) {
@@ -115,28 +195,8 @@ func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
-	f.Send(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)))
-	f.ExpectCompletion(1, verbs.WCSuccess)
+	f.completeWith(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)), 1)
 	return all[len(all)-1].At - all[0].At
-}
-
-// cnpSpacing is the usual interval of CNPs for a marked flow: long enough for the
-// effect of the previous CNP, short enough that the sender has not raised its rate.
-const cnpSpacing = 50 * time.Microsecond
-
-// pollDelay is the longest time until an emulated device polls its wire after the
-// application has stopped polling. CNPs received in one poll count as one.
-const pollDelay = 3 * time.Millisecond
-
-// notify sends n CNPs at the interval of a receiver, and waits until the device has
-// processed them.
-func (f *rateProbe) notify(n int) {
-	f.Sleep(pollDelay)
-	for range n {
-		f.Send(ib.CNP())
-		f.Compute(cnpSpacing)
-	}
-	f.Sync()
 }
 
 // rates measures the duration of a burst before a CNP, after one and after ten, and the
@@ -147,7 +207,7 @@ func rates(p *Port) []Measurement {
 	f.Send(ib.CNP())
 	f.Sync()
 	one := f.burst()
-	f.notify(10)
+	f.sendCNPs(ib.CNP(), 10)
 	ten := f.burst()
 	all := []Measurement{
 		newTiming("rate/burst/before", before), newTiming("rate/burst/behind-a-cnp", []time.Duration{one}), newTiming("rate/burst/behind-ten", []time.Duration{ten}),

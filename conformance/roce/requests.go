@@ -7,8 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// This file has requests of the device, and their expected packets.
-
 // SinkOffset is the offset in localMem where READs and atomics store their results. SENDs
 // and WRITEs use the start of localMem.
 const SinkOffset = 8 << 10
@@ -64,9 +62,9 @@ func (c *Conn) wantRead(k, n int) []ib.Packet {
 	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n))}
 }
 
-// wantFetchAdd is wantSend for a FETCH_ADD.
-func (c *Conn) wantFetchAdd(k int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, 8), 1)}
+// wantFetchAdd is wantSend for a FETCH_ADD, which has n = 8 bytes.
+func (c *Conn) wantFetchAdd(k, n int) []ib.Packet {
+	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n), 1)}
 }
 
 // anyAckReq makes the expected packets match any value of AckReq.
@@ -75,6 +73,32 @@ func anyAckReq(ps []ib.Packet) []ib.Packet {
 		ps[i].BTH.AckReq = nil
 	}
 	return ps
+}
+
+// request posts requests, and fails the case unless their packets arrive in order, the
+// first of them with the device's k-th PSN. It returns the expected packets.
+func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
+	c.PostSend(c.QP, wrs...)
+	want := map[verbs.WROpcode]func(k, n int) []ib.Packet{
+		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite,
+		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
+	}
+	for i := range wrs {
+		n := 0
+		for _, sge := range wrs[i].SGL {
+			n += int(sge.Length)
+		}
+		all = append(all, want[wrs[i].Opcode](k, n)...)
+		k += ib.Packets(n, c.Attr.PathMTU.Bytes())
+	}
+	return c.expectAll(all)
+}
+
+// completeWith sends a response to requests of the device, and fails the case unless the
+// requests with these IDs complete with success, in this order.
+func (c *Conn) completeWith(response ib.Packet, ids ...uint64) {
+	c.Send(response)
+	c.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
 // expectAll fails the case unless these packets arrive in order. It returns them as one
@@ -103,4 +127,47 @@ func (c *Conn) expectRetransmission(all []ib.Packet, from int) {
 	c.Check(all[at].PSN() == got.PSN(), want, "%v", got)
 	c.checkPacket(all[at], got)
 	c.expectAll(all[at+1:])
+}
+
+// remoteOp is an operation of the peer on the device's memory.
+type remoteOp struct {
+	name string
+	// packet returns the request; a WRITE has as many bytes as the RETH says.
+	packet func(ib.PSN, ib.RETH) ib.Packet
+	// answer is the opcode of the response if the request is executed.
+	answer ib.Opcode
+}
+
+func (op remoteOp) String() string { return op.name }
+
+var (
+	writeOp = remoteOp{"WRITE", func(psn ib.PSN, at ib.RETH) ib.Packet {
+		return ib.WriteOnly(psn, at, Data(int(*at.Len))).AckReq()
+	}, ib.OpAcknowledge}
+	readOp = remoteOp{"READ", ib.ReadRequest, ib.OpReadResponseOnly}
+	addOp  = remoteOp{"FETCH_ADD", func(psn ib.PSN, at ib.RETH) ib.Packet {
+		return ib.FetchAdd(psn, at, 1)
+	}, ib.OpAtomicAcknowledge}
+	swapOp = remoteOp{"COMPARE_SWAP", func(psn ib.PSN, at ib.RETH) ib.Packet {
+		return ib.CompareSwap(psn, at, 0, 1)
+	}, ib.OpAtomicAcknowledge}
+)
+
+// expectOpRefused requests an operation with the first PSN, and fails the case unless the
+// device sends a NAK with this code and leaves targetMem unchanged.
+func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
+	c.Send(op.packet(c.PeerPSN(0), at))
+	c.expectNak(c.PeerPSN(0), code)
+	c.Sync()
+	c.ExpectUnchanged(c.TargetMem, 0, 0)
+}
+
+// expectOpExecuted requests an operation with the first PSN, and fails the case unless it
+// is executed.
+func (c *Conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
+
+// expectOpExecutedAt is expectOpExecuted with the n-th PSN.
+func (c *Conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
+	got := c.exchange(op.packet(c.PeerPSN(n), at), ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
+	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }

@@ -6,21 +6,19 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udCases = []conformance.Case{
+var udCases = conformance.Group{DefaultLabels: labelUD}.Cases([]conformance.Case{
 	udAreaCase(4, "ud/area/ipv4-header-at-offset-20", "The receive of a datagram over IPv4 has the IPv4 header at byte 20, and the payload at byte 40"),
 	udAreaCase(6, "ud/area/ipv6-header-at-offset-0", "The receive of a datagram over IPv6 has the IPv6 header at byte 0, and the payload at byte 40"),
 	{
-		ID:    "ud/area/traffic-class-arrives",
-		Title: "The GRH area of a receive has the traffic class of the datagram",
-		Cite:  annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"NoTClassInArea"},
+		ID:   "ud/area/traffic-class-arrives",
+		Cite: annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD,
+		Title:   "The GRH area of a receive has the traffic class of the datagram",
 		Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
 		Expects: "these in the headers of the receives",
-		Run: onUD(3, func(d *udPort) {
+		Defects: []string{"NoTClassInArea"}, Run: onUD(3, func(d *udPort) {
 			// The ECN bits are 0: the network may change them, and the device answers a
 			// CE mark.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
@@ -31,12 +29,11 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "ud/wc/names-the-sending-qp",
-		Title: "The completion of a datagram has the source QPN, the local QPN and the GRH flag",
-		Cite:  ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"SparseCompletions"},
+		ID: "ud/wc/names-the-sending-qp", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD,
+		Title:   "The completion of a datagram has the source QPN, the local QPN and the GRH flag",
 		Sends:   "datagrams from several queue pairs",
 		Expects: "their numbers as the source in the completions, and the flag of the header area",
-		Run: onUD(3, func(d *udPort) {
+		Defects: []string{"SparseCompletions"}, Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.SendPacket(d.datagram(Data(16)).WithDETH(udQKey, from))
 				wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
@@ -47,12 +44,11 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "ud/wc/has-the-immediate",
-		Title: "Immediate data of datagrams keep their byte order in both directions",
-		Cite:  ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"ByteOrderWrong"},
+		ID: "ud/wc/has-the-immediate", Cite: ibta("", "roce/ud/9"), Needs: verbs.CapUD,
+		Title:   "Immediate data of datagrams keep their byte order in both directions",
 		Sends:   "datagrams with and without immediate data",
 		Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
-		Run: onUD(2, func(d *udPort) {
+		Defects: []string{"ByteOrderWrong"}, Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.SendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, Data(8)).To(uint32(d.QP.QPN())))
 			wc := d.ExpectRecv(1, ib.GRHLen+8)
@@ -65,12 +61,11 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "ud/psn/means-nothing",
-		Title: "Datagrams are delivered whatever their PSNs are",
-		Cite:  ibta("", "roce/ud/8"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDPSNChecked"},
+		ID: "ud/psn/means-nothing", Cite: ibta("", "roce/ud/8"), Needs: verbs.CapUD,
+		Title:   "Datagrams are delivered whatever their PSNs are",
 		Sends:   "datagrams of one sender with PSNs that repeat, go back and jump",
 		Expects: "all of them, in order",
-		Run: onUD(7, func(d *udPort) {
+		Defects: []string{"UDPSNChecked"}, Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.SendPacket(d.datagram(Data(10 + i)).WithPSN(psn))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+10+i)
@@ -78,13 +73,11 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "ud/qkey/high-bit-stands-for-the-own-key",
-		Title: "A request whose Q_Key has the highest bit set is sent with the Q_Key of the queue pair",
-		Cite:  ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"PrivilegedQKey"},
+		ID: "ud/qkey/high-bit-stands-for-the-own-key", Cite: ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD,
+		Title:   "A request whose Q_Key has the highest bit set is sent with the Q_Key of the queue pair",
 		Sends:   "nothing",
 		Expects: "the queue pair's Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the posted Q_Key without the bit",
-		Run: onUD(0, func(d *udPort) {
+		Defects: []string{"PrivilegedQKey"}, Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
 				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8)})
@@ -95,17 +88,17 @@ var udCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "ud/qkey/mads-are-sent-with-the-well-known-key",
-		Title: "MADs are sent from QP 1 to QP 1 with Q_Key 0x80010000",
-		Cite:  ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"GSIQKeyZero"},
+		ID:   "ud/qkey/mads-are-sent-with-the-well-known-key",
+		Cite: ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: labelCM,
+		Title:   "MADs are sent from QP 1 to QP 1 with Q_Key 0x80010000",
 		Sends:   "a REQ for a service without a listener",
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
-		Run: OnPort(func(p *Port) {
-			p.SendPacket(p.unknownServiceREQ())
+		Defects: []string{"GSIQKeyZero"}, Run: OnPort(func(p *Port) {
+			p.SendPacket(ib.CM(0x77, p.cmRequest(cmClosedPort, 0x4711)))
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
 		}),
 	},
-}
+})
 
 // udAreaCase returns the case about the GRH area of receives for an IP version.
 func udAreaCase(family int, id, title string) conformance.Case {
@@ -113,7 +106,7 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		ID:    id,
 		Title: title,
 		Cite:  annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Needs: verbs.CapUD,
-		Setup: conformance.Setup{Family: family}, Labels: []string{"service:ud"}, Defects: []string{"AreaMissing"},
+		Setup: conformance.Setup{Family: family}, Labels: labelUD, Defects: []string{"AreaMissing"},
 		Sends:   "datagrams of 4, 0 and 1000 bytes with hop limit 37",
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
 		Run: onUD(3, func(d *udPort) {
@@ -132,19 +125,14 @@ func udAreaCase(family int, id, title string) conformance.Case {
 	}
 }
 
-// udPort is a UD queue pair of the device, with a scripted peer.
-type udPort struct {
-	*Port
-	QP verbs.QP
-	// LocalMem is for sends and receives of the queue pair.
-	LocalMem *rig.Memory
-}
+// udPort is a UD queue pair of the device in RTS, with a scripted peer. Its Conn has no
+// connection.
+type udPort struct{ *Conn }
 
 const (
 	udQKey    = 0x11223344 // of both ends
 	udPeerQPN = 0x0b0e0e
 	udRecvLen = 1200 // of each receive
-	udMemLen  = 16 << 10
 )
 
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
@@ -155,21 +143,10 @@ func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
 
 // newUDPort makes a UD queue pair, on a shared receive queue unless srq is nil.
 func (p *Port) newUDPort(receives int, srq verbs.SRQ) *udPort {
-	d := &udPort{Port: p, LocalMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
-	var err error
-	d.QP, err = p.Device.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
-		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
-	})
-	p.Must("a queue pair", err)
-	p.Must("a queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	for i := range receives {
-		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(i*udRecvLen, udRecvLen))
-	}
-	p.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstDevicePSN}, toRTSMask))
-	return d
+	return &udPort{p.connect(Setup{
+		qpType: verbs.QPTypeUD, srq: srq, Receives: receives, recvLen: udRecvLen, access: verbs.AccessLocalWrite,
+		caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})}
 }
 
 // datagram returns a datagram to the queue pair.
@@ -179,7 +156,7 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 
 // newAH returns an address handle for the peer.
 func (d *udPort) newAH(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.Peer), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
+	ah, err := pd.CreateAH(d.peerAttr(d.Peer).AH)
 	d.Must("an address handle", err)
 	return ah
 }
@@ -192,6 +169,19 @@ func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	}
 	wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	return wr
+}
+
+// post makes the device send a datagram of n bytes to the peer.
+func (d *udPort) post(op verbs.WROpcode, n int) {
+	d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
+}
+
+// expectAccepted fails the case unless a datagram completes receive n+1.
+func (d *udPort) expectAccepted(n int) {
+	d.Send(d.datagram(Data(16)))
+	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
+	d.ExpectBytes(d.LocalMem, udRecvLen*n+verbs.GRHLen, Data(16))
+	d.LocalMem.Snapshot()
 }
 
 // expectHeader fails the case unless the IP header in the GRH area of a receive matches
@@ -209,15 +199,4 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 	if want.Diff(&diff, got); len(diff) > 0 {
 		d.Fail("a GRH area with "+diff.Want(), "%s", diff.Got())
 	}
-}
-
-// unknownServiceREQ returns a REQ for a service without a listener, which every device
-// answers.
-func (p *Port) unknownServiceREQ() ib.Packet {
-	const unusedPort = 9
-	header := ib.AddrHeader{SrcPort: 40000, Src: p.Peer, Dst: p.deviceAddr}
-	return ib.CM(0x77, ib.REQ{
-		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, unusedPort)), LocalCAGUID: new(uint64(0x1234)),
-		QPN: new(uint32(peerQPN)), LocalGID: p.Peer, RemoteGID: p.deviceAddr, Private: header.Append(nil),
-	})
 }

@@ -10,15 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var completionCases = []conformance.Case{
+var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{
 	{
-		ID:    "wc/order/sends-complete-as-posted",
-		Title: "Requests complete in the order of posting, whatever their opcodes and the order of the responses",
-		Cite:  ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"CompletionsOvertake"},
+		ID: "wc/order/sends-complete-as-posted", Cite: ibta("", "roce/cq/1"), Needs: verbs.CapRC,
+		Title:   "Requests complete in the order of posting, whatever their opcodes and the order of the responses",
 		Sends:   "an ACK for the requests after a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
-		Run: onConn(Setup{}, func(c *Conn) {
+		Defects: []string{"CompletionsOvertake"}, Run: onConn(Setup{}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
 				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 16), Remote: to},
@@ -30,8 +28,7 @@ var completionCases = []conformance.Case{
 			c.Send(ib.Ack(c.DevicePSN(3), 4))
 			// The ACK implies that the READ response was lost: the device may retransmit
 			// the READ and later requests at once.
-			c.Sync()
-			c.ExpectNoCompletion()
+			c.expectNoCompletion()
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(3), 4))
 			for _, id := range []uint64{1, 2, 4} {
 				c.ExpectCompletion(id, verbs.WCSuccess)
@@ -39,12 +36,11 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/order/receives-complete-as-messages-came",
-		Title: "Receives complete in the order in which the messages were sent",
-		Cite:  ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"ReceivesSwapped"},
+		ID: "wc/order/receives-complete-as-messages-came", Cite: ibta("", "roce/cq/2"), Needs: verbs.CapRC,
+		Title:   "Receives complete in the order in which the messages were sent",
 		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
 		Expects: "their completions in this order",
-		Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
+		Defects: []string{"ReceivesSwapped"}, Run: onConn(Setup{Receives: 6, recvLen: 2 << 10}, func(c *Conn) {
 			long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
 			c.Send(long...)
@@ -61,12 +57,11 @@ var completionCases = []conformance.Case{
 		return ib.AtomicAck(psn, 1, 5)
 	}),
 	{
-		ID:    "wc/fence/unfenced-send-passes-a-read",
-		Title: "A request without a fence does not wait for responses to earlier READs",
-		Cite:  ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AlwaysFenced"},
+		ID: "wc/fence/unfenced-send-passes-a-read", Cite: ibta("", "roce/cq/4"), Needs: verbs.CapRC,
+		Title:   "A request without a fence does not wait for responses to earlier READs",
 		Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
 		Expects: "all three before any answer",
-		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
+		Defects: []string{"AlwaysFenced"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.QP,
 				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: to},
@@ -77,18 +72,15 @@ var completionCases = []conformance.Case{
 			c.expect(ib.SendOnly(c.DevicePSN(1), nil))
 			c.expect(ib.WriteOnly(c.DevicePSN(2), ib.At(0x1000, 7, 8), nil))
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(2), 3))
-			for id := uint64(1); id <= 3; id++ {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		}),
 	},
 	{
-		ID:    "wc/signal/all-signaled-all-complete",
-		Title: "On a queue pair with sq_sig_all every request completes",
-		Cite:  ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SignalAllIgnored"},
+		ID: "wc/signal/all-signaled-all-complete", Cite: ibta("", "roce/cq/5"), Needs: verbs.CapRC,
+		Title:   "On a queue pair with sq_sig_all every request completes",
 		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
 		Expects: "three completions; on a queue pair that does not signal all, none",
-		Run: OnPort(func(p *Port) {
+		Defects: []string{"SignalAllIgnored"}, Run: OnPort(func(p *Port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(Setup{signalAll: all})
 				to := verbs.Remote{Addr: 0x1000, RKey: 7}
@@ -102,18 +94,16 @@ var completionCases = []conformance.Case{
 				for id := uint64(1); all && id <= 3; id++ {
 					c.ExpectCompletion(id, verbs.WCSuccess)
 				}
-				c.Sync()
-				c.ExpectNoCompletion()
+				c.expectNoCompletion()
 			}
 		}),
 	},
 	{
-		ID:    "wc/len/read-has-its-length",
-		Title: "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
-		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SparseCompletions"},
+		ID: "wc/len/read-has-its-length", Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC,
+		Title:   "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
 		Expects: "these lengths in the completions",
-		Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
+		Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
 			psn := 0
 			for i, n := range []int{5, 2*MTU + 1} {
 				c.PostSend(c.QP, verbs.SendWR{
@@ -133,12 +123,11 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/flags/connected-receives-claim-no-header-area",
-		Title: "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
-		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"GRHFlagOnConnected"},
+		ID: "wc/flags/connected-receives-claim-no-header-area", Cite: ibta("", "roce/cq/9"), Needs: verbs.CapRC,
+		Title:   "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
 		Sends:   "a SEND and a WRITE with immediate data",
 		Expects: "completions without the flag of the header area",
-		Run: onRC(func(c *Conn) {
+		Defects: []string{"GRHFlagOnConnected"}, Run: onRC(func(c *Conn) {
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 8), 1, Data(8)).AckReq())
 			for i, n := range []int{16, 8} {
 				wc := c.ExpectRecv(uint64(i+1), n)
@@ -148,13 +137,11 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/data/none-before-its-data",
-		Title: "When a completion is polled, the data of its message are in memory",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"LatePlacement"},
+		ID: "wc/data/none-before-its-data", Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
+		Title:   "When a completion is polled, the data of its message are in memory",
 		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
 		Expects: "the data in memory at the very moment of the completion event",
-		Run: OnPort(func(p *Port) {
+		Defects: []string{"LatePlacement"}, Run: OnPort(func(p *Port) {
 			events := p.useCompChannel(64)
 			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, signalAll: true})
 			psn := 0
@@ -180,22 +167,21 @@ var completionCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "wc/data/read-completes-with-its-data-only",
-		Title: "An ACK does not complete a READ",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: []string{"AckCompletesRead"},
+		ID:   "wc/data/read-completes-with-its-data-only",
+		Cite: ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
+		Title:   "An ACK does not complete a READ",
 		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 		Expects: "no success before the answer; and success only with its data",
-		Run:     plainAckToRead,
+		Defects: []string{"AckCompletesRead"}, Run: plainAckToRead,
 	},
-}
+})
 
 // fenceCase returns the case of a fenced SEND after READs or atomics.
 func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.PSN) ib.Packet) conformance.Case {
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
 		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s are answered", what),
-		Cite:  ibta("10.8.3.3", "roce/cq/3"), Needs: needs, Labels: []string{"service:rc"}, Defects: []string{"FenceIgnored"},
+		Cite:  ibta("10.8.3.3", "roce/cq/3"), Needs: needs, Labels: labelRC, Defects: []string{"FenceIgnored"},
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
@@ -205,14 +191,11 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 			c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.LocalMem.SGL(64, 8)})
 			c.nextPackets(2)
 			c.expectSilence(silencePeriod)
-			c.Send(answer(c.DevicePSN(0)))
-			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.completeWith(answer(c.DevicePSN(0)), 1)
 			c.expectSilence(silencePeriod)
-			c.Send(answer(c.DevicePSN(1)).WithMSN(2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.completeWith(answer(c.DevicePSN(1)).WithMSN(2), 2)
 			c.expect(ib.SendOnly(c.DevicePSN(2), c.LocalMem.Buf[64:72]))
-			c.Send(ib.Ack(c.DevicePSN(2), 3))
-			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.completeWith(ib.Ack(c.DevicePSN(2), 3), 3)
 		}),
 	}
 }

@@ -10,12 +10,11 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID:    "xrc/pkt/requests-carry-the-srq-number",
-	Title: "XRC requests have XRC opcodes and the SRQ number after the BTH",
-	Cite:  ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "roce/xrc/1"),
+	Title:   "XRC requests have XRC opcodes and the SRQ number after the BTH",
 	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-	Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
+	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
 		n := 2*MTU + 4
 		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
 		c.PostSend(c.QP,
@@ -33,19 +32,15 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 				c.Send(ib.Ack(c.DevicePSN(4), 3).On(ib.XRC))
 			}
 		}
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC))
-		for id := uint64(1); id <= 4; id++ {
-			c.ExpectCompletion(id, verbs.WCSuccess)
-		}
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }, {
-	ID:    "xrc/pkt/answers-carry-none",
-	Title: "XRC responses have XRC opcodes, and no SRQ number",
-	Cite:  ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"),
+	Title:   "XRC responses have XRC opcodes, and no SRQ number",
 	Sends:   "a SEND, a WRITE and a READ of XRC",
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
-	Run: onXRC(func(x *xrcTarget) {
+	Defects: []string{"XRCETHMisplaced"}, Run: onXRC(func(x *xrcTarget) {
 		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
 		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
 		x.Send(ib.WriteOnly(x.PeerPSN(1), x.RETH(0, 16), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
@@ -55,30 +50,27 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		x.expectDelivered(0, 16)
 	}),
 }, {
-	ID:    "xrc/srq/unknown-number-refused",
-	Title: "An XRC message for an SRQ that does not exist is refused as an invalid request",
-	Cite:  ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "roce/xrc/2"),
+	Title:   "An XRC message for an SRQ that does not exist is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of a number that none has",
 	Expects: "a NAK for an invalid request, and no completion",
-	Run:     onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
+	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
 }, {
-	ID:    "xrc/srq/number-of-another-domain-refused",
-	Title: "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
-	Cite:  ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "roce/xrc/2"),
+	Title:   "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of another XRC domain",
 	Expects: "a NAK for an invalid request, and no completion",
-	Run: onXRC(func(x *xrcTarget) {
+	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) {
 		domain, err := x.Device.OpenXRCD()
 		x.Must("another XRC domain", err)
 		x.expectRefused(x.newSRQ(domain, 3).Number())
 	}),
 }, {
-	ID:    "xrc/srq/one-initiator-reaches-many",
-	Title: "One XRC connection reaches every SRQ of the target's domain by its number",
-	Cite:  ibta("", "roce/xrc/3"), Defects: []string{"XRCAnySRQ"},
+	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "roce/xrc/3"),
+	Title:   "One XRC connection reaches every SRQ of the target's domain by its number",
 	Sends:   "SENDs of one connection, in turn for two SRQs",
 	Expects: "each in a receive of the SRQ that it names",
-	Run: onXRC(func(x *xrcTarget) {
+	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) {
 		for i := range 4 {
 			which := (i + 1) % 2
 			x.Send(ib.SendOnly(x.PeerPSN(i), Data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
@@ -87,15 +79,13 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		}
 	}),
 }, {
-	ID:    "xrc/qp/target-survives-its-creator",
-	Title: "An XRC target remains when the handle that created it is closed and another is open",
-	Cite:  ibta("", "roce/xrc/3"), Defects: []string{"XRCTargetDies"},
+	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"),
+	Title:   "An XRC target remains when the handle that created it is closed and another is open",
 	Sends:   "a SEND before and one after the first handle is closed",
 	Expects: "both acknowledged and delivered",
-	Run: onXRC(func(x *xrcTarget) {
+	Defects: []string{"XRCTargetDies"}, Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
+		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
 		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
@@ -132,10 +122,10 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		}
 		x.QP, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.Must("a target", err)
-		p.toInit(x.QP, allAccess&^verbs.AccessLocalWrite)
+		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
 		x.Attr = p.peerAttr(p.Peer)
 		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
-		p.toRTR(x.QP, x.Attr)
+		p.ToRTR(x.QP, x.Attr)
 		body(x)
 	})
 }
@@ -167,8 +157,7 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq())
 	x.expect(ib.Nak(x.PeerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
-	x.Sync()
-	x.ExpectNoCompletion()
+	x.expectNoCompletion()
 	for _, m := range x.mems {
 		x.ExpectUnchanged(m, 0, 0)
 	}

@@ -11,12 +11,11 @@ import (
 )
 
 var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
-	ID:    "verbs/ah/as-it-was-made",
-	Title: "An address handle keeps the attributes it was created with",
-	Cite:  manual("ibv_create_ah(3)", "verbs/ah/1"), Defects: []string{"AHAttrForgotten"},
+	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"),
+	Title:   "An address handle keeps the attributes it was created with",
 	Sends:   "nothing",
 	Expects: "destination, source index, hop limit, traffic class, service level and port as given",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
 		ah, err := r.PD.CreateAH(want)
@@ -24,12 +23,11 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
-	ID:    "verbs/ah/impossible-addresses-refused",
-	Title: "An address handle with an invalid port or source index is refused",
-	Cite:  manual("ibv_create_ah(3)", "verbs/ah/2"), Defects: []string{"AHUnchecked"},
+	ID: "verbs/ah/impossible-addresses-refused", Cite: manual("ibv_create_ah(3)", "verbs/ah/2"),
+	Title:   "An address handle with an invalid port or source index is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of port 0, of a port after the last, and of a source index after the table, or of an empty entry",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AHUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		nowhere := unusedGIDIndex(r)
 		for _, bad := range []struct {
 			what   string
@@ -37,7 +35,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 			reason error
 		}{
 			{"port 0", func(a *verbs.AHAttr) { a.Port = 0 }, verbs.ErrInvalid},
-			{"a port after the last", func(a *verbs.AHAttr) { a.Port = queryDevice(r).Ports + 1 }, verbs.ErrInvalid},
+			{"a port after the last", func(a *verbs.AHAttr) { a.Port = r.QueryDevice().Ports + 1 }, verbs.ErrInvalid},
 			// The error for an empty entry is not specified.
 			{"a source index without an address", func(a *verbs.AHAttr) { a.GRH.SGIDIndex = nowhere }, nil},
 		} {
@@ -48,20 +46,18 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		}
 	}),
 }, {
-	ID:    "verbs/ah/answer-to-a-datagram",
-	Title: "A datagram can be answered with the address in its completion and GRH area",
-	Cite:  manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"), Defects: []string{"SrcQPLost", "WCFlagsLost"},
+	ID: "verbs/ah/answer-to-a-datagram", Cite: manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"),
+	Title:   "A datagram can be answered with the address in its completion and GRH area",
 	Sends:   "a datagram of the partner, and a reply to its source",
 	Expects: "the reply at the partner",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		l := d.newPair(setup{qpType: verbs.QPTypeUD})
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.
 		d.newPair(setup{qpType: verbs.QPTypeUD})
 		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
-		l.partner.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.complete(l.partner.sendWR(2, 0, 24))
 		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
@@ -74,32 +70,29 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.partner.expectMessage(3, recvOffset, l.dut.mem.Buf[:32])
 	}),
 }, {
-	ID:    "verbs/ah/of-another-domain",
-	Title: "A datagram with an address handle of another domain is refused or fails, and is not sent",
-	Cite:  manual("C10-10", "verbs/ah/4"), Defects: []string{"AHsAnyDomain"},
+	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"),
+	Title:   "A datagram with an address handle of another domain is refused or fails, and is not sent",
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
-	Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 		ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
 		l.dut.Must("an address handle in another domain", err)
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah
 		l.dut.expectFailureStatus("a datagram with a handle of another domain", wr, verbs.WCLocQPOpErr, verbs.WCLocProtErr)
-		if queryQP(l.dut.Rig, l.dut.qp).State == sqe {
+		if l.dut.QueryQP(l.dut.qp).State == sqe {
 			l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 		}
-		l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 24))
-		l.dut.ExpectCompletion(3, verbs.WCSuccess)
+		l.dut.complete(l.dut.sendWR(3, 0, 24))
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {
-	ID:    "verbs/ah/missing",
-	Title: "A datagram without an address handle is refused, and the queue pair continues",
-	Cite:  manual("ibv_post_send(3)", "verbs/ah/5"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/ah/missing", Cite: manual("ibv_post_send(3)", "verbs/ah/5"),
+	Title:   "A datagram without an address handle is refused, and the queue pair continues",
 	Sends:   "a datagram without a handle; then a valid one",
 	Expects: "the first is refused, and the second arrives",
-	Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+	Defects: []string{"BadPostsSwallowed"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 		wr := l.dut.sendWR(2, 0, 32)
 		wr.UD.AH = nil
 		l.dut.expectPostRefused("a datagram without an address handle", wr, verbs.ErrInvalid)
@@ -111,7 +104,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 // the table or, if the table has more entries than an index can name, that of an empty
 // entry.
 func unusedGIDIndex(r *rig.Rig) uint8 {
-	n := queryPort(r).GIDs
+	n := r.QueryPort().GIDs
 	if n <= math.MaxUint8 {
 		return uint8(n)
 	}

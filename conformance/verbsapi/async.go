@@ -11,12 +11,11 @@ import (
 )
 
 var asyncCases = []conformance.Case{{
-	ID:    "verbs/async/wait-waits",
-	Title: "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
-	Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Defects: []string{"WaitImpatient", "AsyncEventsLost"},
+	ID: "verbs/async/wait-waits", Cite: manual("ibv_get_async_event(3)", "verbs/async/1"),
+	Title:   "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
 	Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"WaitImpatient", "AsyncEventsLost"}, Run: rig.Body(func(r *rig.Rig) {
 		const while = 30 * time.Millisecond
 		began := r.Now()
 		_, err := r.Device.WaitAsync(while)
@@ -35,20 +34,19 @@ var asyncCases = []conformance.Case{{
 		r.Must("an overrun", later.Wait(r.ResponseTimeout()))
 	}),
 }, {
-	ID:    "verbs/async/communication-established",
-	Title: "A queue pair in RTR raises COMM_EST when its peer sends",
-	Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID:   "verbs/async/communication-established",
+	Cite: manual("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A queue pair in RTR raises COMM_EST when its peer sends",
 	Sends:   "a message of the peer to a queue pair in RTR",
 	Expects: "COMM_EST that names the queue pair, and the message",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
 		d := openPartner(r)
 		s := setup{qpType: verbs.QPTypeRC}
 		l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
 		attr := linkAttrs()
 		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
-		toRTR(r, l.dut.qp, attr)
+		r.ToRTR(l.dut.qp, attr)
 		l.partner.connectTo(l.dut, linkAttrs())
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
@@ -57,12 +55,11 @@ var asyncCases = []conformance.Case{{
 		r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 	}),
 }, {
-	ID:    "verbs/async/port-goes-and-comes",
-	Title: "A port raises events when its link goes down and up, and its state agrees",
-	Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/async/port-goes-and-comes", Cite: manual("ibv_get_async_event(3)", "verbs/async/4"),
+	Title:   "A port raises events when its link goes down and up, and its state agrees",
 	Sends:   "nothing: the link goes down and up",
 	Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, step := range []struct {
 			up   bool
 			want verbs.AsyncEventType
@@ -72,20 +69,18 @@ var asyncCases = []conformance.Case{{
 			}
 			e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
 			r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
-			p := queryPort(r)
+			p := r.QueryPort()
 			r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
 		}
 	}),
 }}
 
 var asyncPeerCases = alsoOverRD([]conformance.Case{{
-	ID:      "verbs/async/access-error",
+	ID: "verbs/async/access-error", Cite: manual("ibv_get_async_event(3)", "verbs/async/3"),
 	Title:   "A queue pair that fails because of an access error of its peer raises an event",
-	Cite:    manual("ibv_get_async_event(3)", "verbs/async/3"),
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
 	Sends:   "a READ of the partner with an invalid key",
 	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"}, Run: onReliable(func(l *qpPair) {
 		// The event depends on the transport: InfiniBand has one for access errors
 		// and one for requests, iWARP providers also use QP_FATAL.
 		m := l.dut.Memory(64, verbs.AccessRemoteRead)
@@ -110,19 +105,7 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 // expectEvent fails the case unless the next asynchronous event has this type. It skips
 // COMM_EST, which some queue pairs raise.
 func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
-	for {
-		e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
-		switch {
-		case errors.Is(err, verbs.ErrTimeout):
-			l.dut.Fail(fmt.Sprintf("the event %v", want), "none in %v", l.dut.ResponseTimeout())
-		case err != nil:
-			l.dut.Must("events", err)
-		case e.Type == want:
-			return e
-		case e.Type != verbs.EventCommEst:
-			l.dut.Fail(fmt.Sprintf("the event %v", want), "%v", e.Type)
-		}
-	}
+	return l.dut.ExpectEvent(want, verbs.EventCommEst)
 }
 
 // expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives soon.

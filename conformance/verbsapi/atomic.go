@@ -10,12 +10,11 @@ import (
 )
 
 var atomicCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/atomic/compare-and-swap",
-	Title: "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
-	Cite:  manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicOperandsSwapped"},
+	ID: "verbs/atomic/compare-and-swap", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
+	Title:   "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
 	Sends:   "one with the current value, and one with another",
 	Expects: "the first is swapped, the second is not; both return the original word in host byte order",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicOperandsSwapped"}, Run: onReliable(func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(100)
 		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
@@ -23,12 +22,11 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
 	}),
 }, {
-	ID:    "verbs/atomic/fetch-and-add",
-	Title: "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
-	Cite:  manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAddendCut"},
+	ID: "verbs/atomic/fetch-and-add", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
+	Title:   "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
 	Sends:   "additions of 1, of 2^40 and of the complement to 0",
 	Expects: "the sums, and the original word as each result",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicAddendCut"}, Run: onReliable(func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(41)
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
@@ -38,12 +36,12 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 0)
 	}),
 }, {
-	ID:    "verbs/atomic/result-is-eight-bytes",
-	Title: "The local buffer of an atomic is eight bytes, in any number of entries",
-	Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics, Defects: []string{"AtomicSinkCut"},
+	ID:   "verbs/atomic/result-is-eight-bytes",
+	Cite: manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics,
+	Title:   "The local buffer of an atomic is eight bytes, in any number of entries",
 	Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 	Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AtomicSinkCut"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, size := range []int{4, 16} {
 			l := d.newPair(setup{})
@@ -57,19 +55,17 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.partner.setWord(0x1122334455667788)
 		wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 		wr.SGL = []verbs.SGE{l.dut.mem.SGE(recvOffset, 3), l.dut.mem.SGE(recvOffset+64, 5)}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		l.dut.complete(wr)
 		want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
 		l.dut.ExpectBytes(l.dut.mem, recvOffset, want[:3])
 		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
 	}),
 }, {
-	ID:    "verbs/atomic/aligned-only",
-	Title: "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
-	Cite:  manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAligned"},
+	ID: "verbs/atomic/aligned-only", Cite: manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics,
+	Title:   "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
 	Sends:   "a fetch-and-add four bytes into a word",
 	Expects: "it is refused or fails; the word and the next are unchanged",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicAligned"}, Run: onReliable(func(l *qpPair) {
 		l.partner.setWord(7)
 		at := l.partner.wordRemote()
 		at.Addr += 4
@@ -85,13 +81,13 @@ func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOff
 // to the device.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
-	queryPort(e.Rig)
+	e.QueryPort()
 }
 
 // readWord returns the first word, after a verb call that makes changes of the device
 // visible.
 func (e *endpoint) readWord() uint64 {
-	queryPort(e.Rig)
+	e.QueryPort()
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])
 }
 
@@ -102,8 +98,7 @@ func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, opera
 
 // expectAtomic fails the case unless an atomic returns this value.
 func (e *endpoint) expectAtomic(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
-	e.PostSend(e.qp, e.atomicWR(79, op, at, operands))
-	e.ExpectCompletion(79, verbs.WCSuccess)
+	e.complete(e.atomicWR(79, op, at, operands))
 	got := binary.NativeEndian.Uint64(e.mem.Buf[recvOffset:])
 	e.Check(got == want, fmt.Sprintf("%#x as the result of %v", want, op), "%#x", got)
 }

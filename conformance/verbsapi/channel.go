@@ -11,12 +11,11 @@ import (
 )
 
 var channelCases = []conformance.Case{{
-	ID:    "verbs/channel/event-for-each-arm",
-	Title: "Every time a completion queue is armed, its next completion raises an event that names it",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/1"), Defects: []string{"EventsHalved"},
+	ID: "verbs/channel/event-for-each-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/1"),
+	Title:   "Every time a completion queue is armed, its next completion raises an event that names it",
 	Sends:   "five rounds of: arm, a completion, wait",
 	Expects: "an event in each round",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"EventsHalved"}, Run: onChannel(func(c *channel) {
 		for range 5 {
 			c.arm(c.cq, false)
 			c.source.complete(1)
@@ -25,12 +24,11 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/channel/one-event-per-arm",
-	Title: "Arming a completion queue causes one event, however many completions follow",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/2"), Defects: []string{"ArmStays"},
+	ID: "verbs/channel/one-event-per-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/2"),
+	Title:   "Arming a completion queue causes one event, however many completions follow",
 	Sends:   "an arm and three completions",
 	Expects: "one event",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"ArmStays"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
 		c.source.complete(1)
 		c.expectEvent(c.cq)
@@ -38,15 +36,14 @@ var channelCases = []conformance.Case{{
 		c.expectNoEvent()
 	}),
 }, {
-	ID:    "verbs/channel/arming-twice-is-arming-once",
-	Title: "A completion queue that is armed again before its event raises one event",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
+	ID:   "verbs/channel/arming-twice-is-arming-once",
+	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
 	// The manual page could also mean one event per call. Devices have one bit per
 	// queue, and IBTA describes an armed state.
+	Title:   "A completion queue that is armed again before its event raises one event",
 	Sends:   "three arms and three completions",
 	Expects: "one event",
-	Defects: []string{"ArmsCount"},
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"ArmsCount"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
@@ -55,25 +52,23 @@ var channelCases = []conformance.Case{{
 		c.expectNoEvent()
 	}),
 }, {
-	ID:    "verbs/channel/silent-until-armed",
-	Title: "A completion queue that was never armed raises no event",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/4"), Defects: []string{"ArmedFromBirth"},
+	ID: "verbs/channel/silent-until-armed", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/4"),
+	Title:   "A completion queue that was never armed raises no event",
 	Sends:   "three completions",
 	Expects: "no event",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"ArmedFromBirth"}, Run: onChannel(func(c *channel) {
 		c.source.complete(3)
 		c.expectNoEvent()
 	}),
 }, {
-	ID:    "verbs/channel/earlier-completions-make-no-event",
-	Title: "Arming causes an event for later completions, not for existing ones",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
+	ID:   "verbs/channel/earlier-completions-make-no-event",
+	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
 	// The manual page speaks of new entries, which is why applications poll once more
 	// after arming. Some devices also report entries that were not polled yet.
+	Title:   "Arming causes an event for later completions, not for existing ones",
 	Sends:   "a completion, an arm, a wait; then another completion",
 	Expects: "no event for the first; one for the second",
-	Defects: []string{"ArmLooksBack"},
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"ArmLooksBack"}, Run: onChannel(func(c *channel) {
 		c.source.complete(1)
 		c.Sleep(shortWait)
 		c.arm(c.cq, false)
@@ -83,15 +78,14 @@ var channelCases = []conformance.Case{{
 		pollCompletions(c.Rig, c.cq, 2, 4)
 	}),
 }, {
-	ID:    "verbs/channel/solicited-only",
-	Title: "A completion queue that is armed for solicited completions raises an event for a solicited one only",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/6"), Defects: []string{"SolicitedIsAny", "SolicitedMisses"},
+	ID: "verbs/channel/solicited-only", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/6"),
+	Title:   "A completion queue that is armed for solicited completions raises an event for a solicited one only",
 	Sends:   "a message of the peer that does not solicit an event, one of the device, and one of the peer that does",
 	Expects: "an event for the last only",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"SolicitedIsAny", "SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
-		say := func(from, to *endpoint, flags verbs.SendFlags) {
+		deliver := func(from, to *endpoint, flags verbs.SendFlags) {
 			to.postRecv(1, recvOffset, 64)
 			wr := from.sendWR(2, 0, 16)
 			wr.Flags |= flags
@@ -99,8 +93,8 @@ var channelCases = []conformance.Case{{
 			from.expectSuccess()
 			to.expectSuccess()
 		}
-		say(l.partner, l.dut, 0)
-		say(l.dut, l.partner, 0)
+		deliver(l.partner, l.dut, 0)
+		deliver(l.dut, l.partner, 0)
 		c.expectNoEvent()
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
@@ -109,23 +103,21 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:    "verbs/channel/errors-are-solicited",
-	Title: "A completion with an error raises an event also if the queue is armed for solicited ones",
-	Cite:  manual("ibv_req_notify_cq(3)", "verbs/channel/7"), Defects: []string{"SolicitedMisses"},
+	ID: "verbs/channel/errors-are-solicited", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/7"),
+	Title:   "A completion with an error raises an event also if the queue is armed for solicited ones",
 	Sends:   "an arm for solicited completions, and a completion with an error",
 	Expects: "an event",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
 		c.source.complete(1)
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:    "verbs/channel/all-overrides-solicited",
-	Title: "Arming for all completions overrides arming for solicited ones",
-	Cite:  manual("C11-31, C11-32", "verbs/channel/8"), Defects: []string{"ArmLost"},
+	ID: "verbs/channel/all-overrides-solicited", Cite: manual("C11-31, C11-32", "verbs/channel/8"),
+	Title:   "Arming for all completions overrides arming for solicited ones",
 	Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
 	Expects: "an event",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"ArmLost"}, Run: onChannel(func(c *channel) {
 		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
 		c.arm(c.cq, false)
@@ -134,12 +126,11 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID:    "verbs/channel/several-queues",
-	Title: "A channel of several completion queues names the one that has the event",
-	Cite:  manual("ibv_get_cq_event(3)", "verbs/channel/9"), Defects: []string{"EventNamesFirst"},
+	ID: "verbs/channel/several-queues", Cite: manual("ibv_get_cq_event(3)", "verbs/channel/9"),
+	Title:   "A channel of several completion queues names the one that has the event",
 	Sends:   "a completion on each of three queues of a channel, the last first",
 	Expects: "an event that names each",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"EventNamesFirst"}, Run: onChannel(func(c *channel) {
 		queues := []verbs.CQ{c.cq, newCQ(c.Rig, 8, c.CompChannel), newCQ(c.Rig, 8, c.CompChannel)}
 		for _, cq := range queues {
 			c.arm(cq, false)
@@ -150,12 +141,11 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/channel/wait-waits",
-	Title: "A wait for an event ends at its timeout, or as soon as there is an event",
-	Cite:  manual(packageVerbs, "verbs/channel/10"), Defects: []string{"WaitImpatient", "EventsLate"},
+	ID: "verbs/channel/wait-waits", Cite: manual(packageVerbs, "verbs/channel/10"),
+	Title:   "A wait for an event ends at its timeout, or as soon as there is an event",
 	Sends:   "a wait without an event; a wait for a completion 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before its completion and within a second of it",
-	Run: onChannel(func(c *channel) {
+	Defects: []string{"WaitImpatient", "EventsLate"}, Run: onChannel(func(c *channel) {
 		const while = 30 * time.Millisecond
 		began := c.Now()
 		_, err := c.Wait(while)
@@ -173,12 +163,11 @@ var channelCases = []conformance.Case{{
 		c.Must("a completion", later.Wait(c.ResponseTimeout()))
 	}),
 }, {
-	ID:    "verbs/channel/busy-with-a-queue",
-	Title: "A channel cannot be closed while a completion queue is on it",
-	Cite:  manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"), Defects: []string{"BusyClosed"},
+	ID: "verbs/channel/busy-with-a-queue", Cite: manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"),
+	Title:   "A channel cannot be closed while a completion queue is on it",
 	Sends:   "nothing",
 	Expects: "EBUSY, until the queue is closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
 		cq := newCQ(r, 8, ch)
 		r.MustFail("closing a channel with a completion queue", ch.Close(), verbs.ErrBusy)
@@ -186,12 +175,11 @@ var channelCases = []conformance.Case{{
 		r.Must("a channel that can be closed", ch.Close())
 	}),
 }, {
-	ID:    "verbs/channel/close-ends-a-wait",
-	Title: "Closing a channel ends a wait on it",
-	Cite:  manual(packageVerbs, "verbs/channel/12"), Defects: []string{"CloseLeavesWaiting"},
+	ID: "verbs/channel/close-ends-a-wait", Cite: manual(packageVerbs, "verbs/channel/12"),
+	Title:   "Closing a channel ends a wait on it",
 	Sends:   "a task that waits for ever; the channel is closed meanwhile",
 	Expects: "the wait ends with ErrClosed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
 		waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
 		r.Sleep(shortWait)
@@ -200,15 +188,14 @@ var channelCases = []conformance.Case{{
 		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
 	}),
 }, {
-	ID:    "verbs/channel/arm-needs-a-channel",
-	Title: "A completion queue without a channel cannot be armed",
+	ID: "verbs/channel/arm-needs-a-channel",
 	// The manual page requires a channel to wait for events. Some devices accept the
 	// call without one.
 	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
+	Title:   "A completion queue without a channel cannot be armed",
 	Sends:   "nothing",
 	Expects: "a refusal, for all completions and for solicited ones",
-	Defects: []string{"ArmsWithoutChannel"},
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ArmsWithoutChannel"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, solicited := range []bool{false, true} {
 			r.MustFail("arming a completion queue without a channel", r.CQ.ReqNotify(solicited), nil)
 		}

@@ -53,7 +53,7 @@ var closingCases = []conformance.Case{
 	}),
 	closedObjectCase("qp", "queue pair", 0, func(r *rig.Rig) (closer, []verbCall) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		return qp, []verbCall{
 			{"modify_qp", func() error { return qp.Modify(verbs.QPAttr{State: errState}, verbs.QPAttrState) }},
 			{"query_qp", func() error { _, err := qp.Query(); return err }},
@@ -90,12 +90,11 @@ var closingCases = []conformance.Case{
 		return l, []verbCall{{"get_cm_event", func() error { _, err := l.GetRequest(time.Second); return err }}}
 	}),
 	{
-		ID:    "verbs/close/device-closes-everything",
-		Title: "Closing a device closes all its objects: every verb returns ErrClosed",
-		Cite:  manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
+		ID: "verbs/close/device-closes-everything", Cite: manual(packageVerbs, "verbs/close/2"),
+		Title:   "Closing a device closes all its objects: every verb returns ErrClosed",
 		Sends:   "nothing",
 		Expects: "ErrClosed from the verbs of the device, and of its protection domain, completion queue, channel and queue pair",
-		Run: rig.Body(func(r *rig.Rig) {
+		Defects: []string{"DeviceCloseShallow"}, Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), newDefaultQP(r)
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verbCall{
@@ -115,12 +114,11 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/close/device-answers-no-queries",
-		Title: "A closed device answers no queries",
-		Cite:  manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
+		ID: "verbs/close/device-answers-no-queries", Cite: manual(packageVerbs, "verbs/close/2"),
+		Title:   "A closed device answers no queries",
 		Sends:   "nothing",
 		Expects: "ErrClosed from every query",
-		Run: rig.Body(func(r *rig.Rig) {
+		Defects: []string{"DeviceCloseShallow"}, Run: rig.Body(func(r *rig.Rig) {
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verbCall{
 				{"query_port", func() error { _, err := r.Device.QueryPort(1); return err }},
@@ -133,12 +131,11 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/close/device-ends-waits",
-		Title: "Closing a device ends the waits for its events",
-		Cite:  manual(packageVerbs, "verbs/close/3"), Defects: []string{"CloseLeavesWaiting"},
+		ID: "verbs/close/device-ends-waits", Cite: manual(packageVerbs, "verbs/close/3"),
+		Title:   "Closing a device ends the waits for its events",
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
 		Expects: "both waits end with ErrClosed",
-		Run: rig.Body(func(r *rig.Rig) {
+		Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waits := []conformance.Task{
 				r.Go("wait for an asynchronous event", func() error { _, err := r.Device.WaitAsync(verbs.Forever); return err }),
@@ -153,12 +150,11 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/close/closed-objects-do-not-count",
-		Title: "Closed objects do not count: a device creates objects again, however many there were before",
-		Cite:  manual(packageVerbs, "verbs/close/4"), Defects: []string{"ClosedCount"},
+		ID: "verbs/close/closed-objects-do-not-count", Cite: manual(packageVerbs, "verbs/close/4"),
+		Title:   "Closed objects do not count: a device creates objects again, however many there were before",
 		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair",
 		Expects: "all of them",
-		Run: rig.Body(func(r *rig.Rig) {
+		Defects: []string{"ClosedCount"}, Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
 				pd, ch := otherPD(r), newChannel(r)
 				cq := newCQ(r, 4, ch)

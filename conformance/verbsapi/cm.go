@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -11,12 +13,11 @@ import (
 )
 
 var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:    "verbs/cm/listen-at-any-port",
-	Title: "A listener at port 0 gets a free port, and returns it",
-	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Defects: []string{"ListenAddrZero"},
+	ID: "verbs/cm/listen-at-any-port", Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"),
+	Title:   "A listener at port 0 gets a free port, and returns it",
 	Sends:   "nothing",
 	Expects: "three listeners with the requested address, at three different ports",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ListenAddrZero"}, Run: rig.Body(func(r *rig.Rig) {
 		ports := make(map[uint16]bool)
 		for range 3 {
 			at := listen(r).Addr()
@@ -25,12 +26,11 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cm/port-in-use",
-	Title: "A port in use cannot be listened to again until its listener is closed",
-	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Defects: []string{"PortsShared"},
+	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"),
+	Title:   "A port in use cannot be listened to again until its listener is closed",
 	Sends:   "nothing",
 	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PortsShared"}, Run: rig.Body(func(r *rig.Rig) {
 		first := listen(r)
 		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
 		r.MustFail("a second listener at a port", err, nil)
@@ -41,13 +41,12 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
 }, {
-	ID:    "verbs/cm/connects",
-	Title: "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
-	Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RemoteUnknown"},
+	ID:   "verbs/cm/connects",
+	Cite: manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
 	Sends:   "a request and its acceptance, in each direction; messages both ways",
 	Expects: "RTS on both sides, the messages, and the peer's address",
-	Run: onHandshake(func(d *handshake) {
+	Defects: []string{"RemoteUnknown"}, Run: onHandshake(func(d *handshake) {
 		d.startConnect(connParam, d.dut.ResponseTimeout())
 		req := d.nextRequest()
 		d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
@@ -63,13 +62,12 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		l.expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
-	ID:    "verbs/cm/what-was-asked-for",
-	Title: "A connection request carries responder resources and initiator depth of its sender",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ConnParamLost"},
+	ID:   "verbs/cm/what-was-asked-for",
+	Cite: manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A connection request carries responder resources and initiator depth of its sender",
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ConnParamLost"}, Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, false)
 		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
 		req := d.nextRequest()
@@ -78,13 +76,12 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.accept(req, connParam)
 	}),
 }, {
-	ID:    "verbs/cm/private-data",
-	Title: "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"PrivateDataLost"},
+	ID:   "verbs/cm/private-data",
+	Cite: manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
 	Sends:   "private data of the maximum length with a request and its reply, in each direction",
 	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
-	Run: onHandshake(func(d *handshake) {
+	Defects: []string{"PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
 		most := privateLimits(d.dut)
 		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
 		param := connParam
@@ -97,29 +94,26 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
-	ID:    "verbs/cm/private-data-too-long",
-	Title: "Too much private data is refused, and the queue pair is unchanged",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"PrivateDataUnchecked"},
+	ID:   "verbs/cm/private-data-too-long",
+	Cite: manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "Too much private data is refused, and the queue pair is unchanged",
 	Sends:   "nothing: the device connects with one byte too much",
 	Expects: "EINVAL; then a connection without private data",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PrivateDataUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		param := connParam
 		param.PrivateData = make([]byte, privateLimits(r).tooLong)
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
 		r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
-		d.startConnect(connParam, r.ResponseTimeout())
-		d.accept(d.nextRequest(), connParam)
+		d.connect()
 	}),
 }, {
-	ID:    "verbs/cm/rejected",
-	Title: "A rejected connection returns an error with the private data of the rejecting side",
-	Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
+	ID:   "verbs/cm/rejected",
+	Cite: manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A rejected connection returns an error with the private data of the rejecting side",
 	Sends:   "a request of the device that the partner rejects, and the reverse",
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
-	Run: onHandshake(func(d *handshake) {
+	Defects: []string{"RejectIsTimeout", "PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
 		why := rig.Pattern(20, 5)
 		d.startConnect(connParam, d.dut.ResponseTimeout())
 		d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
@@ -128,23 +122,21 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
 		checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
 		again := newHandshake(d.dut, d.dutIsActive())
-		again.startConnect(connParam, d.dut.ResponseTimeout())
-		again.accept(again.nextRequest(), connParam)
+		again.connect()
 	}),
 }, {
-	ID:    "verbs/cm/nobody-listens",
-	Title: "A connection to a port without a listener is rejected",
-	Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"RejectIsTimeout"},
+	ID:   "verbs/cm/nobody-listens",
+	Cite: manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A connection to a port without a listener is rejected",
 	Sends:   "a request of the device to a closed port of the partner",
 	Expects: "ErrRejected, and the queue pair not in RTS",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"RejectIsTimeout"}, Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		at := d.listener.Addr()
 		r.Must("a listener that can be closed", d.listener.Close())
 		_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
 		r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-		r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+		r.Check(r.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
 
@@ -153,3 +145,182 @@ func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 	ok := bytes.HasPrefix(got, want) && len(bytes.Trim(got[min(len(want), len(got)):], "\x00")) == 0
 	r.Check(ok, fmt.Sprintf("%d bytes of private data with %s, % .8x …", len(want), what, want), "%d bytes, % .8x …", len(got), got)
 }
+
+// cmLifeCases test pending requests and the end of connections.
+var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
+	ID:   "verbs/cm/patience",
+	Cite: manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "Connect and GetRequest end at their timeouts",
+	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
+	Expects: "ErrTimeout, not before its time and not long after",
+	Defects: []string{"CMTimeoutsTenfold"}, Run: rig.Body(func(r *rig.Rig) {
+		// The upper limit is generous for a busy machine.
+		takes := func(what string, limit time.Duration, call func() error) {
+			began := r.Now()
+			err := call()
+			took := r.Now() - began
+			r.MustFail(what, err, verbs.ErrTimeout)
+			r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
+		}
+		d := newHandshake(r, true)
+		takes("a request that is not answered", 300*time.Millisecond, func() error {
+			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
+			return err
+		})
+		takes("a wait for a request", 100*time.Millisecond, func() error {
+			_, err := listen(r).GetRequest(100 * time.Millisecond)
+			return err
+		})
+	}),
+}, {
+	ID:   "verbs/cm/several-requests",
+	Cite: manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A listener returns every request, also those that arrived while it was busy with another",
+	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
+	Expects: "three requests, told apart by their private data, and three connections",
+	Defects: []string{"ListenerServesOne"}, Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, false)
+		s := setup{qpType: verbs.QPTypeRC}
+		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
+		for i := range 3 {
+			caller := newEndpoint(d.partner, &s)
+			callers[i] = caller
+			param := connParam
+			param.PrivateData = []byte{byte(i + 1)}
+			tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
+				_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
+				return err
+			}))
+		}
+		r.Sleep(shortWait)
+		seen := make(map[byte]bool)
+		for range 3 {
+			req := d.nextRequest()
+			who := req.Param().PrivateData
+			r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+			seen[who[0]] = true
+			newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
+		}
+		for _, t := range tasks {
+			r.Must("a connection", t.Wait(r.ResponseTimeout()))
+		}
+	}),
+}, {
+	ID:   "verbs/cm/answered-once",
+	Cite: manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A request is answered once",
+	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
+	Expects: "the second answers are refused, and the connection continues",
+	Defects: []string{"AnswersTwice"}, Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, false)
+		d.startConnect(connParam, r.ResponseTimeout())
+		req := d.nextRequest()
+		d.accept(req, connParam)
+		r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
+		d.pair().expectBothDeliver()
+		d = newHandshake(r, false)
+		d.startConnect(connParam, r.ResponseTimeout())
+		req = d.nextRequest()
+		r.Must("a request that can be rejected", req.Reject(nil))
+		err := d.task.Wait(r.ResponseTimeout())
+		r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
+		_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
+		r.MustFail("accepting a request that was refused", err, nil)
+	}),
+}, {
+	ID:   "verbs/cm/queue-pair-in-use",
+	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A connected queue pair cannot be connected again, and its connection continues",
+	Sends:   "a second connect of a connected queue pair; then messages over the first",
+	Expects: "a refusal, and the messages",
+	Defects: []string{"CMTakesAnyQP"}, Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		d.connect()
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
+		r.MustFail("connecting a connected queue pair", err, nil)
+		r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		d.pair().expectBothDeliver()
+	}),
+}, {
+	ID:   "verbs/cm/disconnect",
+	Cite: manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
+	Sends:   "a disconnect of the device",
+	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
+	Defects: []string{"DisconnectSilent"}, Run: onHandshake(func(d *handshake) {
+		l := d.establish(2)
+		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
+		l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+		l.expectFlushed(2)
+	}),
+}, {
+	ID:   "verbs/cm/disconnected-by-the-peer",
+	Cite: manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A disconnect of the peer is reported, and the queue pair goes to ERR",
+	Sends:   "a disconnect of the partner",
+	Expects: "the disconnect; ERR and flushed receives on both sides",
+	Defects: []string{"EndUnnoticed"}, Run: onHandshake(func(d *handshake) {
+		l := d.establish(2)
+		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
+		l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+		l.expectFlushed(2)
+	}),
+}, {
+	ID:   "verbs/cm/no-end-before-the-end",
+	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "Waiting for a disconnect of an established connection times out",
+	Sends:   "a wait of 100 ms on a connection in use",
+	Expects: "ErrTimeout, not before its time, and a connection that works",
+	Defects: []string{"WaitImpatient"}, Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		d.connect()
+		const while = 100 * time.Millisecond
+		began := r.Now()
+		r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
+		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		d.pair().expectBothDeliver()
+	}),
+}, {
+	ID: "verbs/cm/close-ends-listening", Cite: manual(packageVerbs, "verbs/cm/16"),
+	Title:   "Closing a listener ends a wait on it",
+	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
+	Expects: "the wait ends with ErrClosed",
+	Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
+		l := listen(r)
+		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
+		r.Sleep(shortWait)
+		r.Must("a listener that can be closed", l.Close())
+		err := waiter.Wait(r.ResponseTimeout())
+		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+	}),
+}, {
+	ID:   "verbs/cm/datagram-service",
+	Cite: manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Title:   "A datagram service can be resolved by its address, and datagrams reach it",
+	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
+	Expects: "number, key and private data of the service; the datagram",
+	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
+		l := newPair(r, setup{qpType: verbs.QPTypeUD})
+		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+		r.Must("a datagram service", err)
+		service := r.Go("service", func() error {
+			req, err := listener.GetRequest(r.ResponseTimeout())
+			if err != nil {
+				return err
+			}
+			_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
+			return err
+		})
+		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
+		r.Must("a service that is found", err)
+		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
+		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
+		ah, err := r.PD.CreateAH(peer.AH)
+		r.Must("a handle of the service's address", err)
+		l.partner.postRecv(1, recvOffset, 64)
+		wr := l.dut.sendWR(2, 0, 24)
+		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
+		l.dut.PostSend(l.dut.qp, wr)
+		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
+	}),
+}})

@@ -10,40 +10,37 @@ import (
 )
 
 var cqCases = []conformance.Case{{
-	ID:    "verbs/cq/depth-within-the-limits",
-	Title: "A completion queue of no entries, or of more than the device claims, is refused",
-	Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
+	ID: "verbs/cq/depth-within-the-limits", Cite: manual("ibv_create_cq(3)", "verbs/cq/1"),
+	Title:   "A completion queue of no entries, or of more than the device claims, is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
-	Run: rig.Body(func(r *rig.Rig) {
-		for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
+	Defects: []string{"CQDepthUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
+		for _, depth := range []int{0, -1, r.QueryDevice().MaxCQE + 1} {
 			_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
 			r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
 		}
 		newCQ(r, 1, nil)
 	}),
 }, {
-	ID:    "verbs/cq/depth-at-least-as-asked",
-	Title: "A completion queue is at least as deep as requested, and holds as many completions as it claims",
-	Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Defects: []string{"CQDepthShort"},
+	ID: "verbs/cq/depth-at-least-as-asked", Cite: manual("ibv_create_cq(3)", "verbs/cq/2"),
+	Title:   "A completion queue is at least as deep as requested, and holds as many completions as it claims",
 	Sends:   "as many completions as fit",
 	Expects: "all of them, and no overrun",
-	Run: rig.Body(func(r *rig.Rig) {
-		for _, asked := range []int{1, 5, 12} {
-			cq := newCQ(r, asked, nil)
-			r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
+	Defects: []string{"CQDepthShort"}, Run: rig.Body(func(r *rig.Rig) {
+		for _, depth := range []int{1, 5, 12} {
+			cq := newCQ(r, depth, nil)
+			r.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
 			newFlushSource(r, cq).complete(cq.Depth())
 			checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
 		}
 		r.ExpectNoEvent()
 	}),
 }, {
-	ID:    "verbs/cq/empty-poll",
-	Title: "Polling an empty completion queue finds nothing, and is no error",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Defects: []string{"PollEmptyFails"},
+	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"),
+	Title:   "Polling an empty completion queue finds nothing, and is no error",
 	Sends:   "nothing",
 	Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PollEmptyFails"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 8, nil)
 		empty := func(into []verbs.WC) {
 			n, err := cq.Poll(into)
@@ -56,36 +53,33 @@ var cqCases = []conformance.Case{{
 		empty(make([]verbs.WC, 4))
 	}),
 }, {
-	ID:    "verbs/cq/partial-polls",
-	Title: "A poll returns as many completions as fit; the others stay, and each is returned once",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Defects: []string{"PollDiscards"},
+	ID: "verbs/cq/partial-polls", Cite: manual("ibv_poll_cq(3)", "verbs/cq/4"),
+	Title:   "A poll returns as many completions as fit; the others stay, and each is returned once",
 	Sends:   "ten completions, polled by three",
 	Expects: "all ten, once each",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PollDiscards"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
 		checkOrder(r, pollCompletions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, cq)
 	}),
 }, {
-	ID:    "verbs/cq/oldest-first",
-	Title: "Completions are returned oldest first, also by one poll",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Defects: []string{"PollReversed"},
+	ID: "verbs/cq/oldest-first", Cite: manual("ibv_poll_cq(3)", "verbs/cq/5"),
+	Title:   "Completions are returned oldest first, also by one poll",
 	Sends:   "ten completions, polled together",
 	Expects: "them in the order of posting",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PollReversed"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		newFlushSource(r, cq).complete(10)
 		r.Sleep(shortWait)
 		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/one-for-each-direction",
-	Title: "Sends complete on the send queue's completion queue, and receives on the receive queue's",
-	Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Defects: []string{"CQsSwapped"},
+	ID: "verbs/cq/one-for-each-direction", Cite: manual("ibv_create_qp(3)", "verbs/cq/6"),
+	Title:   "Sends complete on the send queue's completion queue, and receives on the receive queue's",
 	Sends:   "a message in each direction, over a queue pair with two completion queues",
 	Expects: "a completion on each, of its kind",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"CQsSwapped"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
 		l.partner.postRecv(1, recvOffset, 64)
@@ -104,12 +98,11 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cq/shared-by-queue-pairs",
-	Title: "Completions on a shared completion queue have the QPN of their queue pair",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Defects: []string{"WCQPNWrong", "SparseCompletions"},
+	ID: "verbs/cq/shared-by-queue-pairs", Cite: manual("ibv_poll_cq(3)", "verbs/cq/7"),
+	Title:   "Completions on a shared completion queue have the QPN of their queue pair",
 	Sends:   "completions of four queue pairs on one completion queue",
 	Expects: "the number of its queue pair in each",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"WCQPNWrong", "SparseCompletions"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 64, nil)
 		left := make(map[verbs.QPN]int)
 		for i := range 4 {
@@ -123,12 +116,11 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/cq/overrun-is-reported",
-	Title: "A completion queue overrun is reported once, and the queue cannot be used any more",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
+	ID: "verbs/cq/overrun-is-reported", Cite: manual("ibv_poll_cq(3)", "verbs/cq/8"),
+	Title:   "A completion queue overrun is reported once, and the queue cannot be used any more",
 	Sends:   "more completions than a queue has room for",
 	Expects: "one CQ_ERR that names the queue; then polls that fail",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 4, nil)
 		newFlushSource(r, cq).complete(cq.Depth() + 3)
 		e := r.ExpectEvent(verbs.EventCQErr)
@@ -150,12 +142,11 @@ var cqCases = []conformance.Case{{
 		r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
 	}),
 }, {
-	ID:    "verbs/cq/busy-with-a-queue-pair",
-	Title: "A completion queue cannot be closed while a queue pair uses it, for either direction",
-	Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Defects: []string{"BusyClosed", "InUseDestroyed"},
+	ID: "verbs/cq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"),
+	Title:   "A completion queue cannot be closed while a queue pair uses it, for either direction",
 	Sends:   "nothing",
 	Expects: "EBUSY, until the queue pair is closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
 		r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
@@ -165,12 +156,11 @@ var cqCases = []conformance.Case{{
 		r.Must("a CQ that can be closed", recvs.Close())
 	}),
 }, {
-	ID:    "verbs/cq/resize-keeps-completions",
-	Title: "Resizing a completion queue keeps its completions in order",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeLoses"},
+	ID: "verbs/cq/resize-keeps-completions", Cite: manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
+	Title:   "Resizing a completion queue keeps its completions in order",
 	Sends:   "five completions before a queue grows, and five before it shrinks",
 	Expects: "all of them, in order",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ResizeLoses"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		s := newFlushSource(r, cq)
 		s.complete(5)
@@ -182,29 +172,28 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/resize-below-what-is-there-refused",
-	Title: "A completion queue cannot be resized below its completions or above the device's limit",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeUnchecked"},
+	ID:   "verbs/cq/resize-below-what-is-there-refused",
+	Cite: manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ,
+	Title:   "A completion queue cannot be resized below its completions or above the device's limit",
 	Sends:   "six completions, then sizes of 5, 0 and one above the limit",
 	Expects: "each is refused, the depth is unchanged, and the completions are kept",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ResizeUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		was := cq.Depth()
 		newFlushSource(r, cq).complete(6)
 		r.Sleep(shortWait)
-		for _, depth := range []int{5, 0, queryDevice(r).MaxCQE + 1} {
+		for _, depth := range []int{5, 0, r.QueryDevice().MaxCQE + 1} {
 			r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
 			r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
 		}
 		checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/cq/resize-makes-room",
-	Title: "An enlarged completion queue has the requested room",
-	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeNoop"},
+	ID: "verbs/cq/resize-makes-room", Cite: manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ,
+	Title:   "An enlarged completion queue has the requested room",
 	Sends:   "as many completions as the queue has room for now",
 	Expects: "at least the requested depth, all of the completions, and no overrun",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ResizeNoop"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 2, nil)
 		r.Must("a queue that can grow", cq.Resize(40))
 		r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
@@ -218,4 +207,81 @@ func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
 	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)
 	return cq
+}
+
+// flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
+// when it fails, on every transport.
+//
+// Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards
+// tests those posted later. Every batch uses a new queue pair: RESET may discard
+// completions.
+type flushSource struct {
+	*rig.Rig
+	cq  verbs.CQ
+	mem *rig.Memory
+	// qp is the queue pair of the last batch.
+	qp verbs.QP
+	n  uint64
+}
+
+func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
+	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
+}
+
+// postReceives posts n receives. Their IDs continue those before, from 1 on.
+func (s *flushSource) postReceives(n int) {
+	caps := smallCaps
+	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
+	s.qp = newQP(s.Rig, verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
+	s.ToInit(s.qp, 0, qKey)
+	for range n {
+		s.n++
+		s.PostRecv(s.qp, s.n, s.mem.SGE(0, 64))
+	}
+}
+
+// flush makes the posted receives complete.
+func (s *flushSource) flush() { s.ToState(s.qp, errState) }
+
+// complete makes n completions.
+func (s *flushSource) complete(n int) {
+	s.postReceives(n)
+	s.flush()
+}
+
+// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails
+// if they do not arrive in time.
+func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
+	var all []verbs.WC
+	into := make([]verbs.WC, batch)
+	pause, until := shortWait, r.Now()+r.ResponseTimeout()
+	for len(all) < n {
+		k, err := cq.Poll(into)
+		r.Must("a completion queue that can be polled", err)
+		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll for so many", batch), "%d", k)
+		all = append(all, into[:k]...)
+		if k > 0 {
+			continue
+		}
+		r.Check(r.Now() < until, fmt.Sprintf("%d completions", n), "%d", len(all))
+		r.Sleep(pause)
+	}
+	return all
+}
+
+// checkOrder fails the case unless the completions have consecutive IDs from first on,
+// and this status.
+func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
+	for i := range wcs {
+		want := first + uint64(i)
+		r.Check(wcs[i].WRID == want && wcs[i].Status == status,
+			fmt.Sprintf("completion %d to be of request %d, with %v", i+1, want, status), "%s", rig.Describe(&wcs[i]))
+	}
+}
+
+// expectEmptyCQ fails the case if a completion arrives on the CQ soon.
+func expectEmptyCQ(r *rig.Rig, cq verbs.CQ) {
+	if wc, ok := r.PollCQ(cq, shortWait); ok {
+		r.Fail("no further completion", "%s", rig.Describe(&wc))
+	}
 }

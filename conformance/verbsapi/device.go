@@ -10,13 +10,12 @@ import (
 )
 
 var deviceCases = []conformance.Case{{
-	ID:    "verbs/device/limits-fit-the-claims",
-	Title: "A device has a limit above zero for every kind of object that it claims",
-	Cite:  manual("ibv_query_device(3)", "verbs/device/1"), Defects: []string{"LimitsForgotten"},
+	ID: "verbs/device/limits-fit-the-claims", Cite: manual("ibv_query_device(3)", "verbs/device/1"),
+	Title:   "A device has a limit above zero for every kind of object that it claims",
 	Sends:   "nothing",
 	Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
-	Run: rig.Body(func(r *rig.Rig) {
-		a := queryDevice(r)
+	Defects: []string{"LimitsForgotten"}, Run: rig.Body(func(r *rig.Rig) {
+		a := r.QueryDevice()
 		for _, l := range []struct {
 			what  string
 			claim verbs.Caps
@@ -42,12 +41,11 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/device/claims-are-kept",
-	Title: "A device creates the objects that it claims to support",
-	Cite:  manual("ibv_query_device(3)", "verbs/device/2"), Defects: []string{"ClaimsAndRefuses"},
+	ID: "verbs/device/claims-are-kept", Cite: manual("ibv_query_device(3)", "verbs/device/2"),
+	Title:   "A device creates the objects that it claims to support",
 	Sends:   "nothing",
 	Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ClaimsAndRefuses"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, k := range []struct {
 			what  string
 			claim verbs.Caps
@@ -67,12 +65,11 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/device/unknown-kinds-refused",
-	Title: "Queue pairs, windows and shared receive queues of an unknown type are refused",
-	Cite:  manual("ibv_create_qp(3)", "verbs/device/3"), Defects: []string{"KindsUnchecked"},
+	ID: "verbs/device/unknown-kinds-refused", Cite: manual("ibv_create_qp(3)", "verbs/device/3"),
+	Title:   "Queue pairs, windows and shared receive queues of an unknown type are refused",
 	Sends:   "nothing",
 	Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"KindsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
 			_, err := r.Device.CreateQP(verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 			r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
@@ -87,13 +84,12 @@ var deviceCases = []conformance.Case{{
 		r.MustFail("a shared receive queue of type 9", err, nil)
 	}),
 }, {
-	ID:    "verbs/port/there-is-no-other",
-	Title: "A device can be queried for each of its ports, and for no other",
-	Cite:  manual("ibv_query_port(3)", "verbs/port/1"), Defects: []string{"PortUnchecked"},
+	ID: "verbs/port/there-is-no-other", Cite: manual("ibv_query_port(3)", "verbs/port/1"),
+	Title:   "A device can be queried for each of its ports, and for no other",
 	Sends:   "nothing",
 	Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
-	Run: rig.Body(func(r *rig.Rig) {
-		last := queryDevice(r).Ports
+	Defects: []string{"PortUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
+		last := r.QueryDevice().Ports
 		for port := range last + 2 {
 			attr, err := r.Device.QueryPort(port)
 			_, gidErr := r.Device.QueryGID(port, 0)
@@ -112,13 +108,12 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/port/attributes-make-sense",
-	Title: "A port in use is active, with a valid MTU and message size",
-	Cite:  manual("ibv_query_port(3)", "verbs/port/2"), Defects: []string{"PortMTUsSwapped"},
+	ID: "verbs/port/attributes-make-sense", Cite: manual("ibv_query_port(3)", "verbs/port/2"),
+	Title:   "A port in use is active, with a valid MTU and message size",
 	Sends:   "nothing",
 	Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
-	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+	Defects: []string{"PortMTUsSwapped"}, Run: rig.Body(func(r *rig.Rig) {
+		p := r.QueryPort()
 		r.Check(p.State == verbs.PortActive, "an active port", "%v", p.State)
 		r.Check(p.ActiveMTU.Bytes() > 0 && p.ActiveMTU <= p.MaxMTU && p.MaxMTU.Bytes() > 0,
 			"an active MTU of the five, and not above the largest", "%v, and the largest %v", p.ActiveMTU, p.MaxMTU)
@@ -126,13 +121,12 @@ var deviceCases = []conformance.Case{{
 		r.Check(p.GIDs > 0, "a GID", "a table of %d", p.GIDs)
 	}),
 }, {
-	ID:    "verbs/port/tables-end",
-	Title: "The GID and P_Key tables have the length of the port attributes: all entries can be queried, and none beyond",
-	Cite:  manual("ibv_query_gid(3)", "verbs/port/3"), Defects: []string{"TablesEndless"},
+	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"),
+	Title:   "The GID and P_Key tables have the length of the port attributes: all entries can be queried, and none beyond",
 	Sends:   "nothing",
 	Expects: "every index below the length can be queried; the length itself, 10000 and -1 are refused",
-	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+	Defects: []string{"TablesEndless"}, Run: rig.Body(func(r *rig.Rig) {
+		p := r.QueryPort()
 		for i := range p.GIDs {
 			g, err := r.Device.QueryGID(1, i)
 			r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
@@ -150,13 +144,12 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/port/gids-are-the-addresses",
-	Title: "The addresses of a port that routes by IP are in its GID table",
-	Cite:  manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD, Defects: []string{"GIDsWrong"},
+	ID: "verbs/port/gids-are-the-addresses", Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD,
+	Title:   "The addresses of a port that routes by IP are in its GID table",
 	Sends:   "nothing",
 	Expects: "each of the device's addresses in one entry",
-	Run: rig.Body(func(r *rig.Rig) {
-		p := queryPort(r)
+	Defects: []string{"GIDsWrong"}, Run: rig.Body(func(r *rig.Rig) {
+		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
 		for i := range p.GIDs {
 			g, err := r.Device.QueryGID(1, i)
@@ -168,12 +161,11 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/counters/same-names-in-the-same-order",
-	Title: "The counters of a device have different names, and always the same order",
-	Cite:  manual(packageVerbs, "verbs/counters/1"), Defects: []string{"CountersShuffled"},
+	ID: "verbs/counters/same-names-in-the-same-order", Cite: manual(packageVerbs, "verbs/counters/1"),
+	Title:   "The counters of a device have different names, and always the same order",
 	Sends:   "messages in both directions, and a queue pair that fails",
 	Expects: "the same names in the same order before and after",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"CountersShuffled"}, Run: onPair(setup{}, func(l *qpPair) {
 		before := counterNames(l.dut.Rig)
 		l.expectBothDeliver()
 		l.dut.toState(verbs.QPStateErr)
@@ -183,12 +175,11 @@ var deviceCases = []conformance.Case{{
 		l.dut.Check(len(slices.Compact(after)) == len(before), "a name for each counter", "a name that two have in %v", before)
 	}),
 }, {
-	ID:    "verbs/counters/never-fall",
-	Title: "The counters of a device never decrease, and reading does not change them",
-	Cite:  manual(packageVerbs, "verbs/counters/2"), Defects: []string{"CountersReset"},
+	ID: "verbs/counters/never-fall", Cite: manual(packageVerbs, "verbs/counters/2"),
+	Title:   "The counters of a device never decrease, and reading does not change them",
 	Sends:   "messages in both directions, and reads of the counters in between",
 	Expects: "no counter ever decreases",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"CountersReset"}, Run: onPair(setup{}, func(l *qpPair) {
 		counterNames(l.dut.Rig) // unsupported without counters
 		was := make(map[string]uint64)
 		look := func() {
@@ -215,4 +206,52 @@ func counterNames(r *rig.Rig) (names []string) {
 		rig.Abort(fmt.Errorf("the device has no counters: %w", conformance.ErrBenchCannot))
 	}
 	return names
+}
+
+var limitCases = []conformance.Case{
+	asManyAsClaimedCase("queue-pairs", 0,
+		func(a *verbs.DeviceAttr) int { return a.MaxQP },
+		func(r *rig.Rig) func() error {
+			init := verbs.QPInit{
+				Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
+				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			}
+			return func() error { _, err := r.Device.CreateQP(init); return err }
+		}),
+	asManyAsClaimedCase("address-handles", verbs.CapUD,
+		func(a *verbs.DeviceAttr) int { return a.MaxAH },
+		func(r *rig.Rig) func() error {
+			path := r.PathTo(r)
+			return func() error { _, err := r.PD.CreateAH(path); return err }
+		}),
+}
+
+// maxObjects is how many objects of a kind are created at most, to save memory.
+const maxObjects = 1 << 17
+
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as
+// it claims. maker returns a function that creates one.
+func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
+	return conformance.Case{
+		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
+		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
+		// The manual page calls the numbers upper limits, which a lack of memory may
+		// prevent. An idle device has enough memory.
+		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
+		Labels:  []string{conformance.Slow},
+		Sends:   "nothing",
+		Expects: "as many as claimed",
+		Defects: []string{"LimitsOverstated"},
+		Run: rig.Body(func(r *rig.Rig) {
+			attr := r.QueryDevice()
+			n := limit(&attr)
+			if n > maxObjects {
+				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))
+			}
+			another := maker(r)
+			for i := range n {
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), another())
+			}
+		}),
+	}
 }

@@ -2,6 +2,8 @@ package verbsapi
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -28,6 +30,13 @@ func (e *endpoint) recvWR(id uint64, off, n int) verbs.RecvWR {
 // postRecv posts a receive for n bytes.
 func (e *endpoint) postRecv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
 
+// complete posts a request, and fails the case unless it completes with success. It
+// returns the completion.
+func (e *endpoint) complete(wr verbs.SendWR) verbs.WC {
+	e.PostSend(e.qp, wr)
+	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+}
+
 // expectMessage fails the case unless the next completion is that of this receive, with
 // these bytes at off.
 func (e *endpoint) expectMessage(id uint64, off int, want []byte) verbs.WC {
@@ -47,8 +56,7 @@ const (
 func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
 	const id = 77
 	to.postRecv(id, recvOffset, n)
-	from.PostSend(from.qp, from.sendWR(id, sendOffset, n))
-	from.ExpectCompletion(id, verbs.WCSuccess)
+	from.complete(from.sendWR(id, sendOffset, n))
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
 }
 
@@ -62,26 +70,7 @@ func (l *qpPair) expectBothDeliver() {
 func (e *endpoint) remote(off int) verbs.Remote { return e.mem.Remote(off) }
 
 // toState moves the queue pair to a state that needs no attributes.
-func (e *endpoint) toState(state verbs.QPState) { toState(e.Rig, e.qp, state) }
-
-func queryQP(r *rig.Rig, qp verbs.QP) verbs.QPAttr {
-	a, err := qp.Query()
-	r.Must("a queue pair that can be queried", err)
-	return a
-}
-
-func queryDevice(r *rig.Rig) verbs.DeviceAttr {
-	a, err := r.Device.QueryDevice()
-	r.Must("a device that can be queried", err)
-	return a
-}
-
-// queryPort returns the attributes of port 1.
-func queryPort(r *rig.Rig) verbs.PortAttr {
-	p, err := r.Device.QueryPort(1)
-	r.Must("a port that can be queried", err)
-	return p
-}
+func (e *endpoint) toState(state verbs.QPState) { e.ToState(e.qp, state) }
 
 // expectFailure fails the case unless a request fails. It returns the completion, if
 // there was one.
@@ -119,3 +108,55 @@ func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error)
 	e.MustFail(what, err, reason)
 	e.Check(n == 0, "no request posted", "%d", n)
 }
+
+// writeWR returns a WRITE of n bytes of the endpoint's memory from off on.
+func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
+}
+
+// readWR returns a READ of n bytes from the remote address at into the endpoint's memory
+// at offset off.
+func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
+	wr := e.writeWR(id, off, n, at)
+	wr.Opcode = verbs.OpRDMARead
+	return wr
+}
+
+// expectRead fails the case unless a READ of the endpoint returns these bytes.
+func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
+	const id = 78
+	e.complete(e.readWR(id, recvOffset, len(want), at))
+	e.ExpectBytes(e.mem, recvOffset, want)
+}
+
+// expectRefused fails the case unless the device refuses a request of the partner.
+//
+// Over InfiniBand the request fails. iWARP does not acknowledge WRITEs: the request may
+// complete before the Terminate arrives, therefore a later valid READ must fail. Reliable
+// datagrams acknowledge the arrival of a WRITE only, and the device's queue pair fails.
+func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
+	partner := l.partner
+	partner.PostSend(partner.qp, wr)
+	wc := partner.NextCompletion()
+	switch {
+	case wc.Status != verbs.WCSuccess:
+		return
+	case isIB(partner.Rig) || wr.Opcode != verbs.OpRDMAWrite:
+		partner.Fail("a peer that cannot "+what, "%s", rig.Describe(&wc))
+	case partner.qp.Type() == verbs.QPTypeUD:
+		l.dut.AwaitState(l.dut.qp, errState)
+		return
+	}
+	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.remote(0))})
+	if n == 0 && err != nil {
+		return // the connection has ended
+	}
+	wc = partner.NextCompletion()
+	partner.Check(wc.Status != verbs.WCSuccess, "a peer that cannot "+what+", and whose connection ends", "%s", rig.Describe(&wc))
+}
+
+// withSpaces replaces the hyphens in a part of an ID.
+func withSpaces(s string) string { return strings.ReplaceAll(s, "-", " ") }
+
+// shortWait is long enough for everything that waits for no timer and no peer.
+const shortWait = 10 * time.Millisecond

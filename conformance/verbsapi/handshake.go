@@ -68,6 +68,12 @@ func (d *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
 	d.active.conn = d.conn
 }
 
+// connect makes the connection.
+func (d *handshake) connect() {
+	d.startConnect(connParam, d.dut.ResponseTimeout())
+	d.accept(d.nextRequest(), connParam)
+}
+
 // pair returns the connected queue pairs.
 func (d *handshake) pair() *qpPair {
 	l := &qpPair{dut: d.active, partner: d.passive}
@@ -86,8 +92,7 @@ func (d *handshake) establish(receives int) *qpPair {
 		d.active.postRecv(uint64(i+1), recvOffset, 64)
 		d.passive.postRecv(uint64(i+1), recvOffset, 64)
 	}
-	d.startConnect(connParam, d.dut.ResponseTimeout())
-	d.accept(d.nextRequest(), connParam)
+	d.connect()
 	return d.pair()
 }
 

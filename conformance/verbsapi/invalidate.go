@@ -10,30 +10,29 @@ import (
 
 // invalidateCases test messages of the partner that invalidate keys.
 var invalidateCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/mw/invalidated-by-the-peer",
-	Title: "The completion of a receive has the key that the message invalidated",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"WCFlagsLost"},
+	ID:   "verbs/mw/invalidated-by-the-peer",
+	Cite: manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "The completion of a receive has the key that the message invalidated",
 	Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 	Expects: "a receive with the flag and the key; the READ fails",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"WCFlagsLost"}, Run: onReliable(func(l *qpPair) {
 		at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
 		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-		l.partner.PostSend(l.partner.qp, wr)
-		l.partner.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.complete(wr)
 		wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
 		l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 			fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
 		l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, recvOffset, 16, at))
 	}),
 }, {
-	ID:    "verbs/mw/of-another-queue-pair-not-invalidated",
-	Title: "A type 2 window can be invalidated only over the queue pair that bound it",
-	Cite:  manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"ForeignInvalidate"},
+	ID:   "verbs/mw/of-another-queue-pair-not-invalidated",
+	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A type 2 window can be invalidated only over the queue pair that bound it",
 	Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 	Expects: "a receive that fails, and the bytes for the READ",
-	Run: onDevices(func(d *devices) {
+	Defects: []string{"ForeignInvalidate"}, Run: onDevices(func(d *devices) {
 		own, other := d.newPair(setup{}), d.newPair(setup{})
 		at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
 		other.expectInvalidateFails("a window of another queue pair", at.RKey)
@@ -41,13 +40,12 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		own.partner.expectRead(at, own.dut.mem.Buf[256:320])
 	}),
 }, {
-	ID:    "verbs/mw/regions-and-type-1-not-invalidated",
-	Title: "Neither a region nor a type 1 window can be invalidated by a peer",
-	Cite:  manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
-	Defects: []string{"InvalidateAnything"},
+	ID:   "verbs/mw/regions-and-type-1-not-invalidated",
+	Cite: manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
+	Title:   "Neither a region nor a type 1 window can be invalidated by a peer",
 	Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 	Expects: "receives that fail, and the bytes for the READs",
-	Run: onDevices(func(d *devices) {
+	Defects: []string{"InvalidateAnything"}, Run: onDevices(func(d *devices) {
 		l := d.newPair(setup{})
 		window := l.dut.bindReadable(l.dut.newWindow(verbs.MWType1), 256, 64)
 		for _, k := range []struct {
@@ -61,13 +59,12 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/free-window-not-invalidated",
-	Title: "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
-	Cite:  manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
-	Defects: []string{"UnboundInvalidate"},
+	ID:   "verbs/mw/free-window-not-invalidated",
+	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
+	Title:   "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
 	Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 	Expects: "a receive that fails, and the bytes for the READ",
-	Run: onDevices(func(d *devices) {
+	Defects: []string{"UnboundInvalidate"}, Run: onDevices(func(d *devices) {
 		l, other := d.newPair(setup{}), d.newPair(setup{})
 		mw := l.dut.newWindow(verbs.MWType2)
 		l.expectInvalidateFails("a window that is not bound", mw.RKey())

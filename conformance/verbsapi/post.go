@@ -9,26 +9,24 @@ import (
 )
 
 var postCases = []conformance.Case{{
-	ID:    "verbs/post/send-before-ready-refused",
-	Title: "Posting a send in RESET or INIT fails, and the send is not flushed later",
-	Cite:  manual("C10-96", "verbs/post/1"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/post/send-before-ready-refused", Cite: manual("C10-96", "verbs/post/1"),
+	Title:   "Posting a send in RESET or INIT fails, and the send is not flushed later",
 	Sends:   "nothing",
 	Expects: "an error from the post in both states; no completion when the queue pair then fails",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
 		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
 		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
-		toInit(e.Rig, e.qp, 0)
+		e.ToInit(e.qp, 0, qKey)
 		e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
 		e.toState(errState)
 		expectEmptyCQ(e.Rig, e.CQ)
 	}),
 }, {
-	ID:    "verbs/post/receive-from-init-on",
-	Title: "A receive can be posted in INIT, and is used when the queue pair is connected",
-	Cite:  manual("C10-97.2.1", "verbs/post/2"), Defects: []string{"RecvNeedsReady"},
+	ID: "verbs/post/receive-from-init-on", Cite: manual("C10-97.2.1", "verbs/post/2"),
+	Title:   "A receive can be posted in INIT, and is used when the queue pair is connected",
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"RecvNeedsReady"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
 		l.dut.postRecv(7, recvOffset, 64)
@@ -37,12 +35,11 @@ var postCases = []conformance.Case{{
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
 }, {
-	ID:    "verbs/post/receive-in-reset-refused",
-	Title: "A receive that is posted in RESET is refused",
-	Cite:  manual("C10-97.2.1", "verbs/post/3"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/post/receive-in-reset-refused", Cite: manual("C10-97.2.1", "verbs/post/3"),
+	Title:   "A receive that is posted in RESET is refused",
 	Sends:   "nothing",
 	Expects: "an error from the post, and no receive posted",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BadPostsSwallowed"}, Run: rig.Body(func(r *rig.Rig) {
 		requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
 		qp := newDefaultQP(r)
 		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
@@ -50,15 +47,14 @@ var postCases = []conformance.Case{{
 		r.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID:    "verbs/post/full-receive-queue",
-	Title: "Posting to a full receive queue fails, and returns how many receives were posted",
-	Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/post/full-receive-queue", Cite: manual("ibv_post_recv(3)", "verbs/post/4"),
+	Title:   "Posting to a full receive queue fails, and returns how many receives were posted",
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		toInit(r, qp, 0)
-		room := queryQP(r, qp).Caps.MaxRecvWR
+		r.ToInit(qp, 0, qKey)
+		room := r.QueryQP(qp).Caps.MaxRecvWR
 		wrs := make([]verbs.RecvWR, room+2)
 		for i := range wrs {
 			wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
@@ -69,19 +65,18 @@ var postCases = []conformance.Case{{
 		n, err = qp.PostRecv(wrs[room:])
 		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 		r.Check(n == 0, "none posted", "%d", n)
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, r.CQ)
 	}),
 }, {
-	ID:    "verbs/post/full-send-queue",
-	Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/post/full-send-queue", Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
+	Title:   "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
 	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"PostCountWrong", "FullIsInvalid"}, Run: onReliable(func(l *qpPair) {
 		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
-		room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
+		room := l.dut.QueryQP(l.dut.qp).Caps.MaxSendWR
 		wrs := make([]verbs.SendWR, room+2)
 		for i := range wrs {
 			wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
@@ -97,16 +92,15 @@ var postCases = []conformance.Case{{
 		l.expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID:    "verbs/post/stops-at-the-first-bad-request",
-	Title: "Posting a list with a bad request posts those before it only",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
+	ID: "verbs/post/stops-at-the-first-bad-request", Cite: manual("ibv_post_send(3)", "verbs/post/6"),
+	Title:   "Posting a list with a bad request posts those before it only",
 	Sends:   "three sends in one call, of which the second has a list that is too long",
 	Expects: "one posted, and EINVAL; the first completes, and nothing else",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"PostCountWrong", "BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
 		bad := l.dut.sendWR(2, 0, 16)
-		bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
+		bad.SGL = sgeList(l.dut.mem, l.dut.QueryQP(l.dut.qp).Caps.MaxSendSGE+1, 4)
 		n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
 		l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
 		l.dut.Check(n == 1, "one request posted", "%d", n)
@@ -117,13 +111,12 @@ var postCases = []conformance.Case{{
 		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 	}),
 }, {
-	ID:    "verbs/post/lists-that-are-too-long-refused",
-	Title: "A request or a receive with more list entries than the queue pair has is refused",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
+	ID: "verbs/post/lists-that-are-too-long-refused", Cite: manual("ibv_post_send(3)", "verbs/post/7"),
+	Title:   "A request or a receive with more list entries than the queue pair has is refused",
 	Sends:   "a send and a receive with one entry too many, and with as many as there are",
 	Expects: "the former are refused and the latter accepted",
-	Run: onPair(setup{}, func(l *qpPair) {
-		caps := queryQP(l.dut.Rig, l.dut.qp).Caps
+	Defects: []string{"SGECut"}, Run: onPair(setup{}, func(l *qpPair) {
+		caps := l.dut.QueryQP(l.dut.qp).Caps
 		long := l.dut.sendWR(1, 0, 0)
 		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
 		l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
@@ -133,52 +126,46 @@ var postCases = []conformance.Case{{
 		l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
 		l.partner.postRecv(4, recvOffset, 64)
 		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
-		l.dut.PostSend(l.dut.qp, long)
-		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		l.dut.complete(long)
 	}),
 }, {
-	ID:    "verbs/post/lists-are-taken-in-order",
-	Title: "A message is gathered from its list in order, and scattered over the receive's in order",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Defects: []string{"SGEsReversed"},
+	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
+	Title:   "A message is gathered from its list in order, and scattered over the receive's in order",
 	Sends:   "a message of two pieces, in each direction",
 	Expects: "the pieces one after the other, split where the receive's first entry ends",
-	Run: onPair(setup{}, func(l *qpPair) {
-		for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
-			first := way.to.grhLen() + 10
-			way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
-			wr := way.from.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
-			way.from.PostSend(way.from.qp, wr)
-			way.from.ExpectCompletion(2, verbs.WCSuccess)
-			way.to.ExpectRecv(1, way.to.grhLen()+27)
-			buf := way.from.mem.Buf
-			way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-			way.to.ExpectBytes(way.to.mem, recvOffset+1024, buf[43:60])
+	Defects: []string{"SGEsReversed"}, Run: onPair(setup{}, func(l *qpPair) {
+		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+			first := dir.to.grhLen() + 10
+			dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, first), dir.to.mem.SGE(recvOffset+1024, 64))
+			wr := dir.from.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)}
+			dir.from.complete(wr)
+			dir.to.ExpectRecv(1, dir.to.grhLen()+27)
+			buf := dir.from.mem.Buf
+			dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+			dir.to.ExpectBytes(dir.to.mem, recvOffset+1024, buf[43:60])
 		}
 	}),
 }, {
-	ID:    "verbs/post/empty-message",
-	Title: "A message of no bytes is sent and uses a receive",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Defects: []string{"EmptySendRefused"},
+	ID: "verbs/post/empty-message", Cite: manual("ibv_post_send(3)", "verbs/post/9"),
+	Title:   "A message of no bytes is sent and uses a receive",
 	Sends:   "sends without a list, and with an entry of no bytes",
 	Expects: "a receive of no bytes for each",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"EmptySendRefused"}, Run: onPair(setup{}, func(l *qpPair) {
 		for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
 			wr := l.dut.sendWR(9, 0, 0)
 			wr.SGL = sgl
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(9, verbs.WCSuccess)
+			l.dut.complete(wr)
 			l.partner.expectMessage(uint64(i+1), recvOffset, nil)
 		}
 	}),
 }, {
-	ID:    "verbs/post/order-of-completions",
-	Title: "Sends complete in the order of posting, whatever kinds they are of",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC, Defects: []string{"PollReversed", "SendsOvertake"},
+	ID: "verbs/post/order-of-completions", Cite: manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
+	Title:   "Sends complete in the order of posting, whatever kinds they are of",
 	Sends:   "writes, reads and sends in turn, in one call",
 	Expects: "their completions in order, polled together",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"PollReversed", "SendsOvertake"}, Run: onReliable(func(l *qpPair) {
 		wrs := make([]verbs.SendWR, 0, 12)
 		for i := range 4 {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
@@ -193,12 +180,11 @@ var postCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "verbs/post/unknown-operation-refused",
-	Title: "An unknown opcode is refused, and the queue pair continues",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
+	ID: "verbs/post/unknown-operation-refused", Cite: manual("ibv_post_send(3)", "verbs/post/11"),
+	Title:   "An unknown opcode is refused, and the queue pair continues",
 	Sends:   "requests with opcodes 13 and 200",
 	Expects: "each is refused; then a message arrives",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"BadPostsSwallowed", "OpsDowngraded"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, op := range []verbs.WROpcode{13, 200} {
 			wr := l.dut.sendWR(1, 0, 8)
 			wr.Opcode = op
@@ -207,13 +193,12 @@ var postCases = []conformance.Case{{
 		l.expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID:    "verbs/post/operations-of-other-services",
-	Title: "READs and atomics fail on a UD queue pair, and nothing is sent",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"OpsDowngraded"},
+	ID:   "verbs/post/operations-of-other-services",
+	Cite: manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Title:   "READs and atomics fail on a UD queue pair, and nothing is sent",
 	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
 	Expects: "each is refused or completes with an error, and the partner's receive is not used",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"OpsDowngraded"}, Run: rig.Body(func(r *rig.Rig) {
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 		}

@@ -10,33 +10,31 @@ import (
 )
 
 var qpCases = []conformance.Case{{
-	ID:    "verbs/qp/sizes-at-least-as-asked",
-	Title: "A new queue pair has at least the requested capacities, the requested type, and state RESET",
-	Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Defects: []string{"CapsShort", "ResetReadsInit"},
+	ID: "verbs/qp/sizes-at-least-as-asked", Cite: manual("ibv_create_qp(3)", "verbs/qp/1"),
+	Title:   "A new queue pair has at least the requested capacities, the requested type, and state RESET",
 	Sends:   "nothing",
 	Expects: "at least the requested sends, receives, list entries and inline bytes",
-	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
-		asked := verbs.QPCaps{
+	Defects: []string{"CapsShort", "ResetReadsInit"}, Run: rig.Body(func(r *rig.Rig) {
+		limit := r.QueryDevice()
+		requested := verbs.QPCaps{
 			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 		}
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
-		a := queryQP(r, qp)
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
+		a := r.QueryQP(qp)
 		got := a.Caps
-		r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
-			got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
+		r.Check(got.MaxSendWR >= requested.MaxSendWR && got.MaxRecvWR >= requested.MaxRecvWR && got.MaxSendSGE >= requested.MaxSendSGE &&
+			got.MaxRecvSGE >= requested.MaxRecvSGE && got.MaxInline >= requested.MaxInline, fmt.Sprintf("%+v or more", requested), "%+v", got)
 		r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),
 }, {
-	ID:    "verbs/qp/sizes-within-the-limits",
-	Title: "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
-	Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Defects: []string{"CapsUnchecked"},
+	ID: "verbs/qp/sizes-within-the-limits", Cite: manual("ibv_create_qp(3)", "verbs/qp/2"),
+	Title:   "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
 	Sends:   "nothing",
 	Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
-	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
+		limit := r.QueryDevice()
 		try := func(change func(*verbs.QPCaps)) error {
 			caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 			change(&caps)
@@ -68,12 +66,11 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/qp/needs-domain-and-queues",
-	Title: "A queue pair without a domain or without a completion queue is refused",
-	Cite:  manual("ibv_create_qp(3)", "verbs/qp/3"), Defects: []string{"ObjectsUnchecked"},
+	ID: "verbs/qp/needs-domain-and-queues", Cite: manual("ibv_create_qp(3)", "verbs/qp/3"),
+	Title:   "A queue pair without a domain or without a completion queue is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of a queue pair without each of them",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		for _, k := range []struct {
 			what    string
@@ -90,12 +87,11 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/qp/objects-of-its-own-device",
-	Title: "A queue pair cannot use objects of another device",
-	Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Defects: []string{"ObjectsUnchecked"},
+	ID: "verbs/qp/objects-of-its-own-device", Cite: manual("ibv_create_qp(3)", "verbs/qp/4"),
+	Title:   "A queue pair cannot use objects of another device",
 	Sends:   "nothing",
 	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		partner := openPartner(r).partner
 		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		try := func(what string, foreign func(*verbs.QPInit)) {
@@ -113,12 +109,11 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/qp/numbers-of-their-own",
-	Title: "Every queue pair has a different QPN of 24 bits",
-	Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Defects: []string{"QPNsRepeat"},
+	ID: "verbs/qp/numbers-of-their-own", Cite: manual("ibv_create_qp(3)", "verbs/qp/5"),
+	Title:   "Every queue pair has a different QPN of 24 bits",
 	Sends:   "nothing",
 	Expects: "64 different QPNs, none of them 0, 1 or 0xffffff over InfiniBand",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"QPNsRepeat"}, Run: rig.Body(func(r *rig.Rig) {
 		seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
 		if isIB(r) {
 			least, most = 2, verbs.MulticastQPN-1
@@ -130,29 +125,29 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/qp/receives-of-a-shared-queue-are-posted-there",
-	Title: "Posting a receive to a queue pair with a shared receive queue fails",
-	Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ, Defects: []string{"SRQBypassed", "SRQUnchecked"},
+	ID:   "verbs/qp/receives-of-a-shared-queue-are-posted-there",
+	Cite: manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ,
+	Title:   "Posting a receive to a queue pair with a shared receive queue fails",
 	Sends:   "nothing",
 	Expects: "a receive posted to the queue pair is refused",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"SRQBypassed", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
 		r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
 		r.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID:    "verbs/qp/busy-in-a-multicast-group",
-	Title: "A queue pair cannot be closed while it is in a multicast group",
-	Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
-	Defects: []string{"BusyClosed", "InUseDestroyed"},
+	ID:   "verbs/qp/busy-in-a-multicast-group",
+	Cite: manual("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
+	Title:   "A queue pair cannot be closed while it is in a multicast group",
 	Sends:   "nothing",
 	Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-		toInit(r, qp, 0)
-		udToRTS(r, qp)
+		r.ToInit(qp, 0, qKey)
+		r.ToRTR(qp, verbs.QPAttr{})
+		r.ToRTS(qp, verbs.QPAttr{SQPSN: 0x2000})
 		group := multicastGroup(r)
 		r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
 		r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
@@ -161,12 +156,11 @@ var qpCases = []conformance.Case{{
 		r.Must("a queue pair in no group that can be closed", qp.Close())
 	}),
 }, {
-	ID:    "verbs/qp/closed-with-work-outstanding",
-	Title: "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
-	Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Defects: []string{"BusyQPStays"},
+	ID: "verbs/qp/closed-with-work-outstanding", Cite: manual("ibv_destroy_qp(3)", "verbs/qp/8"),
+	Title:   "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
 	Sends:   "receives without messages",
 	Expects: "the queue pair, then its memory and its completion queue can be closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyQPStays"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
 		m := r.Memory(64, verbs.AccessLocalWrite)
@@ -177,24 +171,23 @@ var qpCases = []conformance.Case{{
 		r.Must("a completion queue that can be closed", cq.Close())
 	}),
 }, {
-	ID:    "verbs/qp/reset-empties-the-queues",
-	Title: "RESET discards posted work without a completion, and the queues are empty afterwards",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Defects: []string{"ResetFlushes"},
+	ID: "verbs/qp/reset-empties-the-queues", Cite: manual("ibv_modify_qp(3)", "verbs/qp/9"),
+	Title:   "RESET discards posted work without a completion, and the queues are empty afterwards",
 	Sends:   "as many receives as fit, RESET, INIT, and as many again",
 	Expects: "no completion for those before; room for all of those after, and only these are flushed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ResetFlushes"}, Run: rig.Body(func(r *rig.Rig) {
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-		room := queryQP(r, qp).Caps.MaxRecvWR
+		room := r.QueryQP(qp).Caps.MaxRecvWR
 		for round := range 2 {
-			toInit(r, qp, 0)
+			r.ToInit(qp, 0, qKey)
 			for i := range room {
 				r.PostRecv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
 			}
 			if round == 0 {
-				toState(r, qp, verbs.QPStateReset)
+				r.ToState(qp, verbs.QPStateReset)
 			}
 		}
-		toState(r, qp, verbs.QPStateErr)
+		r.ToState(qp, verbs.QPStateErr)
 		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, r.CQ)
 	}),

@@ -10,15 +10,14 @@ import (
 
 // settingCases test attributes that are set and queried.
 var settingCases = []conformance.Case{{
-	ID:    "verbs/modify/rc-query-tells-what-was-set",
-	Title: "A query returns every attribute of a connection as it was set",
-	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"QueryForgets"},
+	ID:   "verbs/modify/rc-query-tells-what-was-set",
+	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "A query returns every attribute of a connection as it was set",
 	Sends:   "nothing",
 	Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
-		want, got := m.attr(rtr, rts), queryQP(r, m.newQPIn(rts))
+		want, got := m.attr(rtr, rts), r.QueryQP(m.newQPIn(rts))
 		for _, f := range []struct {
 			what      string
 			want, got any
@@ -43,92 +42,87 @@ var settingCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/modify/ud-query-tells-what-was-set",
-	Title: "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
-	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"QueryForgets"},
+	ID:   "verbs/modify/ud-query-tells-what-was-set",
+	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Title:   "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
 	Sends:   "nothing",
 	Expects: "Q_Key, port and PSN as they were set",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeUD)
 		qp := m.newQPIn(rts)
-		got := queryQP(r, qp)
+		got := r.QueryQP(qp)
 		r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
 		r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
-		got = queryQP(r, qp)
+		got = r.QueryQP(qp)
 		r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
 	}),
 }, {
-	ID:    "verbs/modify/rights-can-be-changed",
-	Title: "The access flags of a queue pair can be changed before it is connected, and a query returns them",
-	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
+	ID:   "verbs/modify/rights-can-be-changed",
+	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "The access flags of a queue pair can be changed before it is connected, and a query returns them",
 	Sends:   "nothing",
 	Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"QueryForgets", "OptionalAttrsRefused"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-		tells := func(want verbs.Access) {
-			got := queryQP(r, qp)
+		expectAccess := func(want verbs.Access) {
+			got := r.QueryQP(qp)
 			r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
 		}
-		toInit(r, qp, verbs.AccessRemoteRead)
-		tells(verbs.AccessRemoteRead)
+		r.ToInit(qp, verbs.AccessRemoteRead, qKey)
+		expectAccess(verbs.AccessRemoteRead)
 		attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
 		r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
-		tells(attr.Access)
+		expectAccess(attr.Access)
 	}),
 }, {
-	ID:    "verbs/modify/failed-can-be-reset",
-	Title: "A failed queue pair can be reset, and accepts work again",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Defects: []string{"ErrorIsFinal"},
+	ID: "verbs/modify/failed-can-be-reset", Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"),
+	Title:   "A failed queue pair can be reset, and accepts work again",
 	Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
 	Expects: "each of the states; the receive flushed in the end",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ErrorIsFinal"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
-		toInit(r, qp, 0)
-		toState(r, qp, errState)
-		toState(r, qp, reset)
+		r.ToInit(qp, 0, qKey)
+		r.ToState(qp, errState)
+		r.ToState(qp, reset)
 		r.ExpectState(qp, reset)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		r.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/modify/values-out-of-range-refused",
-	Title: "Invalid attributes are refused, and change nothing",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+	ID: "verbs/modify/values-out-of-range-refused", Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"),
+	Title:   "Invalid attributes are refused, and change nothing",
 	Sends:   "nothing",
 	Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
-		mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
+		mask := verbs.QPAttrState | rig.PortAttrs | verbs.QPAttrAccessFlags
 		if qp.Type() == verbs.QPTypeUD {
-			mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+			mask = verbs.QPAttrState | rig.PortAttrs | verbs.QPAttrQKey
 		}
-		port := queryPort(r)
+		port := r.QueryPort()
 		for _, bad := range []struct {
 			what string
 			attr verbs.QPAttr
 		}{
 			{"port 0", verbs.QPAttr{Port: 0}},
-			{"a port after the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
+			{"a port after the last", verbs.QPAttr{Port: r.QueryDevice().Ports + 1}},
 			{"a P_Key after the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
 		} {
 			bad.attr.State = initState
 			r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
 			r.ExpectState(qp, reset)
 		}
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 	}),
 }, {
-	ID:    "verbs/modify/path-out-of-range-refused",
-	Title: "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+	ID:   "verbs/modify/path-out-of-range-refused",
+	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Title:   "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
 	Sends:   "nothing",
 	Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
 		qp := m.newQPIn(initState)
 		nowhere := unusedGIDIndex(r)
@@ -138,7 +132,7 @@ var settingCases = []conformance.Case{{
 		}{
 			{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
 			{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-			{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
+			{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = r.QueryDevice().MaxQPRdAtomic + 1 }},
 			{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
 			{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
 		} {
@@ -148,18 +142,17 @@ var settingCases = []conformance.Case{{
 			if attr.AH.GRH.SGIDIndex == nowhere {
 				reason = nil // the error may also be "not found"
 			}
-			r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
+			r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rig.PathAttrs|rig.ResponderAttrs), reason)
 			r.ExpectState(qp, initState)
 		}
-		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rtrAttrs|responderSide))
+		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rig.PathAttrs|rig.ResponderAttrs))
 	}),
 }, {
-	ID:    "verbs/modify/drained-is-reported",
-	Title: "A queue pair in SQD raises SQ_DRAINED if the event was requested",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/modify/drained-is-reported", Cite: manual("ibv_modify_qp(3)", "verbs/modify/6"),
+	Title:   "A queue pair in SQD raises SQ_DRAINED if the event was requested",
 	Sends:   "a message; then RTS to SQD with the event requested, and SQD without it",
 	Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: onPair(setup{}, func(l *qpPair) {
 		if l.dut.qp.Type() != verbs.QPTypeUD {
 			requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
 		}
@@ -173,19 +166,18 @@ var settingCases = []conformance.Case{{
 		l.dut.ExpectNoEvent()
 	}),
 }, {
-	ID:    "verbs/modify/connection-makes-ready",
-	Title: "A queue pair cannot go to RTS before it is connected",
-	Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
-	Defects: []string{"ModifyLies"},
+	ID:   "verbs/modify/connection-makes-ready",
+	Cite: manual("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
+	Title:   "A queue pair cannot go to RTS before it is connected",
 	Sends:   "nothing: INIT to RTS by modify",
 	Expects: "a refusal, and the state unchanged",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"ModifyLies"}, Run: rig.Body(func(r *rig.Rig) {
 		// InfiniBand has no such transition; over iWARP there is no connection yet.
 		qp := newDefaultQP(r)
-		toInit(r, qp, 0)
+		r.ToInit(qp, 0, qKey)
 		r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
 		r.ExpectState(qp, initState)
-		toState(r, qp, errState)
+		r.ToState(qp, errState)
 		r.ExpectState(qp, errState)
 	}),
 }}

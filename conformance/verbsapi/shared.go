@@ -10,26 +10,24 @@ import (
 )
 
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID:    "verbs/srq/sizes-at-least-as-asked",
-	Title: "A shared receive queue has at least the requested capacities",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
+	ID: "verbs/srq/sizes-at-least-as-asked", Cite: manual("ibv_create_srq(3)", "verbs/srq/1"),
+	Title:   "A shared receive queue has at least the requested capacities",
 	Sends:   "nothing",
 	Expects: "at least the requested receives and list entries",
-	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+	Defects: []string{"CapsShort"}, Run: rig.Body(func(r *rig.Rig) {
+		limit := r.QueryDevice()
 		init := srqInit(r)
 		init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
 		a := srqAttr(r, newSRQ(r, init))
 		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
 	}),
 }, {
-	ID:    "verbs/srq/sizes-within-the-limits",
-	Title: "A shared receive queue beyond the device's limits is refused",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
+	ID: "verbs/srq/sizes-within-the-limits", Cite: manual("ibv_create_srq(3)", "verbs/srq/2"),
+	Title:   "A shared receive queue beyond the device's limits is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of one receive and of one list entry more than the device claims",
-	Run: rig.Body(func(r *rig.Rig) {
-		limit := queryDevice(r)
+	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
+		limit := r.QueryDevice()
 		deep, wide := srqInit(r), srqInit(r)
 		deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
 		_, err := r.Device.CreateSRQ(deep)
@@ -38,12 +36,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
 	}),
 }, {
-	ID:    "verbs/srq/each-receive-serves-once",
-	Title: "Queue pairs share the receives of a queue: each receive is used for one message",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Defects: []string{"SRQDoubleUse"},
+	ID: "verbs/srq/each-receive-serves-once", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/3"),
+	Title:   "Queue pairs share the receives of a queue: each receive is used for one message",
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"SRQDoubleUse"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
 		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
@@ -54,8 +51,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 		for i := range 6 {
 			l := links[i%2]
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 16*i, 100+i))
-			l.partner.ExpectCompletion(9, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(9, 16*i, 100+i))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
 			r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
@@ -64,12 +60,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID:    "verbs/srq/full",
-	Title: "Posting to a full shared receive queue fails, and returns how many receives were posted",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
+	ID: "verbs/srq/full", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/4"),
+	Title:   "Posting to a full shared receive queue fails, and returns how many receives were posted",
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		room := srqSizes(r, srq).MaxWR
 		wrs := make([]verbs.RecvWR, room+2)
@@ -84,12 +79,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(n == 0, "none posted", "%d", n)
 	}),
 }, {
-	ID:    "verbs/srq/lists-that-are-too-long-refused",
-	Title: "A receive with more list entries than the shared receive queue has is refused",
-	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Defects: []string{"SGECut"},
+	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"),
+	Title:   "A receive with more list entries than the shared receive queue has is refused",
 	Sends:   "a receive with one entry too many, and one with as many as there are",
 	Expects: "EINVAL for the former; the latter is accepted",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"SGECut"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
 		n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
@@ -98,18 +92,15 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
 }, {
-	ID:      "verbs/srq/limit-reported-once",
+	ID: "verbs/srq/limit-reported-once", Cite: manual("ibv_modify_srq(3)", "verbs/srq/6"),
 	Title:   "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
-	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/6"),
-	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
 	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		l := newSRQPair(openPartner(r), srq)
 		use := func() {
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 0, 16))
-			l.partner.ExpectCompletion(9, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(9, 0, 16))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 		}
@@ -135,12 +126,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		reached()
 	}),
 }, {
-	ID:    "verbs/srq/limit-beyond-the-size-refused",
-	Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
-	Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Defects: []string{"SRQModifyLies", "SRQUnchecked"},
+	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"),
+	Title:   "A limit that is larger than the shared receive queue is refused, and changes nothing",
 	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"SRQModifyLies", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		was := srqAttr(r, srq)
@@ -149,14 +139,12 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
 	}),
 }, {
-	ID:      "verbs/srq/resize",
-	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
-	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/8"),
+	ID: "verbs/srq/resize", Cite: manual("ibv_modify_srq(3)", "verbs/srq/8"),
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
+	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
 	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
-	Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
-	Run: onDevices(func(d *devices) {
+	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: onDevices(func(d *devices) {
 		r := d.dut
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		was := srqSizes(r, srq).MaxWR
@@ -182,20 +170,18 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
 		l := newSRQPair(d, srq)
 		for range was + 8 {
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(1, 0, 8))
 			wc := l.dut.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 			delete(waiting, wc.WRID)
 		}
 	}),
 }, {
-	ID:    "verbs/srq/busy-with-a-queue-pair",
-	Title: "A shared receive queue cannot be closed while a queue pair uses it",
-	Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Defects: []string{"BusyClosed"},
+	ID: "verbs/srq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"),
+	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
 	Sends:   "nothing",
 	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
 		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
 		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
@@ -204,12 +190,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Must("a shared receive queue that can be closed", srq.Close())
 	}),
 }, {
-	ID:    "verbs/srq/survives-its-queue-pairs",
-	Title: "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
-	Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	ID: "verbs/srq/survives-its-queue-pairs", Cite: manual("ibv_get_async_event(3)", "verbs/srq/10"),
+	Title:   "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		srq := newSRQ(r, srqInit(r))
 		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
@@ -224,12 +209,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }})
 
 var sharedPeerCases = alsoOverRD([]conformance.Case{{
-	ID:    "verbs/srq/memory-of-its-own-domain",
-	Title: "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
-	Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
+	ID: "verbs/srq/memory-of-its-own-domain", Cite: manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ,
+	Title:   "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
 	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 	Expects: "the first in its receive; the second is refused or completes with an error",
-	Run: onDevices(func(d *devices) {
+	Defects: []string{"SRQReceiveAnyPD"}, Run: onDevices(func(d *devices) {
 		r := d.dut
 		init := srqInit(r)
 		init.PD = otherPD(r)

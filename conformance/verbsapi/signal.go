@@ -10,33 +10,30 @@ import (
 )
 
 var signalCases = []conformance.Case{{
-	ID:    "verbs/signal/unsignaled-is-silent",
-	Title: "An unsignaled request that succeeds causes no completion",
-	Cite:  manual("ibv_post_send(3)", "verbs/signal/1"), Defects: []string{"SignalsAll"},
+	ID: "verbs/signal/unsignaled-is-silent", Cite: manual("ibv_post_send(3)", "verbs/signal/1"),
+	Title:   "An unsignaled request that succeeds causes no completion",
 	Sends:   "three sends that are not signaled, and one that is",
 	Expects: "all four at the peer, and one completion, of the last",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"SignalsAll"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.sendFour()
 		l.dut.ExpectCompletion(4, verbs.WCSuccess)
 		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
-	ID:    "verbs/signal/signal-all",
-	Title: "Every request of a queue pair with sq_sig_all causes a completion",
-	Cite:  manual("ibv_create_qp(3)", "verbs/signal/2"), Defects: []string{"SignalAllIgnored"},
+	ID: "verbs/signal/signal-all", Cite: manual("ibv_create_qp(3)", "verbs/signal/2"),
+	Title:   "Every request of a queue pair with sq_sig_all causes a completion",
 	Sends:   "three sends that are not signaled, and one that is",
 	Expects: "four completions, in order",
-	Run: onPair(setup{modifyInit: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *qpPair) {
+	Defects: []string{"SignalAllIgnored"}, Run: onPair(setup{modifyInit: func(init *verbs.QPInit) { init.SignalAll = true }}, func(l *qpPair) {
 		l.sendFour()
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 4, 8), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "verbs/signal/unsignaled-error-completes",
-	Title: "A request that fails causes a completion, signaled or not",
-	Cite:  manual("10.7.3.1", "verbs/signal/3"), Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"},
+	ID: "verbs/signal/unsignaled-error-completes", Cite: manual("10.7.3.1", "verbs/signal/3"),
+	Title:   "A request that fails causes a completion, signaled or not",
 	Sends:   "a send that is not signaled, from a closed region",
 	Expects: "it is refused, or completes with an error, its WR ID and its QPN",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
 		wr := l.dut.sendWR(11, 0, 0)
 		wr.Flags, wr.SGL = 0, m.SGL(0, 64)
@@ -46,30 +43,26 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/signal/wr-id-returned-whole",
-	Title: "A completion returns all 64 bits of the WR ID",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/signal/4"), Defects: []string{"WRID32"},
+	ID: "verbs/signal/wr-id-returned-whole", Cite: manual("ibv_poll_cq(3)", "verbs/signal/4"),
+	Title:   "A completion returns all 64 bits of the WR ID",
 	Sends:   "sends and receives with IDs of all kinds",
 	Expects: "these IDs",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"WRID32"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 			l.dut.postRecv(id, recvOffset, 64)
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			l.partner.complete(l.partner.sendWR(1, 0, 8))
 			l.dut.ExpectRecv(id, l.dut.grhLen()+8)
 			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.PostSend(l.dut.qp, l.dut.sendWR(id, 0, 8))
-			l.dut.ExpectCompletion(id, verbs.WCSuccess)
+			l.dut.complete(l.dut.sendWR(id, 0, 8))
 			l.partner.NextCompletion()
 		}
 	}),
 }, {
-	ID:    "verbs/inline/buffer-is-the-callers-again",
-	Title: "The buffer of inline data may be used again as soon as the post has returned",
-	Cite:  manual("ibv_post_send(3)", "verbs/inline/1"), Defects: []string{"InlineLate"},
+	ID: "verbs/inline/buffer-is-the-callers-again", Cite: manual("ibv_post_send(3)", "verbs/inline/1"),
+	Title:   "The buffer of inline data may be used again as soon as the post has returned",
 	Sends:   "eight inline messages from one buffer, which is overwritten after each post",
 	Expects: "eight messages as the buffer was at the time of their posts",
-	Run: onPair(inline, func(l *qpPair) {
+	Defects: []string{"InlineLate"}, Run: onPair(inline, func(l *qpPair) {
 		n := l.inlineLimit()
 		buf := make([]byte, n)
 		for i := range 8 {
@@ -86,29 +79,26 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/inline/limit",
-	Title: "Inline data up to the limit of the queue pair is accepted, and one byte more is refused",
-	Cite:  manual("ibv_create_qp(3)", "verbs/inline/2"), Defects: []string{"InlineCut"},
+	ID: "verbs/inline/limit", Cite: manual("ibv_create_qp(3)", "verbs/inline/2"),
+	Title:   "Inline data up to the limit of the queue pair is accepted, and one byte more is refused",
 	Sends:   "inline messages of the limit, and of a byte more",
 	Expects: "the first at the peer, and EINVAL for the second",
-	Run: onPair(inline, func(l *qpPair) {
-		most := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline
+	Defects: []string{"InlineCut"}, Run: onPair(inline, func(l *qpPair) {
+		most := l.dut.QueryQP(l.dut.qp).Caps.MaxInline
 		wr := l.dut.sendWR(2, 0, 0)
 		wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
 		l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
 		wr.Inline = rig.Pattern(most, 3)
 		l.partner.postRecv(1, recvOffset, most)
-		l.dut.PostSend(l.dut.qp, wr)
-		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.dut.complete(wr)
 		l.partner.expectMessage(1, recvOffset, rig.Pattern(most, 3))
 	}),
 }, {
-	ID:    "verbs/flush/in-order",
-	Title: "When a queue pair fails, all posted work completes as flushed, in order",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/flush/1"), Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"},
+	ID: "verbs/flush/in-order", Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"),
+	Title:   "When a queue pair fails, all posted work completes as flushed, in order",
 	Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
 	Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; the first sends may have succeeded if they need no acknowledgement",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"PollReversed", "FlushesLost", "FlushReversed"}, Run: onPair(setup{}, func(l *qpPair) {
 		for id := range uint64(8) {
 			l.dut.postRecv(id+1, recvOffset, 64)
 		}
@@ -143,12 +133,11 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/flush/posted-afterwards",
-	Title: "Work posted to a failed queue pair is accepted and completes as flushed",
-	Cite:  manual("ibv_modify_qp(3)", "verbs/flush/2"), Defects: []string{"FlushesLost"},
+	ID: "verbs/flush/posted-afterwards", Cite: manual("ibv_modify_qp(3)", "verbs/flush/2"),
+	Title:   "Work posted to a failed queue pair is accepted and completes as flushed",
 	Sends:   "two sends and two receives after ERR",
 	Expects: "WR_FLUSH_ERR for each, signaled or not",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"FlushesLost"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.dut.toState(errState)
 		quiet := l.dut.sendWR(2, 0, 8)
 		quiet.Flags = 0
@@ -159,12 +148,11 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 2, 1), 3, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "verbs/flush/behind-the-cause",
-	Title: "The failed request completes with the cause, and later ones are flushed",
-	Cite:  manual("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC, Defects: []string{"FlushesLost", "LocalErrIsQPOp"},
+	ID: "verbs/flush/behind-the-cause", Cite: manual("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC,
+	Title:   "The failed request completes with the cause, and later ones are flushed",
 	Sends:   "a valid send, one from a closed region, and two more, in one call",
 	Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
-	Run: onReliable(func(l *qpPair) {
+	Defects: []string{"FlushesLost", "LocalErrIsQPOp"}, Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
 		bad := l.dut.sendWR(2, 0, 0)
 		bad.SGL = m.SGL(0, 64)
@@ -178,10 +166,9 @@ var signalCases = []conformance.Case{{
 			l.dut.ExpectCompletion(1, verbs.WCSuccess)
 			return
 		}
-		l.dut.beforeTheCause(1)
+		l.dut.expectEarlierRequest(1)
 		l.dut.ExpectCompletion(2, verbs.WCLocProtErr)
-		l.dut.ExpectCompletion(3, verbs.WCWRFlushErr)
-		l.dut.ExpectCompletion(4, verbs.WCWRFlushErr)
+		l.dut.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 		l.dut.AwaitState(l.dut.qp, errState)
 	}),
 }}
@@ -207,13 +194,13 @@ var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 
 
 // inlineLimit returns the inline limit of the queue pair, at most 32.
 func (l *qpPair) inlineLimit() int {
-	return min(32, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxInline)
+	return min(32, l.dut.QueryQP(l.dut.qp).Caps.MaxInline)
 }
 
-// beforeTheCause expects the completion of the request before a failed one. Over
+// expectEarlierRequest expects the completion of the request before a failed one. Over
 // InfiniBand it was acknowledged and succeeds. An iWARP connection ends with the local
 // error at once, and the request may be flushed.
-func (e *endpoint) beforeTheCause(id uint64) {
+func (e *endpoint) expectEarlierRequest(id uint64) {
 	wc := e.NextCompletion()
 	iwarp := e.Device.Info().Transport == verbs.TransportIWARP
 	ok := wc.Status == verbs.WCSuccess || iwarp && wc.Status == verbs.WCWRFlushErr

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/rig"
@@ -28,12 +29,12 @@ var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCa
 // are tested over InfiniBand only: the connection manager moves those of iWARP.
 func transitionCasesOf(s serviceOf) []conformance.Case {
 	label := []string{"service:" + s.name}
-	ways := transitionsOf(s.kind)
-	cases := make([]conformance.Case, 0, len(ways)+3)
-	for _, t := range ways {
+	transitions := rig.Transitions(s.kind)
+	cases := make([]conformance.Case, 0, len(transitions)+3)
+	for _, t := range transitions {
 		cases = append(cases, conformance.Case{
-			ID:    "verbs/modify/" + s.name + "-" + stateID(t.from) + "-to-" + stateID(t.to),
-			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
+			ID:    "verbs/modify/" + s.name + "-" + stateID(t.From) + "-to-" + stateID(t.To),
+			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.From, t.To),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
 			Sends:   "nothing",
 			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
@@ -74,58 +75,55 @@ func stateID(s verbs.QPState) string {
 }
 
 // defectsOf returns the defects that a transition case detects.
-func defectsOf(t transition) []string {
+func defectsOf(t rig.Transition) []string {
 	defects := []string{"ModifyLies"}
-	if t.required != 0 {
+	if t.Required != 0 {
 		defects = append(defects, "RefusalKills")
 	}
-	if t.optional != 0 {
+	if t.Optional != 0 {
 		defects = append(defects, "OptionalAttrsRefused")
 	}
 	return defects
 }
 
-// everyAttr are all attributes but the state.
-const everyAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
-
 // checkTransition fails the case unless a transition succeeds with its required and
 // optional attributes, and fails without a required one or with any other.
-func (m *qpMover) checkTransition(t transition) {
-	what := fmt.Sprintf("%v to %v", t.from, t.to)
-	qp := m.newQPIn(t.from)
-	eachAttr(t.required, func(missing verbs.QPAttrMask) {
-		m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.from, t.to, t.required&^missing), verbs.ErrInvalid)
-		m.ExpectState(qp, t.from)
+func (m *qpMover) checkTransition(t rig.Transition) {
+	what := t.String()
+	qp := m.newQPIn(t.From)
+	rig.EachAttr(t.Required, func(missing verbs.QPAttrMask) {
+		m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t.From, t.To, t.Required&^missing), verbs.ErrInvalid)
+		m.ExpectState(qp, t.From)
 	})
-	eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
-		m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.from, t.to, t.required|extra), verbs.ErrInvalid)
-		m.ExpectState(qp, t.from)
+	rig.EachAttr(rig.EveryAttr&^(t.Required|t.Optional|m.unspecified), func(extra verbs.QPAttrMask) {
+		m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t.From, t.To, t.Required|extra), verbs.ErrInvalid)
+		m.ExpectState(qp, t.From)
 	})
-	m.Must(what, m.modify(qp, t.from, t.to, t.required))
-	m.ExpectState(qp, t.to)
-	eachAttr(t.optional&^migration, func(extra verbs.QPAttrMask) { m.expectTransition(t, extra) })
+	m.Must(what, m.modify(qp, t.From, t.To, t.Required))
+	m.ExpectState(qp, t.To)
+	rig.EachAttr(t.Optional&^rig.MigrationAttrs, func(extra verbs.QPAttrMask) { m.expectTransition(t, extra) })
 }
 
 // expectTransition fails the case unless a new queue pair accepts a transition with its
 // required and these attributes.
-func (m *qpMover) expectTransition(t transition, extra verbs.QPAttrMask) {
-	qp := m.newQPIn(t.from)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, extra), m.modify(qp, t.from, t.to, t.required|extra))
-	m.ExpectState(qp, t.to)
+func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
+	qp := m.newQPIn(t.From)
+	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, extra), m.modify(qp, t.From, t.To, t.Required|extra))
+	m.ExpectState(qp, t.To)
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
 // checkAltPaths fails the case unless transitions with an optional alternate path accept
 // one, and accept to arm it.
 func (m *qpMover) checkAltPaths() {
-	for _, t := range transitionsOf(m.kind) {
-		switch t.optional & migration {
-		case migration:
-			m.expectTransition(t, migration)
+	for _, t := range rig.Transitions(m.kind) {
+		switch t.Optional & rig.MigrationAttrs {
+		case rig.MigrationAttrs:
+			m.expectTransition(t, rig.MigrationAttrs)
 			fallthrough
 		case verbs.QPAttrAltPath:
 			m.expectTransition(t, verbs.QPAttrAltPath)
-			m.expectTransition(t, t.optional)
+			m.expectTransition(t, t.Optional)
 		}
 	}
 }
@@ -153,14 +151,105 @@ func (m *qpMover) checkOtherTransitions() {
 func (m *qpMover) checkErrAndReset() {
 	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
 		qp := m.newQPIn(from)
-		toState(m.Rig, qp, errState)
+		m.ToState(qp, errState)
 		m.ExpectState(qp, errState)
-		toState(m.Rig, qp, reset)
+		m.ToState(qp, reset)
 		m.ExpectState(qp, reset)
-		toInit(m.Rig, qp, 0)
+		m.ToInit(qp, 0, qKey)
 		qp = m.newQPIn(from)
-		toState(m.Rig, qp, reset)
+		m.ToState(qp, reset)
 		m.ExpectState(qp, reset)
-		toState(m.Rig, qp, reset)
+		m.ToState(qp, reset)
+	}
+}
+
+const (
+	reset, initState, rtr, rts = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS
+	sqd, sqe, errState         = verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr
+)
+
+// everyState lists the states in the order in which a queue pair passes them.
+var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
+
+// isLegal reports whether a queue pair type has a transition. Every state leads to RESET,
+// every state but RESET to ERR, and SQE to RTS if the type has SQE.
+func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
+	switch {
+	case to == reset, to == errState && from != reset, from == sqe && to == rts && kind != verbs.QPTypeRC:
+		return true
+	}
+	for _, t := range rig.Transitions(kind) {
+		if t.From == from && t.To == to {
+			return true
+		}
+	}
+	return false
+}
+
+// qpMover tests the state transitions of a queue pair type.
+type qpMover struct {
+	*rig.Rig
+	kind verbs.QPType
+	// unspecified are attributes that a device may accept or reject: those of a feature
+	// that it does not claim.
+	unspecified verbs.QPAttrMask
+}
+
+// newQPMover ends the case as unsupported if queue pairs of the type cannot be connected by
+// ibv_modify_qp.
+func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
+	m := &qpMover{Rig: r, kind: kind}
+	if kind != verbs.QPTypeUD {
+		requireModifyConnect(r)
+	}
+	if !r.Caps.Has(verbs.CapAutoMigration) {
+		m.unspecified = rig.MigrationAttrs
+	}
+	return m
+}
+
+// attr returns valid values of all attributes for a transition.
+func (m *qpMover) attr(from, to verbs.QPState) verbs.QPAttr {
+	path := m.PathTo(m.Rig)
+	return verbs.QPAttr{
+		State: to, CurState: from, Port: 1, QKey: qKey, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
+		AH: path, PathMTU: verbs.MTU512, DestQPN: 0x345, RQPSN: 0x111111, SQPSN: 0x222222,
+		MaxDestRdAtomic: 3, MinRNRTimer: 9, Timeout: 11, RetryCnt: 5, RNRRetry: 4, MaxRdAtomic: 2,
+		AltAH: path, AltPort: 1, PathMigState: verbs.MigRearm, Caps: smallCaps,
+	}
+}
+
+// modify tries a transition with these attributes and the state.
+func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrMask) error {
+	return qp.Modify(m.attr(from, to), mask|verbs.QPAttrState)
+}
+
+// newQPIn returns a new queue pair in a state.
+func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
+	qp := newQP(m.Rig, verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
+	now := reset
+	for _, t := range rig.Transitions(m.kind) {
+		switch {
+		case now == state:
+			return qp
+		case state == errState && now == initState:
+			m.ToState(qp, errState)
+			return qp
+		case t.From == now && t.To != now:
+			m.Must(fmt.Sprintf("%v to %v", now, t.To), m.modify(qp, now, t.To, t.Required))
+			if now = t.To; now == sqd {
+				m.awaitDrained(qp)
+			}
+		}
+	}
+	return qp
+}
+
+// awaitDrained waits until an idle queue pair in SQD has drained, because it may not be
+// modified before. Other cases check the draining state itself.
+func (m *qpMover) awaitDrained(qp verbs.QP) {
+	const step = time.Millisecond
+	for left := 100 * step; left > 0 && m.QueryQP(qp).SQDraining; left -= step {
+		m.Sleep(step)
 	}
 }

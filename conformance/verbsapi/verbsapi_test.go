@@ -11,17 +11,17 @@ import (
 func TestTransitionsReachEveryState(t *testing.T) {
 	for _, s := range services {
 		at := map[verbs.QPState]bool{reset: true}
-		for _, w := range transitionsOf(s.kind) {
-			if !at[w.from] {
-				t.Errorf("%s: no transition leads to %v, from which one leads to %v", s.name, w.from, w.to)
+		for _, w := range rig.Transitions(s.kind) {
+			if !at[w.From] {
+				t.Errorf("%s: no transition leads to %v, from which one leads to %v", s.name, w.From, w.To)
 			}
-			if !isLegal(s.kind, w.from, w.to) {
-				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.from, w.to)
+			if !isLegal(s.kind, w.From, w.To) {
+				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.From, w.To)
 			}
-			if w.required&w.optional != 0 || (w.required|w.optional)&verbs.QPAttrState != 0 {
-				t.Errorf("%s: %v to %v has an attribute that is both required and optional, or the state", s.name, w.from, w.to)
+			if w.Required&w.Optional != 0 || (w.Required|w.Optional)&verbs.QPAttrState != 0 {
+				t.Errorf("%s: %v to %v has an attribute that is both required and optional, or the state", s.name, w.From, w.To)
 			}
-			at[w.to] = true
+			at[w.To] = true
 		}
 		for _, state := range []verbs.QPState{initState, rtr, rts, sqd} {
 			if !at[state] {
@@ -37,11 +37,11 @@ func TestTransitionsReachEveryState(t *testing.T) {
 func TestEachAttrVisitsEveryBitOnce(t *testing.T) {
 	var got verbs.QPAttrMask
 	n := 0
-	eachAttr(everyAttr, func(bit verbs.QPAttrMask) { got |= bit; n++ })
-	if got != everyAttr || n != 20 {
+	rig.EachAttr(rig.EveryAttr, func(bit verbs.QPAttrMask) { got |= bit; n++ })
+	if got != rig.EveryAttr || n != 20 {
 		t.Errorf("%d bits, %v; want the 20 attributes other than the state", n, got)
 	}
-	eachAttr(0, func(bit verbs.QPAttrMask) { t.Errorf("%v for an empty mask", bit) })
+	rig.EachAttr(0, func(bit verbs.QPAttrMask) { t.Errorf("%v for an empty mask", bit) })
 }
 
 func TestCheckPrivateDataAllowsZeroPadding(t *testing.T) {

@@ -34,16 +34,14 @@ var wcCases = []conformance.Case{
 		return l.dut.atomicWR(2, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{})
 	}),
 	{
-		ID:    "verbs/wc/receive",
-		Title: "The completion of a receive has the opcode and the length, and no flags of immediate data or a key",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/2"), Defects: []string{"WCOpcodeZero", "WCLengthZero"},
+		ID: "verbs/wc/receive", Cite: manual("ibv_poll_cq(3)", "verbs/wc/2"),
+		Title:   "The completion of a receive has the opcode and the length, and no flags of immediate data or a key",
 		Sends:   "messages of the peer of 1, 24 and 500 bytes",
 		Expects: "RECV and the length, with the 40 bytes of the GRH area for datagrams; neither immediate data nor a key",
-		Run: onPair(setup{}, func(l *qpPair) {
+		Defects: []string{"WCOpcodeZero", "WCLengthZero"}, Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
 				l.dut.postRecv(1, recvOffset, 512)
-				l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, n))
-				l.partner.ExpectCompletion(2, verbs.WCSuccess)
+				l.partner.complete(l.partner.sendWR(2, 0, n))
 				wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:n])
 				l.dut.Check(wc.Opcode == verbs.WCOpRecv, verbs.WCOpRecv.String(), "%v", wc.Opcode)
 				l.dut.Check(wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) == 0, "no flag of immediate data or of a key", "%#x", uint32(wc.Flags))
@@ -52,12 +50,11 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/wc/receive-with-immediate",
-		Title: "The completion of a message with immediate data has the flag, and the data as posted",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/3"), Defects: []string{"WCFlagsLost", "ImmSwapped"},
+		ID: "verbs/wc/receive-with-immediate", Cite: manual("ibv_poll_cq(3)", "verbs/wc/3"),
+		Title:   "The completion of a message with immediate data has the flag, and the data as posted",
 		Sends:   "messages of the partner with immediate data and no payload, because not every transport has room for both",
 		Expects: "RECV, the flag, and the data",
-		Run: onPair(setup{}, func(l *qpPair) {
+		Defects: []string{"WCFlagsLost", "ImmSwapped"}, Run: onPair(setup{}, func(l *qpPair) {
 			l.requireImm()
 			for _, imm := range []uint32{0x01020304, 0, 0xfffefdfc} {
 				l.dut.postRecv(1, recvOffset, 64)
@@ -70,13 +67,11 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/wc/receive-of-a-write",
-		Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
-		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"},
+		ID: "verbs/wc/receive-of-a-write", Cite: manual("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
+		Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
-		Run: onReliable(func(l *qpPair) {
+		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"}, Run: onReliable(func(l *qpPair) {
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
@@ -91,13 +86,12 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID:    "verbs/wc/datagram-names-its-sender",
-		Title: "The completion of a datagram has the source QPN and the GRH flag",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/5"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Defects: []string{"SrcQPLost", "WCFlagsLost"},
+		ID:   "verbs/wc/datagram-names-its-sender",
+		Cite: manual("ibv_poll_cq(3)", "verbs/wc/5"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Title:   "The completion of a datagram has the source QPN and the GRH flag",
 		Sends:   "a datagram of the peer",
 		Expects: "the source QPN and the GRH flag",
-		Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
+		Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
 			l.dut.postRecv(1, recvOffset, 64)
 			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
 			wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
@@ -174,8 +168,7 @@ func (l *qpPair) requireImm() {
 func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !isIB(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
-		e.PostSend(e.qp, wr)
-		e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+		e.complete(wr)
 	} else if !errors.Is(err, verbs.ErrNotSupported) {
 		return
 	}

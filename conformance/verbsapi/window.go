@@ -9,12 +9,11 @@ import (
 )
 
 var windowCases = []conformance.Case{{
-	ID:    "verbs/mw/type-1-bind",
-	Title: "Every bind of a type 1 window gives it a new key, which the verb and the window return",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1, Defects: []string{"BindKeepsKey", "MWKeyStale"},
+	ID: "verbs/mw/type-1-bind", Cite: manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
+	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
 	Sends:   "three binds of one window, one after the other",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"BindKeepsKey", "MWKeyStale"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		keys := map[verbs.RKey]bool{mw.RKey(): true}
 		for i := range 3 {
@@ -25,23 +24,21 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/type-2-bind",
-	Title: "Binding a type 2 window gives it the key that the request names",
-	Cite:  manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2, Defects: []string{"MWKeyStale", "MW2Refused"},
+	ID: "verbs/mw/type-2-bind", Cite: manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
+	Title:   "Binding a type 2 window gives it the key that the request names",
 	Sends:   "a bind with the next key of the window",
 	Expects: "a completion of BIND_MW, and a window with this key",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"MWKeyStale", "MW2Refused"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
 		l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 	}),
 }, {
-	ID:    "verbs/mw/verb-is-for-type-1",
-	Title: "ibv_bind_mw is for type 1 windows only",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2, Defects: []string{"MWTypesMixed"},
+	ID: "verbs/mw/verb-is-for-type-1", Cite: manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2,
+	Title:   "ibv_bind_mw is for type 1 windows only",
 	Sends:   "a type 2 window to ibv_bind_mw",
 	Expects: "it is refused, and the window is unchanged",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"MWTypesMixed"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		was := mw.RKey()
 		_, err := l.dut.qp.BindMW(mw, bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
@@ -49,25 +46,23 @@ var windowCases = []conformance.Case{{
 		l.dut.Check(mw.RKey() == was, fmt.Sprintf("a window with the key %#x still", was), "%#x", mw.RKey())
 	}),
 }, {
-	ID:    "verbs/mw/work-request-is-for-type-2",
-	Title: "The work request BIND_MW is for type 2 windows only",
+	ID: "verbs/mw/work-request-is-for-type-2",
 	// The manual page does not say what happens with a type 1 window: a device may
 	// reject the post or complete it with an error.
 	Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
+	Title:   "The work request BIND_MW is for type 2 windows only",
 	Sends:   "a type 1 window in a work request",
 	Expects: "it is refused or completes with an error",
-	Defects: []string{"MWTypesMixed"},
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"MWTypesMixed"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType1)
 		l.dut.expectFailure("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead)))
 	}),
 }, {
-	ID:    "verbs/mw/bind-needs-the-right",
-	Title: "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
+	ID: "verbs/mw/bind-needs-the-right", Cite: manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2,
+	Title:   "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
 	Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, b := range []struct {
 			what       string
@@ -81,61 +76,56 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "verbs/mw/bind-stays-in-its-region",
-	Title: "A window cannot be bound beyond its region",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"BindUnchecked"},
+	ID: "verbs/mw/bind-stays-in-its-region", Cite: manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2,
+	Title:   "A window cannot be bound beyond its region",
 	Sends:   "binds that begin a byte before the region, and that end a byte after it",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		d := openPartner(r)
 		for _, off := range []int{-1, 1} {
 			l := d.newPair(setup{})
-			m := r.Memory(64, regionAccess(r, remoteAccess(r)))
+			m := r.Memory(64, regionAccess(r, rig.RemoteAccess(r)))
 			l.dut.expectBindFails(fmt.Sprintf("64 bytes from %d on of 64", off), bindRange(m, off, 64, verbs.AccessRemoteRead))
 		}
 	}),
 }, {
-	ID:    "verbs/mw/bind-stays-in-its-domain",
-	Title: "Queue pair, window and region of a bind must be in the same protection domain",
-	Cite:  manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
-	Defects: []string{"BindUnchecked", "BindForeignRegion"},
+	ID: "verbs/mw/bind-stays-in-its-domain", Cite: manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
+	Title:   "Queue pair, window and region of a bind must be in the same protection domain",
 	Sends:   "a bind to a region of another domain",
 	Expects: "it is refused or completes with MW_BIND_ERR",
-	Run: onPair(setup{}, func(l *qpPair) {
-		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+	Defects: []string{"BindUnchecked", "BindForeignRegion"}, Run: onPair(setup{}, func(l *qpPair) {
+		m := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.dut.expectBindFails("a region of another domain", bindAll(m, verbs.AccessRemoteRead))
 	}),
 }, {
-	ID:    "verbs/mw/type-1-is-not-zero-based",
-	Title: "A type 1 window cannot be zero-based",
-	Cite:  manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
+	ID:   "verbs/mw/type-1-is-not-zero-based",
+	Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
+	Title:   "A type 1 window cannot be zero-based",
 	Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
 	Expects: "it is refused or completes with MW_BIND_ERR",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"BindDefects"}, Run: onPair(setup{}, func(l *qpPair) {
 		_, err := l.dut.qp.BindMW(l.dut.newWindow(verbs.MWType1), bindID, verbs.SendSignaled, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 		if err == nil {
 			l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 		}
 	}),
 }, {
-	ID:    "verbs/mw/type-2-is-bound-when-free",
-	Title: "A type 2 window that is bound cannot be bound again",
-	Cite:  manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
+	ID: "verbs/mw/type-2-is-bound-when-free", Cite: manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window that is bound cannot be bound again",
 	Sends:   "a bind, and another one of the same window with the next key",
 	Expects: "the second is accepted, since an earlier request might have invalidated the window, and completes with MW_BIND_ERR",
-	Run: onPair(setup{}, func(l *qpPair) {
+	Defects: []string{"RebindBound"}, Run: onPair(setup{}, func(l *qpPair) {
 		mw := l.dut.newWindow(verbs.MWType2)
 		key := l.dut.bind(mw, bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead))
 		l.dut.PostSend(l.dut.qp, bindWR(mw, verbs.NextRKey(key), bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead)))
 		l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}),
 }, {
-	ID:    "verbs/mw/type-2-opens-some-bytes",
-	Title: "A type 2 window cannot be bound to no bytes",
-	Cite:  manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
+	ID: "verbs/mw/type-2-opens-some-bytes", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window cannot be bound to no bytes",
 	Sends:   "a bind to 0 bytes of a region",
 	Expects: "it is refused or completes with MW_BIND_ERR",
-	Run:     onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
+	Defects: []string{"BindDefects"}, Run: onPair(setup{}, func(l *qpPair) { l.dut.expectBindFails("no bytes", bindRange(l.dut.mem, 0, 0, verbs.AccessRemoteRead)) }),
 }}
 
 // bindID is the work request ID of binds.
@@ -196,4 +186,145 @@ func (e *endpoint) bindReadable(mw verbs.MW, off, n int) verbs.Remote {
 // bindNew binds a new window, and returns its remote address.
 func (e *endpoint) bindNew(kind verbs.MWType, info verbs.BindInfo) verbs.Remote {
 	return verbs.Remote{Addr: info.Addr, RKey: e.bind(e.newWindow(kind), info)}
+}
+
+// windowPeerCases test remote access through windows.
+var windowPeerCases = alsoOverRD([]conformance.Case{
+	windowRange("type-1", verbs.CapMWType1, verbs.MWType1),
+	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
+	{
+		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
+		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2,
+		Title:   "Access through a window has the rights of the window, whatever the region grants",
+		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
+		Expects: "the permitted one is executed; the other fails, with memory unchanged",
+		Defects: []string{"WindowRights"}, Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+			for _, w := range []struct {
+				access           verbs.Access
+				granted, refused verbs.WROpcode
+			}{
+				{verbs.AccessRemoteRead, verbs.OpRDMARead, verbs.OpRDMAWrite},
+				{verbs.AccessRemoteWrite, verbs.OpRDMAWrite, verbs.OpRDMARead},
+			} {
+				l := d.newPair(setup{})
+				at := l.dut.bindNew(verbs.MWType2, bindRange(m, 64, 64, w.access))
+				l.expectExecuted(w.granted, m, at, 64)
+				l.expectRefused(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.partner.rdmaWR(w.refused, 9, 8, at))
+			}
+			d.dut.ExpectUnchanged(m, 0, 0)
+		}),
+	},
+	{
+		ID:   "verbs/mw/atomics-through-a-window",
+		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+		Title:   "An atomic through a window is executed if the window grants it, and fails if not",
+		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
+		Expects: "the original word from the first; the second fails, and the word is unchanged",
+		Defects: []string{"NoWindowAtomics"}, Run: onReliable(func(l *qpPair) {
+			l.dut.setWord(41)
+			word := func(access verbs.Access) verbs.Remote {
+				return l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, l.dut.mem.WordOffset(0), 64, access))
+			}
+			l.partner.expectAtomic(verbs.OpAtomicFetchAdd, word(verbs.AccessRemoteAtomic), verbs.Atomic{CompareAdd: 1}, 41)
+			at := word(verbs.AccessRemoteRead | verbs.AccessRemoteWrite)
+			l.expectRefused("do atomics through a window for reads and writes", l.partner.atomicWR(9, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
+			l.dut.Check(l.dut.readWord() == 42, "the word unchanged, 42", "%d", l.dut.readWord())
+		}),
+	},
+	{
+		ID: "verbs/mw/type-2-on-its-own-queue-pair", Cite: manual("", "verbs/mw/12"), Needs: verbs.CapMWType2,
+		Title:   "A type 2 window grants access to the peer of the queue pair that bound it, and to no others",
+		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
+		Expects: "the bytes for the first; the second fails",
+		Defects: []string{"WindowOwner"}, Run: onDevices(func(d *devices) {
+			own, other := d.newPair(setup{}), d.newPair(setup{})
+			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
+			own.partner.expectRead(at, own.dut.mem.Buf[256:320])
+			other.expectRefused("read through a window of another queue pair", other.partner.readWR(9, recvOffset, 16, at))
+		}),
+	},
+	{
+		ID:   "verbs/mw/zero-based",
+		Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+		Title:   "The addresses of a zero-based window begin at 0",
+		Sends:   "READs of the partner at 0 and at 56 of a zero-based window of 64 bytes, then at the address in the region",
+		Expects: "the first and the last bytes of the window; the last READ fails",
+		Defects: []string{"ZeroBasedIgnored"}, Run: onReliable(func(l *qpPair) {
+			at := l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
+			l.partner.expectRead(zero, l.dut.mem.Buf[256:264])
+			l.partner.expectRead(last, l.dut.mem.Buf[312:320])
+			l.expectRefused("read a zero-based window at the region's address", l.partner.readWR(9, recvOffset, 8, at))
+		}),
+	},
+	{
+		ID: "verbs/mw/empty-bind-closes-type-1", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1,
+		Title:   "Binding a type 1 window to no bytes invalidates it",
+		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
+		Expects: "the bytes for the first; the others fail",
+		Defects: []string{"BindDefects"}, Run: onDevices(func(d *devices) {
+			l, again := d.newPair(setup{}), d.newPair(setup{})
+			mw := l.dut.newWindow(verbs.MWType1)
+			old := l.dut.bindReadable(mw, 256, 64)
+			l.partner.expectRead(old, l.dut.mem.Buf[256:264])
+			closed := l.dut.bindReadable(mw, 256, 0)
+			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, recvOffset, 8, old))
+			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, recvOffset, 8, closed))
+		}),
+	},
+	{
+		ID: "verbs/mw/free-while-bound", Cite: manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2,
+		Title:   "A bound window can be freed, and its key is invalid then",
+		Sends:   "a READ of the peer through a window; another when the window has been freed",
+		Expects: "the bytes for the first; the second fails",
+		Defects: []string{"BoundMWBusy"}, Run: onReliable(func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			at := l.dut.bindReadable(mw, 256, 64)
+			l.partner.expectRead(at, l.dut.mem.Buf[256:320])
+			l.dut.Must("a bound window that can be freed", mw.Close())
+			l.expectRefused("read through a window that has been freed", l.partner.readWR(9, recvOffset, 16, at))
+		}),
+	},
+	{
+		ID:   "verbs/mw/local-invalidate",
+		Cite: manual("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+		Title:   "A local invalidate completes as LOCAL_INV and revokes the key; the window can be bound again",
+		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
+		Expects: "a completion of LOCAL_INV; the bytes for the new key; the old one fails",
+		Defects: []string{"LocalInvNoop"}, Run: onReliable(func(l *qpPair) {
+			mw := l.dut.newWindow(verbs.MWType2)
+			old := l.dut.bindReadable(mw, 256, 64)
+			wc := l.dut.complete(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
+			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
+			fresh := l.dut.bindReadable(mw, 512, 64)
+			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])
+			l.expectRefused("read by a key that was invalidated", l.partner.readWR(9, recvOffset, 16, old))
+		}),
+	},
+})
+
+// windowRange returns the case about the range of windows of a type.
+func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
+	return conformance.Case{
+		ID:    "verbs/mw/peers-stay-within-" + name,
+		Title: "Through a " + withSpaces(name) + " window a peer can access its range, and no other bytes of its region",
+		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/10"), Needs: needs, Defects: []string{"WindowBounds"},
+		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte after it",
+		Expects: "the former are executed; the latter fail, with memory unchanged",
+		Run: onDevices(func(d *devices) {
+			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
+				for _, off := range []uint64{63, 64 + 57} {
+					l := d.newPair(setup{})
+					at := l.dut.bindNew(kind, bindRange(m, 64, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+					at.Addr = m.Addr() + 64 + 56
+					l.expectExecuted(op, m, at, 64+56)
+					at.Addr = m.Addr() + off
+					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, 9, 8, at))
+				}
+			}
+			d.dut.ExpectUnchanged(m, 0, 0)
+		}),
+	}
 }

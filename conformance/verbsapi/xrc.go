@@ -9,28 +9,25 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID:    "verbs/xrc/delivers-to-the-queue-that-is-named",
-	Title: "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
-	Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Defects: []string{"SRQNumberWrong"},
+	ID: "verbs/xrc/delivers-to-the-queue-that-is-named", Cite: manual("ibv_create_srq_ex(3)", "verbs/xrc/1"),
+	Title:   "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
 	Sends:   "messages of the peer for each of two queues of a domain, over one target",
 	Expects: "each in a receive of its queue",
-	Run: onXRC(func(x *xrcPair) {
+	Defects: []string{"SRQNumberWrong"}, Run: onXRC(func(x *xrcPair) {
 		for _, which := range []int{1, 0, 1} {
 			wr := x.partner.sendWR(9, 0, 24)
 			wr.XRC.SRQN = x.srqs[which].Number()
-			x.partner.PostSend(x.partner.qp, wr)
-			x.partner.ExpectCompletion(9, verbs.WCSuccess)
+			x.partner.complete(wr)
 			wc := x.dut.ExpectRecv(uint64(which), 24)
 			x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 		}
 	}),
 }, {
-	ID:    "verbs/xrc/domain-in-use",
-	Title: "An XRC domain cannot be closed while a target or a shared receive queue is in it",
-	Cite:  manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Defects: []string{"BusyClosed"},
+	ID: "verbs/xrc/domain-in-use", Cite: manual("ibv_close_xrcd(3)", "verbs/xrc/2"),
+	Title:   "An XRC domain cannot be closed while a target or a shared receive queue is in it",
 	Sends:   "nothing",
 	Expects: "EBUSY, until both are closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		domain := xrcDomain(r)
 		target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		srq := xrcSRQ(r, domain)
@@ -41,15 +38,14 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID:    "verbs/xrc/target-opened-by-number",
-	Title: "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
-	Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Defects: []string{"OpenQPAny"},
+	ID: "verbs/xrc/target-opened-by-number", Cite: manual("ibv_open_qp(3)", "verbs/xrc/3"),
+	Title:   "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
 	Sends:   "nothing",
 	Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
-	Run: rig.Body(func(r *rig.Rig) {
+	Defects: []string{"OpenQPAny"}, Run: rig.Body(func(r *rig.Rig) {
 		domain, other := xrcDomain(r), xrcDomain(r)
 		first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-		toInit(r, first, 0)
+		r.ToInit(first, 0, qKey)
 		second, err := r.Device.OpenQP(domain, first.QPN())
 		r.Must("a second handle", err)
 		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
@@ -63,12 +59,11 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID:    "verbs/xrc/target-takes-no-work",
-	Title: "Posting sends or receives to a target fails",
-	Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Defects: []string{"BadPostsSwallowed"},
+	ID: "verbs/xrc/target-takes-no-work", Cite: manual("ibv_create_qp_ex(3)", "verbs/xrc/4"),
+	Title:   "Posting sends or receives to a target fails",
 	Sends:   "nothing",
 	Expects: "a send and a receive posted to a target are refused",
-	Run: onXRC(func(x *xrcPair) {
+	Defects: []string{"BadPostsSwallowed"}, Run: onXRC(func(x *xrcPair) {
 		x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
 		n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
 		x.dut.MustFail("a receive on a target", err, nil)
@@ -102,11 +97,11 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 		x.partner.qp = newQP(d.partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.partner.PD, SendCQ: d.partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
 		attr := linkAttrs()
 		for _, e := range []struct{ one, other *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
-			toInit(e.one.Rig, e.one.qp, 0)
+			e.one.ToInit(e.one.qp, 0, qKey)
 			attr.DestQPN, attr.AH = e.other.qp.QPN(), e.one.pathTo(e.other)
-			toRTR(e.one.Rig, e.one.qp, attr)
+			e.one.ToRTR(e.one.qp, attr)
 		}
-		toRTS(d.partner, x.partner.qp, attr)
+		d.partner.ToRTS(x.partner.qp, attr)
 		body(x)
 	})
 }

@@ -13,24 +13,9 @@ func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
 	p.BTH = packet.Or(p.BTH, defaults.BTH)
-	orHeader(&p.RDETH, defaults.RDETH)
-	orHeader(&p.XRCETH, defaults.XRCETH)
-	orHeader(&p.DETH, defaults.DETH)
-	orHeader(&p.FETH, defaults.FETH)
-	orHeader(&p.RETH, defaults.RETH)
-	orHeader(&p.AtomicETH, defaults.AtomicETH)
-	orHeader(&p.AETH, defaults.AETH)
-	orHeader(&p.AtomicAck, defaults.AtomicAck)
-	orHeader(&p.Imm, defaults.Imm)
-	orHeader(&p.IETH, defaults.IETH)
+	p.Extensions = packet.Or(p.Extensions, defaults.Extensions)
 	p.udpSummed = p.udpSummed || defaults.udpSummed
 	return p
-}
-
-func orHeader[T any](h **T, def *T) {
-	if *h == nil {
-		*h = def
-	}
 }
 
 // Build returns the IP packet with its trailer.
@@ -86,15 +71,23 @@ func (p Packet) pad() []byte {
 	return make([]byte, -len(p.Payload)&3)
 }
 
+// body returns the extension headers, with defaults where the opcode needs one that is not
+// set, the payload and the padding.
 func (p Packet) body() []byte {
 	if p.Body != nil {
 		return p.Body
 	}
 	info, _ := p.Info()
+	if p.AETH != nil || info.Has(HdrAETH) {
+		p.AETH = new(p.aeth())
+	}
 	var b []byte
-	for h := HdrRDETH; h <= HdrIETH; h++ {
-		if v := p.header(h, info.Has(h)); v != nil {
-			b = packet.AppendFields(b, v)
+	extensions := reflect.ValueOf(p.Extensions)
+	for i := range extensions.NumField() {
+		if h := extensions.Field(i); !h.IsNil() {
+			b = packet.AppendFields(b, h.Interface())
+		} else if info.Has(Header(i)) {
+			b = packet.AppendFields(b, reflect.New(h.Type().Elem()).Interface())
 		}
 	}
 	payload := p.Payload
@@ -104,48 +97,8 @@ func (p Packet) body() []byte {
 	return append(append(b, payload...), p.pad()...)
 }
 
-// header returns an extension header of the packet, with defaults if the opcode needs it,
-// or nil.
-func (p Packet) header(h Header, needed bool) any {
-	switch h {
-	case HdrRDETH:
-		return orEmpty(p.RDETH, needed)
-	case HdrXRCETH:
-		return orEmpty(p.XRCETH, needed)
-	case HdrDETH:
-		return orEmpty(p.DETH, needed)
-	case HdrFETH:
-		return orEmpty(p.FETH, needed)
-	case HdrRETH:
-		return orEmpty(p.RETH, needed)
-	case HdrAtomicETH:
-		return orEmpty(p.AtomicETH, needed)
-	case HdrAETH:
-		return p.aeth(needed)
-	case HdrAtomicAckETH:
-		return orEmpty(p.AtomicAck, needed)
-	case HdrImmDt:
-		return orEmpty(p.Imm, needed)
-	case HdrIETH:
-		return orEmpty(p.IETH, needed)
-	}
-	return nil
-}
-
-func orEmpty[T any](h *T, needed bool) any {
-	switch {
-	case h != nil:
-		return *h
-	case needed:
-		return *new(T)
-	}
-	return nil
-}
-
-func (p Packet) aeth(needed bool) any {
-	if p.AETH == nil && !needed {
-		return nil
-	}
+// aeth returns the AETH of the packet, or a default one, with a syndrome.
+func (p Packet) aeth() AETH {
 	h := value(p.AETH, AETH{})
 	if h.Value == nil {
 		h.Value = new(value(h.Kind, AckPositive).defaultValue())

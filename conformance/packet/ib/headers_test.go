@@ -3,6 +3,7 @@ package ib
 import (
 	"bytes"
 	"encoding/hex"
+	"net/netip"
 	"reflect"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestLayouts(t *testing.T) {
 		{"XRC", "a400ffff0000000000000007" + "00123456", SendOnly(7, nil).OnXRC(0x123456)},
 		{"XRC response", "b100ffff0000000000000007" + "1f000002", Ack(7, 2).On(XRC)},
 		{"UD", "6400ffff0000000000000007" + "deadbeef00123456", Datagram(7, 0xdeadbeef, 0x123456, nil)},
-		{"RD", "4400ffff0000000000000007" + "00123456" + "deadbeef00654321", Packet{RDETH: &RDETH{EE: new(uint32(0x123456))}}.WithOpcode(RD.Op(OpSendOnly)).WithPSN(7).WithDETH(0xdeadbeef, 0x654321)},
+		{"RD", "4400ffff0000000000000007" + "00123456" + "deadbeef00654321", Packet{Extensions: Extensions{RDETH: &RDETH{EE: new(uint32(0x123456))}}}.WithOpcode(RD.Op(OpSendOnly)).WithPSN(7).WithDETH(0xdeadbeef, 0x654321)},
 		{"ACK", "1100ffff0000000000000007" + "1f123456", Ack(7, 0x123456)},
 		{"ACK with credits", "1100ffff0000000000000007" + "05123456", Ack(7, 0x123456).WithCredits(5)},
 		{"RNR", "1100ffff0000000000000007" + "2e123456", RNR(7, 14, 0x123456)},
@@ -145,6 +146,28 @@ func TestFieldsDoNotOverlap(t *testing.T) {
 			if got := packet.AppendFields(nil, v.Interface()); len(owners) == 1 && !bytes.Equal(got, b) {
 				t.Errorf("%s: bit %d of byte %d comes back as %x", typ.Name(), bit%8, bit/8, got)
 			}
+		}
+	}
+}
+
+// The areas are those that Linux put in front of datagrams.
+func TestGRH(t *testing.T) {
+	four := append(make([]byte, 20), unhex("4500003800004000401126100a4d00010a4d000b")...)
+	h, err := ParseGRH(append(four, "ABCD"...), 4)
+	if err != nil || h.Src != netip.MustParseAddr("10.77.0.1") || h.Dst != netip.MustParseAddr("10.77.0.11") || *h.HopLimit != 64 || *h.Length != 56 {
+		t.Errorf("IPv4: %+v, %v", h, err)
+	}
+	six := unhex("6007b52000241140" + "fd770000000000000000000000000001" + "fd770000000000000000000000000011")
+	h, err = ParseGRH(six, 6)
+	if err != nil || h.Src != netip.MustParseAddr("fd77::1") || *h.FlowLabel != 0x7b520 || *h.HopLimit != 64 {
+		t.Errorf("IPv6: %+v, %v", h, err)
+	}
+	for name, c := range map[string]struct {
+		area   []byte
+		family int
+	}{"IPv4 as IPv6": {four, 6}, "IPv6 as IPv4": {six, 4}, "cut": {six[:39], 6}, "zeros": {make([]byte, 40), 4}} {
+		if _, err := ParseGRH(c.area, c.family); err == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }

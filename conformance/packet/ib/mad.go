@@ -3,6 +3,7 @@ package ib
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -39,7 +40,7 @@ func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 // CMWith is CM with a MAD header; its nil fields get the values of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
-		h.Attr = new(m.Attr())
+		h.Attr = new(m.attr())
 	}
 	b := packet.AppendFields(make([]byte, 0, MADLen), h)
 	b = packet.AppendFields(b, m)
@@ -67,37 +68,15 @@ func (p Packet) CM() (MAD, Message, error) {
 	return h, m, err
 }
 
+// parseMessage parses the body of a MAD with this attribute.
 func parseMessage(attr Attr, body []byte) (Message, error) {
-	switch attr {
-	case AttrREQ:
-		return parseAs[REQ](body)
-	case AttrMRA:
-		return parseAs[MRA](body)
-	case AttrREJ:
-		return parseAs[REJ](body)
-	case AttrREP:
-		return parseAs[REP](body)
-	case AttrRTU:
-		return parseAs[RTU](body)
-	case AttrDREQ:
-		return parseAs[DREQ](body)
-	case AttrDREP:
-		return parseAs[DREP](body)
-	case AttrSIDRREQ:
-		return parseAs[SIDRREQ](body)
-	case AttrSIDRREP:
-		return parseAs[SIDRREP](body)
-	case AttrLAP:
-		return parseAs[LAP](body)
-	case AttrAPR:
-		return parseAs[APR](body)
+	i := int(attr) - int(AttrREQ)
+	if i < 0 || i >= len(messages) {
+		return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
 	}
-	return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
-}
-
-func parseAs[M Message](body []byte) (Message, error) {
-	var m M
-	_, err := packet.ParseFields(body, &m)
+	to := reflect.New(reflect.TypeOf(messages[i]))
+	_, err := packet.ParseFields(body, to.Interface())
+	m, _ := to.Elem().Interface().(Message)
 	return m, err
 }
 
@@ -106,18 +85,18 @@ func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
 	case got == nil:
-		d.Add("CM message", want.Attr().String(), "none")
-	case want.Attr() != got.Attr():
-		d.Add("CM message", want.Attr().String(), got.Attr().String())
+		d.Add("CM message", want.attr().String(), "none")
+	case want.attr() != got.attr():
+		d.Add("CM message", want.attr().String(), got.attr().String())
 	default:
-		packet.DiffFields(&d, want.Attr().String()+" ", want, got)
+		packet.DiffFields(&d, want.attr().String()+" ", want, got)
 	}
 	return d
 }
 
 // describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
-	l := line{"CM " + m.Attr().String()}
+	l := line{"CM " + m.attr().String()}
 	if value(h.Status, 0) != 0 {
 		l.addf("status %#04x", *h.Status)
 	}
@@ -132,11 +111,122 @@ func describeCM(h MAD, m Message) string {
 		l.addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
 	case SIDRREP:
 		l.addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
-	case interface {
-		commIDs() (local, remote *uint32)
-	}:
-		local, remote := m.commIDs()
-		l.addf("comm %08x for %08x", *local, *remote)
+	default:
+		v := reflect.ValueOf(m)
+		l.addf("comm %08x for %08x", v.FieldByName("LocalCommID").Elem(), v.FieldByName("RemoteCommID").Elem())
 	}
 	return strings.Join(l, " ")
 }
+
+// Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or
+// APR, as a value. A nil field has the value that Linux sends.
+type Message interface{ attr() Attr }
+
+// Attr is the attribute ID of a MAD, which names the message.
+type Attr uint16
+
+// The messages.
+const (
+	AttrREQ     Attr = 0x10
+	AttrMRA     Attr = 0x11
+	AttrREJ     Attr = 0x12
+	AttrREP     Attr = 0x13
+	AttrRTU     Attr = 0x14
+	AttrDREQ    Attr = 0x15
+	AttrDREP    Attr = 0x16
+	AttrSIDRREQ Attr = 0x17
+	AttrSIDRREP Attr = 0x18
+	AttrLAP     Attr = 0x19
+	AttrAPR     Attr = 0x1a
+)
+
+// String is the name of the message.
+func (a Attr) String() string {
+	names := []string{"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"}
+	if i := int(a) - int(AttrREQ); i >= 0 && i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("attribute %#04x", uint16(a))
+}
+
+// AttrOf returns the attribute ID of a message.
+func AttrOf(m Message) Attr { return m.attr() }
+
+func (REQ) attr() Attr     { return AttrREQ }
+func (MRA) attr() Attr     { return AttrMRA }
+func (REJ) attr() Attr     { return AttrREJ }
+func (REP) attr() Attr     { return AttrREP }
+func (RTU) attr() Attr     { return AttrRTU }
+func (DREQ) attr() Attr    { return AttrDREQ }
+func (DREP) attr() Attr    { return AttrDREP }
+func (SIDRREQ) attr() Attr { return AttrSIDRREQ }
+func (SIDRREP) attr() Attr { return AttrSIDRREP }
+func (LAP) attr() Attr     { return AttrLAP }
+func (APR) attr() Attr     { return AttrAPR }
+
+// messages has a message of each type, in the order of their attribute IDs.
+var messages = [...]Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, SIDRREQ{}, SIDRREP{}, LAP{}, APR{}}
+
+// Reason is the reason of a REJ.
+type Reason uint16
+
+// Reasons of a REJ. Those about LIDs (13, 19) do not exist on RoCEv2.
+const (
+	RejNoQP                 Reason = 1
+	RejNoResources          Reason = 3
+	RejTimeout              Reason = 4
+	RejUnsupported          Reason = 5
+	RejInvalidCommID        Reason = 6
+	RejInvalidCommInstance  Reason = 7
+	RejInvalidServiceID     Reason = 8
+	RejInvalidTransport     Reason = 9
+	RejStaleConnection      Reason = 10
+	RejInvalidGID           Reason = 12
+	RejInvalidLID           Reason = 13
+	RejInvalidSL            Reason = 14
+	RejInvalidTrafficClass  Reason = 15
+	RejInvalidHopLimit      Reason = 16
+	RejInvalidAltLID        Reason = 19
+	RejPortRedirect         Reason = 24
+	RejRedirect             Reason = 25
+	RejInvalidMTU           Reason = 26
+	RejInsufficientResp     Reason = 27
+	RejConsumer             Reason = 28
+	RejRNRRetry             Reason = 29
+	RejDuplicateLocalCommID Reason = 30
+	RejClassVersion         Reason = 31
+	RejInvalidFlowLabel     Reason = 32
+	RejVendorOption         Reason = 35
+)
+
+var reasonNames = map[Reason]string{
+	RejNoQP: "no QP", RejNoResources: "no resources", RejTimeout: "timeout", RejUnsupported: "unsupported request",
+	RejInvalidCommID: "invalid communication id", RejInvalidCommInstance: "invalid communication instance",
+	RejInvalidServiceID: "invalid service id", RejInvalidTransport: "invalid transport", RejStaleConnection: "stale connection",
+	RejInvalidGID: "invalid GID", RejInvalidLID: "invalid LID", RejInvalidSL: "invalid SL", RejInvalidTrafficClass: "invalid traffic class",
+	RejInvalidHopLimit: "invalid hop limit", RejInvalidAltLID: "invalid alternate LID", RejPortRedirect: "port redirect",
+	RejRedirect: "redirect", RejInvalidMTU: "invalid MTU", RejInsufficientResp: "insufficient responder resources",
+	RejConsumer: "consumer reject", RejRNRRetry: "RNR retry count", RejDuplicateLocalCommID: "duplicate local communication id",
+	RejClassVersion: "class version", RejInvalidFlowLabel: "invalid flow label", RejVendorOption: "vendor option",
+}
+
+// String returns the number and the name of the reason.
+func (r Reason) String() string {
+	if name, ok := reasonNames[r]; ok {
+		return fmt.Sprintf("%d (%s)", uint16(r), name)
+	}
+	return fmt.Sprintf("%d", uint16(r))
+}
+
+// Message numbers in an MRA or a REJ.
+const (
+	AboutREQ   = 0
+	AboutREP   = 1
+	AboutOther = 2
+)
+
+// Status values of a SIDR_REP.
+const (
+	SIDRValid       = 0
+	SIDRUnsupported = 1
+)

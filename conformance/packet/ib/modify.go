@@ -1,6 +1,10 @@
 package ib
 
-import "net/netip"
+import (
+	"math/bits"
+	"net/netip"
+	"slices"
+)
 
 // WithOpcode sets the opcode and leaves the headers as they are.
 func (p Packet) WithOpcode(op Opcode) Packet { p.BTH.Opcode = &op; return p }
@@ -145,14 +149,33 @@ func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return 
 // WithUDPChecksum sends the correct UDP checksum instead of 0.
 func (p Packet) WithUDPChecksum() Packet { p.udpSummed = true; return p }
 
-// WithIPLength sets the length field of the IP header; see [packet.IP].
-func (p Packet) WithIPLength(n uint16) Packet { p.IP.Length = &n; return p }
-
-// WithUDPLength sets the length field of the UDP header.
-func (p Packet) WithUDPLength(n uint16) Packet { p.UDP.Length = &n; return p }
-
-// WithBehind adds bytes to the IP packet after the UDP datagram.
-func (p Packet) WithBehind(b []byte) Packet { p.Behind = b; return p }
-
 // WithTrailer adds bytes after the IP packet, like the padding of a short frame.
 func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }
+
+// Sealed lets f choose the ICRC, given the correct one.
+func (p Packet) Sealed(f func(right uint32) uint32) Packet { p.seal = f; return p }
+
+// BadICRC flips one bit of the ICRC.
+func (p Packet) BadICRC() Packet {
+	return p.Sealed(func(right uint32) uint32 { return right ^ 1 })
+}
+
+// SwappedICRC sends the most significant byte of the ICRC first.
+func (p Packet) SwappedICRC() Packet { return p.Sealed(bits.ReverseBytes32) }
+
+// InFlight changes the packet after its ICRC was computed, like a device on the path.
+// Lengths and checksums are computed for the changed packet:
+//
+//	ib.SendOnly(psn, data).InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(7)) })
+//
+// The function sees the fields that were set, those of [Packet.Or] included.
+func (p Packet) InFlight(change func(*Packet)) Packet {
+	p.odd = append(slices.Clip(p.odd), change)
+	return p
+}
+
+// Damaged changes the bytes of the finished IP packet. Nothing is recomputed.
+func (p Packet) Damaged(change func(ip []byte)) Packet {
+	p.damage = append(slices.Clip(p.damage), change)
+	return p
+}

@@ -1,8 +1,6 @@
 package ib
 
-import (
-	"github.com/fabrictest/fabrictest/conformance/packet"
-)
+import "github.com/fabrictest/fabrictest/conformance/packet"
 
 // Port is the UDP port of RoCEv2.
 const Port = 4791
@@ -17,17 +15,7 @@ type Packet struct {
 	IP  packet.IP
 	UDP packet.UDP
 	BTH BTH
-
-	RDETH     *RDETH
-	XRCETH    *XRCETH
-	DETH      *DETH
-	FETH      *FETH
-	RETH      *RETH
-	AtomicETH *AtomicETH
-	AETH      *AETH
-	AtomicAck *AtomicAckETH
-	Imm       *ImmDt
-	IETH      *IETH
+	Extensions
 
 	// Payload without padding. nil is no payload when building, and matches any when
 	// comparing; an empty slice matches no payload.
@@ -49,6 +37,21 @@ type Packet struct {
 	seal      func(right uint32) uint32
 	udpSummed bool
 	unseen    bool // see Unseen
+}
+
+// Extensions are the extension headers of a packet, in their order after the BTH: field h is
+// that of [Header] h.
+type Extensions struct {
+	RDETH     *RDETH
+	XRCETH    *XRCETH
+	DETH      *DETH
+	FETH      *FETH
+	RETH      *RETH
+	AtomicETH *AtomicETH
+	AETH      *AETH
+	AtomicAck *AtomicAckETH
+	Imm       *ImmDt
+	IETH      *IETH
 }
 
 // Opcode returns the opcode.
@@ -100,3 +103,23 @@ func (p Packet) Info() (info OpInfo, ok bool) { return p.Opcode().Info() }
 func (p Packet) Raw() []byte { return p.raw }
 
 func value[T any](p *T, def T) T { return packet.Get(p, def) }
+
+// PSN is a 24-bit packet sequence number. It wraps: use its methods to compare.
+type PSN uint32
+
+const mask24 = 1<<24 - 1
+
+// AnyPSN matches any PSN.
+const AnyPSN PSN = 1<<32 - 1
+
+// AnyMSN matches any MSN.
+const AnyMSN uint32 = 1<<32 - 1
+
+// Add returns the PSN n packets later, or earlier.
+func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n))) & mask24 }
+
+// Sub returns the signed distance from q to p, from -2^23 to 2^23-1.
+func (p PSN) Sub(q PSN) int { return int(int32((p-q)<<8) >> 8) }
+
+// Less reports whether p is before q.
+func (p PSN) Less(q PSN) bool { return p.Sub(q) < 0 }

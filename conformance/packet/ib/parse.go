@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -86,36 +87,12 @@ func (p *Packet) parseTransport(b []byte) error {
 	return nil
 }
 
+// parseHeader parses an extension header at the start of b, and returns the bytes after it.
 func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
-	switch h {
-	case HdrRDETH:
-		return parseInto(&p.RDETH, b)
-	case HdrXRCETH:
-		return parseInto(&p.XRCETH, b)
-	case HdrDETH:
-		return parseInto(&p.DETH, b)
-	case HdrFETH:
-		return parseInto(&p.FETH, b)
-	case HdrRETH:
-		return parseInto(&p.RETH, b)
-	case HdrAtomicETH:
-		return parseInto(&p.AtomicETH, b)
-	case HdrAETH:
-		return parseInto(&p.AETH, b)
-	case HdrAtomicAckETH:
-		return parseInto(&p.AtomicAck, b)
-	case HdrImmDt:
-		return parseInto(&p.Imm, b)
-	case HdrIETH:
-		return parseInto(&p.IETH, b)
-	}
-	return b, fmt.Errorf("header %d has no layout", h)
-}
-
-func parseInto[T any](to **T, b []byte) (rest []byte, err error) {
-	h := new(T)
-	if rest, err = packet.ParseFields(b, h); err == nil {
-		*to = h
+	field := reflect.ValueOf(&p.Extensions).Elem().Field(int(h))
+	header := reflect.New(field.Type().Elem())
+	if rest, err = packet.ParseFields(b, header.Interface()); err == nil {
+		field.Set(header)
 	}
 	return rest, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 
@@ -121,12 +122,13 @@ func TestSeals(t *testing.T) {
 	if got := binary.BigEndian.Uint32(swapped[len(swapped)-4:]); got != right {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.WithICRC(7)} {
+	seven := func(uint32) uint32 { return 7 }
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.Sealed(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := *reparse(t, p.WithICRC(7)).ICRC; got != 7 {
+	if got := *reparse(t, p.Sealed(seven)).ICRC; got != 7 {
 		t.Errorf("ICRC %d, want 7", got)
 	}
 	b := p.Damaged(func(ip []byte) { ip[1] = 0xff }).Build()
@@ -140,11 +142,12 @@ func TestLies(t *testing.T) {
 	if got := reparse(t, p.WithTrailer(make([]byte, 12))); len(got.Trailer) != 12 || got.CheckICRC() != nil || len(got.Payload) != 4 {
 		t.Errorf("with a trailer: %v, %d bytes of trailer", got, len(got.Trailer))
 	}
+	lengths := func(ip, udp *uint16) Packet { q := p; q.IP.Length, q.UDP.Length = ip, udp; return q }
 	for name, odd := range map[string]Packet{
-		"IP length of more":  p.WithIPLength(100),
-		"IP length of less":  p.WithIPLength(44),
-		"UDP length of more": p.WithUDPLength(100),
-		"UDP length of less": p.WithUDPLength(7),
+		"IP length of more":  lengths(new(uint16(100)), nil),
+		"IP length of less":  lengths(new(uint16(44)), nil),
+		"UDP length of more": lengths(nil, new(uint16(100))),
+		"UDP length of less": lengths(nil, new(uint16(7))),
 		"another port":       p.WithDstPort(4790),
 		"pad of nothing":     p.WithBody(nil).WithPadCnt(3),
 		"other protocol":     {IP: packet.IP{Protocol: new(uint8(6))}},
@@ -154,7 +157,9 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: %v, and no error", name, got)
 		}
 	}
-	behind, err := Parse(p.WithBehind([]byte("xyz")).Build())
+	longer := p
+	longer.Behind = []byte("xyz")
+	behind, err := Parse(longer.Build())
 	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "xyz" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
 		t.Errorf("bytes behind: %v, %v", behind, err)
 	}
@@ -167,5 +172,66 @@ func TestLies(t *testing.T) {
 	}
 	if fs := got.Faults(0); len(fs) != 1 || fs[0].Rule != FaultIPHeader {
 		t.Errorf("options: %v", fs)
+	}
+}
+
+var (
+	near = netip.MustParseAddr("10.0.0.1")
+	far  = netip.MustParseAddr("10.0.0.2")
+)
+
+// Whatever a packet had, it is found again, and what has a wrong ICRC is not.
+func TestIdentify(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	taken := 0
+	for n := range 2000 {
+		p := SendOnly(PSN(n), make([]byte, n%300)).Via(near, far)
+		id, df := uint16(r.Uint32()), r.IntN(2) == 0
+		p.IP.ID, p.IP.DF = new(uint32(id)), &df
+		b := p.Build()
+		b[4], b[5], b[6] = 0, 0, 0x40 // which a socket does not show
+		gotID, gotDF, ok := Identify(b)
+		if !ok || gotID != id || gotDF != df {
+			t.Fatalf("%#x, DF %v: found %#x, %v, %v", id, df, gotID, gotDF, ok)
+		}
+		p.ICRC = new(r.Uint32())
+		if _, _, ok := Identify(p.Build()); ok {
+			taken++
+		}
+	}
+	if taken > 2 {
+		t.Errorf("%d of 2000 random ICRCs are right for some header", taken)
+	}
+	for _, b := range [][]byte{nil, make([]byte, 30), SendOnly(1, nil).Via(netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")).Build()} {
+		if _, _, ok := Identify(b); ok {
+			t.Errorf("%x has an identification", b)
+		}
+	}
+}
+
+func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
+	parsed, err := Parse(SendOnly(1, []byte{1}).Via(near, far).Build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	df := Packet{}
+	df.IP.DF = new(true)
+	sum := Packet{}
+	sum.UDP.Checksum = new(uint16(0))
+	ttl := SendOnly(1, nil)
+	ttl.IP.HopLimit, ttl.UDP.SrcPort = new(uint8(64)), new(uint16(0xc000))
+	for _, c := range []struct {
+		want   Packet
+		unseen int
+	}{{df, 1}, {sum, 1}, {df.Or(sum), 2}, {ttl, 0}} {
+		if len(c.want.About(parsed)) > 0 || len(c.want.About(parsed.Unseen())) != c.unseen {
+			t.Errorf("%v", c.want)
+		}
+	}
+	if f := parsed.Unseen().Faults(0); len(f) > 0 {
+		t.Errorf("%v", f)
+	}
+	if parsed.IP.DF == nil {
+		t.Error("the packet itself was changed")
 	}
 }

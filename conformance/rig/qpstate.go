@@ -1,0 +1,149 @@
+package rig
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Attributes that state transitions have in common.
+const (
+	PortAttrs      = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	PathAttrs      = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	ResponderAttrs = verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	RequesterAttrs = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+	// MigrationAttrs are those of an alternate path.
+	MigrationAttrs = verbs.QPAttrAltPath | verbs.QPAttrPathMigState
+	// EveryAttr are all attributes but the state.
+	EveryAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
+)
+
+// Transition is a state transition of a queue pair, with the required and the optional
+// attributes.
+type Transition struct {
+	From, To           verbs.QPState
+	Required, Optional verbs.QPAttrMask
+}
+
+func (t Transition) String() string { return fmt.Sprintf("%v to %v", t.From, t.To) }
+
+// Transitions returns the transitions of a queue pair type, after Table 91 of the base
+// specification and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left out.
+func Transitions(kind verbs.QPType) []Transition {
+	const (
+		reset, start, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
+		rts, sqd          = verbs.QPStateRTS, verbs.QPStateSQD
+		live              = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | MigrationAttrs
+		keyed             = verbs.QPAttrCurState | verbs.QPAttrQKey
+		toRTR             = verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex
+	)
+	switch kind {
+	case verbs.QPTypeUD:
+		return []Transition{
+			{reset, start, PortAttrs | verbs.QPAttrQKey, 0},
+			{start, start, 0, PortAttrs | verbs.QPAttrQKey},
+			{start, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+			{rtr, rts, verbs.QPAttrSQPSN, keyed},
+			{rts, rts, 0, keyed},
+			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
+			{sqd, sqd, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+			{sqd, rts, 0, keyed},
+		}
+	case verbs.QPTypeUC:
+		return []Transition{
+			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
+			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
+			{start, rtr, PathAttrs, toRTR},
+			{rtr, rts, verbs.QPAttrSQPSN, live},
+			{rts, rts, 0, live},
+			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
+			{sqd, sqd, 0, verbs.QPAttrAV | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | MigrationAttrs},
+			{sqd, rts, 0, live},
+		}
+	default: // RC
+		return []Transition{
+			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
+			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
+			{start, rtr, PathAttrs | ResponderAttrs, toRTR},
+			{rtr, rts, verbs.QPAttrSQPSN | RequesterAttrs, live | verbs.QPAttrMinRNRTimer},
+			{rts, rts, 0, live | verbs.QPAttrMinRNRTimer},
+			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
+			{sqd, sqd, 0, PortAttrs | verbs.QPAttrAV | RequesterAttrs | ResponderAttrs | verbs.QPAttrAccessFlags | MigrationAttrs},
+			{sqd, rts, 0, live | verbs.QPAttrMinRNRTimer},
+		}
+	}
+}
+
+// EachAttr calls f for each bit of a mask.
+func EachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
+	for bit := verbs.QPAttrMask(1); bit != 0 && bit <= mask; bit <<= 1 {
+		if mask&bit != 0 {
+			f(bit)
+		}
+	}
+}
+
+// ToInit moves a queue pair from RESET to INIT. The Q_Key is that of a UD queue pair, and
+// the access rights are those of other types.
+func (r *Rig) ToInit(qp verbs.QP, access verbs.Access, qKey uint32) {
+	mask := verbs.QPAttrState | PortAttrs | verbs.QPAttrAccessFlags
+	if qp.Type() == verbs.QPTypeUD {
+		mask ^= verbs.QPAttrAccessFlags | verbs.QPAttrQKey
+	}
+	r.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access, QKey: qKey}, mask))
+}
+
+// ToRTR moves a queue pair from INIT to RTR, with those of the attributes that its type
+// requires.
+func (r *Rig) ToRTR(qp verbs.QP, a verbs.QPAttr) {
+	mask := verbs.QPAttrState
+	switch qp.Type() {
+	case verbs.QPTypeUD:
+	case verbs.QPTypeRC, verbs.QPTypeXRCRecv:
+		mask |= PathAttrs | ResponderAttrs
+	default:
+		mask |= PathAttrs
+	}
+	a.State = verbs.QPStateRTR
+	r.Must("a queue pair in RTR", qp.Modify(a, mask))
+}
+
+// ToRTS is ToRTR for the transition from RTR to RTS.
+func (r *Rig) ToRTS(qp verbs.QP, a verbs.QPAttr) {
+	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
+	switch qp.Type() {
+	case verbs.QPTypeRC, verbs.QPTypeXRCSend:
+		mask |= RequesterAttrs
+	case verbs.QPTypeXRCRecv:
+		mask |= verbs.QPAttrTimeout
+	}
+	a.State = verbs.QPStateRTS
+	r.Must("a queue pair in RTS", qp.Modify(a, mask))
+}
+
+// ToState moves a queue pair to a state without attributes: RESET, SQD or ERR, or RTS from
+// SQD or SQE.
+func (r *Rig) ToState(qp verbs.QP, state verbs.QPState) {
+	r.Must(fmt.Sprintf("a queue pair in %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+}
+
+// QueryQP returns the attributes of a queue pair.
+func (r *Rig) QueryQP(qp verbs.QP) verbs.QPAttr {
+	a, err := qp.Query()
+	r.Must("a queue pair that can be queried", err)
+	return a
+}
+
+// QueryDevice returns the attributes of the device.
+func (r *Rig) QueryDevice() verbs.DeviceAttr {
+	a, err := r.Device.QueryDevice()
+	r.Must("a device that can be queried", err)
+	return a
+}
+
+// QueryPort returns the attributes of port 1.
+func (r *Rig) QueryPort() verbs.PortAttr {
+	a, err := r.Device.QueryPort(1)
+	r.Must("a port that can be queried", err)
+	return a
+}

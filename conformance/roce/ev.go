@@ -1,0 +1,320 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var eventCases = overRC.Cases([]conformance.Case{{
+	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	Title:   "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
+	Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
+	Expects: "a NAK for the access, and the event of that queue pair, once",
+	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{})
+		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).AckReq())
+		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
+		c.expectQPEvent(verbs.EventQPAccessErr)
+		c = p.connect(Setup{})
+		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
+		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
+		c.expectQPEvent(verbs.EventQPAccessErr)
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}, {
+	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	Title:   "A request that is refused as invalid raises QP_REQ_ERR at the responder",
+	Sends:   "a WRITE_MIDDLE without a FIRST",
+	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
+	Defects: []string{"NoQPEvents"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+		c.expectQPEvent(verbs.EventQPReqErr)
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}, {
+	ID: "ev/qp/communication-established-reported", Cite: ibta("", "roce/async/2"),
+	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
+	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
+	Expects: "the event of the first queue pair",
+	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
+		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 1}), p.connect(Setup{Receives: 1})
+		p.ExpectNoEvent()
+		rts.expectAccepted(0)
+		p.ExpectNoEvent()
+		rtr.expectAccepted(0)
+		rtr.expectQPEvent(verbs.EventCommEst)
+		p.ExpectNoEvent()
+	}),
+}, {
+	ID: "ev/port/link-change-reported", Cite: ibta("", "roce/async/3"),
+	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
+	// which breaks the connection.
+	Setup:   ipv4,
+	Title:   "The port raises PORT_ERR when its link goes down and PORT_ACTIVE when it comes up",
+	Sends:   "nothing: the link goes down and up; then a SEND",
+	Expects: "both events, a matching port state, and a connection that continues",
+	Defects: []string{"PortEventsMissing"}, Run: onRC(func(c *Conn) {
+		c.awaitPortActive(true)
+		c.Must("a link that can be set down", c.SetLink(false))
+		c.expectPortEvent(verbs.EventPortErr)
+		c.awaitPortActive(false)
+		c.Must("a link that can be set up", c.SetLink(true))
+		c.expectPortEvent(verbs.EventPortActive)
+		c.awaitPortActive(true)
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:   "ev/gid/removed-address-receives-nothing",
+	Cite: ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true},
+	Title:   "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
+	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
+	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
+	Defects: []string{"RemovedAddressUsed"}, Run: OnPort(func(p *Port) {
+		second := newPort(p.Rig)
+		second.deviceAddr = p.Local[1]
+		index := p.gidIndex(second.deviceAddr)
+		gone := second.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+		stays := p.connect(Setup{Receives: 1})
+		gone.expectAccepted(0)
+		p.setAddress(second.deviceAddr, false)
+		gone.Send(ib.SendOnly(gone.PeerPSN(1), Data(16)).AckReq())
+		p.expectSilence(silencePeriod)
+		// The result of this request is unspecified, but it must not succeed or send
+		// anything.
+		_, _ = gone.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.LocalMem.SGL(0, 8)}})
+		p.expectSilence(silencePeriod)
+		for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
+			p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
+		}
+		stays.expectAccepted(0)
+	}),
+}, {
+	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv6,
+	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
+	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
+	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
+}, {
+	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv4,
+	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
+	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
+	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
+}, {
+	ID:   "ev/mig/migrated-sender-says-so",
+	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
+	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
+	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
+	Defects: []string{"MigReqZero"}, Run: onRC(func(c *Conn) {
+		c.expectMigReq(0, true)
+		c.armAltPath()
+		c.expectMigReq(1, false)
+		c.expectMigState(verbs.MigArmed)
+		c.Must("a path migration", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+		c.Peer = c.PeerAddr(1)
+		c.expectMigReq(2, true)
+	}),
+}, {
+	ID:   "ev/mig/migreq-moves-an-armed-qp",
+	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Title:   "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
+	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
+	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
+	Defects: []string{"MigrationIgnored"}, Run: onRC(func(c *Conn) {
+		c.armAltPath()
+		c.expectMigReq(0, false)
+		c.expectMigState(verbs.MigArmed)
+		c.ExpectNoEvent()
+		c.Peer = c.PeerAddr(1)
+		c.expectAccepted(1, ib.Packet.MigReq)
+		c.expectQPEvent(verbs.EventPathMig)
+		c.expectMigState(verbs.MigMigrated)
+		c.PostSend(c.QP, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(ib.AnyPSN, nil))
+	}),
+}, {
+	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "roce/mig/2"),
+	Title:   "MigReq is ignored by a queue pair without an armed alternate path",
+	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
+	Expects: "an ACK on the same path and a completion for each, and no event",
+	Defects: []string{"DropMigReqZero"}, Run: onRC(func(c *Conn) {
+		for i := range 4 {
+			c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
+		}
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}})
+
+// expectQPEvent fails the case unless the next event has this type and is of the
+// connection's queue pair.
+func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
+	e := c.nextEvent(want.String())
+	if e.Type != want || e.QP != c.QP {
+		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.QP.QPN())), "%v of %v", e.Type, e.QP)
+	}
+}
+
+// nextEvent waits for an event of any object but the synchronization queue pair, which is
+// in RTR and has events itself.
+func (p *Port) nextEvent(want string) verbs.AsyncEvent {
+	for {
+		e, err := p.Device.WaitAsync(p.ResponseTimeout())
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			p.Fail("the event "+want, "none in %v", p.ResponseTimeout())
+		case err != nil:
+			p.Must("events", err)
+		}
+		if !p.isSyncEvent(e) {
+			p.Note("event %v", e.Type)
+			return e
+		}
+	}
+}
+
+// expectPortEvent fails the case unless the next event has this type and is of port 1. It
+// skips GID changes: a host may remove addresses from a port whose link is down.
+func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
+	e := p.nextEvent(want.String())
+	for e.Type == verbs.EventGIDChange {
+		e = p.nextEvent(want.String())
+	}
+	p.Check(e.Type == want && e.Port == 1, fmt.Sprintf("%v of port 1", want), "%v of port %d", e.Type, e.Port)
+}
+
+func (p *Port) isSyncEvent(e verbs.AsyncEvent) bool {
+	return p.SyncQP() != nil && e.QP == p.SyncQP()
+}
+
+// expectNoMoreEvents fails the case if an event is pending, except for events of the
+// synchronization queue pair.
+func (p *Port) expectNoMoreEvents() {
+	for {
+		e, err := p.Device.WaitAsync(0)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return
+		case err != nil:
+			p.Must("events", err)
+		case !p.isSyncEvent(e):
+			p.Fail("no event", "%v", e.Type)
+		}
+	}
+}
+
+// awaitPortActive fails the case unless the port becomes active, or inactive, in time.
+func (p *Port) awaitPortActive(active bool) {
+	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
+		a := p.QueryPort()
+		switch {
+		case (a.State == verbs.PortActive) == active:
+			return
+		case p.Now() >= until:
+			p.Fail(fmt.Sprintf("port active: %v", active), "%v", a.State)
+		}
+	}
+}
+
+// armAltPath gives the connection an alternate path to the peer's second address, and
+// requests migration state REARM.
+func (c *Conn) armAltPath() {
+	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.Attr.AH, AltPort: 1}
+	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
+	c.Must("an alternate path", c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
+}
+
+// expectMigReq exchanges the n-th SENDs and ACKs of both ends. The peer's packets have
+// this MigReq bit, and the case fails unless those of the device have it too.
+func (c *Conn) expectMigReq(n int, migrated bool) {
+	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
+	c.exchange(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()), mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
+	c.ExpectRecv(uint64(n+1), 16)
+	c.PostSend(c.QP, c.SendWR(100, 8))
+	c.expect(mig(ib.SendOnly(c.DevicePSN(n), nil)))
+	c.completeWith(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))), 100)
+}
+
+// expectMigState fails the case unless a query returns this migration state.
+func (c *Conn) expectMigState(want verbs.MigState) {
+	a := c.QueryQP(c.QP)
+	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
+}
+
+// setAddress removes an address from the device's port, or adds it again. The case ends
+// as unsupported if the bench cannot.
+func (p *Port) setAddress(a netip.Addr, present bool) {
+	if p.SetAddress == nil {
+		rig.Abort(fmt.Errorf("remove %v from the device: %w", a, conformance.ErrBenchCannot))
+	}
+	p.Note("address %v present: %v", a, present)
+	p.Must("an address that can be removed and added", p.SetAddress(a, present))
+}
+
+// noAddressSilence is how long a port without an address must be silent. No connection is
+// left to synchronize with, therefore it is longer than the retransmission timers.
+const noAddressSilence = 50 * time.Millisecond
+
+// removeAndRestoreAddress removes the only address of the port while a connection uses
+// it, and adds it again.
+func removeAndRestoreAddress(c *Conn) {
+	c.expectAccepted(0)
+
+	c.setAddress(c.deviceAddr, false)
+	c.expectGIDChange()
+	c.awaitGID(false)
+	// The result of this request is unspecified, but it must not succeed or send
+	// anything.
+	_, _ = c.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)}})
+	c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
+	if pkt, ok := c.nextPacket(noAddressSilence); ok {
+		c.Fail("nothing is sent by a port without an address", "%v", pkt)
+	}
+	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {
+		c.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
+	}
+	c.ToState(c.QP, verbs.QPStateErr)
+	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // flushed work
+	}
+
+	c.setAddress(c.deviceAddr, true)
+	c.expectGIDChange()
+	c.awaitGID(true)
+	c.connect(Setup{Receives: 1}).expectAccepted(0)
+}
+
+// expectGIDChange fails the case unless the next event is a GID change of port 1.
+func (p *Port) expectGIDChange() {
+	e := p.nextEvent(verbs.EventGIDChange.String())
+	p.Check(e.Type == verbs.EventGIDChange && e.Port == 1, "GID_CHANGE of port 1", "%v of port %d", e.Type, e.Port)
+}
+
+// awaitGID fails the case unless the GID table gets, or loses, a RoCEv2 entry for the
+// device's address in time. A restored address may have another index.
+func (p *Port) awaitGID(want bool) {
+	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
+		has := hasRoCEv2GID(p.gidTable(), p.deviceAddr)
+		switch {
+		case has == want:
+			return
+		case p.Now() >= until:
+			p.Fail(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, want), "%v", has)
+		}
+	}
+}
+
+// hasRoCEv2GID reports whether a GID table has a RoCEv2 entry for an address.
+func hasRoCEv2GID(table []verbs.GIDEntry, a netip.Addr) bool {
+	return slices.ContainsFunc(table, func(e verbs.GIDEntry) bool { return e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 })
+}

@@ -1,0 +1,299 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var ucCases = overUC.Cases([]conformance.Case{{
+	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC,
+	Title:   "A UC queue pair never sends responses",
+	Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
+	Expects: "no packet at all, and the completions of the valid messages",
+	Defects: []string{"UCLikeRC"}, Run: onUC(3, func(c *Conn) {
+		good := ucSendOnly(c.PeerPSN(0), 16).AckReq()
+		c.Send(good)
+		c.ExpectRecv(1, 16)
+		c.expectSilence(silencePeriod)
+		c.Send(
+			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)).On(ib.UC).AckReq(),
+			ib.WriteOnlyImm(c.PeerPSN(2), c.RETH(0, 16), 0x1234, Data(16)).On(ib.UC).AckReq(),
+		)
+		c.ExpectRecv(2, 16)
+		c.Send(
+			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).On(ib.UC).AckReq(),
+			good,
+			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
+			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
+			ucSendOnly(c.PeerPSN(22), 16).AckReq(),
+		)
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"),
+	Title:   "A UC request completes with success when its last packet has been sent",
+	Sends:   "nothing",
+	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
+	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
+		n := 2*ucMTU + 100
+		c.PostSend(c.QP,
+			c.SendWR(1, 32),
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n)},
+		)
+		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:32]).On(ib.UC))
+		c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(0x1000, 7, 32), c.LocalMem.Buf[:32]).On(ib.UC))
+		c.expect(ib.SendFirst(c.DevicePSN(2), nil).On(ib.UC))
+		c.expect(ib.SendMiddle(c.DevicePSN(3), nil).On(ib.UC))
+		c.expect(ib.SendLast(c.DevicePSN(4), c.LocalMem.Buf[n-100:n]).On(ib.UC))
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
+	}),
+}, {
+	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"),
+	Title:   "AckReq is 0 in UC packets",
+	Sends:   "nothing",
+	Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
+	Defects: []string{"UnreliableAckReq"}, Run: onUC(0, func(c *Conn) {
+		psn := 0
+		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
+			for _, n := range []int{0, 40, 2*ucMTU + 8} {
+				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
+					c.checkPacket(ib.Packet{}.WithPSN(c.DevicePSN(psn)).NoAckReq(), pkt)
+					c.Check(pkt.Opcode().Transport() == ib.UC, "a UC packet", "%v", pkt)
+					psn++
+				}
+				c.ExpectCompletion(1, verbs.WCSuccess)
+			}
+		}
+	}),
+}, {
+	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC,
+	Title:   "A READ or atomic posted to a UC queue pair fails, and is not sent",
+	Sends:   "nothing",
+	Expects: "that the post is refused, or that the request completes with an error; and no packet",
+	Defects: []string{"UCReadsSent"}, Run: OnPort(func(p *Port) {
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+			c := p.connect(ucSetup(0))
+			_, err := c.QP.PostSend([]verbs.SendWR{{
+				WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+			}})
+			c.expectSilence(silencePeriod)
+			if err == nil {
+				wc := c.NextCompletion()
+				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
+			}
+			c.Must("a queue pair that can be destroyed", c.QP.Close())
+		}
+	}),
+}, {
+	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "roce/uc/9"),
+	Title:   "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
+	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
+	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
+	Defects: []string{"UCErrorIsFatal"}, Run: onUC(2, func(c *Conn) {
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
+			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
+		)
+		c.ExpectCompletion(100, verbs.WCLocProtErr)
+		c.ExpectCompletion(101, verbs.WCWRFlushErr)
+		c.AwaitState(c.QP, verbs.QPStateSQE)
+		c.Send(ucSendOnly(c.PeerPSN(0), 24))
+		c.ExpectRecv(1, 24)
+		c.ToState(c.QP, verbs.QPStateRTS)
+		c.PostSend(c.QP, c.SendWR(102, 8))
+		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
+		c.ExpectCompletion(102, verbs.WCSuccess)
+		c.Send(ucSendOnly(c.PeerPSN(1), 32))
+		c.ExpectRecv(2, 32)
+	}),
+}, {
+	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC,
+	Title:   "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
+	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
+	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
+	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
+		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+		for i, to := range []ib.RETH{
+			ib.At(c.TargetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.RETH(memLen-8, 16),
+		} {
+			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
+			c.expectSilence(silencePeriod)
+			c.ExpectState(c.QP, verbs.QPStateRTS)
+			c.Send(ucSendOnly(c.PeerPSN(2*i+1), 20+i))
+			c.ExpectRecv(uint64(i+1), 20+i)
+		}
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
+		c.ExpectUnchanged(guarded, 0, 0)
+	}),
+}, {
+	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC,
+	Title:   "A UC message without a posted receive is dropped silently, and the next one is delivered",
+	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
+	Expects: "nothing for the first, a completion with the bytes of the second",
+	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
+		c.Send(ucSendOnly(c.PeerPSN(0), 16))
+		c.expectSilence(silencePeriod)
+		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
+		c.expectNoCompletion()
+		c.Send(ucSendOnly(c.PeerPSN(1), 24))
+		c.ExpectRecv(1, 24)
+		c.ExpectBytes(c.LocalMem, 0, Data(24))
+	}),
+}})
+
+// The path MTU of UC connections is small, so that localMem has room for many receives of
+// three packets.
+const (
+	ucMTU     = 256
+	ucRecvLen = 3 * ucMTU
+)
+
+// onUC makes the body of a case from a function that uses a UC connection with this many
+// receives.
+func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
+	return onConn(ucSetup(receives), body)
+}
+
+func ucSetup(receives int) Setup {
+	return Setup{
+		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
+		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+	}
+}
+
+// ucSendOnly returns a UC SEND of one packet with n bytes.
+func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
+
+var ucLossCases = overUC.Cases([]conformance.Case{{
+	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC,
+	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
+	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
+	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
+	Defects: []string{"UCPartialDelivered"}, Run: OnPort(func(p *Port) {
+		for lost := range 3 {
+			c := p.connect(ucSetup(3))
+			c.Send(ucSendWithout(c.PeerPSN(0), lost)...)
+			c.expectNoCompletion()
+			// Another case checks that the next message is delivered. Here one of two
+			// must be, in the first receive.
+			c.Send(ucSendOnly(c.PeerPSN(3), 48), ucSendOnly(c.PeerPSN(4), 48))
+			c.ExpectRecv(1, 48)
+			c.ExpectBytes(c.LocalMem, 0, Data(48))
+			c.Sync()
+			for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
+			}
+			c.Must("a queue pair that can be destroyed", c.QP.Close())
+		}
+	}),
+}, {
+	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	Title:   "The first UC message after one with a lost packet is delivered",
+	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
+	Expects: "a completion for the message after each damaged one",
+	Defects: []string{"UCLosesNext"}, Run: onUC(2, func(c *Conn) {
+		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
+		c.Send(ucSendOnly(c.PeerPSN(3), 48))
+		c.ExpectRecv(1, 48)
+		c.ExpectBytes(c.LocalMem, 0, Data(48))
+		c.Send(ucSendWithout(c.PeerPSN(4), 1)...)
+		n := ucMTU + 20
+		c.Send(ucSend(c.PeerPSN(7), n)...)
+		c.ExpectRecv(2, n)
+		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
+	}),
+}, {
+	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	Title:   "A UC queue pair continues to receive after any number of lost packets",
+	Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
+	Expects: "messages that are completed, to the last one",
+	Defects: []string{"UCLossLocksUp"}, Run: onUC(20, func(c *Conn) {
+		psn := 0
+		for range 3 {
+			c.Send(ucSendWithout(c.PeerPSN(psn), 1)...)
+			write := ib.Write(c.PeerPSN(psn+3), c.RETH(0, 0), Data(3*ucMTU), ucMTU)
+			c.Send(write[0].On(ib.UC), write[2].On(ib.UC))
+			psn += 6
+			for i := range 3 {
+				c.Send(ucSendOnly(c.PeerPSN(psn+2*i), 8+i))
+			}
+			psn += 7
+		}
+		// Another case checks that no message is lost unnecessarily. Here the last
+		// one must arrive.
+		c.Send(ucSendOnly(c.PeerPSN(psn), 60))
+		for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
+			c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
+		}
+	}),
+}, {
+	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"),
+	Title:   "A UC message may begin at any later PSN, which becomes the expected one",
+	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
+	Expects: "all of them delivered, in order",
+	Defects: []string{"UCStrictPSN"}, Run: OnPort(func(p *Port) {
+		s := ucSetup(8)
+		s.Modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
+		c := p.connect(s)
+		id, psn := uint64(0), 10
+		for i, n := range []int{30, 2*ucMTU + 7, 31} {
+			msg := ucSend(c.PeerPSN(psn), n)
+			c.Send(msg...)
+			id++
+			c.ExpectRecv(id, n)
+			psn += len(msg)
+			c.Send(ucSendOnly(c.PeerPSN(psn), 5+i))
+			id++
+			c.ExpectRecv(id, 5+i)
+			psn += []int{1000, 1 << 22, 5}[i]
+		}
+		c.Send(ib.WriteOnly(c.PeerPSN(psn), c.RETH(0, 16), Data(16)).On(ib.UC), ucSendOnly(c.PeerPSN(psn+1), 9))
+		c.ExpectRecv(id+1, 9)
+		c.ExpectBytes(c.TargetMem, 0, Data(16))
+	}),
+}, {
+	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC,
+	Title:   "A duplicate UC message is delivered once or twice, and has no other effect",
+	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
+	Expects: "each whole message once or twice, then the last; the state RTS",
+	Defects: []string{"UCDropsFatal"}, Run: onUC(4, func(c *Conn) {
+		one, two := ucSendOnly(c.PeerPSN(0), 32), ucSend(c.PeerPSN(1), ucMTU+8)
+		for _, msg := range [][]ib.Packet{{one}, two} {
+			c.Send(msg...)
+			first := c.NextCompletion()
+			c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
+			c.Send(msg...)
+			c.Sync()
+			if again, ok := c.PollCompletion(0); ok {
+				c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
+					fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
+			}
+		}
+		c.ExpectState(c.QP, verbs.QPStateRTS)
+		c.PostRecv(c.QP, 5, c.LocalMem.SGE(3*ucRecvLen, ucRecvLen))
+		c.Send(ucSendOnly(c.PeerPSN(3), 33))
+		wc := c.NextCompletion()
+		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
+	}),
+}})
+
+// ucSend returns the packets of a UC SEND of n bytes.
+func ucSend(psn ib.PSN, n int) []ib.Packet {
+	all := ib.Send(psn, Data(n), ucMTU)
+	for i := range all {
+		all[i] = all[i].NoAckReq().On(ib.UC)
+	}
+	return all
+}
+
+// ucSendWithout returns a UC SEND of three packets, without the one with index lost.
+func ucSendWithout(psn ib.PSN, lost int) []ib.Packet {
+	all := ucSend(psn, 2*ucMTU+100)
+	return append(all[:lost], all[lost+1:]...)
+}
