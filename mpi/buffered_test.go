@@ -5,20 +5,18 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestBsendUsesAttachedBuffer(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {
-			if _, err := w.Recv(nil, 0, 9); err != nil {
-				return err
-			}
+			must.Get(w.Recv(nil, 0, 9))(t)
 			for _, tag := range []int{1, 3, 4} {
 				buf := make([]byte, 600)
 				st, err := w.Recv(buf, 0, tag)
-				if err = errors.Join(err, checkMessage(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
-					return err
-				}
+				must.Do(t, errors.Join(err, checkMessage(buf, st, Status{0, tag, 600, false}, tag)))
 			}
 			return nil
 		}
@@ -29,9 +27,7 @@ func TestBsendUsesAttachedBuffer(t *testing.T) {
 		if err := w.DetachBuffer(); !errors.Is(err, ErrBuffer) {
 			return fmt.Errorf("DetachBuffer without a buffer: %v", err)
 		}
-		if err := w.AttachBuffer(1000); err != nil {
-			return err
-		}
+		must.Do(t, w.AttachBuffer(1000))
 		if err := w.AttachBuffer(1000); !errors.Is(err, ErrBuffer) {
 			return fmt.Errorf("second AttachBuffer: %v", err)
 		}
@@ -42,18 +38,12 @@ func TestBsendUsesAttachedBuffer(t *testing.T) {
 		if err := w.Bsend(big, 1, 2); !errors.Is(err, ErrBuffer) {
 			return fmt.Errorf("Bsend to a full buffer: %v", err)
 		}
-		if err := w.Send(nil, 1, 9); err != nil {
-			return err
-		}
+		must.Do(t, w.Send(nil, 1, 9))
 		if err := w.DetachBuffer(); err != nil { // waits
 			return err
 		}
-		if err := w.AttachBuffer(600); err != nil {
-			return err
-		}
-		if err := w.Bsend(testMessage(3, 600), 1, 3); err != nil {
-			return err
-		}
+		must.Do(t, w.AttachBuffer(600))
+		must.Do(t, w.Bsend(testMessage(3, 600), 1, 3))
 		for { // until earlier sends have freed their space
 			err := w.Bsend(testMessage(4, 600), 1, 4) // leaves before the rank does
 			if !errors.Is(err, ErrBuffer) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestSplit(t *testing.T) {
@@ -13,10 +15,7 @@ func TestSplit(t *testing.T) {
 		if w.Rank() == 5 {
 			color = Undefined
 		}
-		c, err := w.Split(color, key)
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.Split(color, key))(t)
 		if color == Undefined {
 			if c != nil {
 				return errors.New("in a group though its colour is Undefined")
@@ -38,39 +37,22 @@ func TestSplit(t *testing.T) {
 		// Messages with the same source and tag in two communicators do not mix.
 		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 		sub := make([]byte, 100)
-		r, err := c.Irecv(sub, AnySource, AnyTag)
-		if err != nil {
-			return err
-		}
+		r := must.Get(c.Irecv(sub, AnySource, AnyTag))(t)
 		all := make([]byte, 100)
-		q, err := w.Irecv(all, AnySource, AnyTag)
-		if err != nil {
-			return err
-		}
-		if err := w.Send(testMessage(100+w.Rank(), 100), members[next], 1); err != nil {
-			return err
-		}
-		if err := c.Send(testMessage(c.Rank(), 100), next, 1); err != nil {
-			return err
-		}
+		q := must.Get(w.Irecv(all, AnySource, AnyTag))(t)
+		must.Do(t, w.Send(testMessage(100+w.Rank(), 100), members[next], 1))
+		must.Do(t, c.Send(testMessage(c.Rank(), 100), next, 1))
 		st, err := r.Wait()
-		if err = errors.Join(err, checkMessage(sub, st, Status{before, 1, 100, false}, before)); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, checkMessage(sub, st, Status{before, 1, 100, false}, before)))
 		st, err = q.Wait()
-		if err = errors.Join(err, checkMessage(all, st, Status{members[before], 1, 100, false}, 100+members[before])); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, checkMessage(all, st, Status{members[before], 1, 100, false}, 100+members[before])))
 		return c.Free()
 	})
 }
 
 func TestSplitNode(t *testing.T) {
 	inAllConfigurations(t, 5, func(w *World) error {
-		c, err := w.SplitNode(w.Rank())
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.SplitNode(w.Rank()))(t)
 		if want := min(2, 5-w.Rank()/2*2); c.Size() != want || c.Rank() != w.Rank()%2 {
 			return fmt.Errorf("rank %d of %d, want %d", c.Rank(), c.Size(), want)
 		}
@@ -83,40 +65,23 @@ func TestSplitNode(t *testing.T) {
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm
-		low, err := w.Split(w.Rank()/2, 0)
-		if err != nil {
-			return err
-		}
+		low := must.Get(w.Split(w.Rank()/2, 0))(t)
 		comms = append(comms, low)
 		if w.Rank() < 2 { // only some make more
 			for range 3 {
-				d, err := low.Dup()
-				if err != nil {
-					return err
-				}
+				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
 			}
-			if err := comms[2].Free(); err != nil {
-				return err
-			}
+			must.Do(t, comms[2].Free())
 		}
-		high, err := w.Dup()
-		if err != nil {
-			return err
-		}
+		high := must.Get(w.Dup())(t)
 		if w.Rank() >= 2 { // ranks with fewer communicators do not reuse contexts of the others
 			for range 4 {
-				d, err := low.Dup()
-				if err != nil {
-					return err
-				}
+				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
 			}
 		}
-		cross, err := high.Split(w.Rank()%2, 0)
-		if err != nil {
-			return err
-		}
+		cross := must.Get(high.Split(w.Rank()%2, 0))(t)
 		comms = append(comms, w.Comm, w.Self(), high, cross)
 		seen := make(map[uint32]bool)
 		for _, c := range comms {
@@ -132,9 +97,7 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 				}
 				continue
 			}
-			if err := c.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, c.Barrier())
 		}
 		if err := w.Free(); !errors.Is(err, ErrComm) {
 			return fmt.Errorf("the world was freed: %v", err)
@@ -157,9 +120,7 @@ func TestCommFreeLetsRequestsComplete(t *testing.T) {
 		} else {
 			r, err = c.Irecv(buf, AnySource, 1)
 		}
-		if err = errors.Join(err, c.Free()); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, c.Free()))
 		st, err := r.Wait()
 		if err == nil && w.Rank() == 1 {
 			err = checkMessage(buf, st, Status{0, 1, 500, false}, 1)
@@ -213,9 +174,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 			t.Errorf("a negative colour: %v", err)
 		}
 		r, err := w.Isend(nil, w.Rank(), 1)
-		if err = errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())))
 		if err := r.Start(); !errors.Is(err, ErrRequest) {
 			t.Errorf("one that is not persistent was started: %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
@@ -78,22 +79,16 @@ func checkMessage(got []byte, st Status, want Status, id int) error {
 
 func TestBlockingModes(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
-		if err := w.AttachBuffer(4096); err != nil {
-			return err
-		}
+		must.Do(t, w.AttachBuffer(4096))
 		for id, n := range sizes {
 			for mode, send := range []func([]byte, int, int) error{w.Send, w.Ssend, w.Bsend, w.Rsend} {
 				buf := make([]byte, 1000)
 				if w.Rank() == 0 {
-					if err := send(testMessage(id, n), 1, mode); err != nil {
-						return err
-					}
+					must.Do(t, send(testMessage(id, n), 1, mode))
 					continue
 				}
 				st, err := w.Recv(buf, 0, mode)
-				if err = errors.Join(err, checkMessage(buf, st, Status{Source: 0, Tag: mode, Count: n}, id)); err != nil {
-					return err
-				}
+				must.Do(t, errors.Join(err, checkMessage(buf, st, Status{Source: 0, Tag: mode, Count: n}, id)))
 			}
 		}
 		return w.DetachBuffer()
@@ -102,9 +97,7 @@ func TestBlockingModes(t *testing.T) {
 
 func TestNonBlockingModes(t *testing.T) {
 	inAllConfigurations(t, 3, func(w *World) error {
-		if err := w.AttachBuffer(1 << 14); err != nil {
-			return err
-		}
+		must.Do(t, w.AttachBuffer(1<<14))
 		var reqs []*Request
 		var bufs [][]byte
 		var want []Status
@@ -112,10 +105,7 @@ func TestNonBlockingModes(t *testing.T) {
 			for id, n := range sizes {
 				for mode := range 4 {
 					buf := make([]byte, n+1)
-					r, err := w.Irecv(buf, from, 10*id+mode)
-					if err != nil {
-						return err
-					}
+					r := must.Get(w.Irecv(buf, from, 10*id+mode))(t)
 					reqs, bufs = append(reqs, r), append(bufs, buf)
 					want = append(want, Status{Source: from, Tag: 10*id + mode, Count: n})
 				}
@@ -128,22 +118,14 @@ func TestNonBlockingModes(t *testing.T) {
 		for to := range w.Size() {
 			for id, n := range sizes {
 				for mode, send := range []func([]byte, int, int) (*Request, error){w.Isend, w.Issend, w.Ibsend, w.Irsend} {
-					r, err := send(testMessage(10*id+mode, n), to, 10*id+mode)
-					if err != nil {
-						return err
-					}
+					r := must.Get(send(testMessage(10*id+mode, n), to, 10*id+mode))(t)
 					reqs = append(reqs, r)
 				}
 			}
 		}
-		all, err := WaitAll(reqs)
-		if err != nil {
-			return err
-		}
+		all := must.Get(WaitAll(reqs))(t)
 		for i := range received {
-			if err := checkMessage(bufs[i], all[i], want[i], want[i].Tag); err != nil {
-				return err
-			}
+			must.Do(t, checkMessage(bufs[i], all[i], want[i], want[i].Tag))
 		}
 		if n := w.Stats().P2P.NotReady; n != 0 {
 			return fmt.Errorf("%d ready sends found no receive", n)
@@ -161,10 +143,7 @@ func TestMessagesDoNotOvertake(t *testing.T) {
 			var reqs []*Request
 			for i := range each {
 				n := 1 + (i*29)%100
-				r, err := w.Isend(testMessage(i, n), 0, i%2)
-				if err != nil {
-					return err
-				}
+				r := must.Get(w.Isend(testMessage(i, n), 0, i%2))(t)
 				reqs = append(reqs, r)
 			}
 			_, err := WaitAll(reqs)
@@ -181,10 +160,7 @@ func TestMessagesDoNotOvertake(t *testing.T) {
 					}
 				}
 			}
-			st, err := w.Recv(buf, source, tag)
-			if err != nil {
-				return err
-			}
+			st := must.Get(w.Recv(buf, source, tag))(t)
 			k := [2]int{st.Source, st.Tag}
 			id := 2*next[k] + st.Tag
 			next[k]++
@@ -200,9 +176,7 @@ func TestTruncation(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes[1:] {
 			if w.Rank() == 0 {
-				if err := w.Ssend(testMessage(id, n), 1, 5); err != nil {
-					return err
-				}
+				must.Do(t, w.Ssend(testMessage(id, n), 1, 5))
 				continue
 			}
 			buf := bytes.Repeat([]byte{0xaa}, n)
@@ -225,30 +199,19 @@ func TestSynchronousSendWaits(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {
 			if w.Rank() == 0 {
-				r, err := w.Issend(testMessage(1, n), 1, 1)
-				if err != nil {
-					return err
-				}
+				r := must.Get(w.Issend(testMessage(1, n), 1, 1))(t)
 				for range 20 {
 					if _, done, err := r.Test(); done || err != nil {
 						return fmt.Errorf("a synchronous send of %d bytes is done: %v, %v", n, done, err)
 					}
 				}
-				if err := w.Send(nil, 1, 2); err != nil {
-					return err
-				}
-				if _, err := r.Wait(); err != nil {
-					return err
-				}
+				must.Do(t, w.Send(nil, 1, 2))
+				must.Get(r.Wait())(t)
 				continue
 			}
-			if _, err := w.Recv(nil, 0, 2); err != nil {
-				return err
-			}
+			must.Get(w.Recv(nil, 0, 2))(t)
 			buf := make([]byte, n)
-			if _, err := w.Recv(buf, 0, 1); err != nil {
-				return err
-			}
+			must.Get(w.Recv(buf, 0, 1))(t)
 		}
 		return nil
 	})
@@ -260,9 +223,7 @@ func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 		if w.Rank() == 0 {
 			return w.Rsend([]byte("x"), 1, 1)
 		}
-		if _, err := w.Probe(0, 1); err != nil {
-			return err
-		}
+		must.Get(w.Probe(0, 1))(t)
 		if n := w.Stats().P2P.NotReady; n != 1 {
 			return fmt.Errorf("%d were counted", n)
 		}
@@ -276,9 +237,7 @@ func TestProcNull(t *testing.T) {
 	inAllConfigurations(t, 1, func(w *World) error {
 		buf := []byte("same")
 		for _, send := range []func([]byte, int, int) error{w.Send, w.Ssend, w.Rsend, w.Bsend} {
-			if err := send(buf, ProcNull, 3); err != nil {
-				return err
-			}
+			must.Do(t, send(buf, ProcNull, 3))
 		}
 		st, err := w.Recv(buf, ProcNull, 3)
 		if err != nil || st != procNullStatus || string(buf) != "same" {
@@ -297,14 +256,9 @@ func TestProcNull(t *testing.T) {
 		if st, err = m.Recv(buf); err != nil || st != procNullStatus {
 			return fmt.Errorf("%+v, %v", st, err)
 		}
-		r, err := w.Irecv(buf, ProcNull, 1)
-		if err != nil {
-			return err
-		}
+		r := must.Get(w.Irecv(buf, ProcNull, 1))(t)
 		p, err := w.RecvInit(buf, ProcNull, 1)
-		if err = errors.Join(err, p.Start()); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, p.Start()))
 		all, err := WaitAll([]*Request{r, p, nil})
 		if err != nil || all[0] != procNullStatus || all[1] != procNullStatus || all[2] != emptyStatus {
 			return fmt.Errorf("%+v, %v", all, err)
@@ -319,14 +273,10 @@ func TestSendrecv(t *testing.T) {
 		for _, n := range sizes {
 			buf := make([]byte, n)
 			st, err := w.Sendrecv(testMessage(w.Rank(), n), right, 7, buf, left, 7)
-			if err = errors.Join(err, checkMessage(buf, st, Status{left, 7, n, false}, left)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(buf, st, Status{left, 7, n, false}, left)))
 			copy(buf, testMessage(w.Rank()+10, n))
 			st, err = w.SendrecvReplace(buf, right, 8, left, AnyTag)
-			if err = errors.Join(err, checkMessage(buf, st, Status{left, 8, n, false}, left+10)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(buf, st, Status{left, 8, n, false}, left+10)))
 		}
 		return nil
 	})
@@ -335,18 +285,11 @@ func TestSendrecv(t *testing.T) {
 func TestSendToSelf(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for _, n := range sizes {
-			r, err := w.Isend(testMessage(1, n), w.Rank(), 1)
-			if err != nil {
-				return err
-			}
+			r := must.Get(w.Isend(testMessage(1, n), w.Rank(), 1))(t)
 			buf := make([]byte, n)
 			st, err := w.Recv(buf, AnySource, AnyTag)
-			if err = errors.Join(err, checkMessage(buf, st, Status{w.Rank(), 1, n, false}, 1)); err != nil {
-				return err
-			}
-			if _, err := r.Wait(); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(buf, st, Status{w.Rank(), 1, n, false}, 1)))
+			must.Get(r.Wait())(t)
 			s := w.Self()
 			if st, err = s.Sendrecv(testMessage(2, n), 0, 2, buf, 0, 2); err != nil || s.Size() != 1 || s.Rank() != 0 || st.Source != 0 {
 				return fmt.Errorf("%+v, %v", st, err)

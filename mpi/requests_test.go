@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestProbe(t *testing.T) {
 	inAllConfigurations(t, 3, func(w *World) error {
 		if w.Rank() > 0 {
 			for id, n := range sizes {
-				if err := w.Send(testMessage(id, n), 0, 10+id); err != nil {
-					return err
-				}
+				must.Do(t, w.Send(testMessage(id, n), 0, 10+id))
 			}
 			return w.Send(nil, 0, 5)
 		}
@@ -21,10 +21,7 @@ func TestProbe(t *testing.T) {
 			return fmt.Errorf("a message of no one's is there: %v, %v", found, err)
 		}
 		for range 2 * len(sizes) {
-			st, err := w.Probe(AnySource, AnyTag)
-			if err != nil {
-				return err
-			}
+			st := must.Get(w.Probe(AnySource, AnyTag))(t)
 			again, found, err := w.Iprobe(st.Source, st.Tag)
 			if err != nil || !found || again != st {
 				return fmt.Errorf("a probe found %+v, and then %+v, %v, %v", st, again, found, err)
@@ -34,13 +31,9 @@ func TestProbe(t *testing.T) {
 			}
 			buf := make([]byte, st.Count)
 			got, err := w.Recv(buf, st.Source, st.Tag)
-			if err = errors.Join(err, checkMessage(buf, got, st, st.Tag-10)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(buf, got, st, st.Tag-10)))
 			if st.Tag == 10+len(sizes)-1 {
-				if _, err := w.Recv(nil, st.Source, 5); err != nil {
-					return err
-				}
+				must.Get(w.Recv(nil, st.Source, 5))(t)
 			}
 		}
 		return nil
@@ -53,17 +46,9 @@ func TestMprobedMessageGoesOnlyToItsHandle(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		for id, n := range sizes {
 			if w.Rank() == 0 {
-				a, err := w.Isend(testMessage(id, n), 1, 3)
-				if err != nil {
-					return err
-				}
-				b, err := w.Isend(testMessage(id+100, n), 1, 3)
-				if err != nil {
-					return err
-				}
-				if _, err := WaitAll([]*Request{a, b}); err != nil {
-					return err
-				}
+				a := must.Get(w.Isend(testMessage(id, n), 1, 3))(t)
+				b := must.Get(w.Isend(testMessage(id+100, n), 1, 3))(t)
+				must.Get(WaitAll([]*Request{a, b}))(t)
 				continue
 			}
 			var m *Message
@@ -89,15 +74,9 @@ func TestMprobedMessageGoesOnlyToItsHandle(t *testing.T) {
 					got, err = q.Wait()
 				}
 			}
-			if err = errors.Join(err, checkMessage(first, got, st, id)); err != nil {
-				return err
-			}
-			if got, err = r.Wait(); err != nil {
-				return err
-			}
-			if err := checkMessage(second, got, st, id+100); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(first, got, st, id)))
+			got = must.Get(r.Wait())(t)
+			must.Do(t, checkMessage(second, got, st, id+100))
 			if _, err := m.Recv(first); !errors.Is(err, ErrRequest) {
 				return fmt.Errorf("a message was received twice: %v", err)
 			}
@@ -108,9 +87,7 @@ func TestMprobedMessageGoesOnlyToItsHandle(t *testing.T) {
 
 func TestPersistentRequests(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
-		if err := w.AttachBuffer(1 << 13); err != nil {
-			return err
-		}
+		must.Do(t, w.AttachBuffer(1<<13))
 		const rounds = 4
 		for _, n := range sizes {
 			bufs := make([][]byte, 4)
@@ -121,10 +98,7 @@ func TestPersistentRequests(t *testing.T) {
 				if w.Rank() == 1 {
 					init = w.RecvInit
 				}
-				var err error
-				if reqs[i], err = init(bufs[i], 1-w.Rank(), i); err != nil {
-					return err
-				}
+				reqs[i] = must.Get(init(bufs[i], 1-w.Rank(), i))(t)
 				if st, done, err := reqs[i].Test(); st != emptyStatus || !done || err != nil || reqs[i].Active() {
 					return fmt.Errorf("one that was not started: %+v, %v, %v", st, done, err)
 				}
@@ -136,37 +110,24 @@ func TestPersistentRequests(t *testing.T) {
 					}
 				}
 				if w.Rank() == 1 {
-					if err := StartAll(reqs); err != nil {
-						return err
-					}
+					must.Do(t, StartAll(reqs))
 				}
-				if err := w.Barrier(); err != nil {
-					return err
-				}
+				must.Do(t, w.Barrier())
 				if w.Rank() == 0 {
-					if err := StartAll(reqs); err != nil {
-						return err
-					}
+					must.Do(t, StartAll(reqs))
 					if err := reqs[0].Start(); !errors.Is(err, ErrRequest) {
 						return fmt.Errorf("one that is active was started: %v", err)
 					}
 				}
-				all, err := WaitAll(reqs)
-				if err != nil {
-					return err
-				}
+				all := must.Get(WaitAll(reqs))(t)
 				for i := range bufs {
 					if w.Rank() == 1 {
-						if err := checkMessage(bufs[i], all[i], Status{0, i, n, false}, round*4+i); err != nil {
-							return err
-						}
+						must.Do(t, checkMessage(bufs[i], all[i], Status{0, i, n, false}, round*4+i))
 					}
 				}
 			}
 			for _, r := range reqs {
-				if err := r.Free(); err != nil {
-					return err
-				}
+				must.Do(t, r.Free())
 				if err := r.Start(); !errors.Is(err, ErrRequest) {
 					return fmt.Errorf("one that was freed was started: %v", err)
 				}
@@ -180,34 +141,21 @@ func TestCancel(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		buf, other := make([]byte, 1000), make([]byte, 1000)
 		if w.Rank() == 1 {
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, w.Barrier())
 			return w.Send(testMessage(1, 1000), 0, 1)
 		}
-		r, err := w.Irecv(buf, 1, 1)
-		if err != nil {
-			return err
-		}
-		if err := r.Cancel(); err != nil {
-			return err
-		}
+		r := must.Get(w.Irecv(buf, 1, 1))(t)
+		must.Do(t, r.Cancel())
 		if st, err := r.Wait(); err != nil || !st.Cancelled {
 			return fmt.Errorf("cancelled: %+v, %v", st, err)
 		}
 		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
 			return fmt.Errorf("one that is inactive was cancelled: %v", err)
 		}
-		if r, err = w.Irecv(other, 1, 1); err != nil {
-			return err
-		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
+		r = must.Get(w.Irecv(other, 1, 1))(t)
+		must.Do(t, w.Barrier())
 		st, err := r.Wait()
-		if err = errors.Join(err, checkMessage(other, st, Status{1, 1, 1000, false}, 1)); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, checkMessage(other, st, Status{1, 1, 1000, false}, 1)))
 		for _, b := range buf {
 			if b != 0 {
 				return errors.New("a receive that was cancelled has received")
@@ -226,33 +174,19 @@ func TestCancelRacingWithArrival(t *testing.T) {
 		for i := range rounds {
 			if w.Rank() == 1 {
 				w.Compute(time.Duration(i) * time.Microsecond)
-				if err := w.Send(testMessage(i, 200), 0, 1); err != nil {
-					return err
-				}
+				must.Do(t, w.Send(testMessage(i, 200), 0, 1))
 				continue
 			}
 			buf := make([]byte, 200)
-			r, err := w.Irecv(buf, 1, 1)
-			if err != nil {
-				return err
-			}
+			r := must.Get(w.Irecv(buf, 1, 1))(t)
 			w.Compute(5 * time.Microsecond)
-			if err := r.Cancel(); err != nil {
-				return err
-			}
-			st, err := r.Wait()
-			if err != nil {
-				return err
-			}
+			must.Do(t, r.Cancel())
+			st := must.Get(r.Wait())(t)
 			if st.Cancelled {
 				cancelled++
-				if st, err = w.Recv(buf, 1, 1); err != nil {
-					return err
-				}
+				st = must.Get(w.Recv(buf, 1, 1))(t)
 			}
-			if err := checkMessage(buf, st, Status{1, 1, 200, false}, i); err != nil {
-				return err
-			}
+			must.Do(t, checkMessage(buf, st, Status{1, 1, 200, false}, i))
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -134,27 +135,17 @@ func TestMessagesOverNICs(t *testing.T) {
 			bufs := make([][]byte, w.Size())
 			for r := range w.Size() {
 				bufs[r] = make([]byte, n)
-				q, err := w.Irecv(bufs[r], r, 1)
-				if err != nil {
-					return err
-				}
-				s, err := w.Issend(fill(w.Rank(), n), r, 1)
-				if err != nil {
-					return err
-				}
+				q := must.Get(w.Irecv(bufs[r], r, 1))(t)
+				s := must.Get(w.Issend(fill(w.Rank(), n), r, 1))(t)
 				reqs = append(reqs, q, s)
 			}
-			if _, err := mpi.WaitAll(reqs); err != nil {
-				return err
-			}
+			must.Get(mpi.WaitAll(reqs))(t)
 			for r := range bufs {
 				if !bytes.Equal(bufs[r], fill(r, n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
 				}
 			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, w.Barrier())
 		}
 		return nil
 	})
@@ -162,28 +153,17 @@ func TestMessagesOverNICs(t *testing.T) {
 
 func TestWindowsOverNICs(t *testing.T) {
 	onEmulatedNICs(t, 4, func(w *mpi.World) error {
-		win, err := w.WinAllocate(4096)
-		if err != nil {
-			return err
-		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(4096))(t)
+		must.Do(t, win.Fence(0))
 		next := (w.Rank() + 1) % w.Size()
-		if err := win.Put(fill(w.Rank(), 2000), next, 1000); err != nil {
-			return err
-		}
+		must.Do(t, win.Put(fill(w.Rank(), 2000), next, 1000))
 		for r := range w.Size() {
 			for i := range 8 {
 				one := binary.LittleEndian.AppendUint32(nil, uint32(w.Rank()+1))
-				if err := win.Accumulate(one, r, 4*i, mpi.Uint32, mpi.Sum); err != nil {
-					return err
-				}
+				must.Do(t, win.Accumulate(one, r, 4*i, mpi.Uint32, mpi.Sum))
 			}
 		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
+		must.Do(t, win.Fence(0))
 		before := (w.Rank() + w.Size() - 1) % w.Size()
 		if !bytes.Equal(win.Memory()[1000:3000], fill(before, 2000)) {
 			return errors.New("wrong data after put")
@@ -193,25 +173,15 @@ func TestWindowsOverNICs(t *testing.T) {
 				return fmt.Errorf("element %d is %d", i, v)
 			}
 		}
-		if err := win.Fence(mpi.NoSucceed); err != nil {
-			return err
-		}
+		must.Do(t, win.Fence(mpi.NoSucceed))
 		for range 3 {
-			if err := win.Lock(mpi.Exclusive, 0, 0); err != nil {
-				return err
-			}
+			must.Do(t, win.Lock(mpi.Exclusive, 0, 0))
 			b := make([]byte, 8)
-			if err := errors.Join(win.Get(b, 0, 4000), win.Flush(0)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(win.Get(b, 0, 4000), win.Flush(0)))
 			binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)+1)
-			if err := errors.Join(win.Put(b, 0, 4000), win.Unlock(0)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(win.Put(b, 0, 4000), win.Unlock(0)))
 		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
+		must.Do(t, w.Barrier())
 		if v := binary.LittleEndian.Uint64(win.Memory()[4000:]); w.Rank() == 0 && v != 12 {
 			return fmt.Errorf("%d had the lock", v)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestWaitAnyAndWaitSome(t *testing.T) {
@@ -13,19 +15,14 @@ func TestWaitAnyAndWaitSome(t *testing.T) {
 		if w.Rank() > 0 {
 			for i := range each {
 				w.Compute(time.Duration(w.Rank()*i) * time.Microsecond)
-				if err := w.Send(testMessage(i, 10*w.Rank()*i), 0, i); err != nil {
-					return err
-				}
+				must.Do(t, w.Send(testMessage(i, 10*w.Rank()*i), 0, i))
 			}
 			return nil
 		}
 		var reqs []*Request
 		for from := 1; from < w.Size(); from++ {
 			for i := range each {
-				r, err := w.Irecv(make([]byte, 1000), from, i)
-				if err != nil {
-					return err
-				}
+				r := must.Get(w.Irecv(make([]byte, 1000), from, i))(t)
 				reqs = append(reqs, r, nil)
 			}
 		}
@@ -64,9 +61,7 @@ func TestWaitAnyAndWaitSome(t *testing.T) {
 				return err
 			}
 			for i := range at {
-				if err := took(at[i], all[i]); err != nil {
-					return err
-				}
+				must.Do(t, took(at[i], all[i]))
 			}
 		}
 		if at, st, err := WaitAny(reqs); at != Undefined || st != emptyStatus || err != nil {
@@ -89,18 +84,11 @@ func TestWaitAnyAndWaitSome(t *testing.T) {
 func TestTestAllCompletesAllOrNone(t *testing.T) {
 	inAllConfigurations(t, 2, func(w *World) error {
 		if w.Rank() == 1 {
-			if err := w.Send([]byte("a"), 0, 1); err != nil {
-				return err
-			}
-			if _, err := w.Recv(nil, 0, 3); err != nil {
-				return err
-			}
+			must.Do(t, w.Send([]byte("a"), 0, 1))
+			must.Get(w.Recv(nil, 0, 3))(t)
 			return w.Send([]byte("bc"), 0, 2)
 		}
-		a, err := w.Irecv(make([]byte, 4), 1, 1)
-		if err != nil {
-			return err
-		}
+		a := must.Get(w.Irecv(make([]byte, 4), 1, 1))(t)
 		b, err := w.Irecv(make([]byte, 4), 1, 2)
 		if err != nil {
 			return err
@@ -118,9 +106,7 @@ func TestTestAllCompletesAllOrNone(t *testing.T) {
 		if !a.Active() {
 			return errors.New("GetStatus has ended a request")
 		}
-		if err := w.Send(nil, 1, 3); err != nil {
-			return err
-		}
+		must.Do(t, w.Send(nil, 1, 3))
 		for {
 			all, done, err := TestAll(both)
 			if err != nil {
@@ -141,14 +127,8 @@ func TestWaitAllReportsErrorPerRequest(t *testing.T) {
 		if w.Rank() == 1 {
 			return errors.Join(w.Send([]byte("abc"), 0, 1), w.Send([]byte("abc"), 0, 2))
 		}
-		a, err := w.Irecv(make([]byte, 3), 1, 1)
-		if err != nil {
-			return err
-		}
-		b, err := w.Irecv(make([]byte, 2), 1, 2)
-		if err != nil {
-			return err
-		}
+		a := must.Get(w.Irecv(make([]byte, 3), 1, 1))(t)
+		b := must.Get(w.Irecv(make([]byte, 2), 1, 2))(t)
 		all, err := WaitAll([]*Request{a, nil, b})
 		var each *RequestsError
 		if !errors.As(err, &each) || !errors.Is(err, ErrTruncate) || len(each.Errs) != 3 || each.Errs[0] != nil || each.Errs[1] != nil || each.Errs[2] == nil {
@@ -166,9 +146,7 @@ func TestRequestFreeLetsOperationComplete(t *testing.T) {
 		for id, n := range sizes {
 			if w.Rank() == 0 {
 				r, err := w.Isend(testMessage(id, n), 1, 1)
-				if err = errors.Join(err, r.Free()); err != nil {
-					return err
-				}
+				must.Do(t, errors.Join(err, r.Free()))
 				if st, err := r.Wait(); st != emptyStatus || err != nil || r.Active() {
 					return fmt.Errorf("one that was freed: %+v, %v", st, err)
 				}
@@ -176,9 +154,7 @@ func TestRequestFreeLetsOperationComplete(t *testing.T) {
 			}
 			buf := make([]byte, n)
 			st, err := w.Recv(buf, 0, 1)
-			if err = errors.Join(err, checkMessage(buf, st, Status{0, 1, n, false}, id)); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(err, checkMessage(buf, st, Status{0, 1, n, false}, id)))
 		}
 		return nil
 	})

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
@@ -24,24 +26,15 @@ func check(ok bool, format string, args ...any) error {
 func TestFence(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		const n = 200
-		win, err := w.WinAllocate(n * w.Size())
-		if err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(n * w.Size()))(t)
 		copy(win.Memory(), bytes.Repeat([]byte{0xaa}, n*w.Size()))
-		if err := win.Fence(NoPrecede); err != nil {
-			return err
-		}
+		must.Do(t, win.Fence(NoPrecede))
 		for round := range 3 {
 			// Each rank puts a block to every rank, and then gets one from every rank.
 			for to := range w.Size() {
-				if err := win.Put(testMessage(10*round+w.Rank(), n), to, n*w.Rank()); err != nil {
-					return err
-				}
+				must.Do(t, win.Put(testMessage(10*round+w.Rank(), n), to, n*w.Rank()))
 			}
-			if err := win.Fence(0); err != nil {
-				return err
-			}
+			must.Do(t, win.Fence(0))
 			for from := range w.Size() {
 				if !bytes.Equal(win.Memory()[n*from:n*(from+1)], testMessage(10*round+from, n)) {
 					return fmt.Errorf("round %d: wrong data put by rank %d", round, from)
@@ -49,20 +42,14 @@ func TestFence(t *testing.T) {
 			}
 			got := make([]byte, n*w.Size())
 			for from := range w.Size() {
-				if err := win.Get(got[n*from:n*(from+1)], from, n*w.Rank()); err != nil {
-					return err
-				}
+				must.Do(t, win.Get(got[n*from:n*(from+1)], from, n*w.Rank()))
 			}
-			if err := win.Fence(NoPut); err != nil {
-				return err
-			}
+			must.Do(t, win.Fence(NoPut))
 			if !bytes.Equal(got, bytes.Repeat(testMessage(10*round+w.Rank(), n), w.Size())) {
 				return fmt.Errorf("round %d: wrong data from get", round)
 			}
 		}
-		if err := win.Fence(NoSucceed); err != nil {
-			return err
-		}
+		must.Do(t, win.Fence(NoSucceed))
 		if err := win.Put(nil, 0, 0); !errors.Is(err, ErrRMASync) {
 			return fmt.Errorf("a put after the last fence: %v", err)
 		}
@@ -81,30 +68,18 @@ func TestPostStartCompleteWait(t *testing.T) {
 		for round := range 4 {
 			w.Compute(time.Duration((w.Rank()*5+round)%7) * time.Microsecond)
 			if round%2 == 0 {
-				if err := win.Post([]int{before}, 0); err != nil {
-					return err
-				}
+				must.Do(t, win.Post([]int{before}, 0))
 			}
-			if err := win.Start([]int{behind}, 0); err != nil {
-				return err
-			}
-			if err := win.Put(testMessage(round*4+w.Rank(), 64), behind, 0); err != nil {
-				return err
-			}
-			if err := win.Accumulate(u64(5), behind, 64, Uint64, Sum); err != nil {
-				return err
-			}
+			must.Do(t, win.Start([]int{behind}, 0))
+			must.Do(t, win.Put(testMessage(round*4+w.Rank(), 64), behind, 0))
+			must.Do(t, win.Accumulate(u64(5), behind, 64, Uint64, Sum))
 			if round%2 == 1 { // operations may start before the post
-				if err := win.Post([]int{before}, 0); err != nil {
-					return err
-				}
+				must.Do(t, win.Post([]int{before}, 0))
 			}
 			if err := win.Put(nil, before, 0); !errors.Is(err, ErrRMASync) {
 				return fmt.Errorf("a put to a rank outside the group: %v", err)
 			}
-			if err := win.Complete(); err != nil {
-				return err
-			}
+			must.Do(t, win.Complete())
 			if round < 2 {
 				err = win.Wait()
 			} else {
@@ -127,10 +102,7 @@ func TestPostStartCompleteWait(t *testing.T) {
 // at once.
 func TestOperationsWaitForPost(t *testing.T) {
 	inBothProgressModes(t, 3, func(w *World) error {
-		win, err := w.WinAllocate(16)
-		if err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(16))(t)
 		if w.Rank() == 0 {
 			for i := range 50 { // ours alone until we post
 				win.Memory()[0], win.Memory()[8] = byte(i), byte(i)
@@ -139,9 +111,7 @@ func TestOperationsWaitForPost(t *testing.T) {
 					return errors.New("the window was written before the post")
 				}
 			}
-			if err := errors.Join(win.Post([]int{1, 2}, 0), win.Wait()); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(win.Post([]int{1, 2}, 0), win.Wait()))
 			if at64(win.Memory(), 0) != 1 || at64(win.Memory(), 1) != 2 {
 				return fmt.Errorf("%x", win.Memory())
 			}

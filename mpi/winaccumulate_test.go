@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Concurrent accumulates on the same elements have the same result as sequential ones.
@@ -14,10 +16,7 @@ func TestAccumulatesAreAtomic(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		const n, each = 6, 3
 		for _, typ := range allTypes {
-			win, err := w.WinAllocate(n*typ.Size() + 8)
-			if err != nil {
-				return err
-			}
+			win := must.Get(w.WinAllocate(n*typ.Size() + 8))(t)
 			start := elements(typ, 50, n)
 			copy(win.Memory(), start)
 			for op := Sum; op <= NoOp; op++ {
@@ -25,17 +24,11 @@ func TestAccumulatesAreAtomic(t *testing.T) {
 					continue
 				}
 				copy(win.Memory(), start)
-				if err := win.Fence(0); err != nil {
-					return err
-				}
+				must.Do(t, win.Fence(0))
 				for i := range each {
-					if err := win.Accumulate(elements(typ, w.Rank()*each+i, n), 1, 0, typ, op); err != nil {
-						return err
-					}
+					must.Do(t, win.Accumulate(elements(typ, w.Rank()*each+i, n), 1, 0, typ, op))
 				}
-				if err := win.Fence(0); err != nil {
-					return err
-				}
+				must.Do(t, win.Fence(0))
 				if w.Rank() == 1 {
 					want := bytes.Clone(start)
 					for r := range w.Size() * each {
@@ -48,13 +41,9 @@ func TestAccumulatesAreAtomic(t *testing.T) {
 						return fmt.Errorf("%v of %v: %x, want %x", op, typ, got, want)
 					}
 				}
-				if err := win.Fence(0); err != nil {
-					return err
-				}
+				must.Do(t, win.Fence(0))
 			}
-			if err := win.Free(); err != nil {
-				return err
-			}
+			must.Do(t, win.Free())
 		}
 		return nil
 	})
@@ -65,33 +54,20 @@ func TestFetchAndOpCounts(t *testing.T) {
 	inBothProgressModes(t, 5, func(w *World) error {
 		const each = 8
 		for _, typ := range []Type{Byte, Uint32, Int64, Uint64} {
-			win, err := w.WinAllocate(32)
-			if err != nil {
-				return err
-			}
+			win := must.Get(w.WinAllocate(32))(t)
 			at := 3 * typ.Size() // its neighbours stay as they are
-			if err := win.LockAll(0); err != nil {
-				return err
-			}
+			must.Do(t, win.LockAll(0))
 			one := u64(1)[:typ.Size()]
 			seen := make([]byte, each*5)
 			for range each {
 				old := make([]byte, typ.Size())
-				if err := win.FetchAndOp(one, old, 2, at, typ, Sum); err != nil {
-					return err
-				}
-				if err := win.Flush(2); err != nil {
-					return err
-				}
+				must.Do(t, win.FetchAndOp(one, old, 2, at, typ, Sum))
+				must.Do(t, win.Flush(2))
 				number := append(old, make([]byte, 8)...)
 				seen[binary.LittleEndian.Uint64(number)]++
 			}
-			if err := win.UnlockAll(); err != nil {
-				return err
-			}
-			if err := w.Allreduce(seen, Byte, Sum); err != nil {
-				return err
-			}
+			must.Do(t, win.UnlockAll())
+			must.Do(t, w.Allreduce(seen, Byte, Sum))
 			if !bytes.Equal(seen, bytes.Repeat([]byte{1}, len(seen))) {
 				return fmt.Errorf("%v: numbers were given %v times", typ, seen)
 			}
@@ -102,9 +78,7 @@ func TestFetchAndOpCounts(t *testing.T) {
 					return fmt.Errorf("%v: %x, want %x", typ, win.Memory(), want)
 				}
 			}
-			if err := win.Free(); err != nil {
-				return err
-			}
+			must.Do(t, win.Free())
 		}
 		return nil
 	})
@@ -114,51 +88,32 @@ func TestFetchAndOpCounts(t *testing.T) {
 func TestCompareAndSwapLockIsExclusive(t *testing.T) {
 	inBothProgressModes(t, 4, func(w *World) error {
 		for _, typ := range []Type{Byte, Int32, Uint64} {
-			win, err := w.WinAllocate(32)
-			if err != nil {
-				return err
-			}
-			if err := win.LockAll(0); err != nil {
-				return err
-			}
+			win := must.Get(w.WinAllocate(32))(t)
+			must.Do(t, win.LockAll(0))
 			me, free, was := u64(uint64(w.Rank() + 1))[:typ.Size()], make([]byte, typ.Size()), make([]byte, typ.Size())
 			at := typ.Size()
 			for range 3 {
 				for {
-					if err := errors.Join(win.CompareAndSwap(me, free, was, 0, at, typ), win.Flush(0)); err != nil {
-						return err
-					}
+					must.Do(t, errors.Join(win.CompareAndSwap(me, free, was, 0, at, typ), win.Flush(0)))
 					if bytes.Equal(was, free) {
 						break
 					}
 				}
 				// Non-atomic updates are safe while the lock is held.
 				count := make([]byte, 8)
-				if err := errors.Join(win.Get(count, 0, 24), win.Flush(0)); err != nil {
-					return err
-				}
-				if err := errors.Join(win.Put(u64(at64(count, 0)+1), 0, 24), win.Flush(0)); err != nil {
-					return err
-				}
-				if err := errors.Join(win.CompareAndSwap(free, me, was, 0, at, typ), win.Flush(0)); err != nil {
-					return err
-				}
+				must.Do(t, errors.Join(win.Get(count, 0, 24), win.Flush(0)))
+				must.Do(t, errors.Join(win.Put(u64(at64(count, 0)+1), 0, 24), win.Flush(0)))
+				must.Do(t, errors.Join(win.CompareAndSwap(free, me, was, 0, at, typ), win.Flush(0)))
 				if !bytes.Equal(was, me) {
 					return fmt.Errorf("%v: it has %x while rank %d is inside", typ, was, w.Rank())
 				}
 			}
-			if err := win.UnlockAll(); err != nil {
-				return err
-			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, win.UnlockAll())
+			must.Do(t, w.Barrier())
 			if w.Rank() == 0 && at64(win.Memory(), 3) != 12 {
 				return fmt.Errorf("%v: %d were inside", typ, at64(win.Memory(), 3))
 			}
-			if err := win.Free(); err != nil {
-				return err
-			}
+			must.Do(t, win.Free())
 		}
 		return nil
 	})
@@ -169,13 +124,8 @@ func TestCompareAndSwapLockIsExclusive(t *testing.T) {
 func TestAccumulatesOfOneOriginAreOrdered(t *testing.T) {
 	inBothProgressModes(t, 2, func(w *World) error {
 		const n = 40 // elements: several words, chunks, and rounds of atomics
-		win, err := w.WinAllocate(4 * n)
-		if err != nil {
-			return err
-		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(4 * n))(t)
+		must.Do(t, win.Fence(0))
 		r := rand.New(rand.NewPCG(uint64(w.Size()), 4))
 		model := make([]byte, 4*n)
 		var got, want [][]byte
@@ -187,25 +137,19 @@ func TestAccumulatesOfOneOriginAreOrdered(t *testing.T) {
 				part, origin := model[4*from:4*to], elements(Uint32, i, to-from)
 				result := make([]byte, len(part))
 				want, got = append(want, bytes.Clone(part)), append(got, result)
-				if err := win.GetAccumulate(origin, result, 1, 4*from, Uint32, op); err != nil {
-					return err
-				}
+				must.Do(t, win.GetAccumulate(origin, result, 1, 4*from, Uint32, op))
 				for k := 0; k < len(part); k += 4 {
 					copy(part[k:k+4], reduceReference(Uint32, op, part[k:k+4], origin[k:k+4]))
 				}
 			}
 		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
+		must.Do(t, win.Fence(0))
 		for i := range got {
 			if !bytes.Equal(got[i], want[i]) {
 				return fmt.Errorf("operation %d found %x, want %x", i, got[i], want[i])
 			}
 		}
-		if err := w.Bcast(model, 0); err != nil {
-			return err
-		}
+		must.Do(t, w.Bcast(model, 0))
 		if w.Rank() == 1 && !bytes.Equal(win.Memory(), model) {
 			return fmt.Errorf("%x, want %x", win.Memory(), model)
 		}

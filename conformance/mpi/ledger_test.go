@@ -7,15 +7,13 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the cases into ledger.yaml")
 
 func TestLedgerAgreesWithTheCases(t *testing.T) {
-	doc, err := cases.Ledger()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(cases.Ledger())(t)
 	docs, covered := []*ledger.Document{doc}, ledger.CasesByRow(cases.Cases())
 	for _, wrong := range ledger.WrongCitations(docs, covered) {
 		t.Error(wrong)
@@ -37,8 +35,6 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 			t.Errorf("%s: run go test ./conformance/mpi -run Ledger -update", outdated)
 		}
 	case !t.Failed():
-		if err := ledger.WriteCases("ledger.yaml", covered); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ledger.WriteCases("ledger.yaml", covered))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -148,10 +149,7 @@ func TestRegistrationCache(t *testing.T) {
 // Reuse does not slow down a program that waits for each send, like LU: its data is copied,
 // because it would otherwise wait for acknowledgements.
 func TestBlockingSendsAreCopied(t *testing.T) {
-	wl, err := work.Find("lu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find("lu"))(t)
 	run := func(off bool) time.Duration {
 		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 		o.P2P.EagerLimit = eagerMax

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -54,10 +55,7 @@ func platformConfig(cfg carrier.Config) carrier.Config {
 // 0.
 func measuredOn(t *testing.T, name string, ranks int, costs *memory.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
 	t.Helper()
-	wl, err := work.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find(name))(t)
 	var stats carrier.Stats
 	o := mpi.Options{Carrier: platformConfig(cfg), OnFinalize: func(rank int, s mpi.Stats) {
 		if rank == 0 {

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -209,10 +210,7 @@ func runOf(program string, ranks, perHost int) Config {
 // launched runs launcher as a shell would.
 func launched(t *testing.T, stdin string, args ...string) (code int, out string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	cmd := exec.Command(self, append([]string{launchCommand}, args...)...)
 	var b bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &b, &b
