@@ -1,8 +1,15 @@
 package mpi
 
 import (
+	"bytes"
+	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fabrictest/fabrictest/conformance"
 )
@@ -11,18 +18,9 @@ import (
 // rule is violated. Its defects are those of the ideal runtime.
 type Case = conformance.CaseOf[func(*T)]
 
-// background labels cases in which the runtime must make progress while the program
+// Background labels cases in which the runtime must make progress while the program
 // computes. The standard requires that; a runtime in mode Polling does not do it.
-var background = []string{Background}
-
-// Background is the label of cases that a runtime in mode Polling need not pass.
 const Background = "progress:background"
-
-// ranks is the setup of a case with n ranks, each on a host of its own.
-func ranks(n int) conformance.Setup { return conformance.Setup{Ranks: n} }
-
-// inPairs is the setup of a case with n ranks, two on each host.
-func inPairs(n int) conformance.Setup { return conformance.Setup{Ranks: n, PerNode: 2} }
 
 // NeedsBackground reports whether a case requires progress in the background.
 func NeedsBackground(c *Case) bool { return slices.Contains(c.Labels, Background) }
@@ -54,20 +52,52 @@ func RunOn(c *Case, w World) (err error) {
 // rankFailed is the panic of a rank that saw a violation.
 type rankFailed struct{ violation error }
 
-// Cases returns all cases, by section. They have two ranks unless their setup says otherwise.
-func Cases() []Case {
-	return conformance.WithGroup(conformance.Group{Setup: ranks(2)}, slices.Concat(
-		orderCases, wildcardCases, modeCases, bufferedCases, truncateCases, emptyCases, nullCases, selfCases,
-		probeCases, matchedCases, cancelCases, persistentCases, waitCases, testCases, requestCases,
-		sizeCases, floodCases, exchangeCases, progressCases,
-		commCases, splitCases, worldCases, argumentCases, handlerCases,
-		barrierCases, collectiveCases,
-		windowCases, fenceCases, pscwCases, lockCases, flushCases, rmaRequestCases, assertCases,
-		accumulateCases, atomicCases, rmaErrorCases,
-	))
-}
+// programs are the programs of cases by the ids of the cases. Every rank runs the program.
+type programs map[string]func(*T)
 
-// rule cites MPI 3.1: a section, and rows of the ledger.
-func rule(section string, rows ...string) conformance.Cite {
-	return conformance.Cite{Doc: "MPI 3.1", Section: section, Rows: rows}
-}
+//go:embed cases.yaml
+var casesFile []byte
+
+// Cases returns all cases, by section.
+func Cases() []Case { return slices.Clone(readCases()) }
+
+// readCases reads the cases from cases.yaml, and adds their programs. It panics if the file
+// is invalid.
+var readCases = sync.OnceValue(func() []Case {
+	all := make(programs)
+	for _, some := range []programs{
+		orderPrograms, wildcardPrograms, modePrograms, bufferedPrograms, truncatePrograms, emptyPrograms, nullPrograms,
+		selfPrograms, probePrograms, matchedPrograms, cancelPrograms, persistentPrograms, waitPrograms, testPrograms,
+		requestPrograms, sizePrograms, floodPrograms, exchangePrograms, progressPrograms, commPrograms, splitPrograms,
+		worldPrograms, argumentPrograms, handlerPrograms, barrierPrograms, collectivePrograms, windowPrograms,
+		fencePrograms, pscwPrograms, lockPrograms, flushPrograms, rmaRequestPrograms, assertPrograms,
+		accumulatePrograms, atomicPrograms, rmaErrorPrograms,
+	} {
+		maps.Copy(all, some)
+	}
+	var read []struct {
+		ID, Title, Sends, Expects string
+		Rows, Labels, Defects     []string
+		Ranks                     int
+		PerHost                   int `yaml:"per_host"`
+	}
+	in := yaml.NewDecoder(bytes.NewReader(casesFile))
+	in.KnownFields(true)
+	if err := in.Decode(&read); err != nil {
+		panic(fmt.Errorf("cases.yaml: %w", err))
+	}
+	var cases []Case
+	for _, c := range read {
+		section := strings.Split(c.Rows[0], "/")[1] // a row is mpi/SECTION/NUMBER
+		cases = append(cases, Case{
+			ID: c.ID, Title: c.Title, Cite: conformance.Cite{Doc: "MPI 3.1", Section: section, Rows: c.Rows},
+			Setup: conformance.Setup{Ranks: c.Ranks, PerNode: c.PerHost}, Labels: c.Labels,
+			Sends: c.Sends, Expects: c.Expects, Defects: c.Defects, Run: all[c.ID],
+		})
+		delete(all, c.ID)
+	}
+	if len(all) > 0 {
+		panic(fmt.Sprintf("cases.yaml has no entry for the programs %v", slices.Sorted(maps.Keys(all))))
+	}
+	return conformance.WithGroup(conformance.Group{Setup: conformance.Setup{Ranks: 2}}, cases)
+})

@@ -2,12 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var barrierCases = []Case{{
-	ID: "mpi/barrier/nobody-leaves-early", Title: "Nobody leaves a barrier before all have come",
-	Cite: rule("5.3", "mpi/5.3/1"), Setup: ranks(4), Defects: []string{"BarrierEarly", "BarrierMissesOne"},
-	Sends:   "in turn each rank comes last: before it does, it looks for words that the others send it behind the barrier",
-	Expects: "no such word before, all of them after",
-	Run: func(t *T) {
+var barrierPrograms = programs{
+	"mpi/barrier/nobody-leaves-early": func(t *T) {
 		n := t.Size()
 		for last := range n {
 			if t.Rank() != last {
@@ -27,11 +23,7 @@ var barrierCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/barrier/again-and-again", Title: "Barriers follow each other without mixing",
-	Cite: rule("5.3", "mpi/5.3/1"), Setup: ranks(5), Defects: []string{"BarrierEarly"},
-	Sends: "30 barriers; before each every rank sends a word to the next, which must find it behind the barrier without waiting for long", Expects: "the word of this round",
-	Run: func(t *T) {
+	"mpi/barrier/again-and-again": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		ahead := 0
 		for i := range 30 {
@@ -50,11 +42,7 @@ var barrierCases = []Case{{
 		}
 		t.check(ahead == 0, "nobody in a round before all have left the one before", "a word of a later round, %d times", ahead)
 	},
-}, {
-	ID: "mpi/barrier/alone", Title: "A barrier of one rank does not wait",
-	Cite: rule("5.3", "mpi/5.3/1"), Defects: []string{"InactiveHangs", "IndexOff"},
-	Sends: "barriers in Self while the other rank waits for a word; an Ibarrier in Self by WaitAny", Expects: "that they return",
-	Run: func(t *T) {
+	"mpi/barrier/alone": func(t *T) {
 		self := t.inComm(t.w.Self())
 		t.onRank(0, func() {
 			for range 3 {
@@ -72,11 +60,7 @@ var barrierCases = []Case{{
 		})
 		t.onRank(1, func() { t.awaitSignal(0) })
 	},
-}, {
-	ID: "mpi/ibarrier/waits-for-all", Title: "An Ibarrier is complete when all have begun theirs, and not before",
-	Cite: rule("5.12.1", "mpi/5.12.1/1"), Setup: ranks(3), Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
-	Sends: "two ranks begin, and talk with the third, which has not; then it begins", Expects: "Test false until then, completion after",
-	Run: func(t *T) {
+	"mpi/ibarrier/waits-for-all": func(t *T) {
 		if t.Rank() < 2 {
 			r, err := t.Ibarrier()
 			t.mustStart("Ibarrier", r, err)
@@ -98,11 +82,7 @@ var barrierCases = []Case{{
 		r, err := t.Ibarrier()
 		t.wait(t.mustStart("Ibarrier", r, err))
 	},
-}, {
-	ID: "mpi/ibarrier/with-messages", Title: "Messages come and go while an Ibarrier is under way",
-	Cite: rule("5.12", "mpi/5.12/1"), Setup: ranks(4), Defects: []string{"IbarrierEarly", "LargeDamaged"},
-	Sends: "an Ibarrier begun, an exchange around the ring, the wait", Expects: "the contents, and the barrier",
-	Run: func(t *T) {
+	"mpi/ibarrier/with-messages": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for i, size := range []int{64, largeSize} {
 			if me == 3 { // comes late
@@ -138,11 +118,7 @@ var barrierCases = []Case{{
 			t.expectRecv(nil, from, 10)
 		}
 	},
-}, {
-	ID: "mpi/ibarrier/several", Title: "Several Ibarriers can be under way, and complete in their order",
-	Cite: rule("5.12", "mpi/5.12/2"), Setup: ranks(3), Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
-	Sends: "all but one rank begin three; the last begins one at a time", Expects: "the first complete after its first, and no other; and so on",
-	Run: func(t *T) {
+	"mpi/ibarrier/several": func(t *T) {
 		const n = 3
 		if t.Rank() == 2 {
 			for range n {
@@ -168,4 +144,4 @@ var barrierCases = []Case{{
 			t.wait(rs[i])
 		}
 	},
-}}
+}

@@ -17,11 +17,8 @@ func (t *T) expectPlace(rank, size int) {
 	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
 }
 
-var commCases = []Case{{
-	ID: "mpi/comm/contexts-apart", Title: "A message is received only in the communicator in which it was sent",
-	Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Defects: []string{"DupSharesContext", "WorldMatches"},
-	Sends: "the same tag in three communicators of the same ranks, received in another order", Expects: "each its own content, small and large",
-	Run: func(t *T) {
+var commPrograms = programs{
+	"mpi/comm/contexts-apart": func(t *T) {
 		cs := []*T{t, t.dup(), t.dup()}
 		for _, n := range []int{20, largeSize} {
 			t.onRank(0, func() {
@@ -39,11 +36,7 @@ var commCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/comm/posted-in-one-only", Title: "A receive that is posted in one communicator takes nothing of another",
-	Cite: rule("3.2.3", "mpi/3.2.3/1"), Defects: []string{"DupSharesContext", "WorldMatches"},
-	Sends: "a receive of anything posted in a duplicate, then a message in the original, then one in the duplicate", Expects: "each where it belongs",
-	Run: func(t *T) {
+	"mpi/comm/posted-in-one-only": func(t *T) {
 		other := t.dup()
 		t.onRank(1, func() {
 			p := other.irecv(30, mpi.AnySource, mpi.AnyTag)
@@ -60,11 +53,7 @@ var commCases = []Case{{
 			other.send(data(2, 30), 1, 7)
 		})
 	},
-}, {
-	ID: "mpi/comm/dup-is-alike", Title: "A duplicate has the same ranks in the same order",
-	Cite: rule("6.4.2", "mpi/6.4.2/1"), Setup: ranks(4), Defects: []string{"DupReverses"},
-	Sends: "a duplicate and its duplicate; in both everybody talks to everybody", Expects: "rank and size of the original, and the right partners",
-	Run: func(t *T) {
+	"mpi/comm/dup-is-alike": func(t *T) {
 		a := t.dup()
 		b := a.dup()
 		for _, c := range []*T{a, b} {
@@ -77,11 +66,7 @@ var commCases = []Case{{
 		}
 		a.expectUsable()
 	},
-}, {
-	ID: "mpi/comm/dup-during-traffic", Title: "Communicators can be made while messages are under way",
-	Cite: rule("6.4.2", "mpi/6.4.2/2"), Setup: ranks(3), Defects: []string{"SplitDropsReceives"},
-	Sends: "receives posted and sends begun, then Dup and Split, then the messages in all three", Expects: "each content in its communicator",
-	Run: func(t *T) {
+	"mpi/comm/dup-during-traffic": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
 		p := t.irecv(largeSize, last, 1)
@@ -97,11 +82,7 @@ var commCases = []Case{{
 		t.expectWait(p, data(last, largeSize))
 		t.waitAll(r, ra, rb)
 	},
-}, {
-	ID: "mpi/comm/many", Title: "Dozens of communicators keep their messages apart",
-	Cite: rule("6.2", "mpi/6.2/1"), Defects: []string{"DupSharesContext"},
-	Sends: "30 duplicates, a message in each, received from the last to the first", Expects: "each its own; then all are freed",
-	Run: func(t *T) {
+	"mpi/comm/many": func(t *T) {
 		cs := make([]*T, 30)
 		for i := range cs {
 			cs[i] = t.dup()
@@ -120,11 +101,7 @@ var commCases = []Case{{
 		}
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/comm/freed", Title: "A communicator that was freed cannot be used, and its relatives can",
-	Cite: rule("6.4.3", "mpi/6.4.3/1"), Defects: []string{"FreedIsUsable", "FreeBreaksParent"},
-	Sends: "a duplicate freed; sends, receives and a barrier in it, then in the original and another duplicate", Expects: "ErrComm in it; no harm elsewhere",
-	Run: func(t *T) {
+	"mpi/comm/freed": func(t *T) {
 		a := t.dup()
 		b := t.dup()
 		t.must("Free", a.Free())
@@ -137,11 +114,7 @@ var commCases = []Case{{
 		t.expectUsable()
 		b.expectUsable()
 	},
-}, {
-	ID: "mpi/comm/freed-during-traffic", Title: "What is under way in a communicator that is freed completes",
-	Cite: rule("6.4.3", "mpi/6.4.3/2"), Defects: []string{"FreeDrops"},
-	Sends: "receives posted and sends begun, small and large, Free, then the waits", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/comm/freed-during-traffic": func(t *T) {
 		c := t.dup()
 		other := 1 - t.Rank()
 		p, q := c.irecv(64, other, 1), c.irecv(largeSize, other, 2)
@@ -152,7 +125,7 @@ var commCases = []Case{{
 		t.waitAll(r, s)
 		t.expectUsable()
 	},
-}}
+}
 
 func size(t *T) int {
 	if t == nil {

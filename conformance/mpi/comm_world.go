@@ -2,22 +2,15 @@ package mpi
 
 import "time"
 
-var worldCases = []Case{{
-	ID: "mpi/world/ranks", Title: "Every rank is there once",
-	Cite: rule("6.4.1", "mpi/6.4.1/1"), Setup: ranks(5), Defects: []string{"GatherReversed", "DupReverses"},
-	Sends: "an Allgather of the ranks, here and in a duplicate", Expects: "0 to 4, each at its place",
-	Run: func(t *T) {
+var worldPrograms = programs{
+	"mpi/world/ranks": func(t *T) {
 		for _, c := range []*T{t, t.dup()} {
 			all := make([]byte, 8*5)
 			t.must("Allgather", c.Allgather(word(uint64(10*t.Rank()+c.Rank())), all))
 			t.expectEqual("the ranks", all, words(0, 11, 22, 33, 44))
 		}
 	},
-}, {
-	ID: "mpi/world/time-goes-on", Title: "Wtime does not go back, and Compute takes the time that it was told",
-	Cite: rule("8.6", "mpi/8.6/1"), Defects: []string{"ClockRunsBack", "ComputesNothing"},
-	Sends: "Wtime around messages and computations", Expects: "never less than before, and at least as much more as was computed",
-	Run: func(t *T) {
+	"mpi/world/time-goes-on": func(t *T) {
 		last := t.w.Wtime()
 		for i := range 20 {
 			d := time.Duration(i) * 10 * time.Microsecond
@@ -29,4 +22,4 @@ var worldCases = []Case{{
 			t.check(last >= now, "the time not to go back", "%v after %v", last, now)
 		}
 	},
-}}
+}

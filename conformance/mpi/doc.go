@@ -1,5 +1,5 @@
 // Package mpi contains the conformance cases of the multi-rank runtime, by the rules of the
-// MPI standard. A [Case] is a program that every rank runs: it sends, receives, synchronizes
+// MPI standard. A [Case] has a program that every rank runs: it sends, receives, synchronizes
 // and shares memory through the API alone, and checks every received byte, the results of
 // calls, and their order.
 //
@@ -15,9 +15,9 @@
 //
 // # Adding a case
 //
-// Find or add the row of the rule in ledger.yaml, paraphrased. Write the case into the file
-// of its topic with the helpers of [T]. Name a defect of package ideal that breaks the rule,
-// or add one. Then run
+// Find or add the row of the rule in ledger.yaml, paraphrased. Describe the case in
+// cases.yaml, and write its program into the file of its topic with the helpers of [T]. Name
+// a defect of package ideal that breaks the rule, or add one. Then run
 //
 //	go test ./conformance/mpi -run Ledger -update
 //	go test ./conformance/mpi -run 'Legal|Defects' -seeds 20

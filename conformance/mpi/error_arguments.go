@@ -53,53 +53,34 @@ func (t *T) mustRefuse(what string, calls map[string]error, class error) {
 	}
 }
 
-var argumentCases = []Case{{
-	ID: "mpi/error/send-to-no-rank", Title: "Sends to what is no rank are errors, and send nothing",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
-	Run: func(t *T) {
+var argumentPrograms = programs{
+	"mpi/error/send-to-no-rank": func(t *T) {
 		for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
 			t.mustRefuse(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
 		}
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
-	Run: func(t *T) {
+	"mpi/error/receive-from-no-rank": func(t *T) {
 		for _, source := range []int{2, 1 << 20, -17} {
 			t.mustRefuse(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
 		}
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
-	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
-	Run: func(t *T) {
+	"mpi/error/send-with-no-tag": func(t *T) {
 		for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
 			t.mustRefuse(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
-	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
-	Run: func(t *T) {
+	"mpi/error/receive-with-no-tag": func(t *T) {
 		for _, tag := range []int{-2, mpi.TagMax + 1} {
 			t.mustRefuse(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
-	Cite: rule("8.1.2", "mpi/8.1.2/1"), Defects: []string{"TagMaxRefused", "TagCut"},
-	Sends: "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order", Expects: "each by its tag",
-	Run: func(t *T) {
+	"mpi/error/largest-tag": func(t *T) {
 		t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
 		tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
 		t.onRank(0, func() {
@@ -115,11 +96,7 @@ var argumentCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/error/collective-arguments", Title: "Collective calls with arguments that do not fit are errors on every rank",
-	Cite: rule("8.4", "mpi/8.4/3"), Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
-	Sends: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
-	Run: func(t *T) {
+	"mpi/error/collective-arguments": func(t *T) {
 		b := make([]byte, 16)
 		t.mustFail("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
 		t.mustFail("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
@@ -134,11 +111,7 @@ var argumentCases = []Case{{
 		t.mustFail("Alltoall with less room", t.Alltoall(b, make([]byte, 8)), mpi.ErrArg)
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/error/says-what", Title: "An error names the call and the rank",
-	Cite: rule("8.3", "mpi/8.3/3"), Defects: []string{"ErrorsWithoutCall"},
-	Sends: "a wrong Send and a wrong Irecv, here and in a communicator of another order", Expects: "*Error with the call and the rank in that communicator",
-	Run: func(t *T) {
+	"mpi/error/says-what": func(t *T) {
 		back := t.split(0, -t.Rank())
 		for _, c := range []*T{t, back} {
 			_, irecv := c.Irecv(nil, 0, -9)
@@ -149,11 +122,7 @@ var argumentCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/error/during-traffic", Title: "An erroneous call harms nothing that is under way",
-	Cite: rule("8.3", "mpi/8.3/2"), Defects: []string{"ErrorWedges"},
-	Sends: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/error/during-traffic": func(t *T) {
 		other := 1 - t.Rank()
 		p, r := t.irecv(largeSize, other, 1), t.isend(data(t.Rank(), largeSize), other, 1)
 		q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
@@ -165,4 +134,4 @@ var argumentCases = []Case{{
 		t.waitAll(r, s)
 		t.expectUsable()
 	},
-}}
+}

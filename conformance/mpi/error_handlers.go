@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var handlerCases = []Case{{
-	ID: "mpi/handler/is-called", Title: "An error handler is called with the error, and decides what the call returns",
-	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"},
-	Sends: "a handler that returns an error of its own, then one that returns none", Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
-	Run: func(t *T) {
+var handlerPrograms = programs{
+	"mpi/handler/is-called": func(t *T) {
 		mine := errors.New("mine")
 		var seen []error
 		t.SetErrorHandler(func(rank, size int, err error) error {
@@ -26,11 +23,7 @@ var handlerCases = []Case{{
 		t.expectUsable()
 		t.check(len(seen) == 1, "no call of the first handler any more", "%d", len(seen))
 	},
-}, {
-	ID: "mpi/handler/inherited", Title: "Communicators inherit the handler of what they are made of, and keep it",
-	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerNotInherited", "HandlerOfParent"},
-	Sends: "a handler set, a duplicate and a part made, another handler set in the duplicate", Expects: "each error at the right handler",
-	Run: func(t *T) {
+	"mpi/handler/inherited": func(t *T) {
 		var calls [2]int
 		t.SetErrorHandler(func(_, _ int, err error) error { calls[0]++; return err })
 		a, b := t.dup(), t.split(0, 0)
@@ -43,11 +36,7 @@ var handlerCases = []Case{{
 		t.mustFail("Send", b.Send(nil, 99, 1), mpi.ErrRank)
 		t.check(calls == [2]int{4, 1}, "each handler called for its own communicators", "%v", calls)
 	},
-}, {
-	ID: "mpi/handler/of-requests", Title: "Errors of requests go to the handler of their communicator",
-	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "TruncatesSilently"},
-	Sends: "in a duplicate with a handler, a receive that is too short", Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
-	Run: func(t *T) {
+	"mpi/handler/of-requests": func(t *T) {
 		other := 1 - t.Rank()
 		c := t.dup()
 		mine := errors.New("mine")
@@ -60,11 +49,7 @@ var handlerCases = []Case{{
 		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrTruncate), "one ErrTruncate for the handler", "%v", seen)
 		c.expectUsable()
 	},
-}, {
-	ID: "mpi/handler/of-windows", Title: "Windows inherit the handler of their communicator",
-	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerIgnored", "HandlerNotInherited"},
-	Sends: "a handler set in a duplicate, a window made of it, an operation beyond its end", Expects: "the handler called with ErrRMARange",
-	Run: func(t *T) {
+	"mpi/handler/of-windows": func(t *T) {
 		mine := errors.New("mine")
 		var seen []error
 		c := t.dup()
@@ -78,4 +63,4 @@ var handlerCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}}
+}

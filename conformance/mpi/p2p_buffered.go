@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var bufferedCases = []Case{{
-	ID: "mpi/buffered/completes-locally", Title: "Bsend returns though nobody receives",
-	Cite: rule("3.4", "mpi/3.4/5"), Defects: []string{"BufferedWaits"},
-	Sends: "both ranks send buffered messages up to large ones to each other, then receive", Expects: "the contents",
-	Run: func(t *T) {
+var bufferedPrograms = programs{
+	"mpi/buffered/completes-locally": func(t *T) {
 		other := 1 - t.Rank()
 		t.must("AttachBuffer", t.w.AttachBuffer(2*largeSize+8192))
 		sizes := []int{0, 10, 3000, largeSize}
@@ -18,11 +15,7 @@ var bufferedCases = []Case{{
 		}
 		t.must("DetachBuffer", t.w.DetachBuffer())
 	},
-}, {
-	ID: "mpi/buffered/takes-a-copy", Title: "A buffered message is what was in the buffer when it was sent",
-	Cite: rule("3.4", "mpi/3.4/5"), Defects: []string{"LateCopy"},
-	Sends: "Bsends and an Ibsend from one buffer, overwritten each time", Expects: "the contents of the time of the sends",
-	Run: func(t *T) {
+	"mpi/buffered/takes-a-copy": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(4*largeSize))
 			buf := make([]byte, largeSize)
@@ -46,11 +39,7 @@ var bufferedCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/buffered/exhaustion", Title: "A buffered send for which there is no room is an error, and leaves the others alone",
-	Cite: rule("3.6", "mpi/3.6/1"), Defects: []string{"BufferUnbounded"},
-	Sends: "with 4 KiB attached, messages of 1 KiB that nobody receives yet, and more of them than fit", Expects: "ErrBuffer at the latest for the fifth; all that were taken arrive",
-	Run: func(t *T) {
+	"mpi/buffered/exhaustion": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(4096))
 			n := 0
@@ -82,11 +71,7 @@ var bufferedCases = []Case{{
 		})
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/buffered/needs-a-buffer", Title: "A buffered send without an attached buffer is an error",
-	Cite: rule("3.6", "mpi/3.6/1"), Defects: []string{"BufferUnbounded", "ErrorWedges"},
-	Sends: "Bsend and Ibsend before AttachBuffer and after DetachBuffer", Expects: "ErrBuffer; everything else goes on",
-	Run: func(t *T) {
+	"mpi/buffered/needs-a-buffer": func(t *T) {
 		other := 1 - t.Rank()
 		for range 2 {
 			t.mustFail("Bsend", t.Bsend(data(1, 100), other, 1), mpi.ErrBuffer)
@@ -97,11 +82,7 @@ var bufferedCases = []Case{{
 		}
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/buffered/room-comes-back", Title: "Room of messages that were received can be used again",
-	Cite: rule("3.6", "mpi/3.6/2"), Defects: []string{"BufferLeaks"},
-	Sends: "20 times as much as fits, an answer after each message", Expects: "that all of it is taken and arrives",
-	Run: func(t *T) {
+	"mpi/buffered/room-comes-back": func(t *T) {
 		const rounds, n = 40, 3000
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(2*n+2048))
@@ -118,11 +99,7 @@ var bufferedCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/buffered/detach-waits", Title: "DetachBuffer loses no message that is still in the buffer",
-	Cite: rule("3.6", "mpi/3.6/3"), Defects: []string{"DetachDrops"},
-	Sends: "buffered messages, DetachBuffer, then another buffer and another message", Expects: "all of them",
-	Run: func(t *T) {
+	"mpi/buffered/detach-waits": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(50_000))
 			for i := range 8 {
@@ -140,11 +117,7 @@ var bufferedCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/buffered/one-buffer-at-a-time", Title: "A second buffer cannot be attached, nor one detached that is not there",
-	Cite: rule("3.6", "mpi/3.6/4"), Setup: ranks(1), Defects: []string{"AttachesTwice"},
-	Sends: "AttachBuffer twice, DetachBuffer twice", Expects: "ErrBuffer the second time",
-	Run: func(t *T) {
+	"mpi/buffered/one-buffer-at-a-time": func(t *T) {
 		t.mustFail("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
 		t.must("AttachBuffer", t.w.AttachBuffer(1000))
 		t.mustFail("AttachBuffer", t.w.AttachBuffer(1000), mpi.ErrBuffer)
@@ -152,11 +125,7 @@ var bufferedCases = []Case{{
 		t.mustFail("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/buffered/many-pairs", Title: "Buffered messages to several ranks arrive, whoever receives first",
-	Cite: rule("3.4", "mpi/3.4/5"), Setup: ranks(4), Defects: []string{"BufferedWaits", "MiddleDamaged"},
-	Sends: "everybody sends buffered to everybody, then receives from the last to the first", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/buffered/many-pairs": func(t *T) {
 		t.must("AttachBuffer", t.w.AttachBuffer(100_000))
 		for to := range t.Size() {
 			t.must("Bsend", t.Bsend(data(10*t.Rank()+to, 5000), to, 1))
@@ -166,4 +135,4 @@ var bufferedCases = []Case{{
 		}
 		t.must("DetachBuffer", t.w.DetachBuffer())
 	},
-}}
+}

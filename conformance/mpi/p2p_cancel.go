@@ -10,11 +10,8 @@ func (t *T) cancel(p *pending) {
 	t.expectBuffer("the buffer of a receive that was cancelled", p.recvBuf, nil)
 }
 
-var cancelCases = []Case{{
-	ID: "mpi/cancel/without-a-message", Title: "A receive for which nothing comes can be cancelled, and the wait for it ends",
-	Cite: rule("3.8.4", "mpi/3.8.4/1", "mpi/3.8.4/2"), Setup: ranks(1), Defects: []string{"CancelIgnored", "CancelUntold", "CancelFails"},
-	Sends: "receives of all kinds, cancelled and waited for", Expects: "that all waits end, with Cancelled set and the buffer as it was",
-	Run: func(t *T) {
+var cancelPrograms = programs{
+	"mpi/cancel/without-a-message": func(t *T) {
 		t.cancel(t.irecv(10, 0, 1))
 		t.cancel(t.irecv(largeSize, 0, mpi.AnyTag))
 		t.cancel(t.irecv(10, mpi.AnySource, 1))
@@ -29,11 +26,7 @@ var cancelCases = []Case{{
 		})
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/cancel/message-goes-to-the-next", Title: "A message that comes after a receive was cancelled goes to the next one",
-	Cite: rule("3.8.4", "mpi/3.8.4/3"), Defects: []string{"CancelKeepsPosted"},
-	Sends: "a receive cancelled, then a message of its envelope", Expects: "the message in a later receive, whole; the old buffer as it was",
-	Run: func(t *T) {
+	"mpi/cancel/message-goes-to-the-next": func(t *T) {
 		for i, n := range []int{50, largeSize} {
 			t.onRank(1, func() {
 				p := t.irecv(n, 0, 2)
@@ -49,11 +42,7 @@ var cancelCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/cancel/too-late", Title: "A receive that has got its message is not cancelled any more",
-	Cite: rule("3.8.4", "mpi/3.8.4/3"), Defects: []string{"CancelsWhatArrived"},
-	Sends: "a receive that GetStatus reports complete, then Cancel", Expects: "the message, and Cancelled not set",
-	Run: func(t *T) {
+	"mpi/cancel/too-late": func(t *T) {
 		for i, n := range []int{50, largeSize} {
 			t.onRank(0, func() { t.send(data(i, n), 1, 2) })
 			t.onRank(1, func() {
@@ -68,11 +57,7 @@ var cancelCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/cancel/race", Title: "A receive that is cancelled while its message comes is either cancelled or has it, never both and never neither",
-	Cite: rule("3.8.4", "mpi/3.8.4/3"), Defects: []string{"CancelKeepsPosted", "CancelsWhatArrived"},
-	Sends: "40 rounds: a receive, its message under way, and Cancel at some moment; if it was cancelled, another receive", Expects: "the message exactly once in every round",
-	Run: func(t *T) {
+	"mpi/cancel/race": func(t *T) {
 		for i := range 40 {
 			n := []int{16, 3000, 30_000, 100_000}[i%4]
 			t.onRank(0, func() {
@@ -102,11 +87,7 @@ var cancelCases = []Case{{
 		t.onRank(1, func() { t.expectNoMessage(mpi.AnySource, mpi.AnyTag) })
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/cancel/buffer-untouched", Title: "The buffer of a cancelled receive is left as it is",
-	Cite: rule("3.8.4", "mpi/3.8.4/3"), Defects: []string{"CancelBlanksBuffer", "CancelKeepsPosted"},
-	Sends: "a cancelled receive between others of the same envelope, and messages for those", Expects: "nothing in its buffer",
-	Run: func(t *T) {
+	"mpi/cancel/buffer-untouched": func(t *T) {
 		t.onRank(1, func() {
 			a, b, c := t.irecv(40, 0, 2), t.irecv(40, 0, 2), t.irecv(40, 0, 2)
 			t.cancel(b) // only then is it sure: Cancel alone may return before
@@ -121,11 +102,7 @@ var cancelCases = []Case{{
 			t.send(data(1, 40), 1, 2)
 		})
 	},
-}, {
-	ID: "mpi/cancel/the-right-one", Title: "Only the receive that was meant is cancelled",
-	Cite: rule("3.8.4", "mpi/3.8.4/1"), Defects: []string{"CancelsFirst"},
-	Sends: "the third of five alike receives cancelled, then four messages", Expects: "the messages in the other four, in order",
-	Run: func(t *T) {
+	"mpi/cancel/the-right-one": func(t *T) {
 		t.onRank(1, func() {
 			ps := startAll(5, func(int) *pending { return t.irecv(40, 0, 2) })
 			t.cancel(ps[2])
@@ -141,11 +118,7 @@ var cancelCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/cancel/persistent", Title: "A persistent receive that was cancelled can be started again",
-	Cite: rule("3.8.4", "mpi/3.8.4/4"), Defects: []string{"PersistentOnce", "CancelIgnored"},
-	Sends: "start, cancel, wait; start again, and a message", Expects: "Cancelled the first time, the message the second",
-	Run: func(t *T) {
+	"mpi/cancel/persistent": func(t *T) {
 		for i := range 3 {
 			t.onRank(1, func() {
 				r := newGuardedBuf(60)
@@ -164,11 +137,7 @@ var cancelCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/cancel/among-others", Title: "WaitAll over receives of which some were cancelled says which",
-	Cite: rule("3.8.4", "mpi/3.8.4/2", "mpi/3.7.5/3"), Defects: []string{"CancelUntold", "StatusesReversed", "CancelIgnored"},
-	Sends: "five receives, two cancelled, messages for the rest", Expects: "Cancelled of those two, messages in the others",
-	Run: func(t *T) {
+	"mpi/cancel/among-others": func(t *T) {
 		t.onRank(1, func() {
 			var ps []*pending
 			var rs []Request
@@ -195,4 +164,4 @@ var cancelCases = []Case{{
 			}
 		})
 	},
-}}
+}

@@ -1,10 +1,7 @@
 package mpi
 
-var emptyCases = []Case{{
-	ID: "mpi/empty/arrives", Title: "A message without data is a message",
-	Cite: rule("3.2.2", "mpi/3.2.2/1"), Defects: []string{"EmptyDropped"},
-	Sends: "empty messages in all modes, from nil and from an empty slice", Expects: "receives with count 0",
-	Run: func(t *T) {
+var emptyPrograms = programs{
+	"mpi/empty/arrives": func(t *T) {
 		t.onRank(1, func() {
 			p := t.irecv(8, 0, 4)
 			t.signal(0)
@@ -24,11 +21,7 @@ var emptyCases = []Case{{
 			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
 	},
-}, {
-	ID: "mpi/empty/keeps-its-place", Title: "A message without data keeps its place among others",
-	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.2/1"), Defects: []string{"EmptyOvertakes", "EmptyDropped"},
-	Sends: "messages of 0, 10, 0, large, 0 … bytes with one tag", Expects: "the counts and contents in that order",
-	Run: func(t *T) {
+	"mpi/empty/keeps-its-place": func(t *T) {
 		sizes := []int{0, 10, 0, largeSize, 0, 0, 5000, 0}
 		t.onRank(0, func() {
 			var rs []Request
@@ -43,11 +36,7 @@ var emptyCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/empty/into-no-buffer", Title: "An empty message can be received without a buffer",
-	Cite: rule("3.2.2", "mpi/3.2.2/1"), Defects: []string{"EmptyDropped", "CompleteStaysActive"},
-	Sends: "empty messages to receives with nil", Expects: "count 0 and no error",
-	Run: func(t *T) {
+	"mpi/empty/into-no-buffer": func(t *T) {
 		other := 1 - t.Rank()
 		r, err := t.Irecv(nil, other, 1)
 		t.mustStart("Irecv", r, err)
@@ -55,11 +44,7 @@ var emptyCases = []Case{{
 		t.expectStatus("the receive", t.wait(r), other, 1, 0)
 		t.check(!r.Active(), "a request that was waited for not to be active", "active")
 	},
-}, {
-	ID: "mpi/empty/probed", Title: "A probe finds a message without data",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Defects: []string{"EmptyDropped", "IprobeNever"},
-	Sends: "an empty message, probed until it is there", Expects: "count 0, and the message",
-	Run: func(t *T) {
+	"mpi/empty/probed": func(t *T) {
 		t.onRank(0, func() { t.send(nil, 1, 6) })
 		t.onRank(1, func() {
 			t.waitUntil("an empty message is probed", func() bool {
@@ -73,4 +58,4 @@ var emptyCases = []Case{{
 			t.expectRecv(nil, 0, 6)
 		})
 	},
-}}
+}

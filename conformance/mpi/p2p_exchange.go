@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var exchangeCases = []Case{{
-	ID: "mpi/exchange/ring", Title: "Sendrecv around a ring does not wait for itself",
-	Cite: rule("3.10", "mpi/3.10/1"), Setup: ranks(5), Defects: []string{"SendrecvInTurn"},
-	Sends: "every rank sends right and receives from the left, small and large", Expects: "the neighbour's data",
-	Run: func(t *T) {
+var exchangePrograms = programs{
+	"mpi/exchange/ring": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
 		for i, size := range []int{0, 64, 5000, largeSize} {
@@ -17,11 +14,7 @@ var exchangeCases = []Case{{
 			t.expectBuffer("the message", r, data(10*i+left, size))
 		}
 	},
-}, {
-	ID: "mpi/exchange/replace", Title: "SendrecvReplace sends what was in the buffer, and leaves what came",
-	Cite: rule("3.10", "mpi/3.10/2"), Setup: ranks(4), Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"},
-	Sends: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
-	Run: func(t *T) {
+	"mpi/exchange/replace": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for _, size := range []int{8, 5000, largeSize} {
 			b := data(me, size)
@@ -33,11 +26,7 @@ var exchangeCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/exchange/sendrecv-and-others", Title: "The parts of Sendrecv match ordinary sends and receives",
-	Cite: rule("3.10", "mpi/3.10/3"), Setup: ranks(3), Defects: []string{"SendrecvInTurn", "MiddleDamaged"},
-	Sends: "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/exchange/sendrecv-and-others": func(t *T) {
 		switch t.Rank() {
 		case 0:
 			r := newGuardedBuf(2000)
@@ -62,11 +51,7 @@ var exchangeCases = []Case{{
 			t.signal(1)
 		}
 	},
-}, {
-	ID: "mpi/exchange/halo", Title: "Ranks on a grid exchange borders with four neighbours, all at once",
-	Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Setup: ranks(6), Defects: []string{"IsendWaits", "LastByteLost"},
-	Sends: "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each", Expects: "the borders of each step",
-	Run: func(t *T) {
+	"mpi/exchange/halo": func(t *T) {
 		const wide, high = 3, 2
 		x, y := t.Rank()%wide, t.Rank()/wide
 		at := func(x, y int) int { return (y+high)%high*wide + (x+wide)%wide }
@@ -88,11 +73,7 @@ var exchangeCases = []Case{{
 			t.waitAll(rs...)
 		}
 	},
-}, {
-	ID: "mpi/exchange/master-and-workers", Title: "A master that hands out work to whoever is idle gets every result once",
-	Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Setup: ranks(5), Defects: []string{"WildSourceUntold", "WildTagUntold"},
-	Sends: "60 pieces of work to four workers by AnySource and the status, an end by tag", Expects: "the result of every piece once",
-	Run: func(t *T) {
+	"mpi/exchange/master-and-workers": func(t *T) {
 		const pieces, stop = 60, 9
 		if t.Rank() > 0 {
 			t.send(nil, 0, 0)
@@ -131,11 +112,7 @@ var exchangeCases = []Case{{
 			t.check(is, "a result of every piece", "none of %d", x)
 		}
 	},
-}, {
-	ID: "mpi/exchange/buffer-reused", Title: "One pair of buffers carries message after message",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"LateCopy", "MiddleDamaged"},
-	Sends: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
-	Run: func(t *T) {
+	"mpi/exchange/buffer-reused": func(t *T) {
 		sizes := []int{8, 1024, 10_000, 80_000}
 		out, in := make([]byte, 80_000), newGuardedBuf(80_000)
 		other := 1 - t.Rank()
@@ -161,11 +138,7 @@ var exchangeCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/exchange/memory-forgotten", Title: "Memory that was forgotten can be used for other messages",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"ForgetWipes", "LargeDamaged"},
-	Sends: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
-	Run: func(t *T) {
+	"mpi/exchange/memory-forgotten": func(t *T) {
 		mem := make([]byte, 2*largeSize)
 		other := 1 - t.Rank()
 		for i := range 6 {
@@ -181,4 +154,4 @@ var exchangeCases = []Case{{
 			clear(mem)
 		}
 	},
-}}
+}

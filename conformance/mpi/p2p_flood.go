@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var floodCases = []Case{{
-	ID: "mpi/flood/unexpected", Title: "Thousands of messages that nobody receives yet are kept",
-	Cite: rule("3.5", "mpi/3.5/4"), Defects: []string{"FloodLost", "OvertakesRarely"},
-	Sends: "2000 sends begun before the first receive", Expects: "all of them, in order, whole",
-	Run: func(t *T) {
+var floodPrograms = programs{
+	"mpi/flood/unexpected": func(t *T) {
 		const n = 2000
 		side := t.dup()
 		t.onRank(0, func() {
@@ -22,11 +19,7 @@ var floodCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/flood/from-all", Title: "One rank can be sent to by all at once, more than it has asked for",
-	Cite: rule("3.5", "mpi/3.5/4"), Setup: ranks(5), Defects: []string{"FloodLost", "Overtakes"},
-	Sends: "four ranks send 300 messages each of all sizes; the fifth receives them late, rank by rank", Expects: "all, in order, whole",
-	Run: func(t *T) {
+	"mpi/flood/from-all": func(t *T) {
 		const n = 300
 		size := func(i int) int { return []int{0, 8, 64, 200, 1500, 9000}[i%6] }
 		if t.Rank() > 0 {
@@ -43,11 +36,7 @@ var floodCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/flood/tags-against-the-order", Title: "A thousand receives with tags of their own are found whatever order messages come in",
-	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored", "TagCut"},
-	Sends: "1000 tags posted, messages sent from the last to the first, some tags far apart", Expects: "each in its receive",
-	Run: func(t *T) {
+	"mpi/flood/tags-against-the-order": func(t *T) {
 		const n = 1000
 		tag := func(i int) int { return i%2*(1<<20) + i/2 }
 		t.onRank(1, func() {
@@ -64,11 +53,7 @@ var floodCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/flood/tags-of-what-waits", Title: "Of many messages that wait a receive finds the one with its tag",
-	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"},
-	Sends: "600 messages with tags of their own that wait, received from the last to the first; then some of any tag", Expects: "each by its tag; the rest in the order of sending",
-	Run: func(t *T) {
+	"mpi/flood/tags-of-what-waits": func(t *T) {
 		const n, rest = 600, 10
 		side := t.dup()
 		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
@@ -88,11 +73,7 @@ var floodCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/flood/many-large", Title: "Many large messages can be under way at the same time",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"LargeDamaged", "IsendWaits"},
-	Sends: "40 messages of 100 kB each way at once, receives posted in another order", Expects: "every byte",
-	Run: func(t *T) {
+	"mpi/flood/many-large": func(t *T) {
 		const n, size = 40, 100_000
 		other := 1 - t.Rank()
 		var rs []Request
@@ -107,11 +88,7 @@ var floodCases = []Case{{
 			t.expectBuffer("the message", p.recvBuf, data(100*other+i, size))
 		}
 	},
-}, {
-	ID: "mpi/flood/both-ways", Title: "Two ranks can flood each other",
-	Cite: rule("3.5", "mpi/3.5/3", "mpi/3.5/4"), Defects: []string{"Overtakes"},
-	Sends: "600 sends of all sizes in each direction, begun before the first receive on either side", Expects: "all, in order, whole",
-	Run: func(t *T) {
+	"mpi/flood/both-ways": func(t *T) {
 		const n = 600
 		other := 1 - t.Rank()
 		size := func(i int) int { return []int{16, 0, 700, 64, 5000, 20_000}[i%6] }
@@ -121,11 +98,7 @@ var floodCases = []Case{{
 		}
 		t.waitAll(rs...)
 	},
-}, {
-	ID: "mpi/flood/two-communicators", Title: "A flood in one communicator does not keep another's messages",
-	Cite: rule("6.2", "mpi/6.2/1", "mpi/3.5/3"), Defects: []string{"DupSharesContext"},
-	Sends: "500 messages that wait in one communicator, a conversation in a second, then the flood is received", Expects: "both",
-	Run: func(t *T) {
+	"mpi/flood/two-communicators": func(t *T) {
 		other := t.dup()
 		const n = 500
 		t.onRank(0, func() {
@@ -146,4 +119,4 @@ var floodCases = []Case{{
 			}
 		})
 	},
-}}
+}

@@ -35,27 +35,11 @@ func syncWaits(n int) func(*T) {
 	}
 }
 
-var modeCases = []Case{{
-	ID: "mpi/mode/synchronous-waits", Title: "A synchronous send is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "an Issend of 8 bytes; a conversation; the receive", Expects: "Test false until the receive is there, then completion",
-	Run: syncWaits(8),
-}, {
-	ID: "mpi/mode/synchronous-waits-when-large", Title: "A synchronous send of a large message is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "the same with a large message", Expects: "the same",
-	Run: syncWaits(largeSize),
-}, {
-	ID: "mpi/mode/synchronous-waits-when-empty", Title: "A synchronous send without data is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncSmallEarly"},
-	Sends: "the same with nothing in the message", Expects: "the same",
-	Run: syncWaits(0),
-}, {
-	ID: "mpi/mode/ssend-blocks", Title: "Ssend does not return before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Setup: ranks(3), Defects: []string{"SyncEarly"},
-	Sends:   "rank 0 sends synchronously to 1, then tells 2; rank 2 looks for that word before it lets 1 receive",
-	Expects: "that there is no such word until then",
-	Run: func(t *T) {
+var modePrograms = programs{
+	"mpi/mode/synchronous-waits":            syncWaits(8),
+	"mpi/mode/synchronous-waits-when-large": syncWaits(largeSize),
+	"mpi/mode/synchronous-waits-when-empty": syncWaits(0),
+	"mpi/mode/ssend-blocks": func(t *T) {
 		switch t.Rank() {
 		case 0:
 			t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
@@ -72,11 +56,7 @@ var modeCases = []Case{{
 			t.expectRecv(nil, 0, 5)
 		}
 	},
-}, {
-	ID: "mpi/mode/probe-receives-nothing", Title: "A probe that finds a synchronous message does not complete its send",
-	Cite: rule("3.8.1", "mpi/3.8.1/2", "mpi/3.4/1"), Defects: []string{"ProbeCompletesSync"},
-	Sends: "an Issend that the other rank probes, and receives later", Expects: "Test false in between",
-	Run: func(t *T) {
+	"mpi/mode/probe-receives-nothing": func(t *T) {
 		t.onRank(0, func() {
 			r := t.issend(data(3, 64), 1, 4)
 			t.awaitSignal(1)
@@ -93,11 +73,7 @@ var modeCases = []Case{{
 			t.expectRecv(data(3, 64), 0, 4)
 		})
 	},
-}, {
-	ID: "mpi/mode/synchronous-to-oneself", Title: "A synchronous send to oneself waits for the receive as well",
-	Cite: rule("3.4", "mpi/3.4/1"), Setup: ranks(1), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "an Issend of a rank to itself, looked at before and after its receive", Expects: "that it is complete only then",
-	Run: func(t *T) {
+	"mpi/mode/synchronous-to-oneself": func(t *T) {
 		for _, n := range []int{8, largeSize} {
 			r := t.issend(data(n, n), 0, 1)
 			t.idle()
@@ -106,11 +82,7 @@ var modeCases = []Case{{
 			t.wait(r)
 		}
 	},
-}, {
-	ID: "mpi/mode/synchronous-completes", Title: "A synchronous send completes when its receive has begun, waited for or not",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"TestNever", "EmptyDropped"},
-	Sends: "receives that are posted and not waited for until the sender says that its sends are complete", Expects: "that it says so",
-	Run: func(t *T) {
+	"mpi/mode/synchronous-completes": func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			var rs []Request
@@ -146,11 +118,7 @@ var modeCases = []Case{{
 			t.expectWait(last, nil)
 		})
 	},
-}, {
-	ID: "mpi/mode/ready", Title: "Ready sends whose receives are posted arrive, whatever their size",
-	Cite: rule("3.4", "mpi/3.4/2"), Defects: []string{"ReadyLost", "ReadyEmpty"},
-	Sends: "receives of several sizes, then an Rsend or Irsend for each", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/mode/ready": func(t *T) {
 		t.onRank(1, func() {
 			var ps []*pending
 			for i, n := range someSizes {
@@ -173,11 +141,7 @@ var modeCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/mode/any-receive-fits", Title: "A receive takes messages of all modes",
-	Cite: rule("3.4", "mpi/3.4/3"), Defects: []string{"ReadyEmpty", "MiddleDamaged"},
-	Sends: "one Send, Ssend, Bsend and Rsend to receives that are all alike", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/mode/any-receive-fits": func(t *T) {
 		t.onRank(1, func() {
 			ready := t.irecv(100, 0, 4)
 			t.signal(0)
@@ -196,11 +160,7 @@ var modeCases = []Case{{
 			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
 	},
-}, {
-	ID: "mpi/mode/isend-returns", Title: "Isend returns whether there is a receive or not, at any size",
-	Cite: rule("3.7", "mpi/3.7/1"), Defects: []string{"IsendWaits"},
-	Sends: "both ranks begin large sends to each other, and only then receive", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/mode/isend-returns": func(t *T) {
 		other := 1 - t.Rank()
 		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), other, i) })
 		for i := range 4 {
@@ -208,11 +168,7 @@ var modeCases = []Case{{
 		}
 		t.waitAll(rs...)
 	},
-}, {
-	ID: "mpi/mode/buffer-is-free-after-send", Title: "What is written to a buffer after Send has returned does not change the message",
-	Cite: rule("3.4", "mpi/3.4/4"), Defects: []string{"LateCopy"},
-	Sends: "sends from one buffer that is overwritten at once, of all sizes", Expects: "the contents of the time of the sends",
-	Run: func(t *T) {
+	"mpi/mode/buffer-is-free-after-send": func(t *T) {
 		sizes := allSizes()
 		buf := make([]byte, sizes[len(sizes)-1])
 		for i, n := range sizes {
@@ -224,12 +180,7 @@ var modeCases = []Case{{
 			t.onRank(1, func() { t.expectRecv(data(i, n), 0, 1) })
 		}
 	},
-}, {
-	ID: "mpi/mode/buffer-is-free-after-wait", Title: "What is written to a buffer after the wait for its send does not change the message",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"LateCopy"},
-	Sends:   "Isends of several sizes, whose buffers are overwritten as soon as each is complete; receives that come late",
-	Expects: "the contents of the time of the sends",
-	Run: func(t *T) {
+	"mpi/mode/buffer-is-free-after-wait": func(t *T) {
 		sizes := []int{1, 64, 900, 1024, 4000, 9000, 20_000, 66_000}
 		t.onRank(0, func() {
 			var rs []Request
@@ -252,11 +203,7 @@ var modeCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/mode/one-buffer-many-sends", Title: "One buffer can be in several sends at the same time",
-	Cite: rule("3.7.2", "mpi/3.7.2/1"), Setup: ranks(3), Defects: []string{"LastByteLost", "MiddleDamaged"},
-	Sends: "overlapping parts of one buffer in sends to two ranks at once", Expects: "all contents",
-	Run: func(t *T) {
+	"mpi/mode/one-buffer-many-sends": func(t *T) {
 		d := data(5, largeSize)
 		t.onRank(0, func() {
 			var rs []Request
@@ -271,4 +218,4 @@ var modeCases = []Case{{
 			t.expectRecv(d[1000:100_000], 0, mpi.AnyTag)
 		}
 	},
-}}
+}

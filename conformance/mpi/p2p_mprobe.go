@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var matchedCases = []Case{{
-	ID: "mpi/mprobe/takes-out", Title: "A message that a matched probe has found is seen by nobody else",
-	Cite: rule("3.8.2", "mpi/3.8.2/1"), Defects: []string{"MprobeLeaves"},
-	Sends: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
-	Run: func(t *T) {
+var matchedPrograms = programs{
+	"mpi/mprobe/takes-out": func(t *T) {
 		for i, n := range []int{9, largeSize} {
 			t.onRank(0, func() {
 				r := t.isend(data(i, n), 1, 5)
@@ -29,11 +26,7 @@ var matchedCases = []Case{{
 			t.barrier()
 		}
 	},
-}, {
-	ID: "mpi/mprobe/later-ones-pass", Title: "Messages behind one that was taken out can be received before it",
-	Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
-	Sends: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
-	Run: func(t *T) {
+	"mpi/mprobe/later-ones-pass": func(t *T) {
 		t.onRank(0, func() {
 			var rs []Request
 			for i, n := range []int{largeSize, 30, 40} {
@@ -51,11 +44,7 @@ var matchedCases = []Case{{
 			t.expectMessage(m, data(0, largeSize))
 		})
 	},
-}, {
-	ID: "mpi/mprobe/right-one-by-each-handle", Title: "Each of several messages that were taken out is received by its own handle",
-	Cite: rule("3.8.3", "mpi/3.8.3/1"), Setup: ranks(3), Defects: []string{"MprobeGetsNext", "MprobeLeaves"},
-	Sends: "messages of two ranks, all taken out with wildcards, received from the last to the first", Expects: "what each probe told",
-	Run: func(t *T) {
+	"mpi/mprobe/right-one-by-each-handle": func(t *T) {
 		const n = 8
 		if t.Rank() > 0 {
 			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, 20+i), 0, i) })
@@ -80,11 +69,7 @@ var matchedCases = []Case{{
 			t.check(got == st, fmt.Sprintf("the status of the probe, %+v", st), "%+v", got)
 		}
 	},
-}, {
-	ID: "mpi/mprobe/improbe", Title: "Improbe finds nothing where nothing is, and the message in the end",
-	Cite: rule("3.8.2", "mpi/3.8.2/2"), Defects: []string{"IprobeNever", "MprobeLeaves"},
-	Sends: "Improbe before and after a send", Expects: "no message and false, then the message once",
-	Run: func(t *T) {
+	"mpi/mprobe/improbe": func(t *T) {
 		t.onRank(1, func() {
 			m, _, found, err := t.Improbe(mpi.AnySource, mpi.AnyTag)
 			t.must("Improbe", err)
@@ -107,11 +92,7 @@ var matchedCases = []Case{{
 			t.expectMessage(m, data(2, 50))
 		})
 	},
-}, {
-	ID: "mpi/mprobe/irecv", Title: "A message that was taken out can be received without waiting",
-	Cite: rule("3.8.3", "mpi/3.8.3/2"), Defects: []string{"MiddleDamaged", "CountIsRoom"},
-	Sends: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
-	Run: func(t *T) {
+	"mpi/mprobe/irecv": func(t *T) {
 		t.onRank(0, func() {
 			var rs []Request
 			for i, n := range someSizes {
@@ -136,11 +117,7 @@ var matchedCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/mprobe/once", Title: "A message can be received once",
-	Cite: rule("3.8.3", "mpi/3.8.3/3"), Defects: []string{"MessageTwice"},
-	Sends: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
-	Run: func(t *T) {
+	"mpi/mprobe/once": func(t *T) {
 		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
 		t.onRank(1, func() {
 			m, _, err := t.Mprobe(0, 3)
@@ -151,11 +128,7 @@ var matchedCases = []Case{{
 		})
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
-	Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Defects: []string{"TestNever"},
-	Sends: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
-	Run: func(t *T) {
+	"mpi/mprobe/synchronous": func(t *T) {
 		t.onRank(0, func() {
 			r := t.issend(data(1, 200), 1, 1)
 			t.waitUntil("the send is complete", func() bool {
@@ -170,4 +143,4 @@ var matchedCases = []Case{{
 			t.expectMessage(m, data(1, 200))
 		})
 	},
-}}
+}

@@ -5,11 +5,8 @@ import "github.com/fabrictest/fabrictest/mpi"
 // null is the status of a receive or probe from nobody.
 var null = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-var nullCases = []Case{{
-	ID: "mpi/null/sends", Title: "Sends of all modes to nobody are complete at once",
-	Cite: rule("3.11", "mpi/3.11/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullRefused"},
-	Sends: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
-	Run: func(t *T) {
+var nullPrograms = programs{
+	"mpi/null/sends": func(t *T) {
 		d := data(1, largeSize)
 		t.must("Send", t.Send(d, mpi.ProcNull, 1))
 		t.must("Ssend", t.Ssend(d, mpi.ProcNull, 1))
@@ -18,11 +15,7 @@ var nullCases = []Case{{
 		t.wait(t.issend(d, mpi.ProcNull, 1))
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
-	Cite: rule("3.11", "mpi/3.11/2"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
-	Sends: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
-	Run: func(t *T) {
+	"mpi/null/receive": func(t *T) {
 		r := newGuardedBuf(64)
 		st, err := t.Recv(r.buf, mpi.ProcNull, 3)
 		t.must("Recv", err)
@@ -33,11 +26,7 @@ var nullCases = []Case{{
 		t.check(st == null, "a status of nobody", "%+v", st)
 		t.expectBuffer("the buffer", p.recvBuf, nil)
 	},
-}, {
-	ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
-	Cite: rule("3.11", "mpi/3.11/3"), Setup: ranks(1), Defects: []string{"NullBlocks"},
-	Sends: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
-	Run: func(t *T) {
+	"mpi/null/probe": func(t *T) {
 		st, err := t.Probe(mpi.ProcNull, 1)
 		t.must("Probe", err)
 		t.check(st == null, "a status of nobody of Probe", "%+v", st)
@@ -53,11 +42,7 @@ var nullCases = []Case{{
 		t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
 		t.recvNoProc(m)
 	},
-}, {
-	ID: "mpi/null/ends-of-a-chain", Title: "Sendrecv along a chain needs no exception at its ends",
-	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Setup: ranks(4), Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
-	Sends: "a shift by one with ProcNull beyond both ends", Expects: "the neighbour's data, and at the end a buffer as it was",
-	Run: func(t *T) {
+	"mpi/null/ends-of-a-chain": func(t *T) {
 		left, right := t.Rank()-1, t.Rank()+1
 		if left < 0 {
 			left = mpi.ProcNull
@@ -78,11 +63,7 @@ var nullCases = []Case{{
 			t.expectBuffer("the message", r, data(10*i+left, n))
 		}
 	},
-}, {
-	ID: "mpi/null/persistent", Title: "Persistent requests with nobody can be started again and again",
-	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "PersistentOnce"},
-	Sends: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
-	Run: func(t *T) {
+	"mpi/null/persistent": func(t *T) {
 		r := newGuardedBuf(16)
 		send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
 		t.mustStart("SsendInit", send, err)
@@ -95,11 +76,7 @@ var nullCases = []Case{{
 		}
 		t.expectBuffer("the buffer", r, nil)
 	},
-}, {
-	ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
-	Cite: rule("3.11", "mpi/3.11/2"), Defects: []string{"NullBlocks", "NullIsAnySource"},
-	Sends: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
-	Run: func(t *T) {
+	"mpi/null/not-a-wildcard": func(t *T) {
 		t.onRank(0, func() { t.send(data(1, 32), 1, 2) })
 		t.onRank(1, func() {
 			_, err := t.Probe(0, 2)
@@ -112,7 +89,7 @@ var nullCases = []Case{{
 			t.expectRecv(data(1, 32), 0, 2)
 		})
 	},
-}}
+}
 
 // recvNoProc receives the message of a matched probe of ProcNull (MPI_MESSAGE_NO_PROC), and
 // checks that the buffer is unchanged.

@@ -6,21 +6,14 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var orderCases = []Case{{
-	ID: "mpi/order/same-envelope", Title: "Messages of one envelope are received in the order in which they were sent",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"Overtakes"},
-	Sends: "100 sends of 64 bytes with one tag", Expects: "the contents in that order",
-	Run: func(t *T) {
+var orderPrograms = programs{
+	"mpi/order/same-envelope": func(t *T) {
 		for i := range 100 {
 			t.onRank(0, func() { t.send(data(i, 64), 1, 7) })
 			t.onRank(1, func() { t.expectRecv(data(i, 64), 0, 7) })
 		}
 	},
-}, {
-	ID: "mpi/order/small-behind-large", Title: "A small message does not overtake a large one",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SmallOvertakes"},
-	Sends: "pairs of a large and a small message, both under way when the first is received", Expects: "the large one first",
-	Run: func(t *T) {
+	"mpi/order/small-behind-large": func(t *T) {
 		t.onRank(0, func() {
 			var rs []Request
 			for i := range 4 {
@@ -36,11 +29,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/large-behind-small", Title: "A large message does not overtake a small one",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"LargeOvertakes"},
-	Sends: "receives posted, then pairs of a small and a large message", Expects: "each in the receive whose turn it is",
-	Run: func(t *T) {
+	"mpi/order/large-behind-small": func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			for i := range 4 {
@@ -60,11 +49,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/sizes-mixed", Title: "Order holds whatever the sizes of messages are",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SmallOvertakes", "LargeOvertakes"},
-	Sends: "sends of 0 bytes to 128 KiB, in an order without order, all begun at once", Expects: "the contents in the order of the sends",
-	Run: func(t *T) {
+	"mpi/order/sizes-mixed": func(t *T) {
 		sizes := make([]int, 48)
 		for i := range sizes {
 			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
@@ -82,11 +67,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/modes-mixed", Title: "Order holds between sends of all modes",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SyncOvertaken"},
-	Sends: "standard, synchronous and buffered sends by turns, none waited for", Expects: "the contents in the order of the sends",
-	Run: func(t *T) {
+	"mpi/order/modes-mixed": func(t *T) {
 		const n = 24
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
@@ -114,11 +95,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/posted-receives", Title: "Receives of one envelope are satisfied in the order in which they were posted",
-	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"PostedLastFirst"},
-	Sends: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
-	Run: func(t *T) {
+	"mpi/order/posted-receives": func(t *T) {
 		t.onRank(1, func() {
 			ps := startAll(20, func(int) *pending { return t.irecv(32, 0, 9) })
 			t.signal(0)
@@ -134,11 +111,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/wildcard-posted-first", Title: "A receive with wildcards that was posted first gets the message, not an exact one behind it",
-	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"ExactFirst", "PostedLastFirst"},
-	Sends: "a receive from anybody of any tag, then an exact one; two messages", Expects: "the first message in the first receive",
-	Run: func(t *T) {
+	"mpi/order/wildcard-posted-first": func(t *T) {
 		t.onRank(1, func() {
 			side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
 			exact := t.irecv(8, 0, 7)
@@ -153,11 +126,7 @@ var orderCases = []Case{{
 			t.send(data(2, 8), 1, 7)
 		})
 	},
-}, {
-	ID: "mpi/order/exact-posted-first", Title: "An exact receive that was posted first gets the message, not one with wildcards behind it",
-	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"WildFirst", "PostedLastFirst"},
-	Sends: "an exact receive, then ones with either wildcard; three messages", Expects: "each in its turn",
-	Run: func(t *T) {
+	"mpi/order/exact-posted-first": func(t *T) {
 		t.onRank(1, func() {
 			ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
 			t.send(nil, 0, signalTag)
@@ -172,11 +141,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/unexpected-by-any-tag", Title: "Receives of any tag get what came unexpected in the order of sending, not of tags",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"},
-	Sends: "messages with falling tags, all there before the first receive", Expects: "falling tags",
-	Run: func(t *T) {
+	"mpi/order/unexpected-by-any-tag": func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
 			rs := startAll(20, func(i int) Request { return t.isend(data(i, 24), 1, 100-i) })
@@ -192,11 +157,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/tags-choose", Title: "A receive takes the message with its tag, over others that came before",
-	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored"},
-	Sends: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
-	Run: func(t *T) {
+	"mpi/order/tags-choose": func(t *T) {
 		t.onRank(0, func() {
 			rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
 			t.waitAll(rs...)
@@ -207,11 +168,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/posted-and-unexpected", Title: "Order holds between messages that find a receive and those that do not",
-	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.5/2"), Defects: []string{"Overtakes", "UnexpectedLastFirst"},
-	Sends: "three receives posted, eight messages, five more receives", Expects: "the contents in order",
-	Run: func(t *T) {
+	"mpi/order/posted-and-unexpected": func(t *T) {
 		side := t.dup()
 		t.onRank(1, func() {
 			ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
@@ -232,11 +189,7 @@ var orderCases = []Case{{
 			t.waitAll(rs...)
 		})
 	},
-}, {
-	ID: "mpi/order/of-each-sender", Title: "Receives from anybody get the messages of each sender in its order",
-	Cite: rule("3.5", "mpi/3.5/1"), Setup: ranks(4), Defects: []string{"Overtakes"},
-	Sends: "three ranks send 40 messages each to one, which receives from anybody", Expects: "the next of its sender, every time, and all in the end",
-	Run: func(t *T) {
+	"mpi/order/of-each-sender": func(t *T) {
 		const n = 40
 		if t.Rank() > 0 {
 			for i := range n {
@@ -255,12 +208,7 @@ var orderCases = []Case{{
 		}
 		t.check(next == [4]int{0, n, n, n}, "40 messages of each", "%v", next)
 	},
-}, {
-	ID: "mpi/order/kinds-of-receives", Title: "Order holds between receives of all kinds",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"Overtakes", "UnexpectedLastFirst"},
-	Sends:   "messages of one envelope, received by Recv, Irecv, after a probe, by a matched probe and by a persistent request in turn",
-	Expects: "the contents in order",
-	Run: func(t *T) {
+	"mpi/order/kinds-of-receives": func(t *T) {
 		const n = 20
 		t.onRank(0, func() {
 			rs := startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })
@@ -292,11 +240,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/waits-do-not-decide", Title: "Non-blocking sends are ordered by their beginnings, not by the waits for them",
-	Cite: rule("3.7.4", "mpi/3.7.4/1"), Defects: []string{"Overtakes", "LargeOvertakes"},
-	Sends: "sends of small and large messages, waited for from last to first", Expects: "the contents in the order of the beginnings",
-	Run: func(t *T) {
+	"mpi/order/waits-do-not-decide": func(t *T) {
 		const n = 12
 		size := func(i int) int { return 64 + i%2*largeSize }
 		t.onRank(0, func() {
@@ -318,11 +262,7 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/order/thousands", Title: "Order holds over thousands of messages",
-	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"OvertakesRarely"},
-	Sends: "3000 small messages, in windows of 100", Expects: "each with the next number",
-	Run: func(t *T) {
+	"mpi/order/thousands": func(t *T) {
 		const n, window = 3000, 100
 		for at := 0; at < n; at += window {
 			var rs []Request
@@ -337,11 +277,7 @@ var orderCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/order/persistent-sends", Title: "Started persistent sends are ordered as others are",
-	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Defects: []string{"Overtakes"},
-	Sends: "two persistent sends and an Isend, begun by turns", Expects: "the contents in the order of the beginnings",
-	Run: func(t *T) {
+	"mpi/order/persistent-sends": func(t *T) {
 		t.onRank(0, func() {
 			a, b := make([]byte, 40), make([]byte, 40)
 			pa, err := t.SendInit(a, 1, 2)
@@ -364,4 +300,4 @@ var orderCases = []Case{{
 			}
 		})
 	},
-}}
+}

@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var persistentCases = []Case{{
-	ID: "mpi/persistent/again-and-again", Title: "A persistent send and receive can be started as often as one likes, at any size",
-	Cite: rule("3.9", "mpi/3.9/1"), Defects: []string{"PersistentOnce"},
-	Sends: "for each size, ten rounds with other contents", Expects: "the contents of each round",
-	Run: func(t *T) {
+var persistentPrograms = programs{
+	"mpi/persistent/again-and-again": func(t *T) {
 		for k, n := range someSizes {
 			buf := newGuardedBuf(n)
 			var r Request
@@ -35,11 +32,7 @@ var persistentCases = []Case{{
 			t.must("Free", r.Free())
 		}
 	},
-}, {
-	ID: "mpi/persistent/inactive-at-first", Title: "A persistent request does nothing before it is started",
-	Cite: rule("3.9", "mpi/3.9/2"), Defects: []string{"InitStarts"},
-	Sends: "a send and a receive made and not started; the receiver looks for a message, the sender sends another", Expects: "no message of the former; the latter in another receive",
-	Run: func(t *T) {
+	"mpi/persistent/inactive-at-first": func(t *T) {
 		t.onRank(0, func() {
 			r, err := t.SendInit(data(1, 30), 1, 5)
 			t.mustStart("SendInit", r, err)
@@ -61,11 +54,7 @@ var persistentCases = []Case{{
 			t.must("Free", r.Free())
 		})
 	},
-}, {
-	ID: "mpi/persistent/inactive-waits", Title: "Wait and Test of an inactive request return at once with an empty status",
-	Cite: rule("3.7.3", "mpi/3.7.3/2"), Setup: ranks(1), Defects: []string{"InactiveHangs", "InactiveKeepsStatus", "InactiveTestsFalse"},
-	Sends: "Wait and Test of persistent requests before they are started and after they were waited for, and of an Irecv likewise", Expects: "no waiting; source and tag any, count 0, not cancelled",
-	Run: func(t *T) {
+	"mpi/persistent/inactive-waits": func(t *T) {
 		nothing := func(r Request) {
 			t.check(!r.Active(), "an inactive request", "active")
 			st, err := r.Wait()
@@ -93,11 +82,7 @@ var persistentCases = []Case{{
 		nothing(p)
 		t.wait(s)
 	},
-}, {
-	ID: "mpi/persistent/content-of-the-start", Title: "A persistent send sends what is in its buffer when it is started",
-	Cite: rule("3.9", "mpi/3.9/3"), Defects: []string{"InitCopies"},
-	Sends: "a buffer filled after the request was made, and before each start", Expects: "the contents of the starts",
-	Run: func(t *T) {
+	"mpi/persistent/content-of-the-start": func(t *T) {
 		t.onRank(0, func() {
 			b := data(99, 500)
 			r, err := t.SendInit(b, 1, 1)
@@ -114,11 +99,7 @@ var persistentCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/persistent/synchronous", Title: "A persistent synchronous send waits for its receive in every round",
-	Cite: rule("3.9", "mpi/3.9/4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "two rounds: start, a conversation, the receive", Expects: "not complete before the receive",
-	Run: func(t *T) {
+	"mpi/persistent/synchronous": func(t *T) {
 		t.onRank(0, func() {
 			b := make([]byte, 100)
 			r, err := t.SsendInit(b, 1, 1)
@@ -143,12 +124,7 @@ var persistentCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/persistent/buffered-and-ready", Title: "Persistent buffered and ready sends are what their modes are",
-	Cite: rule("3.9", "mpi/3.9/4"), Defects: []string{"BufferedWaits", "ReadyEmpty", "ReadyLost"},
-	Sends:   "a buffered send that is complete before its receive is posted, then a ready one whose receive is posted, three rounds",
-	Expects: "that the former does not wait, and both contents",
-	Run: func(t *T) {
+	"mpi/persistent/buffered-and-ready": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(8192))
 			b, d := make([]byte, 700), make([]byte, 700)
@@ -179,11 +155,7 @@ var persistentCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/persistent/start-all", Title: "StartAll starts all of its requests",
-	Cite: rule("3.9", "mpi/3.9/5"), Setup: ranks(4), Defects: []string{"StartAllMissesLast"},
-	Sends: "persistent sends and receives between all ranks, started together, five rounds", Expects: "all contents in every round",
-	Run: func(t *T) {
+	"mpi/persistent/start-all": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		size := 3000
 		var rs []Request
@@ -208,11 +180,7 @@ var persistentCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/persistent/with-others", Title: "Persistent requests match those that are not",
-	Cite: rule("3.9", "mpi/3.9/6"), Defects: []string{"PersistentOnce", "MiddleDamaged"},
-	Sends: "a persistent send to Recv, and Send to a persistent receive, both ways", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/persistent/with-others": func(t *T) {
 		other := 1 - t.Rank()
 		b, in := make([]byte, 200), newGuardedBuf(200)
 		send, err := t.SendInit(b, other, 1)
@@ -229,11 +197,7 @@ var persistentCases = []Case{{
 			t.expectWait(&pending{recv, in}, data(100+10*i+other, 200))
 		}
 	},
-}, {
-	ID: "mpi/persistent/start-of-what-is-active", Title: "A request that is active cannot be started",
-	Cite: rule("3.9", "mpi/3.9/7"), Defects: []string{"ActiveStarts"},
-	Sends: "Start of a persistent receive that is under way", Expects: "ErrRequest; the receive goes on",
-	Run: func(t *T) {
+	"mpi/persistent/start-of-what-is-active": func(t *T) {
 		other := 1 - t.Rank()
 		room := newGuardedBuf(50)
 		r, err := t.RecvInit(room.buf, other, 1)
@@ -246,11 +210,7 @@ var persistentCases = []Case{{
 		t.send(data(10+t.Rank(), 50), other, 1)
 		t.expectWait(&pending{r, room}, data(10+other, 50))
 	},
-}, {
-	ID: "mpi/persistent/start-of-others", Title: "A request that is not persistent cannot be started",
-	Cite: rule("3.9", "mpi/3.9/7"), Setup: ranks(1), Defects: []string{"PlainStarts"},
-	Sends: "Start of an Irecv before and after its message", Expects: "ErrRequest",
-	Run: func(t *T) {
+	"mpi/persistent/start-of-others": func(t *T) {
 		p := t.irecv(10, 0, 1)
 		t.mustFail("Start", p.Start(), mpi.ErrRequest)
 		r := t.isend(data(1, 10), 0, 1)
@@ -259,11 +219,7 @@ var persistentCases = []Case{{
 		t.mustFail("Start", p.Start(), mpi.ErrRequest)
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/persistent/wildcards", Title: "Each round of a persistent receive with wildcards tells of its own message",
-	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.2.5/1"), Setup: ranks(3), Defects: []string{"WildSourceUntold", "WildTagUntold", "PersistentOnce"},
-	Sends: "one receive of anything, started for messages of two ranks by turns", Expects: "source, tag, count and content of each",
-	Run: func(t *T) {
+	"mpi/persistent/wildcards": func(t *T) {
 		if t.Rank() > 0 {
 			for i := range 4 {
 				t.awaitSignal(0)
@@ -284,11 +240,7 @@ var persistentCases = []Case{{
 			}
 		}
 	},
-}, {
-	ID: "mpi/persistent/freed", Title: "A persistent request that was freed cannot be started",
-	Cite: rule("3.9", "mpi/3.9/8"), Setup: ranks(1), Defects: []string{"ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "Free of an inactive request, then Start", Expects: "an error, and everything else goes on",
-	Run: func(t *T) {
+	"mpi/persistent/freed": func(t *T) {
 		r, err := t.SendInit(data(1, 8), 0, 1)
 		t.mustStart("SendInit", r, err)
 		t.must("Free", r.Free())
@@ -297,4 +249,4 @@ var persistentCases = []Case{{
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.expectUsable()
 	},
-}}
+}

@@ -27,11 +27,8 @@ func (t *T) expectNoMessage(source, tag int) {
 	t.check(!found, "no message to be probed", "%+v", st)
 }
 
-var probeCases = []Case{{
-	ID: "mpi/probe/then-receive", Title: "A receive with what a probe told gets the message that was probed",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(3), Defects: []string{"ProbeCutsCount", "ProbeLatest"},
-	Sends: "messages of unknown size and tag from two ranks, each probed, then received into a buffer made for it", Expects: "the contents",
-	Run: func(t *T) {
+var probePrograms = programs{
+	"mpi/probe/then-receive": func(t *T) {
 		const n = 12
 		size := func(from, i int) int { return someSizes[(i+from)%len(someSizes)] + 3*i + from }
 		if t.Rank() > 0 {
@@ -55,11 +52,7 @@ var probeCases = []Case{{
 			t.expectBuffer("the message", r, data(100*st.Source+i, st.Count))
 		}
 	},
-}, {
-	ID: "mpi/probe/nothing-there", Title: "Iprobe returns though there is no message, and finds none",
-	Cite: rule("3.8.1", "mpi/3.8.1/3"), Defects: []string{"IprobeAlways"},
-	Sends: "Iprobe of everything before anything is sent", Expects: "false; later the message",
-	Run: func(t *T) {
+	"mpi/probe/nothing-there": func(t *T) {
 		other := 1 - t.Rank()
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.barrier()
@@ -67,11 +60,7 @@ var probeCases = []Case{{
 		t.barrier()
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/probe/found-in-the-end", Title: "A rank that asks again and again finds the message in the end",
-	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
-	Sends: "Iprobe in a loop for messages of several sizes", Expects: "true, with the count",
-	Run: func(t *T) {
+	"mpi/probe/found-in-the-end": func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, i) })
 			t.onRank(1, func() {
@@ -80,11 +69,7 @@ var probeCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/probe/takes-nothing", Title: "Probing does not receive: a message can be probed many times",
-	Cite: rule("3.8.1", "mpi/3.8.1/2"), Defects: []string{"ProbeConsumes"},
-	Sends: "ten probes of one message, blocking and not, then a receive", Expects: "the same status every time, then the content",
-	Run: func(t *T) {
+	"mpi/probe/takes-nothing": func(t *T) {
 		t.onRank(0, func() { t.send(data(1, 77), 1, 5) })
 		t.onRank(1, func() {
 			for range 5 {
@@ -96,11 +81,7 @@ var probeCases = []Case{{
 			t.expectRecv(data(1, 77), 0, 5)
 		})
 	},
-}, {
-	ID: "mpi/probe/first-of-several", Title: "A probe finds the message that a receive would get: the first",
-	Cite: rule("3.8.1", "mpi/3.8.1/1", "mpi/3.5/1"), Defects: []string{"ProbeLatest", "UnexpectedLastFirst"},
-	Sends: "three messages of different lengths and one tag, all there", Expects: "the length of the first",
-	Run: func(t *T) {
+	"mpi/probe/first-of-several": func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
 			rs := startAll(3, func(i int) Request { return t.isend(data(i, 10+i), 1, 5) })
@@ -116,11 +97,7 @@ var probeCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/probe/looks-for-its-envelope", Title: "A probe finds only what its source, tag and communicator allow",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(3), Defects: []string{"TagIgnored", "SourceIgnored", "DupSharesContext"},
-	Sends: "a message of rank 1, tag 5, and probes for others", Expects: "that only those find it that match",
-	Run: func(t *T) {
+	"mpi/probe/looks-for-its-envelope": func(t *T) {
 		other := t.dup()
 		t.onRank(1, func() { t.send(data(1, 10), 0, 5) })
 		t.onRank(0, func() {
@@ -134,11 +111,7 @@ var probeCases = []Case{{
 		})
 		t.barrier()
 	},
-}, {
-	ID: "mpi/probe/not-what-was-matched", Title: "A probe does not find a message that a posted receive gets",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Defects: []string{"ProbeSeesMatched"},
-	Sends: "a posted receive, its message, then probes of everything", Expects: "nothing, though the receive was not waited for",
-	Run: func(t *T) {
+	"mpi/probe/not-what-was-matched": func(t *T) {
 		side := t.dup()
 		for i, n := range []int{16, largeSize} {
 			t.onRank(1, func() {
@@ -155,4 +128,4 @@ var probeCases = []Case{{
 			side.barrier()
 		}
 	},
-}}
+}

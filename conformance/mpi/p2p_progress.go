@@ -9,11 +9,8 @@ import (
 // spins is how often a rank may ask without a pause before something must have come.
 const spins = 2_000_000
 
-var progressCases = []Case{{
-	ID: "mpi/progress/test-alone", Title: "A rank that does nothing but Test completes its request",
-	Cite: rule("3.7.3", "mpi/3.7.3/5"), Defects: []string{"TestNever"},
-	Sends: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
-	Run: func(t *T) {
+var progressPrograms = programs{
+	"mpi/progress/test-alone": func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
 			t.onRank(1, func() {
@@ -31,11 +28,7 @@ var progressCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/progress/iprobe-alone", Title: "A rank that does nothing but Iprobe finds its message",
-	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
-	Sends: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
-	Run: func(t *T) {
+	"mpi/progress/iprobe-alone": func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
 			t.onRank(1, func() {
@@ -52,11 +45,7 @@ var progressCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/progress/send-while-in-barrier", Title: "A send that was begun goes on while its rank waits for something else",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"FreeCancels", "LargeNeedsWait"},
-	Sends: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
-	Run: func(t *T) {
+	"mpi/progress/send-while-in-barrier": func(t *T) {
 		t.onRank(0, func() {
 			r := t.isend(data(1, largeSize), 1, 1)
 			f := t.isend(data(2, largeSize), 1, 2)
@@ -72,11 +61,7 @@ var progressCases = []Case{{
 			t.barrier()
 		})
 	},
-}, {
-	ID: "mpi/progress/receive-while-in-receive", Title: "Requests go on while their rank waits in a receive for another rank",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Setup: ranks(3), Defects: []string{"LargeNeedsWait"},
-	Sends: "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through", Expects: "that all ends",
-	Run: func(t *T) {
+	"mpi/progress/receive-while-in-receive": func(t *T) {
 		switch t.Rank() {
 		case 0:
 			r := t.isend(data(1, largeSize), 1, 1)
@@ -93,11 +78,7 @@ var progressCases = []Case{{
 			t.signal(0)
 		}
 	},
-}, {
-	ID: "mpi/progress/send-then-end", Title: "Messages that were sent arrive though their sender has ended its program",
-	Cite: rule("8.7", "mpi/8.7/1"), Defects: []string{"FreeCancels"},
-	Sends: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/progress/send-then-end": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(20_000))
 			t.must("Bsend", t.Bsend(data(9, 3000), 1, 9))
@@ -114,11 +95,7 @@ var progressCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/progress/computing-ranks", Title: "Requests that were begun before a computation are complete some time after it",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"LargeDamaged"},
-	Sends: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/progress/computing-ranks": func(t *T) {
 		other := 1 - t.Rank()
 		for i, n := range []int{64, 9000, largeSize, 64, largeSize} {
 			r := t.isend(data(2*i+t.Rank(), n), other, 1)
@@ -128,12 +105,7 @@ var progressCases = []Case{{
 			t.expectBuffer("the message", p.recvBuf, data(2*i+other, n))
 		}
 	},
-}, {
-	ID: "mpi/progress/no-starving-by-polling", Title: "A rank that polls one request does not keep its others from completing",
-	Cite: rule("3.5", "mpi/3.5/3"), Defects: []string{"LargeNeedsWait", "SyncOnArrival"},
-	Sends:   "rank 0 tests a receive whose message comes only after a large send of its own was received",
-	Expects: "both complete",
-	Run: func(t *T) {
+	"mpi/progress/no-starving-by-polling": func(t *T) {
 		t.onRank(0, func() {
 			p := t.irecv(16, 1, 2)
 			r := t.isend(data(1, largeSize), 1, 1)
@@ -156,4 +128,4 @@ var progressCases = []Case{{
 			t.expectRecv(data(3, 16), 0, 3)
 		})
 	},
-}}
+}

@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var requestCases = []Case{{
-	ID: "mpi/request/freed-send", Title: "A send whose request was freed arrives all the same",
-	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeCancels"},
-	Sends: "sends of several sizes whose requests are freed at once; an answer when they have arrived", Expects: "the contents",
-	Run: func(t *T) {
+var requestPrograms = programs{
+	"mpi/request/freed-send": func(t *T) {
 		t.onRank(0, func() {
 			for i, n := range someSizes {
 				t.must("Free", t.isend(data(i, n), 1, i).Free())
@@ -27,11 +24,7 @@ var requestCases = []Case{{
 			t.signal(0)
 		})
 	},
-}, {
-	ID: "mpi/request/freed-receive", Title: "A receive whose request was freed takes its message all the same",
-	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeUnposts"},
-	Sends: "a receive freed, then two messages of its envelope, one more receive", Expects: "the first message in the freed one's buffer, the second in the other",
-	Run: func(t *T) {
+	"mpi/request/freed-receive": func(t *T) {
 		t.onRank(1, func() {
 			p := t.irecv(40, 0, 2)
 			t.must("Free", p.Free())
@@ -52,11 +45,7 @@ var requestCases = []Case{{
 			t.send(data(2, 40), 1, 2)
 		})
 	},
-}, {
-	ID: "mpi/request/active", Title: "A request is active from its beginning until it was waited for",
-	Cite: rule("3.7.3", "mpi/3.7.3/2"), Defects: []string{"CompleteStaysActive", "GetStatusFrees"},
-	Sends: "a receive looked at when it is begun, complete, and waited for", Expects: "active, active, not active",
-	Run: func(t *T) {
+	"mpi/request/active": func(t *T) {
 		other := 1 - t.Rank()
 		p := t.irecv(10, other, 1)
 		t.check(p.Active(), "a new receive to be active", "inactive")
@@ -70,11 +59,7 @@ var requestCases = []Case{{
 		t.expectWait(p, data(other, 10))
 		t.check(!p.Active(), "the receive not to be active any more", "active")
 	},
-}, {
-	ID: "mpi/request/status-is-of-its-own", Title: "The status of each request is that of its own message",
-	Cite: rule("3.2.5", "mpi/3.2.5/1"), Setup: ranks(4), Defects: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"},
-	Sends: "receives of any tag from each rank, messages with tags and lengths of their own", Expects: "source, tag and count of each",
-	Run: func(t *T) {
+	"mpi/request/status-is-of-its-own": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		var rs []Request
 		var ps []*pending
@@ -90,4 +75,4 @@ var requestCases = []Case{{
 			t.expectBuffer("the message", ps[from].recvBuf, data(10*from+me, 20+10*from+me))
 		}
 	},
-}}
+}

@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var selfCases = []Case{{
-	ID: "mpi/self/all-sizes", Title: "A rank can send to itself, messages of all sizes",
-	Cite: rule("3.2.4", "mpi/3.2.4/5"), Defects: []string{"SelfLost", "LargeDamaged"},
-	Sends: "Isend to oneself before the receive, and behind it", Expects: "the contents",
-	Run: func(t *T) {
+var selfPrograms = programs{
+	"mpi/self/all-sizes": func(t *T) {
 		me := t.Rank()
 		for i, n := range allSizes() {
 			d := data(i, n)
@@ -26,11 +23,7 @@ var selfCases = []Case{{
 			t.wait(r)
 		}
 	},
-}, {
-	ID: "mpi/self/in-order", Title: "Messages to oneself are in order, and chosen by tag",
-	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.4/1"), Setup: ranks(1), Defects: []string{"Overtakes", "TagIgnored"},
-	Sends: "messages of two tags by turns, received by tag", Expects: "each tag's in order",
-	Run: func(t *T) {
+	"mpi/self/in-order": func(t *T) {
 		rs := startAll(20, func(i int) Request { return t.isend(data(i, someSizes[i%4]), 0, i%2) })
 		for tag := 1; tag >= 0; tag-- {
 			for i := tag; i < 20; i += 2 {
@@ -39,11 +32,7 @@ var selfCases = []Case{{
 		}
 		t.waitAll(rs...)
 	},
-}, {
-	ID: "mpi/self/sendrecv", Title: "Sendrecv with oneself does not wait for anybody",
-	Cite: rule("3.10", "mpi/3.10/1"), Setup: ranks(1), Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"},
-	Sends: "Sendrecv and SendrecvReplace of a rank with itself, small and large", Expects: "the contents",
-	Run: func(t *T) {
+	"mpi/self/sendrecv": func(t *T) {
 		for i, n := range someSizes {
 			r := newGuardedBuf(n)
 			st, err := t.Sendrecv(data(i, n), 0, i, r.buf, 0, i)
@@ -57,11 +46,7 @@ var selfCases = []Case{{
 			t.expectEqual("the buffer", b, data(i, n))
 		}
 	},
-}, {
-	ID: "mpi/self/probed", Title: "A rank can probe what it has sent to itself",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(1), Defects: []string{"SelfLost", "ProbeCutsCount"},
-	Sends: "a message of each size, probed before it is received", Expects: "its envelope and count, then its content",
-	Run: func(t *T) {
+	"mpi/self/probed": func(t *T) {
 		for i, n := range someSizes {
 			r := t.isend(data(i, n), 0, i)
 			st, err := t.Probe(mpi.AnySource, mpi.AnyTag)
@@ -71,11 +56,7 @@ var selfCases = []Case{{
 			t.wait(r)
 		}
 	},
-}, {
-	ID: "mpi/self/own-communicator", Title: "The communicator of a rank alone has one rank, and messages of its own",
-	Cite: rule("6.2.4", "mpi/6.2.4/1"), Defects: []string{"SelfIsWorld"},
-	Sends: "messages to oneself in the world and in Self, received the other way round", Expects: "each in its communicator",
-	Run: func(t *T) {
+	"mpi/self/own-communicator": func(t *T) {
 		self := t.inComm(t.w.Self())
 		t.check(self.Rank() == 0 && self.Size() == 1, "rank 0 of 1", "%d of %d", self.Rank(), self.Size())
 		a := t.isend(data(1, 20), t.Rank(), 1)
@@ -86,4 +67,4 @@ var selfCases = []Case{{
 		t.waitAll(a, b)
 		self.expectUsable()
 	},
-}}
+}

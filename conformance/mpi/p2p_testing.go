@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var testCases = []Case{{
-	ID: "mpi/test/single", Title: "Test is false while the request is not complete, and true in the end",
-	Cite: rule("3.7.3", "mpi/3.7.3/3"), Defects: []string{"TestNever", "CompleteStaysActive"},
-	Sends: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
-	Run: func(t *T) {
+var testPrograms = programs{
+	"mpi/test/single": func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() {
 				t.awaitSignal(1)
@@ -30,11 +27,7 @@ var testCases = []Case{{
 			})
 		}
 	},
-}, {
-	ID: "mpi/test/all-or-nothing", Title: "TestAll that is false has ended none of the requests",
-	Cite: rule("3.7.5", "mpi/3.7.5/7"), Defects: []string{"TestAllTakesSome", "TestAllNever"},
-	Sends: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
-	Run: func(t *T) {
+	"mpi/test/all-or-nothing": func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			for i := range 4 {
@@ -77,11 +70,7 @@ var testCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/test/any", Title: "TestAny finds each request once, and then none",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
-	Sends: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
-	Run: func(t *T) {
+	"mpi/test/any": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			n := 0
@@ -104,11 +93,7 @@ var testCases = []Case{{
 			})
 		})
 	},
-}, {
-	ID: "mpi/test/some", Title: "TestSome finds each request once",
-	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
-	Sends: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
-	Run: func(t *T) {
+	"mpi/test/some": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			all := append(append([]Request{nil}, rs...), nil)
 			seen := make([]bool, 5)
@@ -127,11 +112,7 @@ var testCases = []Case{{
 			})
 		})
 	},
-}, {
-	ID: "mpi/test/get-status", Title: "GetStatus tells that a request is complete, and leaves it so",
-	Cite: rule("3.7.6", "mpi/3.7.6/1"), Defects: []string{"GetStatusFrees"},
-	Sends: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
-	Run: func(t *T) {
+	"mpi/test/get-status": func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			t.send(data(1, 40), 1, 5)
@@ -161,4 +142,4 @@ var testCases = []Case{{
 			t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
 		})
 	},
-}}
+}

@@ -41,22 +41,15 @@ func (t *T) expectReceive(ps []*pending, i int, st Status) {
 // shuffled is an order of the five.
 var shuffled = []int{3, 0, 4, 2, 1}
 
-var waitCases = []Case{{
-	ID: "mpi/wait/all", Title: "WaitAll returns when all are complete, with their statuses in the order of the requests",
-	Cite: rule("3.7.5", "mpi/3.7.5/3"), Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
-	Sends: "five receives, messages in another order", Expects: "each status where its request is",
-	Run: func(t *T) {
+var waitPrograms = programs{
+	"mpi/wait/all": func(t *T) {
 		withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
 			for i, st := range t.waitAll(rs...) {
 				t.expectReceive(ps, i, st)
 			}
 		})
 	},
-}, {
-	ID: "mpi/wait/all-with-nothing-among-them", Title: "WaitAll passes over null and inactive requests, with an empty status for each",
-	Cite: rule("3.7.5", "mpi/3.7.5/4"), Defects: []string{"NilIsRankZero", "InactiveHangs"},
-	Sends: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
-	Run: func(t *T) {
+	"mpi/wait/all-with-nothing-among-them": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
 			t.mustStart("RecvInit", idle, err)
@@ -74,11 +67,7 @@ var waitCases = []Case{{
 			t.must("Free", idle.Free())
 		})
 	},
-}, {
-	ID: "mpi/wait/any", Title: "WaitAny returns one that is complete, each once, and Undefined when none is left",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
-	Sends: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
-	Run: func(t *T) {
+	"mpi/wait/any": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for range 5 {
@@ -93,11 +82,7 @@ var waitCases = []Case{{
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 		})
 	},
-}, {
-	ID: "mpi/wait/any-of-those-that-can", Title: "WaitAny returns when one can complete, though the others cannot",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "TagIgnored"},
-	Sends: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
-	Run: func(t *T) {
+	"mpi/wait/any-of-those-that-can": func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			for _, i := range shuffled {
@@ -122,11 +107,7 @@ var waitCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/wait/any-of-none", Title: "WaitAny, WaitSome and their tests know that there is nothing to wait for",
-	Cite: rule("3.7.5", "mpi/3.7.5/2"), Setup: ranks(1), Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
-	Sends: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
-	Run: func(t *T) {
+	"mpi/wait/any-of-none": func(t *T) {
 		idle, err := t.RecvInit(make([]byte, 8), 0, 77)
 		t.mustStart("RecvInit", idle, err)
 		for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
@@ -147,11 +128,7 @@ var waitCases = []Case{{
 			t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
 		}
 	},
-}, {
-	ID: "mpi/wait/some", Title: "WaitSome returns at least one, every request once, with its own status",
-	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
-	Sends: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
-	Run: func(t *T) {
+	"mpi/wait/some": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for left := 5; left > 0; {
@@ -167,11 +144,7 @@ var waitCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/wait/against-the-order", Title: "Requests can be waited for in any order",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
-	Sends: "five receives waited for from the one whose message comes last", Expects: "the messages",
-	Run: func(t *T) {
+	"mpi/wait/against-the-order": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			turn := slices.Clone(shuffled)
 			slices.Reverse(turn)
@@ -183,11 +156,7 @@ var waitCases = []Case{{
 			}
 		})
 	},
-}, {
-	ID: "mpi/wait/sends-and-receives", Title: "Sends and receives can be waited for together",
-	Cite: rule("3.7.5", "mpi/3.7.5/3"), Setup: ranks(4), Defects: []string{"StatusesReversed"},
-	Sends: "all sends to and receives from all ranks in one WaitAll, small and large", Expects: "all contents",
-	Run: func(t *T) {
+	"mpi/wait/sends-and-receives": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		var rs []Request
 		var ps []*pending
@@ -203,4 +172,4 @@ var waitCases = []Case{{
 			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, someSizes[2+(me+i)%3]))
 		}
 	},
-}}
+}

@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var wildcardCases = []Case{{
-	ID: "mpi/wildcard/source-is-told", Title: "The status of a receive from anybody says who sent the message",
-	Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Setup: ranks(3), Defects: []string{"WildSourceUntold"},
-	Sends: "two ranks send; a third receives from anybody, twice", Expects: "source, tag and count of the message whose content it is",
-	Run: func(t *T) {
+var wildcardPrograms = programs{
+	"mpi/wildcard/source-is-told": func(t *T) {
 		if t.Rank() > 0 {
 			t.send(data(t.Rank(), 20*t.Rank()), 0, 4)
 			return
@@ -22,21 +19,13 @@ var wildcardCases = []Case{{
 			t.expectBuffer("the message", r, data(st.Source, 20*st.Source))
 		}
 	},
-}, {
-	ID: "mpi/wildcard/tag-is-told", Title: "The status of a receive of any tag says which one it was",
-	Cite: rule("3.2.5", "mpi/3.2.5/1", "mpi/3.2.4/2"), Defects: []string{"WildTagUntold"},
-	Sends: "messages with tags 0, 5, 32767 and the largest", Expects: "each tag in the status",
-	Run: func(t *T) {
+	"mpi/wildcard/tag-is-told": func(t *T) {
 		for i, tag := range []int{0, 5, 32767, mpi.TagMax} {
 			t.onRank(0, func() { t.send(data(i, 10), 1, tag) })
 			t.onRank(1, func() { t.expectStatus("the receive", t.expectRecv(data(i, 10), 0, mpi.AnyTag), 0, tag, 10) })
 		}
 	},
-}, {
-	ID: "mpi/wildcard/both", Title: "A receive with both wildcards takes any message of its communicator, large ones too",
-	Cite: rule("3.2.4", "mpi/3.2.4/2"), Setup: ranks(3), Defects: []string{"WildSourceUntold", "WildTagUntold", "LargeDamaged"},
-	Sends: "two ranks send a small and a large message each", Expects: "four messages, whole, as their statuses say",
-	Run: func(t *T) {
+	"mpi/wildcard/both": func(t *T) {
 		size := func(tag int) int { return 8 + tag*largeSize }
 		if t.Rank() > 0 {
 			a, b := t.isend(data(t.Rank(), size(0)), 0, 0), t.isend(data(t.Rank()+10, size(1)), 0, 1)
@@ -53,11 +42,7 @@ var wildcardCases = []Case{{
 			t.expectBuffer("the message", r, data(st.Source+10*st.Tag, size(st.Tag)))
 		}
 	},
-}, {
-	ID: "mpi/wildcard/tag-still-chooses", Title: "A receive from anybody takes only messages with its tag",
-	Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Setup: ranks(3), Defects: []string{"TagIgnored"},
-	Sends: "receives from anybody of two tags, posted; both ranks send both tags", Expects: "each receive gets its tag",
-	Run: func(t *T) {
+	"mpi/wildcard/tag-still-chooses": func(t *T) {
 		if t.Rank() > 0 {
 			t.awaitSignal(0)
 			a := t.isend(data(20+t.Rank(), 8), 0, 2)
@@ -77,11 +62,7 @@ var wildcardCases = []Case{{
 		}
 		t.check(from[0]+from[2] == 3 && from[1]+from[3] == 3, "each tag from both ranks", "%v", from)
 	},
-}, {
-	ID: "mpi/wildcard/source-still-chooses", Title: "A receive of any tag takes only messages from its source",
-	Cite: rule("3.2.4", "mpi/3.2.4/1", "mpi/3.2.4/2"), Setup: ranks(3), Defects: []string{"SourceIgnored"},
-	Sends: "rank 1 sends, and later rank 2; a receive of any tag from rank 2 first", Expects: "the message of rank 2",
-	Run: func(t *T) {
+	"mpi/wildcard/source-still-chooses": func(t *T) {
 		side := t.dup()
 		switch t.Rank() {
 		case 1:
@@ -100,11 +81,7 @@ var wildcardCases = []Case{{
 			t.expectStatus("the receive", t.expectRecv(data(1, 8), 1, mpi.AnyTag), 1, 11, 8)
 		}
 	},
-}, {
-	ID: "mpi/wildcard/stay-in-their-communicator", Title: "Wildcards do not reach into other communicators",
-	Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Defects: []string{"DupSharesContext"},
-	Sends: "a message in a duplicate, then one in the original; receives of anything in the original first", Expects: "each in its own",
-	Run: func(t *T) {
+	"mpi/wildcard/stay-in-their-communicator": func(t *T) {
 		other := t.dup()
 		t.onRank(0, func() {
 			a := other.isend(data(1, 16), 1, 3)
@@ -117,11 +94,7 @@ var wildcardCases = []Case{{
 			other.expectRecv(data(1, 16), mpi.AnySource, mpi.AnyTag)
 		})
 	},
-}, {
-	ID: "mpi/wildcard/each-message-once", Title: "As many receives from anybody as there are messages get all of them, each once",
-	Cite: rule("3.2.4", "mpi/3.2.4/2"), Setup: ranks(4), Defects: []string{"WildSourceUntold", "Overtakes"},
-	Sends: "30 receives posted; three ranks send 10 each, of all sizes", Expects: "every message once, whole",
-	Run: func(t *T) {
+	"mpi/wildcard/each-message-once": func(t *T) {
 		const n = 10
 		size := func(from, i int) int { return someSizes[(from+i)%len(someSizes)] }
 		if t.Rank() > 0 {
@@ -143,11 +116,7 @@ var wildcardCases = []Case{{
 		}
 		t.check(next == [4]int{0, n, n, n}, "ten messages of each rank", "%v", next)
 	},
-}, {
-	ID: "mpi/wildcard/reply-to-whoever", Title: "The source of the status is a rank that can be answered",
-	Cite: rule("3.2.5", "mpi/3.2.5/1"), Setup: ranks(4), Defects: []string{"WildSourceUntold", "SourceIsOfWorld"},
-	Sends: "in a communicator of three ranks in another order, a server answers whoever asks, by the status alone", Expects: "that each gets its own answers",
-	Run: func(t *T) {
+	"mpi/wildcard/reply-to-whoever": func(t *T) {
 		color := 0
 		if t.Rank() == 3 {
 			color = mpi.Undefined
@@ -173,11 +142,7 @@ var wildcardCases = []Case{{
 			s.send(word(2*number(b)), st.Source, st.Tag)
 		}
 	},
-}, {
-	ID: "mpi/wildcard/collectives-stay-hidden", Title: "A receive of anything sees nothing of collective operations",
-	Cite: rule("5.1", "mpi/5.1/1"), Setup: ranks(3), Defects: []string{"CollectivesShow"},
-	Sends: "with receives of anything posted on all ranks, barriers, a broadcast and a reduction; then one message to each", Expects: "the receives get the message",
-	Run: func(t *T) {
+	"mpi/wildcard/collectives-stay-hidden": func(t *T) {
 		p := t.irecv(8, mpi.AnySource, mpi.AnyTag)
 		b := data(t.Rank(), 8)
 		for range 3 {
@@ -195,11 +160,7 @@ var wildcardCases = []Case{{
 		t.expectStatus("the receive", t.expectWait(p, data(50+last, 8)), last, 9, 8)
 		t.wait(r)
 	},
-}, {
-	ID: "mpi/wildcard/oneself-too", Title: "A receive from anybody gets a rank's messages to itself as well",
-	Cite: rule("3.2.4", "mpi/3.2.4/2"), Defects: []string{"SelfLost", "WildSourceUntold"},
-	Sends: "a message of a rank to itself, and one of the other", Expects: "both, with their sources",
-	Run: func(t *T) {
+	"mpi/wildcard/oneself-too": func(t *T) {
 		other := 1 - t.Rank()
 		rs := []Request{t.isend(data(t.Rank(), 12), t.Rank(), 2), t.isend(data(t.Rank(), 12), other, 2)}
 		sum := 0
@@ -214,4 +175,4 @@ var wildcardCases = []Case{{
 		t.check(sum == 1, "one message of each", "sources that add up to %d", sum)
 		t.waitAll(rs...)
 	},
-}}
+}

@@ -7,11 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var accumulateCases = []Case{{
-	ID: "mpi/accumulate/operations", Title: "Accumulate combines by each operation, Replace included",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Defects: []string{"AccumulatesReplace", "ReducesBySum"},
-	Sends: "every operation of integers on a vector of the other rank", Expects: "what the operation gives by hand",
-	Run: func(t *T) {
+var accumulatePrograms = programs{
+	"mpi/accumulate/operations": func(t *T) {
 		other := 1 - t.Rank()
 		there, with := []uint64{12, 0, 7, 1 << 40}, []uint64{10, 5, 0, 3}
 		w := t.window(8 * len(there))
@@ -33,11 +30,7 @@ var accumulateCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/types", Title: "Accumulate knows the types: widths, signs and floats",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
-	Sends: "sums, minima and maxima of each type onto the window of rank 0", Expects: "what the type gives by hand",
-	Run: func(t *T) {
+	"mpi/accumulate/types": func(t *T) {
 		w := t.window(16)
 		for _, c := range typed {
 			b := c.in(t.Rank())
@@ -54,11 +47,7 @@ var accumulateCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/concurrent", Title: "Accumulates of many ranks at the same place all count",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(5), Defects: []string{"AccumulatesRace"},
-	Sends: "all ranks add to the same numbers of rank 0 under shared locks, 30 times", Expects: "the sums",
-	Run: func(t *T) {
+	"mpi/accumulate/concurrent": func(t *T) {
 		w := t.window(64)
 		w.lock(mpi.Shared, 0)
 		v := uint64(t.Rank() + 1)
@@ -70,11 +59,7 @@ var accumulateCases = []Case{{
 		t.onRank(0, func() { w.expectOwn("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/concurrent-narrow", Title: "Accumulates of narrow types beside each other do not harm their neighbours",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"NeighboursRace"},
-	Sends: "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0", Expects: "all sums",
-	Run: func(t *T) {
+	"mpi/accumulate/concurrent-narrow": func(t *T) {
 		w := t.window(24)
 		w.lock(mpi.Shared, 0)
 		for range 30 {
@@ -89,11 +74,7 @@ var accumulateCases = []Case{{
 		})
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/in-order", Title: "Accumulates of one rank at one place are done in its order",
-	Cite: rule("11.7.2", "mpi/11.7.2/1"), Setup: ranks(3), Defects: []string{"AccumulatesUnordered"},
-	Sends: "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns", Expects: "the last number; the result of doing one after the other",
-	Run: func(t *T) {
+	"mpi/accumulate/in-order": func(t *T) {
 		w := t.window(48)
 		w.lock(mpi.Shared, 0)
 		at := 16 * t.Rank()
@@ -118,11 +99,7 @@ var accumulateCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/elements-whole", Title: "Elements are replaced whole: each is of one writer or of another",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"ElementsTorn"},
-	Sends: "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically", Expects: "halves that are always equal",
-	Run: func(t *T) {
+	"mpi/accumulate/elements-whole": func(t *T) {
 		w := t.window(64)
 		w.lock(mpi.Shared, 0)
 		for i := range 25 {
@@ -145,11 +122,7 @@ var accumulateCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/fetches", Title: "GetAccumulate brings what was there before, of every element",
-	Cite: rule("11.3.4", "mpi/11.3.4/2"), Defects: []string{"FetchesNew", "AccumulatesReplace"},
-	Sends: "sums, Replace and Max on a vector, one after the other", Expects: "before and after, by hand",
-	Run: func(t *T) {
+	"mpi/accumulate/fetches": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(24)
 		w.writeOwn(0, words(1, 2, 3))
@@ -170,11 +143,7 @@ var accumulateCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/reads-only", Title: "GetAccumulate by NoOp reads, and changes nothing",
-	Cite: rule("11.3.4", "mpi/11.3.4/3"), Defects: []string{"NoOpWrites", "FlushEarly"},
-	Sends: "NoOp with an operand that must not count", Expects: "the content, twice",
-	Run: func(t *T) {
+	"mpi/accumulate/reads-only": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(32)
 		w.writeOwn(0, data(t.Rank(), 32))
@@ -192,11 +161,7 @@ var accumulateCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/accumulate/long", Title: "Accumulates of many elements are done to all of them",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
-	Sends: "all ranks add 3000 numbers each to each rank, between fences", Expects: "every sum",
-	Run: func(t *T) {
+	"mpi/accumulate/long": func(t *T) {
 		const n = 3000
 		w := t.window(8 * n)
 		mine := make([]byte, 0, 8*n)
@@ -213,4 +178,4 @@ var accumulateCases = []Case{{
 		t.expectEqual("the sums", w.Memory(), want)
 		w.free()
 	},
-}}
+}

@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var assertCases = []Case{{
-	ID: "mpi/assert/fence", Title: "Fences with promises that are kept mean what fences mean",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"},
-	Sends: "epochs of puts, of gets and of nothing, with every promise that is true of each", Expects: "the data behind each",
-	Run: func(t *T) {
+var assertPrograms = programs{
+	"mpi/assert/fence": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
 		w := t.window(200)
@@ -27,11 +24,7 @@ var assertCases = []Case{{
 		w.fence(mpi.NoPrecede | mpi.NoSucceed)
 		w.free()
 	},
-}, {
-	ID: "mpi/assert/lock", Title: "A lock that nobody else asks for need not be checked, and is an epoch all the same",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"UnlockEarly", "PutsCut"},
-	Sends: "by turns, which they tell each other, ranks lock with NoCheck, put and get", Expects: "what was put in the turn before",
-	Run: func(t *T) {
+	"mpi/assert/lock": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(300)
 		for i := range 5 * n {
@@ -57,11 +50,7 @@ var assertCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/assert/post", Title: "Start need not check for posts that are known to be there",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
-	Sends: "the target posts with NoCheck, a barrier, the origins start with NoCheck", Expects: "the data behind Wait",
-	Run: func(t *T) {
+	"mpi/assert/post": func(t *T) {
 		w := t.window(2000)
 		for i := range 4 {
 			t.onRank(0, func() { t.must("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
@@ -81,11 +70,7 @@ var assertCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/lock/shared-puts", Title: "Puts of many ranks beside each other, under shared locks, do not harm each other",
-	Cite: rule("11.7", "mpi/11.7/2"), Setup: ranks(4), Defects: []string{"PutsCut", "PutsOff"},
-	Sends: "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time", Expects: "every piece",
-	Run: func(t *T) {
+	"mpi/lock/shared-puts": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const pieces, size = 50, 7
 		w := t.window(n * pieces * size)
@@ -105,11 +90,7 @@ var assertCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/own-puts-are-seen", Title: "A get behind a flush sees what the same rank has put before it",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Defects: []string{"FlushEarly", "GetsNothing"},
-	Sends: "put, flush, get, flush on one place, 30 times, small and large", Expects: "what was put",
-	Run: func(t *T) {
+	"mpi/flush/own-puts-are-seen": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(40_000)
 		w.lockAll()
@@ -125,4 +106,4 @@ var assertCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}}
+}

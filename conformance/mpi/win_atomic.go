@@ -7,11 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var atomicCases = []Case{{
-	ID: "mpi/atomic/tickets", Title: "FetchAndOp hands out every number once",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/4"), Setup: ranks(4), Defects: []string{"AccumulatesRace", "FetchesNew"},
-	Sends: "all ranks draw 30 tickets from a counter of rank 1, and tell rank 0 theirs", Expects: "0 to 119, each once; rising for each rank",
-	Run: func(t *T) {
+var atomicPrograms = programs{
+	"mpi/atomic/tickets": func(t *T) {
 		const each = 30
 		w := t.window(16)
 		mine := make([]byte, 0, 8*each)
@@ -34,11 +31,7 @@ var atomicCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/fetch-operations", Title: "FetchAndOp brings what was there, and does its operation",
-	Cite: rule("11.3.4", "mpi/11.3.4/4"), Defects: []string{"FetchesNew", "ReducesBySum", "NoOpWrites", "AccumulatesReplace"},
-	Sends: "Sum, BXor, Replace, NoOp and Min on a word of the other rank, one after the other", Expects: "before each, the result of the one before",
-	Run: func(t *T) {
+	"mpi/atomic/fetch-operations": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
 		w.lockAll()
@@ -60,11 +53,7 @@ var atomicCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/compare-and-swap", Title: "CompareAndSwap changes the word only if it is as expected, and brings what was there either way",
-	Cite: rule("11.3.4", "mpi/11.3.4/5"), Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"},
-	Sends: "swaps that expect the right and the wrong word", Expects: "a change by the former only, the word of before of both",
-	Run: func(t *T) {
+	"mpi/atomic/compare-and-swap": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(24)
 		w.writeOwn(8, word(50))
@@ -82,11 +71,7 @@ var atomicCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/compare-and-swap-narrow", Title: "CompareAndSwap fits narrow types, and leaves their neighbours alone",
-	Cite: rule("11.3.4", "mpi/11.3.4/5"), Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"},
-	Sends: "swaps of four bytes and of one byte in the middle of others", Expects: "these changed, nothing else",
-	Run: func(t *T) {
+	"mpi/atomic/compare-and-swap-narrow": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(16)
 		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
@@ -108,11 +93,7 @@ var atomicCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/spin-lock", Title: "A lock made of CompareAndSwap keeps others out",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3), Defects: []string{"AccumulatesRace", "AlwaysSwaps"},
-	Sends: "all ranks take a lock word by swaps, add 1 to a number by Get and Put, and give it back", Expects: "that nothing is lost",
-	Run: func(t *T) {
+	"mpi/atomic/spin-lock": func(t *T) {
 		const each = 8
 		me := uint64(t.Rank() + 1)
 		w := t.window(16)
@@ -133,11 +114,7 @@ var atomicCases = []Case{{
 		t.onRank(0, func() { w.expectOwn("the number", 8, word(3*each)) })
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/mixed", Title: "Atomic operations of different kinds on one word see each other",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"AccumulatesRace"},
-	Sends: "two ranks add by FetchAndOp, one by Accumulate, one by CompareAndSwap in a loop, on one word", Expects: "the sum of all",
-	Run: func(t *T) {
+	"mpi/atomic/mixed": func(t *T) {
 		const each = 20
 		w := t.window(8)
 		w.lock(mpi.Shared, 0)
@@ -163,11 +140,7 @@ var atomicCases = []Case{{
 		t.onRank(0, func() { w.expectOwn("the sum", 0, word(4*each)) })
 		w.free()
 	},
-}, {
-	ID: "mpi/atomic/own-word", Title: "Atomic operations on one's own window are atomic with those of others",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(3), Defects: []string{"AccumulatesRace", "AccumulatesReplace"},
-	Sends: "every rank adds to a word of every rank, its own too, by Accumulate and FetchAndOp", Expects: "the sums",
-	Run: func(t *T) {
+	"mpi/atomic/own-word": func(t *T) {
 		const each = 15
 		w := t.window(16)
 		w.lockAll()
@@ -183,4 +156,4 @@ var atomicCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}}
+}

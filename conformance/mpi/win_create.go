@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var windowCases = []Case{{
-	ID: "mpi/win/over-a-buffer", Title: "A window that is made of a buffer is that buffer",
-	Cite: rule("11.2.1", "mpi/11.2.1/1"), Defects: []string{"WinCopies"},
-	Sends: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
-	Run: func(t *T) {
+var windowPrograms = programs{
+	"mpi/win/over-a-buffer": func(t *T) {
 		other := 1 - t.Rank()
 		r := newGuardedBuf(100)
 		win, err := t.WinCreate(r.buf)
@@ -20,11 +17,7 @@ var windowCases = []Case{{
 		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
 		w.free()
 	},
-}, {
-	ID: "mpi/win/sizes-differ", Title: "Windows may have another size on every rank, none at all too",
-	Cite: rule("11.2.1", "mpi/11.2.1/2"), Setup: ranks(4), Defects: []string{"SizesAlike", "RangesUnchecked"},
-	Sends: "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it", Expects: "Size of each; the former arrive, the latter are ErrRMARange",
-	Run: func(t *T) {
+	"mpi/win/sizes-differ": func(t *T) {
 		sizes := []int{0, 64, 128, 5000}
 		w := t.window(sizes[t.Rank()])
 		for k, n := range sizes {
@@ -44,11 +37,7 @@ var windowCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/win/apart", Title: "Several windows of the same ranks are apart",
-	Cite: rule("11.2", "mpi/11.2/1"), Defects: []string{"WindowsMixed"},
-	Sends: "two windows, puts of different data to the same place of each", Expects: "each its own data",
-	Run: func(t *T) {
+	"mpi/win/apart": func(t *T) {
 		other := 1 - t.Rank()
 		a, b := t.window(64), t.window(64)
 		a.fence(0)
@@ -62,11 +51,7 @@ var windowCases = []Case{{
 		a.free()
 		b.free()
 	},
-}, {
-	ID: "mpi/win/ranks-of-its-communicator", Title: "Targets are ranks of the communicator that the window was made of",
-	Cite: rule("11.2.1", "mpi/11.2.1/3"), Setup: ranks(4), Defects: []string{"WindowRanksOfWorld", "KeysIgnored"},
-	Sends: "a window in a communicator with the ranks turned round, a put to the next rank there", Expects: "the data where that rank is",
-	Run: func(t *T) {
+	"mpi/win/ranks-of-its-communicator": func(t *T) {
 		c := t.split(0, -t.Rank())
 		w := c.window(32)
 		w.fence(0)
@@ -77,11 +62,7 @@ var windowCases = []Case{{
 		t.expectPlace(3-c.Rank(), 4)
 		w.free()
 	},
-}, {
-	ID: "mpi/win/freed", Title: "A window that was freed cannot be used, and another can",
-	Cite: rule("11.2.5", "mpi/11.2.5/1"), Defects: []string{"FreedWindowIsUsable"},
-	Sends: "Free, then Put, Fence and Lock; another window", Expects: "ErrWin; the other one works",
-	Run: func(t *T) {
+	"mpi/win/freed": func(t *T) {
 		a, b := t.window(16), t.window(16)
 		a.free()
 		t.mustFail("Fence", a.Fence(0), mpi.ErrWin)
@@ -94,11 +75,7 @@ var windowCases = []Case{{
 		b.free()
 		t.expectUsable()
 	},
-}, {
-	ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
-	Cite: rule("11.3", "mpi/11.3/1"), Defects: []string{"NullRefused"},
-	Sends: "Put, Get and Accumulate with ProcNull between fences and under LockAll", Expects: "no error, no effect",
-	Run: func(t *T) {
+	"mpi/win/nobody": func(t *T) {
 		w := t.window(16)
 		all := func() {
 			b := data(3, 16)
@@ -116,11 +93,7 @@ var windowCases = []Case{{
 		w.expectOwn("the window", 0, make([]byte, 16))
 		w.free()
 	},
-}, {
-	ID: "mpi/win/beside-messages", Title: "Messages and operations on windows do not disturb each other",
-	Cite: rule("11.7", "mpi/11.7/1"), Setup: ranks(3), Defects: []string{"PutsCut", "LargeDamaged"},
-	Sends: "between fences, puts and large messages to the same ranks, all at once", Expects: "both, whole",
-	Run: func(t *T) {
+	"mpi/win/beside-messages": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
 		w := t.window(n * 50_000)
@@ -138,4 +111,4 @@ var windowCases = []Case{{
 		}
 		w.free()
 	},
-}}
+}

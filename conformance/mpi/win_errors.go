@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var rmaErrorCases = []Case{{
-	ID: "mpi/rma-error/range", Title: "Operations beyond a window are errors, and change nothing",
-	Cite: rule("11.6", "mpi/11.6/1"), Defects: []string{"RangesUnchecked", "RangeErrorWrites", "ErrorWedges"},
-	Sends: "puts, gets and accumulates that end one byte too far, begin behind the end, or before the beginning", Expects: "ErrRMARange; the window as it was; a good put in the same epoch arrives",
-	Run: func(t *T) {
+var rmaErrorPrograms = programs{
+	"mpi/rma-error/range": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(64)
 		w.lockAll()
@@ -27,11 +24,7 @@ var rmaErrorCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/rma-error/no-epoch", Title: "Operations outside of an epoch are errors",
-	Cite: rule("11.5", "mpi/11.5/1"), Defects: []string{"EpochsUnchecked"},
-	Sends: "all operations on a new window, after an epoch of locks, and on a target outside of the group of Start", Expects: "ErrRMASync; the window as it was",
-	Run: func(t *T) {
+	"mpi/rma-error/no-epoch": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(16)
 		b := data(1, 8)
@@ -53,11 +46,7 @@ var rmaErrorCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/rma-error/requests-need-locks", Title: "Operations with requests are errors outside of epochs of locks",
-	Cite: rule("11.3.5", "mpi/11.3.5/4"), Defects: []string{"EpochsUnchecked"},
-	Sends: "Rput, Rget and Raccumulate between fences", Expects: "ErrRMASync; a plain put there arrives",
-	Run: func(t *T) {
+	"mpi/rma-error/requests-need-locks": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
 		b := data(5, 8)
@@ -73,11 +62,7 @@ var rmaErrorCases = []Case{{
 		t.expectEqual("the window", w.Memory(), data(other, 8))
 		w.free()
 	},
-}, {
-	ID: "mpi/rma-error/unpaired-calls", Title: "Calls that end what was not begun are errors",
-	Cite: rule("11.5", "mpi/11.5/2"), Defects: []string{"EpochsUnchecked", "ErrorWedges"},
-	Sends: "Unlock, UnlockAll, Complete, Wait and the flushes without their beginnings; Lock and LockAll twice", Expects: "ErrRMASync of each; the window works",
-	Run: func(t *T) {
+	"mpi/rma-error/unpaired-calls": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
 		t.mustFail("Unlock", w.Unlock(other), mpi.ErrRMASync)
@@ -110,11 +95,7 @@ var rmaErrorCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/rma-error/no-rank", Title: "Targets that are no rank are errors",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorWedges"},
-	Sends: "Put, Get, Accumulate and Lock with the ranks 2 and -17, and with AnySource", Expects: "ErrRank; the window works",
-	Run: func(t *T) {
+	"mpi/rma-error/no-rank": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
 		for _, k := range []int{2, -17, mpi.AnySource} {
@@ -133,11 +114,7 @@ var rmaErrorCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/rma-error/operands", Title: "Types and operations that do not fit are errors",
-	Cite: rule("11.3.4", "mpi/11.3.4/6"), Defects: []string{"ReductionsUnchecked", "ErrorWedges"},
-	Sends: "types and operations that are none, bits of floats, parts of elements, an offset between elements, a result of another length", Expects: "ErrType, ErrOp, or another error where the standard names no class; the window as it was",
-	Run: func(t *T) {
+	"mpi/rma-error/operands": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(64)
 		w.lockAll()
@@ -159,4 +136,4 @@ var rmaErrorCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}}
+}

@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var fenceCases = []Case{{
-	ID: "mpi/fence/puts", Title: "Puts are in the target's memory behind the fence that ends their epoch, at any size",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
-	Sends: "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence", Expects: "every byte, and nothing beside it",
-	Run: func(t *T) {
+var fencePrograms = programs{
+	"mpi/fence/puts": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		sizes := []int{1, 7, 8, 1000, 4096, 9001, 65_537, 1 << 20}
 		const room = 1<<20 + 64
@@ -32,11 +29,7 @@ var fenceCases = []Case{{
 		w.fence(mpi.NoSucceed)
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/gets", Title: "Gets have brought the data behind the fence that ends their epoch, at any size",
-	Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Setup: ranks(3), Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"},
-	Sends: "each rank fills its window; gets from all ranks of sizes up to 256 KiB", Expects: "every byte, and nothing beside it",
-	Run: func(t *T) {
+	"mpi/fence/gets": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const room = 1 << 18
 		w := t.window(room)
@@ -55,11 +48,7 @@ var fenceCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/closes-for-all", Title: "No rank leaves a fence before all operations of the epoch are done, on any rank",
-	Cite: rule("11.5.1", "mpi/11.5.1/2"), Setup: ranks(3), Defects: []string{"FenceAlone", "FenceEarly"},
-	Sends: "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences", Expects: "each step sees the one before",
-	Run: func(t *T) {
+	"mpi/fence/closes-for-all": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(8)
 		w.fence(0)
@@ -76,11 +65,7 @@ var fenceCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/local-stores", Title: "What a rank stores in its own window before a fence, others get behind it",
-	Cite: rule("11.5.1", "mpi/11.5.1/3"), Setup: ranks(3), Defects: []string{"FenceAlone", "GetsNothing"},
-	Sends: "five rounds: stores, fence, gets from all, fence", Expects: "the stores of the round",
-	Run: func(t *T) {
+	"mpi/fence/local-stores": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(32)
 		for i := range 5 {
@@ -101,11 +86,7 @@ var fenceCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/to-oneself", Title: "A rank can put to and get from its own window",
-	Cite: rule("11.3", "mpi/11.3/2"), Defects: []string{"SelfPutsLost", "GetsNothing"},
-	Sends: "a put to oneself, a fence, a get of it", Expects: "the data",
-	Run: func(t *T) {
+	"mpi/fence/to-oneself": func(t *T) {
 		w := t.window(100)
 		w.fence(0)
 		w.put(data(t.Rank(), 60), t.Rank(), 20)
@@ -117,11 +98,7 @@ var fenceCases = []Case{{
 		t.expectBuffer("what was got", r, data(t.Rank(), 60))
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/many-small", Title: "Many operations in one epoch are all carried out",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "PutsCut"},
-	Sends: "400 puts of 6 bytes by each rank to each, then as many gets", Expects: "all of them",
-	Run: func(t *T) {
+	"mpi/fence/many-small": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const ops = 400
 		w := t.window(n * ops * 6)
@@ -148,11 +125,7 @@ var fenceCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/fence/buffers-behind-it", Title: "The buffers of puts are the program's again behind the fence",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Defects: []string{"FenceEarly"},
-	Sends: "one buffer for the puts of 20 epochs, overwritten behind each fence", Expects: "the data of each epoch",
-	Run: func(t *T) {
+	"mpi/fence/buffers-behind-it": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(20 * 3000)
 		b := make([]byte, 3000)
@@ -169,4 +142,4 @@ var fenceCases = []Case{{
 		}
 		w.free()
 	},
-}}
+}

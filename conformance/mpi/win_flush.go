@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var flushCases = []Case{{
-	ID: "mpi/flush/completes-at-the-target", Title: "When Flush returns, what was put is in the target's memory, though the lock is still held",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(3), Defects: []string{"FlushEarly", "PutsCut"},
-	Sends: "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks", Expects: "the data",
-	Run: func(t *T) {
+var flushPrograms = programs{
+	"mpi/flush/completes-at-the-target": func(t *T) {
 		w := t.window(5000)
 		w.lockAll()
 		for i := range 10 {
@@ -32,11 +29,7 @@ var flushCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/all", Title: "FlushAll completes the operations on all targets",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(4), Defects: []string{"FlushAllMisses", "FlushEarly"},
-	Sends: "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll", Expects: "the data everywhere",
-	Run: func(t *T) {
+	"mpi/flush/all": func(t *T) {
 		w := t.window(1000)
 		w.lockAll()
 		for i := range 8 {
@@ -66,11 +59,7 @@ var flushCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/local", Title: "When FlushLocal returns, the buffers are the program's again",
-	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly"},
-	Sends: "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once", Expects: "the contents of the time of the calls",
-	Run: func(t *T) {
+	"mpi/flush/local": func(t *T) {
 		const n = 12
 		w := t.window(n * 2000)
 		t.onRank(0, func() {
@@ -101,11 +90,7 @@ var flushCases = []Case{{
 		})
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/local-gets", Title: "When FlushLocal returns, what was got is there",
-	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly", "GetsNothing"},
-	Sends: "gets of several sizes with FlushLocal and FlushLocalAll", Expects: "the data",
-	Run: func(t *T) {
+	"mpi/flush/local-gets": func(t *T) {
 		const room = 100_000
 		other := 1 - t.Rank()
 		w := t.window(room)
@@ -125,11 +110,7 @@ var flushCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/message-passing", Title: "Put, Flush, a flag and Sync make a channel of shared memory",
-	Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Defects: []string{"FlushEarly", "FetchesNew"},
-	Sends: "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read", Expects: "the data of the round when the flag is up",
-	Run: func(t *T) {
+	"mpi/flush/message-passing": func(t *T) {
 		w := t.window(512)
 		w.lockAll()
 		for i := range 15 {
@@ -151,11 +132,7 @@ var flushCases = []Case{{
 		w.unlockAll()
 		w.free()
 	},
-}, {
-	ID: "mpi/flush/of-nothing", Title: "Flushes and Sync with nothing to do return",
-	Cite: rule("11.5.4", "mpi/11.5.4/3"), Defects: []string{"NullRefused", "GetsNothing"},
-	Sends: "every flush under a lock before any operation, after one and twice; an operation on nobody among them", Expects: "no error, and the data that was got",
-	Run: func(t *T) {
+	"mpi/flush/of-nothing": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
 		w.writeOwn(0, word(uint64(50+t.Rank())))
@@ -177,4 +154,4 @@ var flushCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}}
+}

@@ -2,11 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var pscwCases = []Case{{
-	ID: "mpi/pscw/put", Title: "What origins have put is in the target's memory when Wait returns",
-	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
-	Sends: "two origins put to one target, small and large, one of them late", Expects: "both, whole, behind Wait",
-	Run: func(t *T) {
+var pscwPrograms = programs{
+	"mpi/pscw/put": func(t *T) {
 		for i, n := range []int{16, 100_000} {
 			w := t.window(2 * n)
 			if t.Rank() == 0 {
@@ -25,11 +22,7 @@ var pscwCases = []Case{{
 			w.free()
 		}
 	},
-}, {
-	ID: "mpi/pscw/not-before-post", Title: "Nothing of an origin is done to a window before it is posted",
-	Cite: rule("11.5.2", "mpi/11.5.2/2"), Defects: []string{"StartIgnoresPost"},
-	Sends: "the origin starts and puts while the target works on its memory and posts late", Expects: "the memory as the target left it until it posts, then the put",
-	Run: func(t *T) {
+	"mpi/pscw/not-before-post": func(t *T) {
 		w := t.window(64)
 		for i := range 3 {
 			t.onRank(1, func() {
@@ -49,11 +42,7 @@ var pscwCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/pscw/test", Title: "Win.Test is false until all origins are through, and then does what Wait does",
-	Cite: rule("11.5.2", "mpi/11.5.2/3"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst"},
-	Sends: "two origins; the second completes only after the target has looked", Expects: "false, then true with all data; a new Post after that",
-	Run: func(t *T) {
+	"mpi/pscw/test": func(t *T) {
 		w := t.window(32)
 		for i := range 2 {
 			switch t.Rank() {
@@ -85,11 +74,7 @@ var pscwCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/pscw/complete", Title: "Complete returns when the origin's buffers are free and its gets have come",
-	Cite: rule("11.5.2", "mpi/11.5.2/4"), Defects: []string{"CompleteEarly", "GetsNothing"},
-	Sends: "rounds of a get and a put from one pair of buffers, overwritten behind Complete", Expects: "what was got, behind Complete; what was put, behind Wait",
-	Run: func(t *T) {
+	"mpi/pscw/complete": func(t *T) {
 		w := t.window(2 * 4000)
 		out := make([]byte, 4000)
 		for i := range 6 {
@@ -112,11 +97,7 @@ var pscwCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/pscw/groups", Title: "Only the groups that are named take part",
-	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
-	Sends: "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups", Expects: "the neighbour's data; that empty epochs end at once",
-	Run: func(t *T) {
+	"mpi/pscw/groups": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
 		w := t.window(40)
@@ -135,11 +116,7 @@ var pscwCases = []Case{{
 		w.wait()
 		w.free()
 	},
-}, {
-	ID: "mpi/pscw/both-at-once", Title: "A rank can be origin and target of the same others at the same time",
-	Cite: rule("11.5.2", "mpi/11.5.2/5"), Setup: ranks(3), Defects: []string{"WaitsForFirst", "PutsCutLarge"},
-	Sends: "all ranks post to and start to all others, with large puts, five rounds", Expects: "all data",
-	Run: func(t *T) {
+	"mpi/pscw/both-at-once": func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const size = 70_000
 		var others []int
@@ -166,11 +143,7 @@ var pscwCases = []Case{{
 		}
 		w.free()
 	},
-}, {
-	ID: "mpi/pscw/accumulate", Title: "Accumulates of several origins in one epoch all count",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
-	Sends: "three origins add to the same numbers of one target", Expects: "the sums behind Wait",
-	Run: func(t *T) {
+	"mpi/pscw/accumulate": func(t *T) {
 		w := t.window(24)
 		if t.Rank() == 0 {
 			w.post(1, 2, 3)
@@ -186,4 +159,4 @@ var pscwCases = []Case{{
 		}
 		w.free()
 	},
-}}
+}

@@ -6,11 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var rmaRequestCases = []Case{{
-	ID: "mpi/rput/buffer-is-free", Title: "When the request of an Rput is complete, its buffer is the program's again",
-	Cite: rule("11.3.5", "mpi/11.3.5/1"), Defects: []string{"RequestsEarly"},
-	Sends: "Rputs and Raccumulates from one buffer, overwritten behind each wait", Expects: "the contents of the time of the calls, behind Unlock",
-	Run: func(t *T) {
+var rmaRequestPrograms = programs{
+	"mpi/rput/buffer-is-free": func(t *T) {
 		const n = 12
 		w := t.window(n * 2000)
 		t.onRank(0, func() {
@@ -39,11 +36,7 @@ var rmaRequestCases = []Case{{
 		})
 		w.free()
 	},
-}, {
-	ID: "mpi/rget/data-is-there", Title: "When the request of an Rget is complete, the data is there",
-	Cite: rule("11.3.5", "mpi/11.3.5/2"), Setup: ranks(3), Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"},
-	Sends: "Rgets of several sizes from all ranks, waited for in any order", Expects: "the data at each wait",
-	Run: func(t *T) {
+	"mpi/rget/data-is-there": func(t *T) {
 		const room = 60_000
 		w := t.window(room)
 		w.writeOwn(0, data(t.Rank(), room))
@@ -70,11 +63,7 @@ var rmaRequestCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}, {
-	ID: "mpi/rget-accumulate/result-is-there", Title: "When the request of an RgetAccumulate is complete, what was there before is in the result",
-	Cite: rule("11.3.5", "mpi/11.3.5/2"), Setup: ranks(3), Defects: []string{"RequestsEarly", "FetchesNew", "AccumulatesRace"},
-	Sends: "all ranks add 1 to a number of rank 0, 20 times each, by RgetAccumulate and Wait", Expects: "results that rise, and a sum of 60",
-	Run: func(t *T) {
+	"mpi/rget-accumulate/result-is-there": func(t *T) {
 		w := t.window(8)
 		w.lock(mpi.Shared, 0)
 		last := int64(-1)
@@ -90,11 +79,7 @@ var rmaRequestCases = []Case{{
 		t.onRank(0, func() { w.expectOwn("the sum", 0, word(60)) })
 		w.free()
 	},
-}, {
-	ID: "mpi/rput/in-lists", Title: "Requests of windows can be waited for and tested with others",
-	Cite: rule("11.3.5", "mpi/11.3.5/3"), Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"},
-	Sends: "an Rput, an Rget, an Isend and an Irecv in one WaitAll", Expects: "all data",
-	Run: func(t *T) {
+	"mpi/rput/in-lists": func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(2000)
 		w.writeOwn(0, data(10+t.Rank(), 1000))
@@ -115,4 +100,4 @@ var rmaRequestCases = []Case{{
 		t.barrier()
 		w.free()
 	},
-}}
+}
