@@ -45,7 +45,11 @@ func RunOn(c *Case, w World) (err error) {
 			panic(p)
 		}
 	}()
-	c.Run(&T{Comm: w, w: w})
+	t := &T{Comm: w, w: w, windows: new([]*W)}
+	c.Run(t)
+	for len(*t.windows) > 0 {
+		(*t.windows)[0].free()
+	}
 	return nil
 }
 

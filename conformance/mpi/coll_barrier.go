@@ -12,8 +12,7 @@ var barrierPrograms = programs{
 				continue
 			}
 			t.idle()
-			_, there, err := t.Iprobe(mpi.AnySource, 3)
-			t.must("Iprobe", err)
+			_, there := result2(t.Iprobe(mpi.AnySource, 3))(t, "Iprobe")
 			t.check(!there, "nobody to leave the barrier before all have come", "a word from behind it")
 			t.barrier()
 			for from := range n {
@@ -48,13 +47,11 @@ var barrierPrograms = programs{
 			for range 3 {
 				self.barrier()
 			}
-			r, err := self.Ibarrier()
-			t.mustStart("Ibarrier", r, err)
+			r := started(self.Ibarrier())(t, "Ibarrier")
 			i, _, err := t.w.WaitAny([]Request{nil, r, nil})
 			t.must("WaitAny", err)
 			t.check(i == 1, "the index 1", "%d", i)
-			i, _, err = t.w.WaitAny([]Request{nil, r, nil})
-			t.must("WaitAny", err)
+			i, _ = result2(t.w.WaitAny([]Request{nil, r, nil}))(t, "WaitAny")
 			t.check(i == mpi.Undefined, "Undefined", "%d", i)
 			t.signal(1)
 		})
@@ -62,8 +59,7 @@ var barrierPrograms = programs{
 	},
 	"mpi/ibarrier/waits-for-all": func(t *T) {
 		if t.Rank() < 2 {
-			r, err := t.Ibarrier()
-			t.mustStart("Ibarrier", r, err)
+			r := started(t.Ibarrier())(t, "Ibarrier")
 			for range 4 {
 				t.signal(2)
 				t.awaitSignal(2)
@@ -79,8 +75,7 @@ var barrierPrograms = programs{
 			t.signal(0, 1)
 		}
 		t.awaitSignal(0, 1)
-		r, err := t.Ibarrier()
-		t.wait(t.mustStart("Ibarrier", r, err))
+		t.wait(started(t.Ibarrier())(t, "Ibarrier"))
 	},
 	"mpi/ibarrier/with-messages": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -88,8 +83,7 @@ var barrierPrograms = programs{
 			if me == 3 { // comes late
 				t.idle()
 			}
-			r, err := t.Ibarrier()
-			t.mustStart("Ibarrier", r, err)
+			r := started(t.Ibarrier())(t, "Ibarrier")
 			s := t.isend(data(10*i+me, size), (me+1)%n, 1)
 			t.expectRecv(data(10*i+(me+n-1)%n, size), (me+n-1)%n, 1)
 			if me != 3 { // what comes behind must not be there before
@@ -108,8 +102,7 @@ var barrierPrograms = programs{
 			t.idle()
 			t.expectNoMessage(mpi.AnySource, 10)
 		}
-		r, err := t.Ibarrier()
-		t.wait(t.mustStart("Ibarrier", r, err))
+		t.wait(started(t.Ibarrier())(t, "Ibarrier"))
 		if me != 3 {
 			t.send(nil, 3, 10)
 			return
@@ -123,16 +116,14 @@ var barrierPrograms = programs{
 		if t.Rank() == 2 {
 			for range n {
 				t.awaitSignal(0, 1)
-				r, err := t.Ibarrier()
-				t.wait(t.mustStart("Ibarrier", r, err))
+				t.wait(started(t.Ibarrier())(t, "Ibarrier"))
 				t.signal(0, 1)
 			}
 			return
 		}
 		var rs [n]Request
 		for i := range rs {
-			r, err := t.Ibarrier()
-			rs[i] = t.mustStart("Ibarrier", r, err)
+			rs[i] = started(t.Ibarrier())(t, "Ibarrier")
 		}
 		for i := range rs {
 			t.idle()

@@ -41,8 +41,7 @@ var collectivePrograms = programs{
 		case 1:
 			t.idle()
 			b = make([]byte, 16)
-			_, err := t.Recv(b, 0, 1)
-			t.must("Recv", err)
+			result(t.Recv(b, 0, 1))(t, "Recv")
 		}
 		t.must("Bcast", t.Bcast(b, 1))
 		t.expectEqual("the data of the root", b, data(5, 16))

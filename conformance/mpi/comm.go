@@ -4,8 +4,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 
 // split is Split that must not fail.
 func (t *T) split(color, key int) *T {
-	c, err := t.Split(color, key)
-	t.must("Split", err)
+	c := result(t.Split(color, key))(t, "Split")
 	if c == nil {
 		return nil
 	}
@@ -87,13 +86,12 @@ var commPrograms = programs{
 		for i := range cs {
 			cs[i] = t.dup()
 		}
-		other := 1 - t.Rank()
 		var rs []Request
 		for i, c := range cs {
-			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), other, 1))
+			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), t.other(), 1))
 		}
 		for i := len(cs) - 1; i >= 0; i-- {
-			cs[i].expectRecv(data(100*other+i, 16), other, 1)
+			cs[i].expectRecv(data(100*t.other()+i, 16), t.other(), 1)
 		}
 		t.waitAll(rs...)
 		for _, c := range cs {
@@ -105,9 +103,8 @@ var commPrograms = programs{
 		a := t.dup()
 		b := t.dup()
 		t.must("Free", a.Free())
-		other := 1 - t.Rank()
-		t.mustFail("Send", a.Send(nil, other, 1), mpi.ErrComm)
-		_, err := a.Irecv(nil, other, 1)
+		t.mustFail("Send", a.Send(nil, t.other(), 1), mpi.ErrComm)
+		_, err := a.Irecv(nil, t.other(), 1)
 		t.mustFail("Irecv", err, mpi.ErrComm)
 		_, err = a.Dup()
 		t.mustFail("Dup", err, mpi.ErrComm)
@@ -116,12 +113,11 @@ var commPrograms = programs{
 	},
 	"mpi/comm/freed-during-traffic": func(t *T) {
 		c := t.dup()
-		other := 1 - t.Rank()
-		p, q := c.irecv(64, other, 1), c.irecv(largeSize, other, 2)
-		r, s := c.isend(data(t.Rank(), 64), other, 1), c.isend(data(10+t.Rank(), largeSize), other, 2)
+		p, q := c.irecv(64, t.other(), 1), c.irecv(largeSize, t.other(), 2)
+		r, s := c.isend(data(t.Rank(), 64), t.other(), 1), c.isend(data(10+t.Rank(), largeSize), t.other(), 2)
 		t.must("Free", c.Free())
-		t.expectWait(p, data(other, 64))
-		t.expectWait(q, data(10+other, largeSize))
+		t.expectWait(p, data(t.other(), 64))
+		t.expectWait(q, data(10+t.other(), largeSize))
 		t.waitAll(r, s)
 		t.expectUsable()
 	},

@@ -78,8 +78,7 @@ var splitPrograms = programs{
 				mates = append(mates, k)
 			}
 		}
-		c, err := t.SplitNode(-t.Rank())
-		t.must("SplitNode", err)
+		c := result(t.SplitNode(-t.Rank()))(t, "SplitNode")
 		t.check(c != nil, "a communicator", "nil")
 		n := t.inComm(c)
 		want := 2

@@ -123,14 +123,13 @@ var argumentPrograms = programs{
 		}
 	},
 	"mpi/error/during-traffic": func(t *T) {
-		other := 1 - t.Rank()
-		p, r := t.irecv(largeSize, other, 1), t.isend(data(t.Rank(), largeSize), other, 1)
-		q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
+		p, r := t.irecv(largeSize, t.other(), 1), t.isend(data(t.Rank(), largeSize), t.other(), 1)
+		q, s := t.irecv(64, t.other(), 2), t.isend(data(10+t.Rank(), 64), t.other(), 2)
 		t.mustFail("Send", t.Send(nil, 99, 1), mpi.ErrRank)
 		_, err := t.Irecv(nil, 0, -5)
 		t.mustFail("Irecv", err, mpi.ErrTag)
-		t.expectWait(p, data(other, largeSize))
-		t.expectWait(q, data(10+other, 64))
+		t.expectWait(p, data(t.other(), largeSize))
+		t.expectWait(q, data(10+t.other(), 64))
 		t.waitAll(r, s)
 		t.expectUsable()
 	},

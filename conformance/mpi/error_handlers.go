@@ -37,13 +37,12 @@ var handlerPrograms = programs{
 		t.check(calls == [2]int{4, 1}, "each handler called for its own communicators", "%v", calls)
 	},
 	"mpi/handler/of-requests": func(t *T) {
-		other := 1 - t.Rank()
 		c := t.dup()
 		mine := errors.New("mine")
 		var seen []error
 		c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
-		p := c.irecv(10, other, 1)
-		c.send(data(1, 20), other, 1)
+		p := c.irecv(10, t.other(), 1)
+		c.send(data(1, 20), t.other(), 1)
 		_, err := p.Wait()
 		t.check(errors.Is(err, mine), "the handler's error of Wait", "%v", err)
 		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrTruncate), "one ErrTruncate for the handler", "%v", seen)

@@ -4,41 +4,36 @@ import "github.com/fabrictest/fabrictest/mpi"
 
 var bufferedPrograms = programs{
 	"mpi/buffered/completes-locally": func(t *T) {
-		other := 1 - t.Rank()
 		t.must("AttachBuffer", t.w.AttachBuffer(2*largeSize+8192))
 		sizes := []int{0, 10, 3000, largeSize}
 		for i, n := range sizes {
-			t.must("Bsend", t.Bsend(data(10*t.Rank()+i, n), other, i))
+			t.must("Bsend", t.Bsend(data(10*t.Rank()+i, n), t.other(), i))
 		}
 		for i, n := range sizes {
-			t.expectRecv(data(10*other+i, n), other, i)
+			t.expectRecv(data(10*t.other()+i, n), t.other(), i)
 		}
 		t.must("DetachBuffer", t.w.DetachBuffer())
 	},
-	"mpi/buffered/takes-a-copy": func(t *T) {
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(4*largeSize))
-			buf := make([]byte, largeSize)
-			for i, n := range []int{50, 9000, largeSize} {
-				copy(buf, data(i, n))
-				if i == 1 {
-					r, err := t.Ibsend(buf[:n], 1, i)
-					t.wait(t.mustStart("Ibsend", r, err))
-				} else {
-					t.must("Bsend", t.Bsend(buf[:n], 1, i))
-				}
-				clear(buf)
+	"mpi/buffered/takes-a-copy": byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(4*largeSize))
+		buf := make([]byte, largeSize)
+		for i, n := range []int{50, 9000, largeSize} {
+			copy(buf, data(i, n))
+			if i == 1 {
+				t.wait(started(t.Ibsend(buf[:n], 1, i))(t, "Ibsend"))
+			} else {
+				t.must("Bsend", t.Bsend(buf[:n], 1, i))
 			}
-			t.signal(1)
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
-			t.awaitSignal(0)
-			for i, n := range []int{50, 9000, largeSize} {
-				t.expectRecv(data(i, n), 0, i)
-			}
-		})
-	},
+			clear(buf)
+		}
+		t.signal(1)
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		t.awaitSignal(0)
+		for i, n := range []int{50, 9000, largeSize} {
+			t.expectRecv(data(i, n), 0, i)
+		}
+	}),
 	"mpi/buffered/exhaustion": func(t *T) {
 		t.onRank(0, func() {
 			t.must("AttachBuffer", t.w.AttachBuffer(4096))
@@ -60,22 +55,19 @@ var bufferedPrograms = programs{
 		})
 		t.onRank(1, func() {
 			b := make([]byte, 8)
-			_, err := t.Recv(b, 0, 1000)
-			t.must("Recv", err)
+			result(t.Recv(b, 0, 1000))(t, "Recv")
 			for i := range int(number(b)) {
 				t.expectRecv(data(i, 1024), 0, i)
 			}
-			_, found, err := t.Iprobe(0, mpi.AnyTag)
-			t.must("Iprobe", err)
+			_, found := result2(t.Iprobe(0, mpi.AnyTag))(t, "Iprobe")
 			t.check(!found, "nothing of a send that failed", "a message")
 		})
 		t.expectUsable()
 	},
 	"mpi/buffered/needs-a-buffer": func(t *T) {
-		other := 1 - t.Rank()
 		for range 2 {
-			t.mustFail("Bsend", t.Bsend(data(1, 100), other, 1), mpi.ErrBuffer)
-			_, err := t.Ibsend(data(1, 100), other, 1)
+			t.mustFail("Bsend", t.Bsend(data(1, 100), t.other(), 1), mpi.ErrBuffer)
+			_, err := t.Ibsend(data(1, 100), t.other(), 1)
 			t.mustFail("Ibsend", err, mpi.ErrBuffer)
 			t.must("AttachBuffer", t.w.AttachBuffer(1000))
 			t.must("DetachBuffer", t.w.DetachBuffer())
@@ -99,24 +91,21 @@ var bufferedPrograms = programs{
 			}
 		})
 	},
-	"mpi/buffered/detach-waits": func(t *T) {
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(50_000))
-			for i := range 8 {
-				t.must("Bsend", t.Bsend(data(i, 4000), 1, i))
-			}
-			t.must("DetachBuffer", t.w.DetachBuffer())
-			t.must("AttachBuffer", t.w.AttachBuffer(10_000))
-			t.must("Bsend", t.Bsend(data(8, 4000), 1, 8))
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
-			t.idle()
-			for i := range 9 {
-				t.expectRecv(data(i, 4000), 0, i)
-			}
-		})
-	},
+	"mpi/buffered/detach-waits": byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(50_000))
+		for i := range 8 {
+			t.must("Bsend", t.Bsend(data(i, 4000), 1, i))
+		}
+		t.must("DetachBuffer", t.w.DetachBuffer())
+		t.must("AttachBuffer", t.w.AttachBuffer(10_000))
+		t.must("Bsend", t.Bsend(data(8, 4000), 1, 8))
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		t.idle()
+		for i := range 9 {
+			t.expectRecv(data(i, 4000), 0, i)
+		}
+	}),
 	"mpi/buffered/one-buffer-at-a-time": func(t *T) {
 		t.mustFail("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
 		t.must("AttachBuffer", t.w.AttachBuffer(1000))

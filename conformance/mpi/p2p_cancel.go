@@ -19,8 +19,7 @@ var cancelPrograms = programs{
 		p := t.irecv(10, 0, 1)
 		t.must("Cancel", p.Cancel())
 		t.waitUntil("Test reports a cancelled receive", func() bool {
-			st, done, err := p.Test()
-			t.must("Test", err)
+			st, done := result2(p.Test())(t, "Test")
 			t.check(!done || st.Cancelled, "Cancelled set", "%+v", st)
 			return done
 		})
@@ -48,8 +47,7 @@ var cancelPrograms = programs{
 			t.onRank(1, func() {
 				p := t.irecv(n, 0, 2)
 				t.waitUntil("the receive is complete", func() bool {
-					_, done, err := p.GetStatus()
-					t.must("GetStatus", err)
+					_, done := result2(p.GetStatus())(t, "GetStatus")
 					return done
 				})
 				t.must("Cancel", p.Cancel())
@@ -68,8 +66,7 @@ var cancelPrograms = programs{
 				p := t.irecv(n, 0, 2)
 				t.signal(0)
 				for range i / 2 { // so that the message has come further and further
-					_, _, err := p.GetStatus()
-					t.must("GetStatus", err)
+					result2(p.GetStatus())(t, "GetStatus")
 					t.w.Compute(1000)
 				}
 				t.must("Cancel", p.Cancel())
@@ -87,43 +84,36 @@ var cancelPrograms = programs{
 		t.onRank(1, func() { t.expectNoMessage(mpi.AnySource, mpi.AnyTag) })
 		t.expectUsable()
 	},
-	"mpi/cancel/buffer-untouched": func(t *T) {
-		t.onRank(1, func() {
-			a, b, c := t.irecv(40, 0, 2), t.irecv(40, 0, 2), t.irecv(40, 0, 2)
-			t.cancel(b) // only then is it sure: Cancel alone may return before
-			t.signal(0)
-			t.expectWait(a, data(0, 40))
-			t.expectWait(c, data(1, 40))
-			t.expectBuffer("its buffer", b.recvBuf, nil)
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			t.send(data(0, 40), 1, 2)
-			t.send(data(1, 40), 1, 2)
-		})
-	},
-	"mpi/cancel/the-right-one": func(t *T) {
-		t.onRank(1, func() {
-			ps := startAll(5, func(int) *pending { return t.irecv(40, 0, 2) })
-			t.cancel(ps[2])
-			t.signal(0)
-			for i, k := range []int{0, 1, 3, 4} {
-				t.expectWait(ps[k], data(i, 40))
-			}
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i := range 4 {
-				t.send(data(i, 40), 1, 2)
-			}
-		})
-	},
+	"mpi/cancel/buffer-untouched": byRank(func(t *T) {
+		t.awaitSignal(1)
+		t.send(data(0, 40), 1, 2)
+		t.send(data(1, 40), 1, 2)
+	}, func(t *T) {
+		a, b, c := t.irecv(40, 0, 2), t.irecv(40, 0, 2), t.irecv(40, 0, 2)
+		t.cancel(b) // only then is it sure: Cancel alone may return before
+		t.signal(0)
+		t.expectWait(a, data(0, 40))
+		t.expectWait(c, data(1, 40))
+		t.expectBuffer("its buffer", b.recvBuf, nil)
+	}),
+	"mpi/cancel/the-right-one": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i := range 4 {
+			t.send(data(i, 40), 1, 2)
+		}
+	}, func(t *T) {
+		ps := startAll(5, func(int) *pending { return t.irecv(40, 0, 2) })
+		t.cancel(ps[2])
+		t.signal(0)
+		for i, k := range []int{0, 1, 3, 4} {
+			t.expectWait(ps[k], data(i, 40))
+		}
+	}),
 	"mpi/cancel/persistent": func(t *T) {
 		for i := range 3 {
 			t.onRank(1, func() {
 				r := newGuardedBuf(60)
-				req, err := t.RecvInit(r.buf, 0, 2)
-				t.mustStart("RecvInit", req, err)
+				req := started(t.RecvInit(r.buf, 0, 2))(t, "RecvInit")
 				t.must("Start", req.Start())
 				t.cancel(&pending{req, r})
 				t.must("Start", req.Start())
@@ -137,31 +127,28 @@ var cancelPrograms = programs{
 			})
 		}
 	},
-	"mpi/cancel/among-others": func(t *T) {
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				ps = append(ps, t.irecv(40, 0, i))
-				rs = append(rs, ps[i].Request)
+	"mpi/cancel/among-others": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for _, i := range []int{1, 2, 4} {
+			t.send(data(i, 40), 1, i)
+		}
+	}, func(t *T) {
+		var ps []*pending
+		var rs []Request
+		for i := range 5 {
+			ps = append(ps, t.irecv(40, 0, i))
+			rs = append(rs, ps[i].Request)
+		}
+		t.must("Cancel", ps[0].Cancel())
+		t.must("Cancel", ps[3].Cancel())
+		t.signal(0)
+		for i, st := range t.waitAll(rs...) {
+			if i == 0 || i == 3 {
+				t.check(st.Cancelled, "Cancelled", "%+v", st)
+				continue
 			}
-			t.must("Cancel", ps[0].Cancel())
-			t.must("Cancel", ps[3].Cancel())
-			t.signal(0)
-			for i, st := range t.waitAll(rs...) {
-				if i == 0 || i == 3 {
-					t.check(st.Cancelled, "Cancelled", "%+v", st)
-					continue
-				}
-				t.expectStatus("the receive", st, 0, i, 40)
-				t.expectBuffer("the message", ps[i].recvBuf, data(i, 40))
-			}
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for _, i := range []int{1, 2, 4} {
-				t.send(data(i, 40), 1, i)
-			}
-		})
-	},
+			t.expectStatus("the receive", st, 0, i, 40)
+			t.expectBuffer("the message", ps[i].recvBuf, data(i, 40))
+		}
+	}),
 }

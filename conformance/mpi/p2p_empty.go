@@ -1,26 +1,23 @@
 package mpi
 
 var emptyPrograms = programs{
-	"mpi/empty/arrives": func(t *T) {
-		t.onRank(1, func() {
-			p := t.irecv(8, 0, 4)
-			t.signal(0)
-			for i := range 4 {
-				t.expectStatus("the receive", t.expectRecv(nil, 0, i), 0, i, 0)
-			}
-			t.expectStatus("the receive", t.expectWait(p, nil), 0, 4, 0)
-		})
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(1000))
-			t.awaitSignal(1)
-			t.must("Send", t.Send(nil, 1, 0))
-			t.must("Ssend", t.Ssend([]byte{}, 1, 1))
-			t.must("Bsend", t.Bsend(nil, 1, 2))
-			t.wait(t.isend([]byte{}, 1, 3))
-			t.must("Rsend", t.Rsend(nil, 1, 4))
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-	},
+	"mpi/empty/arrives": byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(1000))
+		t.awaitSignal(1)
+		t.must("Send", t.Send(nil, 1, 0))
+		t.must("Ssend", t.Ssend([]byte{}, 1, 1))
+		t.must("Bsend", t.Bsend(nil, 1, 2))
+		t.wait(t.isend([]byte{}, 1, 3))
+		t.must("Rsend", t.Rsend(nil, 1, 4))
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		p := t.irecv(8, 0, 4)
+		t.signal(0)
+		for i := range 4 {
+			t.expectStatus("the receive", t.expectRecv(nil, 0, i), 0, i, 0)
+		}
+		t.expectStatus("the receive", t.expectWait(p, nil), 0, 4, 0)
+	}),
 	"mpi/empty/keeps-its-place": func(t *T) {
 		sizes := []int{0, 10, 0, largeSize, 0, 0, 5000, 0}
 		t.onRank(0, func() {
@@ -37,25 +34,19 @@ var emptyPrograms = programs{
 		})
 	},
 	"mpi/empty/into-no-buffer": func(t *T) {
-		other := 1 - t.Rank()
-		r, err := t.Irecv(nil, other, 1)
-		t.mustStart("Irecv", r, err)
-		t.send(nil, other, 1)
-		t.expectStatus("the receive", t.wait(r), other, 1, 0)
+		r := started(t.Irecv(nil, t.other(), 1))(t, "Irecv")
+		t.send(nil, t.other(), 1)
+		t.expectStatus("the receive", t.wait(r), t.other(), 1, 0)
 		t.check(!r.Active(), "a request that was waited for not to be active", "active")
 	},
-	"mpi/empty/probed": func(t *T) {
-		t.onRank(0, func() { t.send(nil, 1, 6) })
-		t.onRank(1, func() {
-			t.waitUntil("an empty message is probed", func() bool {
-				st, found, err := t.Iprobe(0, 6)
-				t.must("Iprobe", err)
-				if found {
-					t.expectStatus("the probe", st, 0, 6, 0)
-				}
-				return found
-			})
-			t.expectRecv(nil, 0, 6)
+	"mpi/empty/probed": byRank(func(t *T) { t.send(nil, 1, 6) }, func(t *T) {
+		t.waitUntil("an empty message is probed", func() bool {
+			st, found := result2(t.Iprobe(0, 6))(t, "Iprobe")
+			if found {
+				t.expectStatus("the probe", st, 0, 6, 0)
+			}
+			return found
 		})
-	},
+		t.expectRecv(nil, 0, 6)
+	}),
 }

@@ -8,8 +8,7 @@ var exchangePrograms = programs{
 		left, right := (me+n-1)%n, (me+1)%n
 		for i, size := range []int{0, 64, 5000, largeSize} {
 			r := newGuardedBuf(size)
-			st, err := t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i))(t, "Sendrecv")
 			t.expectStatus("Sendrecv", st, left, i, size)
 			t.expectBuffer("the message", r, data(10*i+left, size))
 		}
@@ -19,38 +18,36 @@ var exchangePrograms = programs{
 		for _, size := range []int{8, 5000, largeSize} {
 			b := data(me, size)
 			for step := 1; step <= n; step++ {
-				st, err := t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1)
-				t.must("SendrecvReplace", err)
+				st := result(t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1))(t, "SendrecvReplace")
 				t.expectStatus("SendrecvReplace", st, (me+n-1)%n, 1, size)
 				t.expectEqual("the buffer", b, data((me+n-step%n)%n, size))
 			}
 		}
 	},
-	"mpi/exchange/sendrecv-and-others": func(t *T) {
-		switch t.Rank() {
-		case 0:
-			r := newGuardedBuf(2000)
-			st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-			t.must("Sendrecv", err)
-			t.expectStatus("Sendrecv", st, 2, 5, 2000)
-			t.expectBuffer("the message", r, data(2, 2000))
-			// and in the reverse order: the receive must complete first
-			r = newGuardedBuf(2000)
-			_, err = t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5)
-			t.must("Sendrecv", err)
-			t.expectBuffer("the message", r, data(4, 2000))
-		case 1:
-			t.expectRecv(data(1, 1000), 0, 4)
-			t.signal(2)
-			t.awaitSignal(2)
-			t.expectRecv(data(3, 1000), 0, 4)
-		case 2:
-			t.awaitSignal(1)
-			t.send(data(2, 2000), 0, 5)
-			t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))
-			t.signal(1)
-		}
-	},
+	"mpi/exchange/sendrecv-and-others": byRank(func(t *T) {
+
+		r := newGuardedBuf(2000)
+		st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
+		t.must("Sendrecv", err)
+		t.expectStatus("Sendrecv", st, 2, 5, 2000)
+		t.expectBuffer("the message", r, data(2, 2000))
+		// and in the reverse order: the receive must complete first
+		r = newGuardedBuf(2000)
+		result(t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
+		t.expectBuffer("the message", r, data(4, 2000))
+	}, func(t *T) {
+
+		t.expectRecv(data(1, 1000), 0, 4)
+		t.signal(2)
+		t.awaitSignal(2)
+		t.expectRecv(data(3, 1000), 0, 4)
+	}, func(t *T) {
+
+		t.awaitSignal(1)
+		t.send(data(2, 2000), 0, 5)
+		t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))
+		t.signal(1)
+	}),
 	"mpi/exchange/halo": func(t *T) {
 		const wide, high = 3, 2
 		x, y := t.Rank()%wide, t.Rank()/wide
@@ -79,8 +76,7 @@ var exchangePrograms = programs{
 			t.send(nil, 0, 0)
 			for {
 				b := make([]byte, 8)
-				st, err := t.Recv(b, 0, mpi.AnyTag)
-				t.must("Recv", err)
+				st := result(t.Recv(b, 0, mpi.AnyTag))(t, "Recv")
 				if st.Tag == stop {
 					t.check(st.Count == 0, "an empty message as the end", "%+v", st)
 					return
@@ -93,8 +89,7 @@ var exchangePrograms = programs{
 		given, running := 0, 4
 		for running > 0 {
 			b := make([]byte, 16)
-			st, err := t.Recv(b, mpi.AnySource, mpi.AnyTag)
-			t.must("Recv", err)
+			st := result(t.Recv(b, mpi.AnySource, mpi.AnyTag))(t, "Recv")
 			if st.Tag == 1 {
 				x, y := number(b), number(b[8:])
 				t.check(st.Count == 16 && x < pieces && y == x*x+uint64(st.Source) && !seen[x], "the result of a piece of work, once, by the worker that the status names", "%d, %d of %+v", x, y, st)
@@ -115,19 +110,17 @@ var exchangePrograms = programs{
 	"mpi/exchange/buffer-reused": func(t *T) {
 		sizes := []int{8, 1024, 10_000, 80_000}
 		out, in := make([]byte, 80_000), newGuardedBuf(80_000)
-		other := 1 - t.Rank()
 		for i := range 200 {
 			n := sizes[i%4]
 			send := func() {
 				copy(out, data(2*i+t.Rank(), n))
-				t.send(out[:n], other, 1)
+				t.send(out[:n], t.other(), 1)
 				clear(out[:n])
 			}
 			recv := func() {
-				st, err := t.Recv(in.buf, other, 1)
-				t.must("Recv", err)
-				t.expectStatus("Recv", st, other, 1, n)
-				t.expectEqual("the message", in.buf[:n], data(2*i+other, n))
+				st := result(t.Recv(in.buf, t.other(), 1))(t, "Recv")
+				t.expectStatus("Recv", st, t.other(), 1, n)
+				t.expectEqual("the message", in.buf[:n], data(2*i+t.other(), n))
 			}
 			if t.Rank() == 0 {
 				send()
@@ -140,15 +133,13 @@ var exchangePrograms = programs{
 	},
 	"mpi/exchange/memory-forgotten": func(t *T) {
 		mem := make([]byte, 2*largeSize)
-		other := 1 - t.Rank()
 		for i := range 6 {
 			at := i * 1000
 			copy(mem[at:], data(2*i+t.Rank(), largeSize))
 			r := newGuardedBuf(largeSize)
-			st, err := t.Sendrecv(mem[at:at+largeSize], other, 1, r.buf, other, 1)
-			t.must("Sendrecv", err)
-			t.expectStatus("Sendrecv", st, other, 1, largeSize)
-			t.expectBuffer("the message", r, data(2*i+other, largeSize))
+			st := result(t.Sendrecv(mem[at:at+largeSize], t.other(), 1, r.buf, t.other(), 1))(t, "Sendrecv")
+			t.expectStatus("Sendrecv", st, t.other(), 1, largeSize)
+			t.expectBuffer("the message", r, data(2*i+t.other(), largeSize))
 			t.must("Forget", t.w.Invalidate(mem))
 			t.expectEqual("memory that was forgotten", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
 			clear(mem)

@@ -75,26 +75,24 @@ var floodPrograms = programs{
 	},
 	"mpi/flood/many-large": func(t *T) {
 		const n, size = 40, 100_000
-		other := 1 - t.Rank()
 		var rs []Request
 		ps := make([]*pending, n)
 		for i := range n {
 			k := i * 7 % n
-			ps[k] = t.irecv(size, other, k)
-			rs = append(rs, ps[k].Request, t.isend(data(100*t.Rank()+i, size), other, i))
+			ps[k] = t.irecv(size, t.other(), k)
+			rs = append(rs, ps[k].Request, t.isend(data(100*t.Rank()+i, size), t.other(), i))
 		}
 		t.waitAll(rs...)
 		for i, p := range ps {
-			t.expectBuffer("the message", p.recvBuf, data(100*other+i, size))
+			t.expectBuffer("the message", p.recvBuf, data(100*t.other()+i, size))
 		}
 	},
 	"mpi/flood/both-ways": func(t *T) {
 		const n = 600
-		other := 1 - t.Rank()
 		size := func(i int) int { return []int{16, 0, 700, 64, 5000, 20_000}[i%6] }
-		rs := startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), other, 1) })
+		rs := startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), t.other(), 1) })
 		for i := range n {
-			t.expectRecv(data(1000*other+i, size(i)), other, 1)
+			t.expectRecv(data(1000*t.other()+i, size(i)), t.other(), 1)
 		}
 		t.waitAll(rs...)
 	},

@@ -9,70 +9,62 @@ import (
 // syncWaits is a case of a synchronous send that must not be complete while its receive
 // provably has not begun.
 func syncWaits(n int) func(*T) {
-	return func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(1, n), 1, 4)
-			for range 5 { // the other rank runs, and looks at what has come
-				t.signal(1)
-				t.awaitSignal(1)
-				t.expectPending("a synchronous send without a receive", r)
-			}
+	return byRank(func(t *T) {
+		r := t.issend(data(1, n), 1, 4)
+		for range 5 { // the other rank runs, and looks at what has come
 			t.signal(1)
-			t.wait(r)
-			t.signal(1)
-		})
-		t.onRank(1, func() {
-			for range 5 {
-				t.awaitSignal(0)
-				t.idle()
-				t.signal(0)
-			}
+			t.awaitSignal(1)
+			t.expectPending("a synchronous send without a receive", r)
+		}
+		t.signal(1)
+		t.wait(r)
+		t.signal(1)
+	}, func(t *T) {
+		for range 5 {
 			t.awaitSignal(0)
-			p := t.irecv(n, 0, 4)
-			t.awaitSignal(0)
-			t.expectWait(p, data(1, n))
-		})
-	}
+			t.idle()
+			t.signal(0)
+		}
+		t.awaitSignal(0)
+		p := t.irecv(n, 0, 4)
+		t.awaitSignal(0)
+		t.expectWait(p, data(1, n))
+	})
 }
 
 var modePrograms = programs{
 	"mpi/mode/synchronous-waits":            syncWaits(8),
 	"mpi/mode/synchronous-waits-when-large": syncWaits(largeSize),
 	"mpi/mode/synchronous-waits-when-empty": syncWaits(0),
-	"mpi/mode/ssend-blocks": func(t *T) {
-		switch t.Rank() {
-		case 0:
-			t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
-			t.send(nil, 2, 5)
-		case 1:
-			t.awaitSignal(2)
-			t.expectRecv(data(1, 100), 0, 4)
-		case 2:
-			t.idle()
-			_, there, err := t.Iprobe(0, 5)
-			t.must("Iprobe", err)
-			t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
-			t.signal(1)
-			t.expectRecv(nil, 0, 5)
-		}
-	},
-	"mpi/mode/probe-receives-nothing": func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(3, 64), 1, 4)
-			t.awaitSignal(1)
-			t.expectPending("a send that was probed only", r)
-			t.signal(1)
-			t.wait(r)
-		})
-		t.onRank(1, func() {
-			st, err := t.Probe(0, 4)
-			t.must("Probe", err)
-			t.expectStatus("the probe", st, 0, 4, 64)
-			t.signal(0)
-			t.awaitSignal(0)
-			t.expectRecv(data(3, 64), 0, 4)
-		})
-	},
+	"mpi/mode/ssend-blocks": byRank(func(t *T) {
+
+		t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
+		t.send(nil, 2, 5)
+	}, func(t *T) {
+
+		t.awaitSignal(2)
+		t.expectRecv(data(1, 100), 0, 4)
+	}, func(t *T) {
+
+		t.idle()
+		_, there := result2(t.Iprobe(0, 5))(t, "Iprobe")
+		t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
+		t.signal(1)
+		t.expectRecv(nil, 0, 5)
+	}),
+	"mpi/mode/probe-receives-nothing": byRank(func(t *T) {
+		r := t.issend(data(3, 64), 1, 4)
+		t.awaitSignal(1)
+		t.expectPending("a send that was probed only", r)
+		t.signal(1)
+		t.wait(r)
+	}, func(t *T) {
+		st := result(t.Probe(0, 4))(t, "Probe")
+		t.expectStatus("the probe", st, 0, 4, 64)
+		t.signal(0)
+		t.awaitSignal(0)
+		t.expectRecv(data(3, 64), 0, 4)
+	}),
 	"mpi/mode/synchronous-to-oneself": func(t *T) {
 		for _, n := range []int{8, largeSize} {
 			r := t.issend(data(n, n), 0, 1)
@@ -82,89 +74,76 @@ var modePrograms = programs{
 			t.wait(r)
 		}
 	},
-	"mpi/mode/synchronous-completes": func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			var rs []Request
-			for i, n := range someSizes {
-				rs = append(rs, t.issend(data(i, n), 1, i))
-			}
-			t.waitUntil("synchronous sends complete", func() bool {
-				_, done, err := t.w.TestAll(rs)
-				t.must("TestAll", err)
+	"mpi/mode/synchronous-completes": byRank(func(t *T) {
+		t.awaitSignal(1)
+		var rs []Request
+		for i, n := range someSizes {
+			rs = append(rs, t.issend(data(i, n), 1, i))
+		}
+		t.waitUntil("synchronous sends complete", func() bool {
+			_, done := result2(t.w.TestAll(rs))(t, "TestAll")
+			return done
+		})
+		t.onRank(0, func() { // a request of a kind of its own: Test alone
+			r := t.issend(nil, 1, 99)
+			t.waitUntil("an empty synchronous send is complete", func() bool {
+				_, done := result2(r.Test())(t, "Test")
 				return done
 			})
-			t.onRank(0, func() { // a request of a kind of its own: Test alone
-				r := t.issend(nil, 1, 99)
-				t.waitUntil("an empty synchronous send is complete", func() bool {
-					_, done, err := r.Test()
-					t.must("Test", err)
-					return done
-				})
-			})
-			t.signal(1)
 		})
-		t.onRank(1, func() {
-			var ps []*pending
-			for i, n := range someSizes {
-				ps = append(ps, t.irecv(n, 0, i))
+		t.signal(1)
+	}, func(t *T) {
+		var ps []*pending
+		for i, n := range someSizes {
+			ps = append(ps, t.irecv(n, 0, i))
+		}
+		last := t.irecv(0, 0, 99)
+		t.signal(0)
+		t.awaitSignal(0)
+		for i, p := range ps {
+			t.expectWait(p, data(i, someSizes[i]))
+		}
+		t.expectWait(last, nil)
+	}),
+	"mpi/mode/ready": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i, n := range someSizes {
+			if i%2 == 0 {
+				t.must("Rsend", t.Rsend(data(i, n), 1, i))
+				continue
 			}
-			last := t.irecv(0, 0, 99)
-			t.signal(0)
-			t.awaitSignal(0)
-			for i, p := range ps {
-				t.expectWait(p, data(i, someSizes[i]))
-			}
-			t.expectWait(last, nil)
-		})
-	},
-	"mpi/mode/ready": func(t *T) {
-		t.onRank(1, func() {
-			var ps []*pending
-			for i, n := range someSizes {
-				ps = append(ps, t.irecv(n, 0, i))
-			}
-			t.signal(0)
-			for i, p := range ps {
-				t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])
-			}
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i, n := range someSizes {
-				if i%2 == 0 {
-					t.must("Rsend", t.Rsend(data(i, n), 1, i))
-					continue
-				}
-				r, err := t.Irsend(data(i, n), 1, i)
-				t.wait(t.mustStart("Irsend", r, err))
-			}
-		})
-	},
-	"mpi/mode/any-receive-fits": func(t *T) {
-		t.onRank(1, func() {
-			ready := t.irecv(100, 0, 4)
-			t.signal(0)
-			for i := range 3 {
-				t.expectRecv(data(i, 100), 0, i)
-			}
-			t.expectWait(ready, data(3, 100))
-		})
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(4096))
-			t.awaitSignal(1)
-			t.must("Send", t.Send(data(0, 100), 1, 0))
-			t.must("Ssend", t.Ssend(data(1, 100), 1, 1))
-			t.must("Bsend", t.Bsend(data(2, 100), 1, 2))
-			t.must("Rsend", t.Rsend(data(3, 100), 1, 4))
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-	},
+			t.wait(started(t.Irsend(data(i, n), 1, i))(t, "Irsend"))
+		}
+	}, func(t *T) {
+		var ps []*pending
+		for i, n := range someSizes {
+			ps = append(ps, t.irecv(n, 0, i))
+		}
+		t.signal(0)
+		for i, p := range ps {
+			t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])
+		}
+	}),
+	"mpi/mode/any-receive-fits": byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(4096))
+		t.awaitSignal(1)
+		t.must("Send", t.Send(data(0, 100), 1, 0))
+		t.must("Ssend", t.Ssend(data(1, 100), 1, 1))
+		t.must("Bsend", t.Bsend(data(2, 100), 1, 2))
+		t.must("Rsend", t.Rsend(data(3, 100), 1, 4))
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		ready := t.irecv(100, 0, 4)
+		t.signal(0)
+		for i := range 3 {
+			t.expectRecv(data(i, 100), 0, i)
+		}
+		t.expectWait(ready, data(3, 100))
+	}),
 	"mpi/mode/isend-returns": func(t *T) {
-		other := 1 - t.Rank()
-		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), other, i) })
+		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), t.other(), i) })
 		for i := range 4 {
-			t.expectRecv(data(10*other+i, largeSize), other, i)
+			t.expectRecv(data(10*t.other()+i, largeSize), t.other(), i)
 		}
 		t.waitAll(rs...)
 	},
@@ -190,8 +169,7 @@ var modePrograms = programs{
 				rs = append(rs, t.isend(bufs[i], 1, i))
 			}
 			for range rs {
-				i, _, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
+				i, _ := result2(t.w.WaitAny(rs))(t, "WaitAny")
 				t.check(i >= 0 && i < len(bufs), "an index", "%d", i)
 				copy(bufs[i], bytes.Repeat([]byte{0xee}, len(bufs[i])))
 			}

@@ -14,8 +14,7 @@ var matchedPrograms = programs{
 				t.wait(r)
 			})
 			t.onRank(1, func() {
-				m, st, err := t.Mprobe(0, 5)
-				t.must("Mprobe", err)
+				m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
 				t.expectStatus("Mprobe", st, 0, 5, n)
 				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 				again, _, found, err := t.Improbe(0, 5)
@@ -26,24 +25,20 @@ var matchedPrograms = programs{
 			t.barrier()
 		}
 	},
-	"mpi/mprobe/later-ones-pass": func(t *T) {
-		t.onRank(0, func() {
-			var rs []Request
-			for i, n := range []int{largeSize, 30, 40} {
-				rs = append(rs, t.isend(data(i, n), 1, 5))
-			}
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			t.idle()
-			m, st, err := t.Mprobe(0, 5)
-			t.must("Mprobe", err)
-			t.expectStatus("Mprobe", st, 0, 5, largeSize)
-			t.expectRecv(data(1, 30), 0, 5)
-			t.expectRecv(data(2, 40), 0, 5)
-			t.expectMessage(m, data(0, largeSize))
-		})
-	},
+	"mpi/mprobe/later-ones-pass": byRank(func(t *T) {
+		var rs []Request
+		for i, n := range []int{largeSize, 30, 40} {
+			rs = append(rs, t.isend(data(i, n), 1, 5))
+		}
+		t.waitAll(rs...)
+	}, func(t *T) {
+		t.idle()
+		m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
+		t.expectStatus("Mprobe", st, 0, 5, largeSize)
+		t.expectRecv(data(1, 30), 0, 5)
+		t.expectRecv(data(2, 40), 0, 5)
+		t.expectMessage(m, data(0, largeSize))
+	}),
 	"mpi/mprobe/right-one-by-each-handle": func(t *T) {
 		const n = 8
 		if t.Rank() > 0 {
@@ -56,8 +51,7 @@ var matchedPrograms = programs{
 		var sts []Status
 		seen := make(map[Status]bool)
 		for range 2 * n {
-			m, st, err := t.Mprobe(mpi.AnySource, mpi.AnyTag)
-			t.must("Mprobe", err)
+			m, st := result2(t.Mprobe(mpi.AnySource, mpi.AnyTag))(t, "Mprobe")
 			t.check(!seen[st], "each message once", "%+v again", st)
 			seen[st] = true
 			ms, sts = append(ms, m), append(sts, st)
@@ -92,31 +86,26 @@ var matchedPrograms = programs{
 			t.expectMessage(m, data(2, 50))
 		})
 	},
-	"mpi/mprobe/irecv": func(t *T) {
-		t.onRank(0, func() {
-			var rs []Request
-			for i, n := range someSizes {
-				rs = append(rs, t.isend(data(i, n), 1, i))
-			}
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			var rs []Request
-			var rooms []*guardedBuf
-			for i, n := range someSizes {
-				m, st, err := t.Mprobe(0, i)
-				t.must("Mprobe", err)
-				t.expectStatus("Mprobe", st, 0, i, n)
-				rooms = append(rooms, newGuardedBuf(n+4))
-				r, err := m.Irecv(rooms[i].buf)
-				rs = append(rs, t.mustStart("Message.Irecv", r, err))
-			}
-			for i, st := range t.waitAll(rs...) {
-				t.expectStatus("the receive", st, 0, i, someSizes[i])
-				t.expectBuffer("the message", rooms[i], data(i, someSizes[i]))
-			}
-		})
-	},
+	"mpi/mprobe/irecv": byRank(func(t *T) {
+		var rs []Request
+		for i, n := range someSizes {
+			rs = append(rs, t.isend(data(i, n), 1, i))
+		}
+		t.waitAll(rs...)
+	}, func(t *T) {
+		var rs []Request
+		var rooms []*guardedBuf
+		for i, n := range someSizes {
+			m, st := result2(t.Mprobe(0, i))(t, "Mprobe")
+			t.expectStatus("Mprobe", st, 0, i, n)
+			rooms = append(rooms, newGuardedBuf(n+4))
+			rs = append(rs, started(m.Irecv(rooms[i].buf))(t, "Message.Irecv"))
+		}
+		for i, st := range t.waitAll(rs...) {
+			t.expectStatus("the receive", st, 0, i, someSizes[i])
+			t.expectBuffer("the message", rooms[i], data(i, someSizes[i]))
+		}
+	}),
 	"mpi/mprobe/once": func(t *T) {
 		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
 		t.onRank(1, func() {
@@ -128,19 +117,14 @@ var matchedPrograms = programs{
 		})
 		t.expectUsable()
 	},
-	"mpi/mprobe/synchronous": func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(1, 200), 1, 1)
-			t.waitUntil("the send is complete", func() bool {
-				_, done, err := r.Test()
-				t.must("Test", err)
-				return done
-			})
+	"mpi/mprobe/synchronous": byRank(func(t *T) {
+		r := t.issend(data(1, 200), 1, 1)
+		t.waitUntil("the send is complete", func() bool {
+			_, done := result2(r.Test())(t, "Test")
+			return done
 		})
-		t.onRank(1, func() {
-			m, _, err := t.Mprobe(0, 1)
-			t.must("Mprobe", err)
-			t.expectMessage(m, data(1, 200))
-		})
-	},
+	}, func(t *T) {
+		m, _ := result2(t.Mprobe(0, 1))(t, "Mprobe")
+		t.expectMessage(m, data(1, 200))
+	}),
 }

@@ -17,8 +17,7 @@ var nullPrograms = programs{
 	},
 	"mpi/null/receive": func(t *T) {
 		r := newGuardedBuf(64)
-		st, err := t.Recv(r.buf, mpi.ProcNull, 3)
-		t.must("Recv", err)
+		st := result(t.Recv(r.buf, mpi.ProcNull, 3))(t, "Recv")
 		t.check(st == null, "a status of nobody", "%+v", st)
 		t.expectBuffer("the buffer", r, nil)
 		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
@@ -27,11 +26,9 @@ var nullPrograms = programs{
 		t.expectBuffer("the buffer", p.recvBuf, nil)
 	},
 	"mpi/null/probe": func(t *T) {
-		st, err := t.Probe(mpi.ProcNull, 1)
-		t.must("Probe", err)
+		st := result(t.Probe(mpi.ProcNull, 1))(t, "Probe")
 		t.check(st == null, "a status of nobody of Probe", "%+v", st)
-		st, found, err := t.Iprobe(mpi.ProcNull, 1)
-		t.must("Iprobe", err)
+		st, found := result2(t.Iprobe(mpi.ProcNull, 1))(t, "Iprobe")
 		t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
 		m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
 		t.must("Mprobe", err)
@@ -52,8 +49,7 @@ var nullPrograms = programs{
 		}
 		for i, n := range someSizes {
 			r := newGuardedBuf(n)
-			st, err := t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i))(t, "Sendrecv")
 			if left == mpi.ProcNull {
 				t.check(st == null, "a status of nobody", "%+v", st)
 				t.expectBuffer("the buffer", r, nil)
@@ -65,10 +61,8 @@ var nullPrograms = programs{
 	},
 	"mpi/null/persistent": func(t *T) {
 		r := newGuardedBuf(16)
-		send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
-		t.mustStart("SsendInit", send, err)
-		recv, err := t.RecvInit(r.buf, mpi.ProcNull, 1)
-		t.mustStart("RecvInit", recv, err)
+		send := started(t.SsendInit(data(1, 16), mpi.ProcNull, 1))(t, "SsendInit")
+		recv := started(t.RecvInit(r.buf, mpi.ProcNull, 1))(t, "RecvInit")
 		for range 3 {
 			t.must("StartAll", t.w.StartAll([]Request{send, recv}))
 			sts := t.waitAll(send, recv)
@@ -76,19 +70,14 @@ var nullPrograms = programs{
 		}
 		t.expectBuffer("the buffer", r, nil)
 	},
-	"mpi/null/not-a-wildcard": func(t *T) {
-		t.onRank(0, func() { t.send(data(1, 32), 1, 2) })
-		t.onRank(1, func() {
-			_, err := t.Probe(0, 2)
-			t.must("Probe", err)
-			r := newGuardedBuf(32)
-			st, err := t.Recv(r.buf, mpi.ProcNull, 2)
-			t.must("Recv", err)
-			t.check(st == null, "a status of nobody", "%+v", st)
-			t.expectBuffer("the buffer", r, nil)
-			t.expectRecv(data(1, 32), 0, 2)
-		})
-	},
+	"mpi/null/not-a-wildcard": byRank(func(t *T) { t.send(data(1, 32), 1, 2) }, func(t *T) {
+		result(t.Probe(0, 2))(t, "Probe")
+		r := newGuardedBuf(32)
+		st := result(t.Recv(r.buf, mpi.ProcNull, 2))(t, "Recv")
+		t.check(st == null, "a status of nobody", "%+v", st)
+		t.expectBuffer("the buffer", r, nil)
+		t.expectRecv(data(1, 32), 0, 2)
+	}),
 }
 
 // recvNoProc receives the message of a matched probe of ProcNull (MPI_MESSAGE_NO_PROC), and
@@ -96,8 +85,7 @@ var nullPrograms = programs{
 func (t *T) recvNoProc(m Message) {
 	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
 	r := newGuardedBuf(16)
-	st, err := m.Recv(r.buf)
-	t.must("Message.Recv", err)
+	st := result(m.Recv(r.buf))(t, "Message.Recv")
 	t.check(st == null, "the status of ProcNull of Message.Recv", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)
 }

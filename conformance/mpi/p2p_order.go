@@ -13,42 +13,36 @@ var orderPrograms = programs{
 			t.onRank(1, func() { t.expectRecv(data(i, 64), 0, 7) })
 		}
 	},
-	"mpi/order/small-behind-large": func(t *T) {
-		t.onRank(0, func() {
-			var rs []Request
-			for i := range 4 {
-				rs = append(rs, t.isend(data(2*i, largeSize), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
+	"mpi/order/small-behind-large": byRank(func(t *T) {
+		var rs []Request
+		for i := range 4 {
+			rs = append(rs, t.isend(data(2*i, largeSize), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
+		}
+		t.waitAll(rs...)
+	}, func(t *T) {
+		t.idle()
+		for i := range 4 {
+			t.expectRecv(data(2*i, largeSize), 0, 3)
+			t.expectRecv(data(2*i+1, 16), 0, 3)
+		}
+	}),
+	"mpi/order/large-behind-small": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i := range 4 {
+			a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, largeSize), 1, 3)
+			t.waitAll(b, a)
+		}
+	}, func(t *T) {
+		ps := startAll(8, func(int) *pending { return t.irecv(largeSize, 0, 3) })
+		t.signal(0)
+		for i, p := range ps {
+			n := 16
+			if i%2 == 1 {
+				n = largeSize
 			}
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			t.idle()
-			for i := range 4 {
-				t.expectRecv(data(2*i, largeSize), 0, 3)
-				t.expectRecv(data(2*i+1, 16), 0, 3)
-			}
-		})
-	},
-	"mpi/order/large-behind-small": func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i := range 4 {
-				a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, largeSize), 1, 3)
-				t.waitAll(b, a)
-			}
-		})
-		t.onRank(1, func() {
-			ps := startAll(8, func(int) *pending { return t.irecv(largeSize, 0, 3) })
-			t.signal(0)
-			for i, p := range ps {
-				n := 16
-				if i%2 == 1 {
-					n = largeSize
-				}
-				t.expectWait(p, data(i, n))
-			}
-		})
-	},
+			t.expectWait(p, data(i, n))
+		}
+	}),
 	"mpi/order/sizes-mixed": func(t *T) {
 		sizes := make([]int, 48)
 		for i := range sizes {
@@ -73,18 +67,8 @@ var orderPrograms = programs{
 			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
 			var rs []Request
 			for i := range n {
-				d := data(i, 100)
-				var r Request
-				var err error
-				switch i % 3 {
-				case 0:
-					r, err = t.Issend(d, 1, 5)
-				case 1:
-					r, err = t.Isend(d, 1, 5)
-				case 2:
-					r, err = t.Ibsend(d, 1, 5)
-				}
-				rs = append(rs, t.mustStart("a send", r, err))
+				send := []func([]byte, int, int) (Request, error){t.Issend, t.Isend, t.Ibsend}[i%3]
+				rs = append(rs, started(send(data(i, 100), 1, 5))(t, "a send"))
 			}
 			t.waitAll(rs...)
 			t.must("DetachBuffer", t.w.DetachBuffer())
@@ -95,52 +79,43 @@ var orderPrograms = programs{
 			}
 		})
 	},
-	"mpi/order/posted-receives": func(t *T) {
-		t.onRank(1, func() {
-			ps := startAll(20, func(int) *pending { return t.irecv(32, 0, 9) })
-			t.signal(0)
-			for i := range ps {
-				i = len(ps) - 1 - i // waiting does not decide
-				t.expectWait(ps[i], data(i, 32))
-			}
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i := range 20 {
-				t.send(data(i, 32), 1, 9)
-			}
-		})
-	},
-	"mpi/order/wildcard-posted-first": func(t *T) {
-		t.onRank(1, func() {
-			side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
-			exact := t.irecv(8, 0, 7)
-			t.send(nil, 0, signalTag)
-			st := t.expectWait(side, data(1, 8))
-			t.expectStatus("the wildcard's", st, 0, 7, 8)
-			t.expectWait(exact, data(2, 8))
-		})
-		t.onRank(0, func() {
-			t.expectRecv(nil, 1, signalTag)
-			t.send(data(1, 8), 1, 7)
-			t.send(data(2, 8), 1, 7)
-		})
-	},
-	"mpi/order/exact-posted-first": func(t *T) {
-		t.onRank(1, func() {
-			ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
-			t.send(nil, 0, signalTag)
-			for i, p := range ps {
-				t.expectStatus("the receive", t.expectWait(p, data(i, 8)), 0, 7, 8)
-			}
-		})
-		t.onRank(0, func() {
-			t.expectRecv(nil, 1, signalTag)
-			for i := range 3 {
-				t.send(data(i, 8), 1, 7)
-			}
-		})
-	},
+	"mpi/order/posted-receives": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i := range 20 {
+			t.send(data(i, 32), 1, 9)
+		}
+	}, func(t *T) {
+		ps := startAll(20, func(int) *pending { return t.irecv(32, 0, 9) })
+		t.signal(0)
+		for i := range ps {
+			i = len(ps) - 1 - i // waiting does not decide
+			t.expectWait(ps[i], data(i, 32))
+		}
+	}),
+	"mpi/order/wildcard-posted-first": byRank(func(t *T) {
+		t.expectRecv(nil, 1, signalTag)
+		t.send(data(1, 8), 1, 7)
+		t.send(data(2, 8), 1, 7)
+	}, func(t *T) {
+		side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
+		exact := t.irecv(8, 0, 7)
+		t.send(nil, 0, signalTag)
+		st := t.expectWait(side, data(1, 8))
+		t.expectStatus("the wildcard's", st, 0, 7, 8)
+		t.expectWait(exact, data(2, 8))
+	}),
+	"mpi/order/exact-posted-first": byRank(func(t *T) {
+		t.expectRecv(nil, 1, signalTag)
+		for i := range 3 {
+			t.send(data(i, 8), 1, 7)
+		}
+	}, func(t *T) {
+		ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
+		t.send(nil, 0, signalTag)
+		for i, p := range ps {
+			t.expectStatus("the receive", t.expectWait(p, data(i, 8)), 0, 7, 8)
+		}
+	}),
 	"mpi/order/unexpected-by-any-tag": func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
@@ -157,17 +132,14 @@ var orderPrograms = programs{
 			}
 		})
 	},
-	"mpi/order/tags-choose": func(t *T) {
-		t.onRank(0, func() {
-			rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			for i := 9; i >= 0; i-- {
-				t.expectRecv(data(i, 48), 0, i)
-			}
-		})
-	},
+	"mpi/order/tags-choose": byRank(func(t *T) {
+		rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
+		t.waitAll(rs...)
+	}, func(t *T) {
+		for i := 9; i >= 0; i-- {
+			t.expectRecv(data(i, 48), 0, i)
+		}
+	}),
 	"mpi/order/posted-and-unexpected": func(t *T) {
 		side := t.dup()
 		t.onRank(1, func() {
@@ -200,8 +172,7 @@ var orderPrograms = programs{
 		var next [4]int
 		for range 3 * n {
 			r := newGuardedBuf(30)
-			st, err := t.Recv(r.buf, mpi.AnySource, 6)
-			t.must("Recv", err)
+			st := result(t.Recv(r.buf, mpi.AnySource, 6))(t, "Recv")
 			t.check(st.Source > 0 && st.Source < 4, "a source from 1 to 3", "%+v", st)
 			t.expectBuffer(fmt.Sprintf("message %d of rank %d", next[st.Source], st.Source), r, data(st.Source*1000+next[st.Source], 30))
 			next[st.Source]++
@@ -216,8 +187,7 @@ var orderPrograms = programs{
 		})
 		t.onRank(1, func() {
 			keep := newGuardedBuf(50)
-			persistent, err := t.RecvInit(keep.buf, 0, 2)
-			t.mustStart("RecvInit", persistent, err)
+			persistent := started(t.RecvInit(keep.buf, 0, 2))(t, "RecvInit")
 			for i := range n {
 				want := data(i, 50)
 				switch i % 5 {
@@ -226,12 +196,10 @@ var orderPrograms = programs{
 				case 1:
 					t.expectWait(t.irecv(50, 0, 2), want)
 				case 2:
-					_, err := t.Probe(0, 2)
-					t.must("Probe", err)
+					result(t.Probe(0, 2))(t, "Probe")
 					t.expectRecv(want, 0, 2)
 				case 3:
-					m, _, err := t.Mprobe(0, 2)
-					t.must("Mprobe", err)
+					m, _ := result2(t.Mprobe(0, 2))(t, "Mprobe")
 					t.expectMessage(m, want)
 				case 4:
 					t.must("Start", persistent.Start())
@@ -277,27 +245,22 @@ var orderPrograms = programs{
 			}
 		}
 	},
-	"mpi/order/persistent-sends": func(t *T) {
-		t.onRank(0, func() {
-			a, b := make([]byte, 40), make([]byte, 40)
-			pa, err := t.SendInit(a, 1, 2)
-			t.mustStart("SendInit", pa, err)
-			pb, err := t.SendInit(b, 1, 2)
-			t.mustStart("SendInit", pb, err)
-			for i := range 10 {
-				copy(a, data(3*i, 40))
-				copy(b, data(3*i+2, 40))
-				t.must("Start", pa.Start())
-				c := t.isend(data(3*i+1, 40), 1, 2)
-				t.must("Start", pb.Start())
-				t.waitAll(pb, c, pa)
-			}
-		})
-		t.onRank(1, func() {
-			t.idle()
-			for i := range 30 {
-				t.expectRecv(data(i, 40), 0, 2)
-			}
-		})
-	},
+	"mpi/order/persistent-sends": byRank(func(t *T) {
+		a, b := make([]byte, 40), make([]byte, 40)
+		pa := started(t.SendInit(a, 1, 2))(t, "SendInit")
+		pb := started(t.SendInit(b, 1, 2))(t, "SendInit")
+		for i := range 10 {
+			copy(a, data(3*i, 40))
+			copy(b, data(3*i+2, 40))
+			t.must("Start", pa.Start())
+			c := t.isend(data(3*i+1, 40), 1, 2)
+			t.must("Start", pb.Start())
+			t.waitAll(pb, c, pa)
+		}
+	}, func(t *T) {
+		t.idle()
+		for i := range 30 {
+			t.expectRecv(data(i, 40), 0, 2)
+		}
+	}),
 }

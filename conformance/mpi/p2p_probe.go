@@ -11,9 +11,7 @@ func (t *T) expectProbe(source, tag int) Status {
 	var st Status
 	t.waitUntil("a message is probed", func() bool {
 		var found bool
-		var err error
-		st, found, err = t.Iprobe(source, tag)
-		t.must("Iprobe", err)
+		st, found = result2(t.Iprobe(source, tag))(t, "Iprobe")
 		return found
 	})
 	return st
@@ -22,8 +20,7 @@ func (t *T) expectProbe(source, tag int) Status {
 // expectNoMessage ends the rank if a probe finds a message.
 func (t *T) expectNoMessage(source, tag int) {
 	t.idle()
-	st, found, err := t.Iprobe(source, tag)
-	t.must("Iprobe", err)
+	st, found := result2(t.Iprobe(source, tag))(t, "Iprobe")
 	t.check(!found, "no message to be probed", "%+v", st)
 }
 
@@ -39,24 +36,21 @@ var probePrograms = programs{
 		var next [3]int
 		t.idle()
 		for range 2 * n {
-			st, err := t.Probe(mpi.AnySource, mpi.AnyTag)
-			t.must("Probe", err)
+			st := result(t.Probe(mpi.AnySource, mpi.AnyTag))(t, "Probe")
 			t.check(st.Source == 1 || st.Source == 2, "a source", "%+v", st)
 			i := next[st.Source]
 			next[st.Source]++
 			t.expectStatus("the probe", st, st.Source, i, size(st.Source, i))
 			r := newGuardedBuf(st.Count)
-			got, err := t.Recv(r.buf, st.Source, st.Tag)
-			t.must("Recv", err)
+			got := result(t.Recv(r.buf, st.Source, st.Tag))(t, "Recv")
 			t.check(got == st, fmt.Sprintf("the status of the probe, %+v, of the receive", st), "%+v", got)
 			t.expectBuffer("the message", r, data(100*st.Source+i, st.Count))
 		}
 	},
 	"mpi/probe/nothing-there": func(t *T) {
-		other := 1 - t.Rank()
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.barrier()
-		t.expectNoMessage(other, 1)
+		t.expectNoMessage(t.other(), 1)
 		t.barrier()
 		t.expectUsable()
 	},
@@ -69,18 +63,14 @@ var probePrograms = programs{
 			})
 		}
 	},
-	"mpi/probe/takes-nothing": func(t *T) {
-		t.onRank(0, func() { t.send(data(1, 77), 1, 5) })
-		t.onRank(1, func() {
-			for range 5 {
-				st, err := t.Probe(mpi.AnySource, 5)
-				t.must("Probe", err)
-				t.expectStatus("Probe", st, 0, 5, 77)
-				t.expectStatus("Iprobe", t.expectProbe(0, mpi.AnyTag), 0, 5, 77)
-			}
-			t.expectRecv(data(1, 77), 0, 5)
-		})
-	},
+	"mpi/probe/takes-nothing": byRank(func(t *T) { t.send(data(1, 77), 1, 5) }, func(t *T) {
+		for range 5 {
+			st := result(t.Probe(mpi.AnySource, 5))(t, "Probe")
+			t.expectStatus("Probe", st, 0, 5, 77)
+			t.expectStatus("Iprobe", t.expectProbe(0, mpi.AnyTag), 0, 5, 77)
+		}
+		t.expectRecv(data(1, 77), 0, 5)
+	}),
 	"mpi/probe/first-of-several": func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {

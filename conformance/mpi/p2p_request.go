@@ -7,56 +7,47 @@ import (
 )
 
 var requestPrograms = programs{
-	"mpi/request/freed-send": func(t *T) {
-		t.onRank(0, func() {
-			for i, n := range someSizes {
-				t.must("Free", t.isend(data(i, n), 1, i).Free())
-			}
-			t.must("Free", t.issend(data(9, 100), 1, 9).Free())
-			t.awaitSignal(1)
+	"mpi/request/freed-send": byRank(func(t *T) {
+		for i, n := range someSizes {
+			t.must("Free", t.isend(data(i, n), 1, i).Free())
+		}
+		t.must("Free", t.issend(data(9, 100), 1, 9).Free())
+		t.awaitSignal(1)
+	}, func(t *T) {
+		t.idle()
+		for i, n := range someSizes {
+			t.expectRecv(data(i, n), 0, i)
+		}
+		t.expectRecv(data(9, 100), 0, 9)
+		t.signal(0)
+	}),
+	"mpi/request/freed-receive": byRank(func(t *T) {
+		t.awaitSignal(1)
+		t.send(data(1, 40), 1, 2)
+		t.send(data(2, 40), 1, 2)
+	}, func(t *T) {
+		p := t.irecv(40, 0, 2)
+		t.must("Free", p.Free())
+		q := t.irecv(40, 0, 2)
+		t.signal(0)
+		t.expectWait(q, data(2, 40))
+		// Nothing says when a receive is complete whose request is gone.
+		t.waitUntil("the freed receive has its message", func() bool {
+			result2(t.Iprobe(0, 99))(t, "Iprobe")
+			return bytes.Equal(p.recvBuf.buf, data(1, 40))
 		})
-		t.onRank(1, func() {
-			t.idle()
-			for i, n := range someSizes {
-				t.expectRecv(data(i, n), 0, i)
-			}
-			t.expectRecv(data(9, 100), 0, 9)
-			t.signal(0)
-		})
-	},
-	"mpi/request/freed-receive": func(t *T) {
-		t.onRank(1, func() {
-			p := t.irecv(40, 0, 2)
-			t.must("Free", p.Free())
-			q := t.irecv(40, 0, 2)
-			t.signal(0)
-			t.expectWait(q, data(2, 40))
-			// Nothing says when a receive is complete whose request is gone.
-			t.waitUntil("the freed receive has its message", func() bool {
-				_, _, err := t.Iprobe(0, 99)
-				t.must("Iprobe", err)
-				return bytes.Equal(p.recvBuf.buf, data(1, 40))
-			})
-			t.expectBuffer("the buffer of the receive that was freed", p.recvBuf, data(1, 40))
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			t.send(data(1, 40), 1, 2)
-			t.send(data(2, 40), 1, 2)
-		})
-	},
+		t.expectBuffer("the buffer of the receive that was freed", p.recvBuf, data(1, 40))
+	}),
 	"mpi/request/active": func(t *T) {
-		other := 1 - t.Rank()
-		p := t.irecv(10, other, 1)
+		p := t.irecv(10, t.other(), 1)
 		t.check(p.Active(), "a new receive to be active", "inactive")
-		t.send(data(t.Rank(), 10), other, 1)
+		t.send(data(t.Rank(), 10), t.other(), 1)
 		t.waitUntil("the receive is complete", func() bool {
-			_, done, err := p.GetStatus()
-			t.must("GetStatus", err)
+			_, done := result2(p.GetStatus())(t, "GetStatus")
 			return done
 		})
 		t.check(p.Active(), "a complete receive to be active until it is waited for", "inactive")
-		t.expectWait(p, data(other, 10))
+		t.expectWait(p, data(t.other(), 10))
 		t.check(!p.Active(), "the receive not to be active any more", "active")
 	},
 	"mpi/request/status-is-of-its-own": func(t *T) {

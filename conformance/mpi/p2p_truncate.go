@@ -35,8 +35,7 @@ func tooLong(n, room int, posted bool) func(*T) {
 				t.idle()
 			}
 			r := newGuardedBuf(room)
-			req, err := t.Irecv(r.buf, 0, 3)
-			t.mustStart("Irecv", req, err)
+			req := started(t.Irecv(r.buf, 0, 3))(t, "Irecv")
 			if posted {
 				t.signal(0)
 			}
@@ -68,7 +67,6 @@ var truncatePrograms = programs{
 		}
 	},
 	"mpi/truncate/blocking-calls": func(t *T) {
-		other := 1 - t.Rank()
 		whole := data(4, 30)
 		t.onRank(0, func() {
 			t.send(whole, 1, 1)
@@ -85,7 +83,7 @@ var truncatePrograms = programs{
 			t.expectTruncated("Message.Recv", r, st, err, whole)
 		})
 		r := newGuardedBuf(20)
-		st, err := t.Sendrecv(whole, other, 3, r.buf, other, 3)
+		st, err := t.Sendrecv(whole, t.other(), 3, r.buf, t.other(), 3)
 		t.expectTruncated("Sendrecv", r, st, err, whole)
 		t.expectUsable()
 	},
@@ -124,20 +122,16 @@ var truncatePrograms = programs{
 		})
 		t.expectUsable()
 	},
-	"mpi/truncate/persistent-goes-on": func(t *T) {
-		t.onRank(0, func() {
-			t.send(data(1, 30), 1, 1)
-			t.send(data(2, 20), 1, 1)
-		})
-		t.onRank(1, func() {
-			r := newGuardedBuf(20)
-			req, err := t.RecvInit(r.buf, 0, 1)
-			t.mustStart("RecvInit", req, err)
-			t.must("Start", req.Start())
-			st, err := req.Wait()
-			t.expectTruncated("the first", r, st, err, data(1, 30))
-			t.must("Start", req.Start())
-			t.expectWait(&pending{req, r}, data(2, 20))
-		})
-	},
+	"mpi/truncate/persistent-goes-on": byRank(func(t *T) {
+		t.send(data(1, 30), 1, 1)
+		t.send(data(2, 20), 1, 1)
+	}, func(t *T) {
+		r := newGuardedBuf(20)
+		req := started(t.RecvInit(r.buf, 0, 1))(t, "RecvInit")
+		t.must("Start", req.Start())
+		st, err := req.Wait()
+		t.expectTruncated("the first", r, st, err, data(1, 30))
+		t.must("Start", req.Start())
+		t.expectWait(&pending{req, r}, data(2, 20))
+	}),
 }

@@ -51,8 +51,7 @@ var waitPrograms = programs{
 	},
 	"mpi/wait/all-with-nothing-among-them": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-			t.mustStart("RecvInit", idle, err)
+			idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
 			sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
 			t.expectReceive(ps, 0, sts[0])
 			t.expectReceive(ps, 1, sts[2])
@@ -71,60 +70,49 @@ var waitPrograms = programs{
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for range 5 {
-				i, st, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
+				i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
 				seen[i] = true
 				t.expectReceive(ps, i, st)
 			}
-			i, st, err := t.w.WaitAny(rs)
-			t.must("WaitAny", err)
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 		})
 	},
-	"mpi/wait/any-of-those-that-can": func(t *T) {
-		t.onRank(0, func() {
+	"mpi/wait/any-of-those-that-can": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for _, i := range shuffled {
+			t.send(data(i, 30+i), 1, i)
 			t.awaitSignal(1)
-			for _, i := range shuffled {
-				t.send(data(i, 30+i), 1, i)
-				t.awaitSignal(1)
-			}
-		})
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				ps = append(ps, t.irecv(64, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
+		}
+	}, func(t *T) {
+		var ps []*pending
+		var rs []Request
+		for i := range 5 {
+			ps = append(ps, t.irecv(64, 0, i))
+			rs = append(rs, ps[i].Request)
+		}
+		t.signal(0)
+		for _, want := range shuffled {
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
+			t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
+			t.expectReceive(ps, i, st)
 			t.signal(0)
-			for _, want := range shuffled {
-				i, st, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
-				t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
-				t.expectReceive(ps, i, st)
-				t.signal(0)
-			}
-		})
-	},
+		}
+	}),
 	"mpi/wait/any-of-none": func(t *T) {
-		idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-		t.mustStart("RecvInit", idle, err)
+		idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
 		for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
-			i, st, err := t.w.WaitAny(rs)
-			t.must("WaitAny", err)
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status of WaitAny", "%d %+v", i, st)
-			is, sts, err := t.w.WaitSome(rs)
-			t.must("WaitSome", err)
+			is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
 			t.check(len(is) == 0 && len(sts) == 0, "no index of WaitSome", "%v %v", is, sts)
 			i, st, done, err := t.w.TestAny(rs)
 			t.must("TestAny", err)
 			t.check(done && i == mpi.Undefined && st == empty, "true with Undefined of TestAny", "%v %d %+v", done, i, st)
-			is, sts, err = t.w.TestSome(rs)
-			t.must("TestSome", err)
+			is, sts = result2(t.w.TestSome(rs))(t, "TestSome")
 			t.check(len(is) == 0 && len(sts) == 0, "no index of TestSome", "%v %v", is, sts)
-			sts, done, err = t.w.TestAll(rs)
-			t.must("TestAll", err)
+			sts, done = result2(t.w.TestAll(rs))(t, "TestAll")
 			t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
 		}
 	},
@@ -132,8 +120,7 @@ var waitPrograms = programs{
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for left := 5; left > 0; {
-				is, sts, err := t.w.WaitSome(rs)
-				t.must("WaitSome", err)
+				is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
 				t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)

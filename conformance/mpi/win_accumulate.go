@@ -9,14 +9,13 @@ import (
 
 var accumulatePrograms = programs{
 	"mpi/accumulate/operations": func(t *T) {
-		other := 1 - t.Rank()
 		there, with := []uint64{12, 0, 7, 1 << 40}, []uint64{10, 5, 0, 3}
 		w := t.window(8 * len(there))
 		ops := []mpi.Op{mpi.Sum, mpi.Prod, mpi.Min, mpi.Max, mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor, mpi.Replace}
 		for _, op := range ops {
 			copy(w.Memory(), words(there...))
 			w.fence(0)
-			w.accumulate(words(with...), other, 0, mpi.Uint64, op)
+			w.accumulate(words(with...), t.other(), 0, mpi.Uint64, op)
 			w.fence(0)
 			want := with
 			if f := operations[op]; f != nil {
@@ -28,7 +27,6 @@ var accumulatePrograms = programs{
 			t.expectEqual(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
 			w.fence(0)
 		}
-		w.free()
 	},
 	"mpi/accumulate/types": func(t *T) {
 		w := t.window(16)
@@ -45,7 +43,6 @@ var accumulatePrograms = programs{
 			})
 			w.fence(0)
 		}
-		w.free()
 	},
 	"mpi/accumulate/concurrent": func(t *T) {
 		w := t.window(64)
@@ -57,7 +54,6 @@ var accumulatePrograms = programs{
 		w.unlock(0)
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
-		w.free()
 	},
 	"mpi/accumulate/concurrent-narrow": func(t *T) {
 		w := t.window(24)
@@ -72,7 +68,6 @@ var accumulatePrograms = programs{
 			want := bytes.Join([][]byte{le32(30), le32(60), le32(90), le32(120), {30, 60, 90, 120, 0, 0, 0, 0}}, nil)
 			w.expectOwn("the sums", 0, want)
 		})
-		w.free()
 	},
 	"mpi/accumulate/in-order": func(t *T) {
 		w := t.window(48)
@@ -97,7 +92,6 @@ var accumulatePrograms = programs{
 		w.unlock(0)
 		t.expectEqual("the numbers", got, words(40, want))
 		t.barrier()
-		w.free()
 	},
 	"mpi/accumulate/elements-whole": func(t *T) {
 		w := t.window(64)
@@ -120,18 +114,16 @@ var accumulatePrograms = programs{
 		}
 		w.unlock(0)
 		t.barrier()
-		w.free()
 	},
 	"mpi/accumulate/fetches": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(24)
 		w.writeOwn(0, words(1, 2, 3))
 		t.barrier()
 		do := func(op mpi.Op, with, before []uint64) {
 			r := newGuardedBuf(24)
-			w.lock(mpi.Exclusive, other)
-			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
-			w.unlock(other)
+			w.lock(mpi.Exclusive, t.other())
+			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, t.other(), 0, mpi.Uint64, op))
+			w.unlock(t.other())
 			t.expectBuffer(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
 		}
 		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
@@ -141,25 +133,22 @@ var accumulatePrograms = programs{
 		t.barrier()
 		w.expectOwn("the window", 0, words(8, 50, 9))
 		t.barrier()
-		w.free()
 	},
 	"mpi/accumulate/reads-only": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(32)
 		w.writeOwn(0, data(t.Rank(), 32))
 		t.barrier()
-		w.lock(mpi.Shared, other)
+		w.lock(mpi.Shared, t.other())
 		for range 2 {
 			r := newGuardedBuf(32)
-			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
-			w.flush(other)
-			t.expectBuffer("what was read", r, data(other, 32))
+			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, t.other(), 0, mpi.Uint64, mpi.NoOp))
+			w.flush(t.other())
+			t.expectBuffer("what was read", r, data(t.other(), 32))
 		}
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, data(t.Rank(), 32))
 		t.barrier()
-		w.free()
 	},
 	"mpi/accumulate/long": func(t *T) {
 		const n = 3000
@@ -176,6 +165,5 @@ var accumulatePrograms = programs{
 		}
 		w.fence(0)
 		t.expectEqual("the sums", w.Memory(), want)
-		w.free()
 	},
 }

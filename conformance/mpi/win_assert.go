@@ -22,7 +22,6 @@ var assertPrograms = programs{
 			t.expectBuffer("what was got", r, data(last, 100))
 		}
 		w.fence(mpi.NoPrecede | mpi.NoSucceed)
-		w.free()
 	},
 	"mpi/assert/lock": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -48,7 +47,6 @@ var assertPrograms = programs{
 			}
 		}
 		t.barrier()
-		w.free()
 	},
 	"mpi/assert/post": func(t *T) {
 		w := t.window(2000)
@@ -68,7 +66,6 @@ var assertPrograms = programs{
 			t.expectEqual("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
 			t.expectEqual("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
 		}
-		w.free()
 	},
 	"mpi/lock/shared-puts": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -88,22 +85,19 @@ var assertPrograms = programs{
 			}
 		}
 		t.barrier()
-		w.free()
 	},
 	"mpi/flush/own-puts-are-seen": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(40_000)
 		w.lockAll()
 		for i := range 30 {
 			n := []int{8, 600, 40_000}[i%3]
-			w.put(data(2*i+t.Rank(), n), other, 0)
-			w.flush(other)
+			w.put(data(2*i+t.Rank(), n), t.other(), 0)
+			w.flush(t.other())
 			r := newGuardedBuf(n)
-			w.get(r.buf, other, 0)
-			w.flush(other)
+			w.get(r.buf, t.other(), 0)
+			w.flush(t.other())
 			t.expectBuffer("what was put", r, data(2*i+t.Rank(), n))
 		}
 		w.unlockAll()
-		w.free()
 	},
 }

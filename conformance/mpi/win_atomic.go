@@ -29,10 +29,8 @@ var atomicPrograms = programs{
 			t.check(v < 4*each && !seen[v], "tickets below 120, each once", "%d again, or too much", v)
 			seen[v] = true
 		}
-		w.free()
 	},
 	"mpi/atomic/fetch-operations": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(8)
 		w.lockAll()
 		for _, s := range []struct {
@@ -47,51 +45,46 @@ var atomicPrograms = programs{
 			{mpi.Min, 700, 600},
 			{mpi.NoOp, 0, 600},
 		} {
-			got := w.fetch(s.with, other, 0, s.op)
+			got := w.fetch(s.with, t.other(), 0, s.op)
 			t.check(got == s.before, fmt.Sprintf("%d before operation %v", s.before, s.op), "%d", got)
 		}
 		w.unlockAll()
-		w.free()
 	},
 	"mpi/atomic/compare-and-swap": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(24)
 		w.writeOwn(8, word(50))
 		t.barrier()
-		w.lock(mpi.Shared, other)
+		w.lock(mpi.Shared, t.other())
 		for i, s := range []struct{ compare, with, before uint64 }{
 			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {0, 9, 0},
 		} {
-			got := w.swap(s.compare, s.with, other, 8)
+			got := w.swap(s.compare, s.with, t.other(), 8)
 			t.check(got == s.before, fmt.Sprintf("%d before swap %d", s.before, i), "%d", got)
 		}
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the words", 0, words(0, 9, 0))
 		t.barrier()
-		w.free()
 	},
 	"mpi/atomic/compare-and-swap-narrow": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(16)
 		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 		t.barrier()
-		w.lock(mpi.Exclusive, other)
+		w.lock(mpi.Exclusive, t.other())
 		old := make([]byte, 4)
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, other, 4, mpi.Uint32))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, t.other(), 4, mpi.Uint32))
+		w.flush(t.other())
 		t.expectEqual("what was there", old, []byte{5, 6, 7, 8})
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, other, 8, mpi.Int32))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, t.other(), 8, mpi.Int32))
+		w.flush(t.other())
 		t.expectEqual("what was there", old, []byte{9, 10, 11, 12})
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], other, 13, mpi.Byte))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], t.other(), 13, mpi.Byte))
+		w.flush(t.other())
 		t.expectEqual("what was there", old[:1], []byte{14})
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
 		t.barrier()
-		w.free()
 	},
 	"mpi/atomic/spin-lock": func(t *T) {
 		const each = 8
@@ -112,7 +105,6 @@ var atomicPrograms = programs{
 		w.unlockAll()
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 8, word(3*each)) })
-		w.free()
 	},
 	"mpi/atomic/mixed": func(t *T) {
 		const each = 20
@@ -138,7 +130,6 @@ var atomicPrograms = programs{
 		w.unlock(0)
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the sum", 0, word(4*each)) })
-		w.free()
 	},
 	"mpi/atomic/own-word": func(t *T) {
 		const each = 15
@@ -154,6 +145,5 @@ var atomicPrograms = programs{
 		t.barrier()
 		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
 		t.barrier()
-		w.free()
 	},
 }

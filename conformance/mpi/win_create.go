@@ -4,15 +4,13 @@ import "github.com/fabrictest/fabrictest/mpi"
 
 var windowPrograms = programs{
 	"mpi/win/over-a-buffer": func(t *T) {
-		other := 1 - t.Rank()
 		r := newGuardedBuf(100)
-		win, err := t.WinCreate(r.buf)
-		t.must("WinCreate", err)
+		win := result(t.WinCreate(r.buf))(t, "WinCreate")
 		w := &W{win, t}
 		w.fence(0)
-		w.put(data(t.Rank(), 60), other, 0)
+		w.put(data(t.Rank(), 60), t.other(), 0)
 		w.fence(0)
-		t.expectBuffer("the buffer", r, data(other, 60))
+		t.expectBuffer("the buffer", r, data(t.other(), 60))
 		r.buf[0] ^= 0xff
 		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
 		w.free()
@@ -35,19 +33,17 @@ var windowPrograms = programs{
 		if n := sizes[t.Rank()]; n > 0 {
 			w.expectOwn("the last byte", n-1, []byte{byte(10 + t.Rank())})
 		}
-		w.free()
 	},
 	"mpi/win/apart": func(t *T) {
-		other := 1 - t.Rank()
 		a, b := t.window(64), t.window(64)
 		a.fence(0)
 		b.fence(0)
-		a.put(data(1+t.Rank(), 32), other, 8)
-		b.put(data(11+t.Rank(), 32), other, 8)
+		a.put(data(1+t.Rank(), 32), t.other(), 8)
+		b.put(data(11+t.Rank(), 32), t.other(), 8)
 		a.fence(0)
 		b.fence(0)
-		t.expectEqual("the first window", a.Memory()[8:40], data(1+other, 32))
-		t.expectEqual("the second window", b.Memory()[8:40], data(11+other, 32))
+		t.expectEqual("the first window", a.Memory()[8:40], data(1+t.other(), 32))
+		t.expectEqual("the second window", b.Memory()[8:40], data(11+t.other(), 32))
 		a.free()
 		b.free()
 	},
@@ -91,7 +87,6 @@ var windowPrograms = programs{
 		all()
 		w.unlockAll()
 		w.expectOwn("the window", 0, make([]byte, 16))
-		w.free()
 	},
 	"mpi/win/beside-messages": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -109,6 +104,5 @@ var windowPrograms = programs{
 		for k := range n {
 			t.expectEqual("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
 		}
-		w.free()
 	},
 }

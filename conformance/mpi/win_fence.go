@@ -27,7 +27,6 @@ var fencePrograms = programs{
 			w.fence(0)
 		}
 		w.fence(mpi.NoSucceed)
-		w.free()
 	},
 	"mpi/fence/gets": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -46,7 +45,6 @@ var fencePrograms = programs{
 				t.expectBuffer("what was got", rooms[k], data(k, room)[i:i+size])
 			}
 		}
-		w.free()
 	},
 	"mpi/fence/closes-for-all": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -63,7 +61,6 @@ var fencePrograms = programs{
 			t.expectEqual("the window behind the fence", w.Memory(), word(uint64(100+i)))
 			w.fence(0)
 		}
-		w.free()
 	},
 	"mpi/fence/local-stores": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -84,7 +81,6 @@ var fencePrograms = programs{
 				t.expectBuffer("what was got", rooms[k], data(10*i+k, 32))
 			}
 		}
-		w.free()
 	},
 	"mpi/fence/to-oneself": func(t *T) {
 		w := t.window(100)
@@ -96,7 +92,6 @@ var fencePrograms = programs{
 		w.get(r.buf, t.Rank(), 20)
 		w.fence(0)
 		t.expectBuffer("what was got", r, data(t.Rank(), 60))
-		w.free()
 	},
 	"mpi/fence/many-small": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -123,23 +118,20 @@ var fencePrograms = programs{
 		for i := range ops {
 			t.expectEqual("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
 		}
-		w.free()
 	},
 	"mpi/fence/buffers-behind-it": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(20 * 3000)
 		b := make([]byte, 3000)
 		w.fence(0)
 		for i := range 20 {
 			copy(b, data(2*i+t.Rank(), 3000))
-			w.put(b, other, i*3000)
+			w.put(b, t.other(), i*3000)
 			w.fence(0)
 			copy(b, bytes.Repeat([]byte{0xcc}, 3000))
 		}
 		w.fence(0)
 		for i := range 20 {
-			t.expectEqual("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
+			t.expectEqual("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+t.other(), 3000))
 		}
-		w.free()
 	},
 }

@@ -27,7 +27,6 @@ var flushPrograms = programs{
 			}
 		}
 		w.unlockAll()
-		w.free()
 	},
 	"mpi/flush/all": func(t *T) {
 		w := t.window(1000)
@@ -57,7 +56,6 @@ var flushPrograms = programs{
 			t.signal(0)
 		}
 		w.unlockAll()
-		w.free()
 	},
 	"mpi/flush/local": func(t *T) {
 		const n = 12
@@ -88,27 +86,24 @@ var flushPrograms = programs{
 				w.expectOwn("what was put", i*2000, data(i, 2000))
 			}
 		})
-		w.free()
 	},
 	"mpi/flush/local-gets": func(t *T) {
 		const room = 100_000
-		other := 1 - t.Rank()
 		w := t.window(room)
 		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
 		w.lockAll()
 		for i, n := range []int{8, 3000, room - 50} {
 			a, b := newGuardedBuf(n), newGuardedBuf(n)
-			w.get(a.buf, other, i)
-			t.must("FlushLocal", w.FlushLocal(other))
-			t.expectBuffer("what was got", a, data(other, room)[i:i+n])
-			w.get(b.buf, other, i+1)
+			w.get(a.buf, t.other(), i)
+			t.must("FlushLocal", w.FlushLocal(t.other()))
+			t.expectBuffer("what was got", a, data(t.other(), room)[i:i+n])
+			w.get(b.buf, t.other(), i+1)
 			t.must("FlushLocalAll", w.FlushLocalAll())
-			t.expectBuffer("what was got", b, data(other, room)[i+1:i+1+n])
+			t.expectBuffer("what was got", b, data(t.other(), room)[i+1:i+1+n])
 		}
 		w.unlockAll()
 		t.barrier()
-		w.free()
 	},
 	"mpi/flush/message-passing": func(t *T) {
 		w := t.window(512)
@@ -130,28 +125,25 @@ var flushPrograms = programs{
 			})
 		}
 		w.unlockAll()
-		w.free()
 	},
 	"mpi/flush/of-nothing": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(8)
 		w.writeOwn(0, word(uint64(50+t.Rank())))
 		t.barrier()
 		w.lockAll()
 		b := make([]byte, 8)
 		for range 2 {
-			t.must("Flush", w.Flush(other))
-			t.must("FlushLocal", w.FlushLocal(other))
+			t.must("Flush", w.Flush(t.other()))
+			t.must("FlushLocal", w.FlushLocal(t.other()))
 			t.must("FlushAll", w.FlushAll())
 			t.must("FlushLocalAll", w.FlushLocalAll())
 			t.must("Sync", w.Sync())
 			t.must("Put", w.Put(b, mpi.ProcNull, 0))
-			w.get(b, other, 0)
+			w.get(b, t.other(), 0)
 			t.must("FlushAll", w.FlushAll())
-			t.expectEqual("what was got", b, word(uint64(50+other)))
+			t.expectEqual("what was got", b, word(uint64(50+t.other())))
 		}
 		w.unlockAll()
 		t.barrier()
-		w.free()
 	},
 }

@@ -20,7 +20,6 @@ var lockPrograms = programs{
 		}
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 0, word(60)) })
-		w.free()
 	},
 	"mpi/lock/exclusive-is-whole": func(t *T) {
 		w := t.window(2048)
@@ -45,7 +44,6 @@ var lockPrograms = programs{
 			w.unlock(0)
 		}
 		t.barrier()
-		w.free()
 	},
 	"mpi/lock/unlock-completes": func(t *T) {
 		w := t.window(1 << 19)
@@ -63,22 +61,19 @@ var lockPrograms = programs{
 				t.signal(0)
 			})
 		}
-		w.free()
 	},
 	"mpi/lock/get": func(t *T) {
 		const room = 300_000
 		w := t.window(room)
 		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
-		other := 1 - t.Rank()
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
 			r := newGuardedBuf(n)
-			w.lock(mpi.Shared, other)
-			w.get(r.buf, other, i)
-			w.unlock(other)
-			t.expectBuffer("what was got", r, data(other, room)[i:i+n])
+			w.lock(mpi.Shared, t.other())
+			w.get(r.buf, t.other(), i)
+			w.unlock(t.other())
+			t.expectBuffer("what was got", r, data(t.other(), room)[i:i+n])
 		}
-		w.free()
 	},
 	"mpi/lock/several-targets": func(t *T) {
 		w := t.window(64)
@@ -99,7 +94,6 @@ var lockPrograms = programs{
 		for origin := range 2 {
 			w.expectOwn("what was put", 32*origin, data(10*origin+t.Rank(), 32))
 		}
-		w.free()
 	},
 	"mpi/lock/own-window": func(t *T) {
 		w := t.window(16)
@@ -125,7 +119,6 @@ var lockPrograms = programs{
 		w.unlock(t.Rank())
 		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
 		t.barrier()
-		w.free()
 	},
 	"mpi/lock/all-by-all": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -147,7 +140,6 @@ var lockPrograms = programs{
 		t.expectBuffer("what all have put", got, want)
 		t.barrier()
 		w.unlockAll()
-		w.free()
 	},
 	"mpi/lock/again-and-again": func(t *T) {
 		w := t.window(24)
@@ -163,7 +155,6 @@ var lockPrograms = programs{
 				t.expectBuffer("what was put last", r, data(i, 24))
 			}
 		})
-		w.free()
 	},
 	"mpi/lock/busy-target": func(t *T) {
 		const busy = time.Second // much longer than a NIC takes to repeat what was lost on the way
@@ -184,6 +175,5 @@ var lockPrograms = programs{
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})
 		t.barrier()
-		w.free()
 	},
 }

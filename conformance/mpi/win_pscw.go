@@ -40,7 +40,6 @@ var pscwPrograms = programs{
 				t.expectEqual("the memory behind Wait", w.Memory(), data(i, 64))
 			})
 		}
-		w.free()
 	},
 	"mpi/pscw/test": func(t *T) {
 		w := t.window(32)
@@ -50,13 +49,11 @@ var pscwPrograms = programs{
 				w.post(1, 2)
 				t.awaitSignal(1)
 				t.idle()
-				done, err := w.Test()
-				t.must("Win.Test", err)
+				done := result(w.Test())(t, "Win.Test")
 				t.check(!done, "Test to be false while an origin is not through", "true")
 				t.signal(2)
 				t.waitUntil("Win.Test is true", func() bool {
-					done, err := w.Test()
-					t.must("Win.Test", err)
+					done := result(w.Test())(t, "Win.Test")
 					return done
 				})
 				t.expectEqual("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
@@ -72,7 +69,6 @@ var pscwPrograms = programs{
 				w.complete()
 			}
 		}
-		w.free()
 	},
 	"mpi/pscw/complete": func(t *T) {
 		w := t.window(2 * 4000)
@@ -95,7 +91,6 @@ var pscwPrograms = programs{
 				clear(out)
 			})
 		}
-		w.free()
 	},
 	"mpi/pscw/groups": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -114,7 +109,6 @@ var pscwPrograms = programs{
 		w.start()
 		w.complete()
 		w.wait()
-		w.free()
 	},
 	"mpi/pscw/both-at-once": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -141,7 +135,6 @@ var pscwPrograms = programs{
 				t.expectEqual("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
 			}
 		}
-		w.free()
 	},
 	"mpi/pscw/accumulate": func(t *T) {
 		w := t.window(24)
@@ -157,6 +150,5 @@ var pscwPrograms = programs{
 			}
 			w.complete()
 		}
-		w.free()
 	},
 }

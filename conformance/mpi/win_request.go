@@ -15,14 +15,11 @@ var rmaRequestPrograms = programs{
 			w.lock(mpi.Exclusive, 1)
 			for i := range n {
 				copy(b, data(i, 2000))
-				var r Request
-				var err error
 				if i%3 == 2 {
-					r, err = w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
+					t.wait(started(w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum))(t, "Raccumulate"))
 				} else {
-					r, err = w.Rput(b, 1, i*2000)
+					t.wait(started(w.Rput(b, 1, i*2000))(t, "Rput"))
 				}
-				t.wait(t.mustStart("a request", r, err))
 				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
 			}
 			w.unlock(1)
@@ -34,7 +31,6 @@ var rmaRequestPrograms = programs{
 				w.expectOwn("what was put", i*2000, data(i, 2000))
 			}
 		})
-		w.free()
 	},
 	"mpi/rget/data-is-there": func(t *T) {
 		const room = 60_000
@@ -48,20 +44,17 @@ var rmaRequestPrograms = programs{
 		for _, n := range sizes {
 			for k := range 3 {
 				r := newGuardedBuf(n)
-				req, err := w.Rget(r.buf, k, 0)
-				rs, rooms = append(rs, t.mustStart("Rget", req, err)), append(rooms, r)
+				rs, rooms = append(rs, started(w.Rget(r.buf, k, 0))(t, "Rget")), append(rooms, r)
 			}
 		}
 		for range rs {
-			i, _, err := t.w.WaitAny(rs)
-			t.must("WaitAny", err)
+			i, _ := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i >= 0 && i < len(rs), "an index", "%d", i)
 			n := sizes[i/3]
 			t.expectBuffer("what was got", rooms[i], data(i%3, room)[:n])
 		}
 		w.unlockAll()
 		t.barrier()
-		w.free()
 	},
 	"mpi/rget-accumulate/result-is-there": func(t *T) {
 		w := t.window(8)
@@ -69,35 +62,29 @@ var rmaRequestPrograms = programs{
 		last := int64(-1)
 		for range 20 {
 			old := bytes.Repeat([]byte{0xff}, 8)
-			r, err := w.RgetAccumulate(word(1), old, 0, 0, mpi.Uint64, mpi.Sum)
-			t.wait(t.mustStart("RgetAccumulate", r, err))
+			t.wait(started(w.RgetAccumulate(word(1), old, 0, 0, mpi.Uint64, mpi.Sum))(t, "RgetAccumulate"))
 			t.check(int64(number(old)) > last && number(old) < 60, "a number above the last and below 60", "%d after %d", int64(number(old)), last)
 			last = int64(number(old))
 		}
 		w.unlock(0)
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the sum", 0, word(60)) })
-		w.free()
 	},
 	"mpi/rput/in-lists": func(t *T) {
-		other := 1 - t.Rank()
 		w := t.window(2000)
 		w.writeOwn(0, data(10+t.Rank(), 1000))
 		t.barrier()
-		w.lock(mpi.Shared, other)
-		put, err := w.Rput(data(t.Rank(), 1000), other, 1000)
-		t.mustStart("Rput", put, err)
+		w.lock(mpi.Shared, t.other())
+		put := started(w.Rput(data(t.Rank(), 1000), t.other(), 1000))(t, "Rput")
 		r := newGuardedBuf(1000)
-		get, err := w.Rget(r.buf, other, 0)
-		t.mustStart("Rget", get, err)
-		p, s := t.irecv(largeSize, other, 1), t.isend(data(20+t.Rank(), largeSize), other, 1)
+		get := started(w.Rget(r.buf, t.other(), 0))(t, "Rget")
+		p, s := t.irecv(largeSize, t.other(), 1), t.isend(data(20+t.Rank(), largeSize), t.other(), 1)
 		t.waitAll(put, s, get, p.Request)
-		t.expectBuffer("what was got", r, data(10+other, 1000))
-		t.expectBuffer("the message", p.recvBuf, data(20+other, largeSize))
-		w.unlock(other)
+		t.expectBuffer("what was got", r, data(10+t.other(), 1000))
+		t.expectBuffer("the message", p.recvBuf, data(20+t.other(), largeSize))
+		w.unlock(t.other())
 		t.barrier()
-		w.expectOwn("what was put", 1000, data(other, 1000))
+		w.expectOwn("what was put", 1000, data(t.other(), 1000))
 		t.barrier()
-		w.free()
 	},
 }
