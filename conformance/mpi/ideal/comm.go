@@ -10,15 +10,15 @@ import (
 
 // group is the state that the ranks of a communicator share.
 type group struct {
-	id    int
-	ranks []int // of the world
-	boxes []*box
-	meets map[int]*meet
+	id          int
+	ranks       []int // of the world
+	boxes       []*box
+	collectives map[int]*collective
 }
 
 func (w *world) group(ranks []int) *group {
 	w.ids++
-	g := &group{id: w.ids, ranks: ranks, meets: make(map[int]*meet)}
+	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
 		g.boxes = append(g.boxes, &box{})
 	}
@@ -124,7 +124,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	if defects.NegativeKeysLast && key < 0 {
 		key = 1000 - key
 	}
-	m := c.meet(part{color, key, c.rank})
+	m := c.join(part{color, key, c.rank})
 	c.p.blockUntil("the others at Split", m.complete)
 	if color == mpi.Undefined {
 		return nil, nil
@@ -169,7 +169,7 @@ func (c *comm) Dup() (cases.Comm, error) {
 		return nil, c.fail("Dup", err)
 	}
 	defects := c.p.w.defects
-	m := c.meet(nil)
+	m := c.join(nil)
 	c.p.blockUntil("the others at Dup", m.complete)
 	if m.made == nil {
 		ranks := slices.Clone(c.g.ranks)

@@ -203,7 +203,7 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 	r := &request{p: c.p, c: c, buf: buf, source: source, tag: tag, box: c.g.boxes[c.rank]}
 	r.start = func(r *request) error {
 		if source == mpi.ProcNull {
-			c.fromNobody(r)
+			c.recvFromProcNull(r)
 			return nil
 		}
 		box := r.box
@@ -216,9 +216,11 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 	return r, nil
 }
 
-var nobody = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
+// procNullStatus is the status of a receive from MPI_PROC_NULL.
+var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-func (c *comm) fromNobody(r *request) {
+// recvFromProcNull completes a receive from MPI_PROC_NULL.
+func (c *comm) recvFromProcNull(r *request) {
 	defects := c.p.w.defects
 	if defects.NullBlocks {
 		return
@@ -226,7 +228,7 @@ func (c *comm) fromNobody(r *request) {
 	if defects.NullWipes {
 		clear(r.buf)
 	}
-	r.st = nobody
+	r.st = procNullStatus
 	if defects.NullIsAnySource {
 		r.st = empty
 	}

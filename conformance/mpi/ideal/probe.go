@@ -43,7 +43,7 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	c.p.letOthersRun()
 	defects := c.p.w.defects
 	if source == mpi.ProcNull && !defects.NullBlocks {
-		return nobody, true, nil
+		return procNullStatus, true, nil
 	}
 	k := c.p.w.find(c.box(), source, tag)
 	switch {
@@ -63,7 +63,7 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 		return mpi.Status{}, c.fail("Probe", err)
 	}
 	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return nobody, nil
+		return procNullStatus, nil
 	}
 	k := -1
 	c.p.blockUntil("a message to probe", func() bool {
@@ -104,7 +104,7 @@ func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error)
 	}
 	c.p.letOthersRun()
 	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return &message{c: c}, nobody, true, nil
+		return &message{c: c}, procNullStatus, true, nil
 	}
 	k := c.p.w.find(c.box(), source, tag)
 	if k < 0 || c.p.w.defects.IprobeNever {
@@ -122,7 +122,7 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 		return nil, mpi.Status{}, c.fail("Mprobe", err)
 	}
 	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return &message{c: c}, nobody, nil
+		return &message{c: c}, procNullStatus, nil
 	}
 	k := -1
 	c.p.blockUntil("a message to take", func() bool {
@@ -137,7 +137,7 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	r := &request{p: x.c.p, c: x.c, buf: buf, source: mpi.ProcNull, active: true}
 	switch {
 	case x.m == nil:
-		x.c.fromNobody(r)
+		x.c.recvFromProcNull(r)
 	case x.gone && !x.c.p.w.defects.MessageTwice:
 		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:
