@@ -46,7 +46,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 		Long: `Run a program of many ranks, which exchange messages and share windows over RDMA,
 on a fabric that is made for it and is gone when they have ended.
 
-PROGRAM is a Go program that calls mpi.Main, and imports lab/mpihost/join so that it
+PROGRAM is a Go program that calls mpi.Main, and imports lab/mpihost so that it
 finds out which rank it is. WORKLOAD is one of those that are built in:
 
 ` + workloadTable() + `

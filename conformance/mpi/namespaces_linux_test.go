@@ -12,7 +12,6 @@ import (
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"

@@ -51,7 +51,6 @@ var engines = []string{
 	"./emu/dgiwarp/engine",
 	"./mpi/wire",
 	"./mpi/p2p",
-	"./mpi/reliable",
 	"./mpi/window",
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
-	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -79,7 +78,7 @@ func FuzzPackets(f *testing.F) {
 			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
-			if p != nil && p.in.Buffered() > reliable.MaxEarly {
+			if p != nil && p.in.Buffered() > maxEarly {
 				t.Fatalf("%d packets are buffered", p.in.Buffered())
 			}
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -77,8 +77,12 @@ func beRank(program func(*transport.Env) error) error {
 
 // programs are what ranks do in these tests.
 var programs = map[string]func(*transport.Env) error{
-	"exchange": func(e *transport.Env) error { return exercise.AllToAll(e, 20) },
-	"share":    share,
+	"exchange": func(e *transport.Env) error {
+		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
+			return w.Alltoall(make([]byte, 3000*e.Size), make([]byte, 3000*e.Size))
+		})
+	},
+	"share": share,
 	"hello": func(e *transport.Env) error {
 		fmt.Printf("rank %d of %d on host %d: %s\n", e.Rank, e.Size, e.Nodes[e.Rank], e.NICs[0].Addr)
 		return nil
