@@ -124,7 +124,7 @@ func (c *Carrier) openMemory() {
 	for i, r := range c.rails {
 		domains[i] = r.Domain
 	}
-	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs})
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend})
 }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.

@@ -99,6 +99,6 @@ func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.env.Costs.ChargeCopy(len(data)) // Upper copies it out
+	c.mem.ChargeCopy(len(data)) // Upper copies it out
 	return c.up.Arrived(p.rank, &p.header, data)
 }

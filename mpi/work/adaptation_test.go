@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // pingpongTime makes ranks 0 and 1 send messages in turn, with the buffers that a plan
@@ -23,7 +24,7 @@ func pingpongTime(t *testing.T, cfg carrier.Config, times int, buffers func() fu
 }
 
 // pingpongTimeAt is pingpongTime with other costs.
-func pingpongTimeAt(t *testing.T, costs *memory.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
 	var took time.Duration
 	var stats carrier.Stats

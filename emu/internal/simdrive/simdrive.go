@@ -1,5 +1,5 @@
 // Package simdrive has the drivers of package drive for a simulated world: no locks, no
-// goroutines, virtual time. Every verb call takes the virtual time of its Costs, during
+// goroutines, virtual time. Every verb call takes the virtual time of its verbs.Costs, during
 // which other programs run, so that a program that busy-polls advances time.
 package simdrive
 
@@ -13,16 +13,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Costs is the processor time of a verb call, by kind.
-type Costs struct {
-	Control, Post, Poll time.Duration
-}
-
 // DefaultCosts are those of a fast NIC's driver.
-func DefaultCosts() Costs {
-	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
+func DefaultCosts() verbs.Costs {
+	return verbs.Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
 }
 
 // Port is the end of a simulated packet link, as New needs it.
@@ -48,7 +44,7 @@ type Driver struct {
 	engine         baseEngine
 	net            network
 	timer          *sim.Timer
-	costs          Costs
+	costs          verbs.Costs
 	closed         bool
 	flushScheduled bool // eventMore is scheduled
 
@@ -86,7 +82,7 @@ const (
 
 // New returns a driver of e on l, which is port or a wrapper of it. The observer is called
 // for changes of the port, with the lock held.
-func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
+func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs verbs.Costs, o link.PortObserver) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
 	d := newDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
@@ -105,7 +101,7 @@ func (d *Driver) observePort(h sim.Handler, port PortEvents, o link.PortObserver
 	port.OnAddrChange(h, eventAddr)
 }
 
-func newDriver(w *sim.World, e baseEngine, n network, costs Costs) *Driver {
+func newDriver(w *sim.World, e baseEngine, n network, costs verbs.Costs) *Driver {
 	d := &Driver{world: w, engine: e, net: n, costs: costs}
 	d.timer = w.NewTimer(d, eventTimer)
 	return d

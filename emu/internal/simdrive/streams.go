@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // StreamPort is the end of a simulated link, as NewStreams needs it.
@@ -25,7 +26,7 @@ var _ drive.StreamDriver = (*StreamDriver)(nil)
 
 // NewStreams returns a driver of e on n, which is the port's StreamHost or a wrapper of
 // it. The observer is called for changes of the port, with the lock held.
-func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, o link.PortObserver) *StreamDriver {
+func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs verbs.Costs, o link.PortObserver) *StreamDriver {
 	s := drive.NewStreams(e, n)
 	d := &StreamDriver{Driver: newDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
 	port.StreamHost().OnReady(d, eventReadable)
