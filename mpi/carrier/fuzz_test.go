@@ -61,7 +61,7 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
 		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
-		c := &Carrier{env: e, clock: clock{env: e}, up: up, peers: make([]*peer, 3), lists: newPeerLists()}
+		c := &Carrier{env: e, up: up, timing: timing{clock: clock{env: e}}, peerTable: peerTable{make([]*peer, 3), newPeerLists()}}
 		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
 		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})

@@ -81,7 +81,7 @@ func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 func TestRetransmissionBacksOff(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
-	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: 10 * time.Second}, func(r *rank) error {
+	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: 10 * time.Second}}, func(r *rank) error {
 		if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 	const messages = 50
 	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 300_000}
-	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: time.Second}, func(r *rank) error {
+	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: time.Second}}, func(r *rank) error {
 		switch r.Rank {
 		case 0:
 			r.onLost = func(int) {
@@ -189,7 +189,7 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 
 // Hybrid connects to busy peers only, and never exceeds the limit of connections.
 func TestHybridConnectsToBusyPeers(t *testing.T) {
-	cfg := carrier.Config{HybridAfter: 40, HybridPeers: 2}
+	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 40, HybridPeers: 2}}
 	for _, loss := range []uint32{0, 20_000} {
 		runRanks(t, 6, setting{"softroce", carrier.Hybrid, p2p.RGET, loss}, cfg, func(r *rank) error {
 			must.Do(t, r.sendEach(100, func(int, int) int { return 15 }))
@@ -208,7 +208,7 @@ func TestHybridConnectsToBusyPeers(t *testing.T) {
 
 // A peer that becomes the busiest evicts another from the connected peers.
 func TestHybridEvictsLeastUsedConnection(t *testing.T) {
-	cfg := carrier.Config{HybridAfter: 20, HybridPeers: 1}
+	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20, HybridPeers: 1}}
 	runRanks(t, 3, setting{"softroce", carrier.Hybrid, p2p.RGET, 0}, cfg, func(r *rank) error {
 		with := func(peer int) func(int, int) int {
 			return func(from, to int) int {

@@ -219,7 +219,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	for i := range origin {
 		origin[i] = 1
 	}
-	o := must.Get(w.Accumulate(1, Update{origin, make([]byte, 32), 4, Byte, Sum}, true))(t)
+	o := must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 4, Type: Byte, Op: Sum, Request: true}))(t)
 	for turn := 0; len(s.atomics) > 0; turn++ {
 		if len(s.atomics) > 2 {
 			t.Fatalf("%d atomics are pending", len(s.atomics))
@@ -236,7 +236,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 		t.Errorf("found %x, want %x", o.result[:6], want)
 	}
 	// An error completes the operation once all pending atomics have completed.
-	o = must.Get(w.Accumulate(1, Update{origin, make([]byte, 32), 0, Byte, Sum}, true))(t)
+	o = must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 0, Type: Byte, Op: Sum, Request: true}))(t)
 	failure := errors.New("no way")
 	e.AtomicDone(s.atomics[0], failure)
 	if o.Done() {
@@ -256,7 +256,7 @@ func TestAtomicsMayCompleteImmediately(t *testing.T) {
 	must.Do(t, w.LockAll(NoCheck))
 	for i, n := range []int{8, 64, 64} {
 		f.failing = i == 2
-		o, err := w.Accumulate(1, Update{make([]byte, n), make([]byte, n), 0, Uint32, Max}, true)
+		o, err := w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: make([]byte, n), Result: make([]byte, n), Type: Uint32, Op: Max, Request: true})
 		if err != nil || !o.Done() || (o.Err() != nil) != f.failing {
 			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
 		}
