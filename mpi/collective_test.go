@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -26,81 +25,6 @@ func withRankCounts(t *testing.T, program func(*World) error) {
 			}
 		})
 	}
-}
-
-func TestBarrierWaitsForAllRanks(t *testing.T) {
-	const rounds = 5
-	var came [8][2 * rounds]time.Duration
-	withRankCounts(t, func(w *World) error {
-		for round := range rounds {
-			w.Compute(time.Duration(1+(w.Rank()*7+round*3)%10) * time.Microsecond)
-			came[w.Rank()][round] = w.Wtime()
-			if round%2 == 0 {
-				must.Do(t, w.Barrier())
-			} else {
-				r := must.Get(w.Ibarrier())(t)
-				must.Get(r.Wait())(t)
-			}
-			for other := range w.Size() {
-				if came[other][round] > w.Wtime() || came[other][round] == 0 {
-					return fmt.Errorf("round %d ends at %v, before rank %d entered at %v", round, w.Wtime(), other, came[other][round])
-				}
-			}
-			if err := w.Barrier(); err != nil { // before the table is written again
-				return err
-			}
-			came[w.Rank()][round] = 0
-			must.Do(t, w.Barrier())
-		}
-		return nil
-	})
-}
-
-// Several Ibarriers progress at the same time as other calls.
-func TestIbarriersProgressConcurrently(t *testing.T) {
-	inAllConfigurations(t, 5, func(w *World) error {
-		var reqs []*Request
-		for range 3 {
-			r := must.Get(w.Ibarrier())(t)
-			reqs = append(reqs, r)
-		}
-		must.Do(t, w.Barrier())
-		buf := make([]byte, 8)
-		must.Get(w.Sendrecv(testMessage(1, 8), (w.Rank()+1)%5, 1, buf, AnySource, 1))(t)
-		if err := reqs[0].Cancel(); !errors.Is(err, ErrRequest) {
-			return fmt.Errorf("a barrier was cancelled: %v", err)
-		}
-		_, err := WaitAll(reqs)
-		return err
-	})
-}
-
-func TestIbarrierWaitsForAll(t *testing.T) {
-	inAllConfigurations(t, 3, func(w *World) error {
-		if w.Rank() == 2 {
-			for other := range 2 { // when they have looked
-				must.Get(w.Recv(nil, other, 1))(t)
-			}
-			r, err := w.Ibarrier()
-			if err != nil {
-				return err
-			}
-			_, err = r.Wait()
-			return err
-		}
-		r, err := w.Ibarrier()
-		if err != nil {
-			return err
-		}
-		for range 50 {
-			if _, done, err := r.Test(); done || err != nil {
-				return fmt.Errorf("it is over without rank 2: %v, %v", done, err)
-			}
-		}
-		must.Do(t, w.Send(nil, 2, 1))
-		_, err = r.Wait()
-		return err
-	})
 }
 
 func TestBcast(t *testing.T) {

@@ -9,57 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-func TestSplit(t *testing.T) {
-	inAllConfigurations(t, 6, func(w *World) error {
-		color, key := w.Rank()%2, -w.Rank()
-		if w.Rank() == 5 {
-			color = Undefined
-		}
-		c := must.Get(w.Split(color, key))(t)
-		if color == Undefined {
-			if c != nil {
-				return errors.New("in a group though its colour is Undefined")
-			}
-			if err := c.Send(nil, 0, 0); !errors.Is(err, ErrComm) {
-				return fmt.Errorf("a send in no communicator: %v", err)
-			}
-			return nil
-		}
-		members := [][]int{{4, 2, 0}, {3, 1}}[color]
-		if c.Size() != len(members) || members[c.Rank()] != w.Rank() {
-			return fmt.Errorf("rank %d of %d", c.Rank(), c.Size())
-		}
-		for r, m := range members {
-			if c.Node(r) != m/2 {
-				return fmt.Errorf("rank %d is on host %d", r, c.Node(r))
-			}
-		}
-		// Messages with the same source and tag in two communicators do not mix.
-		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-		sub := make([]byte, 100)
-		r := must.Get(c.Irecv(sub, AnySource, AnyTag))(t)
-		all := make([]byte, 100)
-		q := must.Get(w.Irecv(all, AnySource, AnyTag))(t)
-		must.Do(t, w.Send(testMessage(100+w.Rank(), 100), members[next], 1))
-		must.Do(t, c.Send(testMessage(c.Rank(), 100), next, 1))
-		st, err := r.Wait()
-		must.Do(t, errors.Join(err, checkMessage(sub, st, Status{before, 1, 100, false}, before)))
-		st, err = q.Wait()
-		must.Do(t, errors.Join(err, checkMessage(all, st, Status{members[before], 1, 100, false}, 100+members[before])))
-		return c.Free()
-	})
-}
-
-func TestSplitNode(t *testing.T) {
-	inAllConfigurations(t, 5, func(w *World) error {
-		c := must.Get(w.SplitNode(w.Rank()))(t)
-		if want := min(2, 5-w.Rank()/2*2); c.Size() != want || c.Rank() != w.Rank()%2 {
-			return fmt.Errorf("rank %d of %d, want %d", c.Rank(), c.Size(), want)
-		}
-		return c.Barrier()
-	})
-}
-
 // Overlapping communicators have distinct contexts, in whatever order they are created,
 // and contexts of freed communicators are not reused.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
@@ -106,29 +55,6 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	})
 }
 
-// Pending requests complete although their communicator is freed.
-func TestCommFreeLetsRequestsComplete(t *testing.T) {
-	inAllConfigurations(t, 2, func(w *World) error {
-		c, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		buf := make([]byte, 500)
-		var r *Request
-		if w.Rank() == 0 {
-			r, err = c.Isend(testMessage(1, 500), 1, 1)
-		} else {
-			r, err = c.Irecv(buf, AnySource, 1)
-		}
-		must.Do(t, errors.Join(err, c.Free()))
-		st, err := r.Wait()
-		if err == nil && w.Rank() == 1 {
-			err = checkMessage(buf, st, Status{0, 1, 500, false}, 1)
-		}
-		return err
-	})
-}
-
 func TestInvalidArgumentsAreRejected(t *testing.T) {
 	f := newFabric(t, 2, 1, false)
 	f.succeed(Options{}, func(w *World) error {
@@ -160,6 +86,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 			{w.Allgather(b, b), ErrArg},
 			{w.Alltoall(b[:3], b[:3]), ErrArg},
 			{w.AttachBuffer(-1), ErrArg},
+			{(*Comm)(nil).Send(b, 0, 0), ErrComm},
 			{(*Request)(nil).Start(), ErrRequest},
 			{(*Request)(nil).Cancel(), ErrRequest},
 			{(*Request)(nil).Free(), ErrRequest},
@@ -178,31 +105,18 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		if err := r.Start(); !errors.Is(err, ErrRequest) {
 			t.Errorf("one that is not persistent was started: %v", err)
 		}
-		return nil
-	})
-}
-
-func TestErrorHandlers(t *testing.T) {
-	f := newFabric(t, 2, 1, false)
-	f.succeed(Options{}, func(w *World) error {
-		var heard []error
-		w.SetErrorHandler(func(c *Comm, err error) error {
-			heard = append(heard, err)
-			return nil
-		})
-		if err := w.Send(nil, 9, 0); err != nil || len(heard) != 1 || !errors.Is(heard[0], ErrRank) {
-			return fmt.Errorf("%v, %v", err, heard)
+		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
+			t.Errorf("one that is inactive was cancelled: %v", err)
 		}
-		c, err := w.Dup() // has the same
-		if err != nil {
-			return err
+		q := must.Get(w.Ibarrier())(t)
+		if err := q.Cancel(); !errors.Is(err, ErrRequest) {
+			t.Errorf("an Ibarrier was cancelled: %v", err)
 		}
-		if err := c.Send(nil, 9, 0); err != nil || len(heard) != 2 {
-			return fmt.Errorf("%v, %v", err, heard)
-		}
-		c.SetErrorHandler(ErrorsReturn)
-		if err := c.Send(nil, 9, 0); !errors.Is(err, ErrRank) || len(heard) != 2 {
-			return fmt.Errorf("%v, %v", err, heard)
+		must.Get(q.Wait())(t)
+		r = must.Get(w.Irecv(nil, w.Rank(), 1))(t)
+		must.Do(t, w.Send(b, w.Rank(), 1))
+		if _, err := WaitAll([]*Request{nil, r}); !errors.Is(err, ErrTruncate) {
+			t.Errorf("WaitAll of a truncated message: %v", err)
 		}
 		return nil
 	})
