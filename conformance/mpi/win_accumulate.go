@@ -91,7 +91,6 @@ var accumulatePrograms = programs{
 		w.get(got, 0, at)
 		w.unlock(0)
 		t.expectEqual("the numbers", got, words(40, want))
-		t.barrier()
 	},
 	"mpi/accumulate/elements-whole": func(t *T) {
 		w := t.window(64)
@@ -113,7 +112,6 @@ var accumulatePrograms = programs{
 			}
 		}
 		w.unlock(0)
-		t.barrier()
 	},
 	"mpi/accumulate/fetches": func(t *T) {
 		w := t.window(24)
@@ -132,7 +130,6 @@ var accumulatePrograms = programs{
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
 		t.barrier()
 		w.expectOwn("the window", 0, words(8, 50, 9))
-		t.barrier()
 	},
 	"mpi/accumulate/reads-only": func(t *T) {
 		w := t.window(32)
@@ -148,7 +145,6 @@ var accumulatePrograms = programs{
 		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, data(t.Rank(), 32))
-		t.barrier()
 	},
 	"mpi/accumulate/long": func(t *T) {
 		const n = 3000

@@ -46,7 +46,6 @@ var assertPrograms = programs{
 				t.signal((me + 1) % n)
 			}
 		}
-		t.barrier()
 	},
 	"mpi/assert/post": func(t *T) {
 		w := t.window(2000)
@@ -84,7 +83,6 @@ var assertPrograms = programs{
 				w.expectOwn("a piece", (i*n+k)*size, data(100*k+i+me, size))
 			}
 		}
-		t.barrier()
 	},
 	"mpi/flush/own-puts-are-seen": func(t *T) {
 		w := t.window(40_000)

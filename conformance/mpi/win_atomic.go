@@ -64,7 +64,6 @@ var atomicPrograms = programs{
 		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the words", 0, words(0, 9, 0))
-		t.barrier()
 	},
 	"mpi/atomic/compare-and-swap-narrow": func(t *T) {
 		w := t.window(16)
@@ -84,7 +83,6 @@ var atomicPrograms = programs{
 		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
-		t.barrier()
 	},
 	"mpi/atomic/spin-lock": func(t *T) {
 		const each = 8
@@ -144,6 +142,5 @@ var atomicPrograms = programs{
 		w.unlockAll()
 		t.barrier()
 		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
-		t.barrier()
 	},
 }

@@ -20,7 +20,6 @@ var rmaErrorPrograms = programs{
 		w.unlockAll()
 		t.barrier()
 		w.expectOwn("the window", 0, append(data(t.other(), 16), make([]byte, 48)...))
-		t.barrier()
 	},
 	"mpi/rma-error/no-epoch": func(t *T) {
 		w := t.window(16)
@@ -40,7 +39,6 @@ var rmaErrorPrograms = programs{
 		none()
 		w.complete()
 		w.expectOwn("the window", 0, make([]byte, 16))
-		t.barrier()
 	},
 	"mpi/rma-error/requests-need-locks": func(t *T) {
 		w := t.window(8)
@@ -85,7 +83,6 @@ var rmaErrorPrograms = programs{
 		w.start()
 		t.mustFail("Start twice", w.Start(nil, 0), mpi.ErrRMASync)
 		w.complete()
-		t.barrier()
 	},
 	"mpi/rma-error/no-rank": func(t *T) {
 		w := t.window(8)
@@ -102,7 +99,6 @@ var rmaErrorPrograms = programs{
 		w.unlockAll()
 		t.barrier()
 		w.expectOwn("the window", 0, data(t.other(), 8))
-		t.barrier()
 	},
 	"mpi/rma-error/operands": func(t *T) {
 		w := t.window(64)
@@ -122,6 +118,5 @@ var rmaErrorPrograms = programs{
 		w.unlockAll()
 		t.barrier()
 		w.expectOwn("the window", 0, append(make([]byte, 8), data(t.other(), 8)...))
-		t.barrier()
 	},
 }

@@ -103,7 +103,6 @@ var flushPrograms = programs{
 			t.expectBuffer("what was got", b, data(t.other(), room)[i+1:i+1+n])
 		}
 		w.unlockAll()
-		t.barrier()
 	},
 	"mpi/flush/message-passing": func(t *T) {
 		w := t.window(512)
@@ -144,6 +143,5 @@ var flushPrograms = programs{
 			t.expectEqual("what was got", b, word(uint64(50+t.other())))
 		}
 		w.unlockAll()
-		t.barrier()
 	},
 }

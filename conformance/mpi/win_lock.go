@@ -43,7 +43,6 @@ var lockPrograms = programs{
 			w.put(v, 0, 2040)
 			w.unlock(0)
 		}
-		t.barrier()
 	},
 	"mpi/lock/unlock-completes": func(t *T) {
 		w := t.window(1 << 19)
@@ -118,7 +117,6 @@ var lockPrograms = programs{
 		w.put(data(t.Rank(), 8), t.Rank(), 8)
 		w.unlock(t.Rank())
 		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
-		t.barrier()
 	},
 	"mpi/lock/all-by-all": func(t *T) {
 		n, me := t.Size(), t.Rank()
@@ -174,6 +172,5 @@ var lockPrograms = programs{
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})
-		t.barrier()
 	},
 }

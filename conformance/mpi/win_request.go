@@ -54,7 +54,6 @@ var rmaRequestPrograms = programs{
 			t.expectBuffer("what was got", rooms[i], data(i%3, room)[:n])
 		}
 		w.unlockAll()
-		t.barrier()
 	},
 	"mpi/rget-accumulate/result-is-there": func(t *T) {
 		w := t.window(8)
@@ -85,6 +84,5 @@ var rmaRequestPrograms = programs{
 		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("what was put", 1000, data(t.other(), 1000))
-		t.barrier()
 	},
 }

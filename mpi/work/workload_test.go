@@ -17,7 +17,7 @@ func TestFind(t *testing.T) {
 		if got, err := work.Find(wl.Name); err != nil || got.Name != wl.Name {
 			t.Errorf("%s: %v, %v", wl.Name, got, err)
 		}
-		if wl.Title == "" || wl.Paper == "" || wl.MinRanks < 1 || wl.RankRule == "" || wl.Run == nil {
+		if wl.Title == "" || wl.Paper == "" || wl.MinRanks < 1 || wl.RankRule == "" {
 			t.Errorf("%s is not described: %+v", wl.Name, wl)
 		}
 	}
