@@ -43,7 +43,7 @@ func (c *comm) Barrier() error {
 	m := c.join(nil)
 	if defects.CollectivesShow {
 		for to := range c.g.ranks {
-			c.p.w.launch(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
+			c.p.w.enqueue(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
 		}
 	}
 	c.p.blockUntil("the others at a barrier", func() bool {
@@ -131,6 +131,7 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
+// badReduction returns the error of an invalid type, operation or length.
 func (c *comm) badReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	defects := c.p.w.defects
 	switch {

@@ -16,6 +16,7 @@ type group struct {
 	collectives map[int]*collective
 }
 
+// group creates the state of a communicator of some ranks of the world.
 func (w *world) group(ranks []int) *group {
 	w.ids++
 	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
@@ -60,7 +61,7 @@ func (c *comm) fail(call string, err error) error {
 	}
 	defects := c.p.w.defects
 	if defects.ErrorWedges {
-		c.p.shut = err
+		c.p.failure = err
 	}
 	if defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized
@@ -80,7 +81,7 @@ func (c *comm) usable() error {
 	if c.freed && !c.p.w.defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
-	return c.p.shut
+	return c.p.failure
 }
 
 // part is a rank's argument of a call that creates communicators.
@@ -107,6 +108,7 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	return c.split(node, key)
 }
 
+// split is collective: it makes a communicator for each colour, ordered by key.
 func (c *comm) split(color, key int) (cases.Comm, error) {
 	defects := c.p.w.defects
 	if defects.SplitDropsReceives {
@@ -156,6 +158,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	return c.child(g, slices.IndexFunc(members, func(of part) bool { return of.rank == c.rank })), nil
 }
 
+// child returns a communicator that was made of c.
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{p: c.p, g: g, rank: rank, handler: c.handler, parent: c}
 	if c.p.w.defects.HandlerNotInherited {

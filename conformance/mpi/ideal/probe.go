@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// seen returns the status of a probed message.
-func (c *comm) seen(b *box, k int) mpi.Status {
+// probedStatus returns the status of a probed message.
+func (c *comm) probedStatus(b *box, k int) mpi.Status {
 	defects := c.p.w.defects
 	if defects.ProbeLatest {
 		k = len(b.unexpected) - 1
@@ -26,7 +26,7 @@ func (c *comm) seen(b *box, k int) mpi.Status {
 	}
 	if defects.ProbeConsumes {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
-		m.left()
+		m.releaseSendBuffer()
 	}
 	return st
 }
@@ -48,7 +48,7 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	k := c.p.w.find(c.box(), source, tag)
 	switch {
 	case k >= 0 && !defects.IprobeNever:
-		return c.seen(c.box(), k), true, nil
+		return c.probedStatus(c.box(), k), true, nil
 	case defects.IprobeAlways:
 		return mpi.Status{Source: 0, Tag: max(tag, 0)}, true, nil
 	}
@@ -70,7 +70,7 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 		k = c.p.w.find(c.box(), source, tag)
 		return k >= 0
 	})
-	return c.seen(c.box(), k), nil
+	return c.probedStatus(c.box(), k), nil
 }
 
 // message is a message that Mprobe returned. It is empty for MPI_PROC_NULL.
@@ -80,8 +80,8 @@ type message struct {
 	gone bool
 }
 
-// take removes a message from the unexpected ones.
-func (c *comm) take(source, tag, k int) (cases.Message, mpi.Status) {
+// takeMatched removes a message from the unexpected ones.
+func (c *comm) takeMatched(source, tag, k int) (cases.Message, mpi.Status) {
 	defects, b := c.p.w.defects, c.box()
 	m := b.unexpected[k]
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
@@ -110,7 +110,7 @@ func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error)
 	if k < 0 || c.p.w.defects.IprobeNever {
 		return nil, mpi.Status{}, false, nil
 	}
-	m, st := c.take(source, tag, k)
+	m, st := c.takeMatched(source, tag, k)
 	return m, st, true, nil
 }
 
@@ -129,7 +129,7 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 		k = c.p.w.find(c.box(), source, tag)
 		return k >= 0
 	})
-	m, st := c.take(source, tag, k)
+	m, st := c.takeMatched(source, tag, k)
 	return m, st, nil
 }
 

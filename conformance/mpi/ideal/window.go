@@ -39,6 +39,7 @@ func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 
 func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.window(make([]byte, size)) }
 
+// window is collective: it creates a window of the buffers of all ranks.
 func (c *comm) window(buf []byte) (cases.Win, error) {
 	if err := c.usable(); err != nil {
 		return nil, c.fail("WinCreate", err)
@@ -81,7 +82,7 @@ func (w *win) usable() error {
 	if w.freed && !w.c.p.w.defects.FreedWindowIsUsable {
 		return mpi.ErrWin
 	}
-	return w.c.p.shut
+	return w.c.p.failure
 }
 
 // call runs a call on the window. It is an error if the call does not fit the epoch.
