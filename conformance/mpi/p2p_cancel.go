@@ -46,10 +46,7 @@ var cancelPrograms = programs{
 			t.onRank(0, func() { t.send(data(i, n), 1, 2) })
 			t.onRank(1, func() {
 				p := t.irecv(n, 0, 2)
-				t.waitUntil("the receive is complete", func() bool {
-					_, done := result2(p.GetStatus())(t, "GetStatus")
-					return done
-				})
+				pollUntil(t, "the receive is complete", p.GetStatus)
 				t.must("Cancel", p.Cancel())
 				t.expectStatus("the receive", t.expectWait(p, data(i, n)), 0, 2, n)
 			})

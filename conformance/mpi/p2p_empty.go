@@ -21,10 +21,7 @@ var emptyPrograms = programs{
 	"mpi/empty/keeps-its-place": func(t *T) {
 		sizes := []int{0, 10, 0, largeSize, 0, 0, 5000, 0}
 		t.onRank(0, func() {
-			var rs []Request
-			for i, n := range sizes {
-				rs = append(rs, t.isend(data(i, n), 1, 1))
-			}
+			rs := startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })
 			t.waitAll(rs...)
 		})
 		t.onRank(1, func() {
@@ -40,13 +37,7 @@ var emptyPrograms = programs{
 		t.check(!r.Active(), "a request that was waited for not to be active", "active")
 	},
 	"mpi/empty/probed": byRank(func(t *T) { t.send(nil, 1, 6) }, func(t *T) {
-		t.waitUntil("an empty message is probed", func() bool {
-			st, found := result2(t.Iprobe(0, 6))(t, "Iprobe")
-			if found {
-				t.expectStatus("the probe", st, 0, 6, 0)
-			}
-			return found
-		})
+		t.expectStatus("the probe", t.expectProbe(0, 6), 0, 6, 0)
 		t.expectRecv(nil, 0, 6)
 	}),
 }

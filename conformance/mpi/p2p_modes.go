@@ -76,27 +76,15 @@ var modePrograms = programs{
 	},
 	"mpi/mode/synchronous-completes": byRank(func(t *T) {
 		t.awaitSignal(1)
-		var rs []Request
-		for i, n := range someSizes {
-			rs = append(rs, t.issend(data(i, n), 1, i))
-		}
-		t.waitUntil("synchronous sends complete", func() bool {
-			_, done := result2(t.w.TestAll(rs))(t, "TestAll")
-			return done
-		})
+		rs := startAll(len(someSizes), func(i int) Request { return t.issend(data(i, someSizes[i]), 1, i) })
+		pollUntil(t, "synchronous sends complete", func() ([]Status, bool, error) { return t.w.TestAll(rs) })
 		t.onRank(0, func() { // a request of a kind of its own: Test alone
 			r := t.issend(nil, 1, 99)
-			t.waitUntil("an empty synchronous send is complete", func() bool {
-				_, done := result2(r.Test())(t, "Test")
-				return done
-			})
+			pollUntil(t, "an empty synchronous send is complete", r.Test)
 		})
 		t.signal(1)
 	}, func(t *T) {
-		var ps []*pending
-		for i, n := range someSizes {
-			ps = append(ps, t.irecv(n, 0, i))
-		}
+		ps := startAll(len(someSizes), func(i int) *pending { return t.irecv(someSizes[i], 0, i) })
 		last := t.irecv(0, 0, 99)
 		t.signal(0)
 		t.awaitSignal(0)
@@ -115,10 +103,7 @@ var modePrograms = programs{
 			t.wait(started(t.Irsend(data(i, n), 1, i))(t, "Irsend"))
 		}
 	}, func(t *T) {
-		var ps []*pending
-		for i, n := range someSizes {
-			ps = append(ps, t.irecv(n, 0, i))
-		}
+		ps := startAll(len(someSizes), func(i int) *pending { return t.irecv(someSizes[i], 0, i) })
 		t.signal(0)
 		for i, p := range ps {
 			t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])

@@ -87,10 +87,7 @@ var matchedPrograms = programs{
 		})
 	},
 	"mpi/mprobe/irecv": byRank(func(t *T) {
-		var rs []Request
-		for i, n := range someSizes {
-			rs = append(rs, t.isend(data(i, n), 1, i))
-		}
+		rs := startAll(len(someSizes), func(i int) Request { return t.isend(data(i, someSizes[i]), 1, i) })
 		t.waitAll(rs...)
 	}, func(t *T) {
 		var rs []Request
@@ -119,10 +116,7 @@ var matchedPrograms = programs{
 	},
 	"mpi/mprobe/synchronous": byRank(func(t *T) {
 		r := t.issend(data(1, 200), 1, 1)
-		t.waitUntil("the send is complete", func() bool {
-			_, done := result2(r.Test())(t, "Test")
-			return done
-		})
+		pollUntil(t, "the send is complete", r.Test)
 	}, func(t *T) {
 		m, _ := result2(t.Mprobe(0, 1))(t, "Mprobe")
 		t.expectMessage(m, data(1, 200))

@@ -49,10 +49,7 @@ var orderPrograms = programs{
 			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
 		}
 		t.onRank(0, func() {
-			rs := make([]Request, len(sizes))
-			for i, n := range sizes {
-				rs[i] = t.isend(data(i, n), 1, 1)
-			}
+			rs := startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })
 			t.waitAll(rs...)
 		})
 		t.onRank(1, func() {

@@ -8,13 +8,7 @@ import (
 
 // expectProbe probes until a message arrives.
 func (t *T) expectProbe(source, tag int) Status {
-	var st Status
-	t.waitUntil("a message is probed", func() bool {
-		var found bool
-		st, found = result2(t.Iprobe(source, tag))(t, "Iprobe")
-		return found
-	})
-	return st
+	return pollUntil(t, "a message is probed", func() (Status, bool, error) { return t.Iprobe(source, tag) })
 }
 
 // expectNoMessage ends the rank if a probe finds a message.

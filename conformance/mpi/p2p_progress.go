@@ -100,10 +100,7 @@ var progressPrograms = programs{
 		p := t.irecv(16, 1, 2)
 		r := t.isend(data(1, largeSize), 1, 1)
 		s := t.issend(data(3, 16), 1, 3)
-		t.waitUntil("the answer has come", func() bool {
-			_, done := result2(p.GetStatus())(t, "GetStatus")
-			return done
-		})
+		pollUntil(t, "the answer has come", p.GetStatus)
 		t.expectWait(p, data(2, 16))
 		t.idle()
 		t.expectPending("a synchronous send that nobody has received", s)

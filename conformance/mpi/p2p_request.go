@@ -42,10 +42,7 @@ var requestPrograms = programs{
 		p := t.irecv(10, t.other(), 1)
 		t.check(p.Active(), "a new receive to be active", "inactive")
 		t.send(data(t.Rank(), 10), t.other(), 1)
-		t.waitUntil("the receive is complete", func() bool {
-			_, done := result2(p.GetStatus())(t, "GetStatus")
-			return done
-		})
+		pollUntil(t, "the receive is complete", p.GetStatus)
 		t.check(p.Active(), "a complete receive to be active until it is waited for", "inactive")
 		t.expectWait(p, data(t.other(), 10))
 		t.check(!p.Active(), "the receive not to be active any more", "active")

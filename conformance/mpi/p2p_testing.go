@@ -13,63 +13,37 @@ var testPrograms = programs{
 				p := t.irecv(n, 0, i)
 				t.expectPending("a receive whose message was not sent", p)
 				t.signal(0)
-				var st Status
-				t.waitUntil("the receive is complete", func() bool {
-					var done bool
-					var err error
-					st, done, err = p.Test()
-					t.must("Test", err)
-					return done
-				})
+				st := pollUntil(t, "the receive is complete", p.Test)
 				t.expectStatus("the receive", st, 0, i, n)
 				t.expectBuffer("the message", p.recvBuf, data(i, n))
 				t.check(!p.Active(), "the request not to be active", "active")
 			})
 		}
 	},
-	"mpi/test/all-or-nothing": func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i := range 4 {
-				t.send(data(i, 30+i), 1, i)
-			}
-			t.awaitSignal(1)
-			t.send(data(4, 34), 1, 4)
-		})
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				ps = append(ps, t.irecv(64, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
-			t.signal(0)
-			for i := range 4 {
-				t.waitUntil("the first four are complete", func() bool {
-					_, done, err := rs[i].GetStatus()
-					t.must("GetStatus", err)
-					return done
-				})
-			}
-			_, done, err := t.w.TestAll(rs)
-			t.must("TestAll", err)
-			t.check(!done, "TestAll to be false", "true")
-			for _, r := range rs {
-				t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
-			}
-			t.signal(0)
-			var sts []Status
-			t.waitUntil("TestAll is true", func() bool {
-				var done bool
-				sts, done, err = t.w.TestAll(rs)
-				t.must("TestAll", err)
-				return done
-			})
-			for i, st := range sts {
-				t.expectReceive(ps, i, st)
-			}
-		})
-	},
+	"mpi/test/all-or-nothing": byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i := range 4 {
+			t.send(data(i, 30+i), 1, i)
+		}
+		t.awaitSignal(1)
+		t.send(data(4, 34), 1, 4)
+	}, func(t *T) {
+		ps, rs := t.fiveReceives()
+		t.signal(0)
+		for i := range 4 {
+			pollUntil(t, "the first four are complete", rs[i].GetStatus)
+		}
+		_, done := result2(t.w.TestAll(rs))(t, "TestAll")
+		t.check(!done, "TestAll to be false", "true")
+		for _, r := range rs {
+			t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
+		}
+		t.signal(0)
+		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(rs) })
+		for i, st := range sts {
+			t.expectReceive(ps, i, st)
+		}
+	}),
 	"mpi/test/any": func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
@@ -99,8 +73,7 @@ var testPrograms = programs{
 			seen := make([]bool, 5)
 			n := 0
 			t.waitUntil("TestSome has found all", func() bool {
-				is, sts, err := t.w.TestSome(all)
-				t.must("TestSome", err)
+				is, sts := result2(t.w.TestSome(all))(t, "TestSome")
 				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
@@ -112,34 +85,24 @@ var testPrograms = programs{
 			})
 		})
 	},
-	"mpi/test/get-status": func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			t.send(data(1, 40), 1, 5)
-		})
-		t.onRank(1, func() {
-			p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
-			_, done, err := p.GetStatus()
-			t.must("GetStatus", err)
-			t.check(!done, "GetStatus to be false", "true")
-			t.signal(0)
-			var st Status
-			t.waitUntil("GetStatus is true", func() bool {
-				st, done, err = p.GetStatus()
-				t.must("GetStatus", err)
-				return done
-			})
-			for range 3 {
-				t.expectStatus("GetStatus", st, 0, 5, 40)
-				t.check(p.Active(), "the request to be active", "inactive")
-				st, done, err = p.GetStatus()
-				t.must("GetStatus", err)
-				t.check(done, "GetStatus to stay true", "false")
-			}
-			t.expectStatus("Wait", t.expectWait(p, data(1, 40)), 0, 5, 40)
-			st, done, err = p.GetStatus()
-			t.must("GetStatus", err)
-			t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
-		})
-	},
+	"mpi/test/get-status": byRank(func(t *T) {
+		t.awaitSignal(1)
+		t.send(data(1, 40), 1, 5)
+	}, func(t *T) {
+		p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
+		_, done, err := p.GetStatus()
+		t.must("GetStatus", err)
+		t.check(!done, "GetStatus to be false", "true")
+		t.signal(0)
+		st := pollUntil(t, "GetStatus is true", p.GetStatus)
+		for range 3 {
+			t.expectStatus("GetStatus", st, 0, 5, 40)
+			t.check(p.Active(), "the request to be active", "inactive")
+			st, done = result2(p.GetStatus())(t, "GetStatus")
+			t.check(done, "GetStatus to stay true", "false")
+		}
+		t.expectStatus("Wait", t.expectWait(p, data(1, 40)), 0, 5, 40)
+		st, done = result2(p.GetStatus())(t, "GetStatus")
+		t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
+	}),
 }

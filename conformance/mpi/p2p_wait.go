@@ -20,15 +20,19 @@ func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
 		}
 	})
 	t.onRank(1, func() {
-		var ps []*pending
-		var rs []Request
-		for i := range 5 {
-			ps = append(ps, t.irecv(64, 0, i))
-			rs = append(rs, ps[i].Request)
-		}
+		ps, rs := t.fiveReceives()
 		t.signal(0)
 		f(ps, rs)
 	})
+}
+
+// fiveReceives posts receives from rank 0 with tags 0 to 4.
+func (t *T) fiveReceives() (ps []*pending, rs []Request) {
+	for i := range 5 {
+		ps = append(ps, t.irecv(64, 0, i))
+		rs = append(rs, ps[i].Request)
+	}
+	return ps, rs
 }
 
 // expectReceive checks one of the five messages.
@@ -86,12 +90,7 @@ var waitPrograms = programs{
 			t.awaitSignal(1)
 		}
 	}, func(t *T) {
-		var ps []*pending
-		var rs []Request
-		for i := range 5 {
-			ps = append(ps, t.irecv(64, 0, i))
-			rs = append(rs, ps[i].Request)
-		}
+		ps, rs := t.fiveReceives()
 		t.signal(0)
 		for _, want := range shuffled {
 			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")

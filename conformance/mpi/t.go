@@ -275,6 +275,16 @@ func (t *T) waitUntil(what string, is func() bool) {
 	}
 }
 
+// pollUntil repeats a call that tests for completion until it reports true, and returns its
+// result. It ends the rank if the call fails, or does not report true in time.
+func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
+	t.waitUntil(what, func() (done bool) {
+		a, done = result2(call())(t, "a test whether "+what)
+		return done
+	})
+	return a
+}
+
 // expectUsable checks that a communicator can be used: every rank sends to every rank. A
 // barrier before keeps these messages from ranks that still probe.
 func (t *T) expectUsable() {

@@ -6,6 +6,32 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// overwrittenBuffer is a case of a buffer that rank 0 overwrites after each operation. write
+// writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
+func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
+	const n = 12
+	return func(t *T) {
+		w := t.window(n * 2000)
+		t.onRank(0, func() {
+			b := make([]byte, 2000)
+			w.lock(kind, 1)
+			for i := range n {
+				copy(b, data(i, 2000))
+				write(w, b, i)
+				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+			}
+			w.unlock(1)
+			t.signal(1)
+		})
+		t.onRank(1, func() {
+			t.awaitSignal(0)
+			for i := range n {
+				w.expectOwn("what was put", i*2000, data(i, 2000))
+			}
+		})
+	}
+}
+
 var flushPrograms = programs{
 	"mpi/flush/completes-at-the-target": func(t *T) {
 		w := t.window(5000)
@@ -57,36 +83,18 @@ var flushPrograms = programs{
 		}
 		w.unlockAll()
 	},
-	"mpi/flush/local": func(t *T) {
-		const n = 12
-		w := t.window(n * 2000)
-		t.onRank(0, func() {
-			b := make([]byte, 2000)
-			w.lock(mpi.Shared, 1)
-			for i := range n {
-				copy(b, data(i, 2000))
-				if i%3 == 2 {
-					w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
-				} else {
-					w.put(b, 1, i*2000)
-				}
-				if i%2 == 0 {
-					t.must("FlushLocal", w.FlushLocal(1))
-				} else {
-					t.must("FlushLocalAll", w.FlushLocalAll())
-				}
-				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
-			}
-			w.unlock(1)
-			t.signal(1)
-		})
-		t.onRank(1, func() {
-			t.awaitSignal(0)
-			for i := range n {
-				w.expectOwn("what was put", i*2000, data(i, 2000))
-			}
-		})
-	},
+	"mpi/flush/local": overwrittenBuffer(mpi.Shared, func(w *W, b []byte, i int) {
+		if i%3 == 2 {
+			w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
+		} else {
+			w.put(b, 1, i*2000)
+		}
+		if i%2 == 0 {
+			w.t.must("FlushLocal", w.FlushLocal(1))
+		} else {
+			w.t.must("FlushLocalAll", w.FlushLocalAll())
+		}
+	}),
 	"mpi/flush/local-gets": func(t *T) {
 		const room = 100_000
 		w := t.window(room)

@@ -7,31 +7,13 @@ import (
 )
 
 var rmaRequestPrograms = programs{
-	"mpi/rput/buffer-is-free": func(t *T) {
-		const n = 12
-		w := t.window(n * 2000)
-		t.onRank(0, func() {
-			b := make([]byte, 2000)
-			w.lock(mpi.Exclusive, 1)
-			for i := range n {
-				copy(b, data(i, 2000))
-				if i%3 == 2 {
-					t.wait(started(w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum))(t, "Raccumulate"))
-				} else {
-					t.wait(started(w.Rput(b, 1, i*2000))(t, "Rput"))
-				}
-				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
-			}
-			w.unlock(1)
-			t.signal(1)
-		})
-		t.onRank(1, func() {
-			t.awaitSignal(0)
-			for i := range n {
-				w.expectOwn("what was put", i*2000, data(i, 2000))
-			}
-		})
-	},
+	"mpi/rput/buffer-is-free": overwrittenBuffer(mpi.Exclusive, func(w *W, b []byte, i int) {
+		if i%3 == 2 {
+			w.t.wait(started(w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum))(w.t, "Raccumulate"))
+		} else {
+			w.t.wait(started(w.Rput(b, 1, i*2000))(w.t, "Rput"))
+		}
+	}),
 	"mpi/rget/data-is-there": func(t *T) {
 		const room = 60_000
 		w := t.window(room)
