@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -133,9 +134,7 @@ func BenchmarkSmallMessage(b *testing.B) {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := w.Sendrecv(out, 0, 1, in, 0, 1); err != nil {
-				return err
-			}
+			must.Get(w.Sendrecv(out, 0, 1, in, 0, 1))(b)
 		}
 		return nil
 	})
@@ -146,20 +145,10 @@ func BenchmarkIsendIrecvWait(b *testing.B) {
 		out, in := make([]byte, 8), make([]byte, 8)
 		b.ReportAllocs()
 		for b.Loop() {
-			r, err := w.Irecv(in, 0, 1)
-			if err != nil {
-				return err
-			}
-			s, err := w.Isend(out, 0, 1)
-			if err != nil {
-				return err
-			}
-			if _, err := s.Wait(); err != nil {
-				return err
-			}
-			if _, err := r.Wait(); err != nil {
-				return err
-			}
+			r := must.Get(w.Irecv(in, 0, 1))(b)
+			s := must.Get(w.Isend(out, 0, 1))(b)
+			must.Get(s.Wait())(b)
+			must.Get(r.Wait())(b)
 		}
 		return nil
 	})

@@ -9,17 +9,13 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	if err == nil && (len(send) != len(recv) || len(send)%c.size != 0) {
 		err = fmt.Errorf("%w: %d bytes to send and %d to receive; the sizes must be equal and a multiple of the %d ranks", ErrArg, len(send), len(recv), c.size)
 	}
-	if err != nil {
-		return c.raise("Alltoall", err)
-	}
-	c.rank.lock()
-	if n := len(send) / c.size; n <= c.rank.opts.Bruck {
-		err = c.alltoallBruck(send, recv, n)
-	} else {
-		err = c.alltoallPairwise(send, recv, n)
-	}
-	c.rank.unlock()
-	return c.raise("Alltoall", err)
+	return c.locked("Alltoall", err, func() error {
+		n := len(send) / c.size
+		if n > c.rank.opts.Bruck {
+			return c.alltoallPairwise(send, recv, n)
+		}
+		return c.alltoallBruck(send, recv, n)
+	})
 }
 
 // alltoallPairwise takes size-1 rounds. In round i each rank sends to rank me+i and

@@ -29,13 +29,7 @@ func anyMessage(context uint32) p2p.Envelope {
 
 // Barrier blocks until all ranks have called it.
 func (c *Comm) Barrier() error {
-	if err := c.check(); err != nil {
-		return c.raise("Barrier", err)
-	}
-	c.rank.lock()
-	err := c.barrier()
-	c.rank.unlock()
-	return c.raise("Barrier", err)
+	return c.locked("Barrier", c.check(), c.barrier)
 }
 
 // barrier is a dissemination barrier: in round i each rank notifies the rank 2^i after it.

@@ -54,42 +54,32 @@ func (w *World) AttachBuffer(n int) error {
 	if err == nil && n < 0 {
 		err = fmt.Errorf("%w: buffer size %d is negative", ErrArg, n)
 	}
-	if err != nil {
-		return w.raise("AttachBuffer", err)
-	}
-	w.rank.lock()
-	a := &w.rank.bsendBuffer
-	if a.present {
-		err = fmt.Errorf("%w: a buffer of %d bytes is already attached; detach it first", ErrBuffer, len(a.buf))
-	} else {
+	return w.locked("AttachBuffer", err, func() error {
+		a := &w.rank.bsendBuffer
+		if a.present {
+			return fmt.Errorf("%w: a buffer of %d bytes is already attached; detach it first", ErrBuffer, len(a.buf))
+		}
 		a.present, a.buf = true, make([]byte, n)
-	}
-	w.rank.unlock()
-	return w.raise("AttachBuffer", err)
+		return nil
+	})
 }
 
 // DetachBuffer waits until all buffered messages have been sent, and then removes the
 // buffer.
 func (w *World) DetachBuffer() error {
-	if err := w.check(); err != nil {
-		return w.raise("DetachBuffer", err)
-	}
-	k := w.rank
-	k.lock()
-	a := &k.bsendBuffer
-	if !a.present {
-		k.unlock()
-		return w.raise("DetachBuffer", fmt.Errorf("%w: no buffer is attached", ErrBuffer))
-	}
-	k.waitUntil(func() bool {
-		a.reclaim()
-		return len(a.messages) == 0
+	return w.locked("DetachBuffer", w.check(), func() error {
+		a := &w.rank.bsendBuffer
+		if !a.present {
+			return fmt.Errorf("%w: no buffer is attached", ErrBuffer)
+		}
+		w.rank.waitUntil(func() bool {
+			a.reclaim()
+			return len(a.messages) == 0
+		})
+		buf := a.buf
+		*a = attachedBuffer{}
+		return w.rank.carrier.Invalidate(buf)
 	})
-	buf := a.buf
-	k.bsendBuffer = attachedBuffer{}
-	err := k.carrier.Invalidate(buf)
-	k.unlock()
-	return w.raise("DetachBuffer", err)
 }
 
 // Bsend copies a message to the attached buffer and sends it from there. It does not
@@ -105,18 +95,15 @@ func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 }
 
 func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
-	err := c.checkSend(dest, tag)
-	if err == nil && dest != ProcNull {
-		c.rank.lock()
-		err = c.bufferedSend(buf, dest, tag)
-		c.rank.unlock()
-	}
-	return c.raise(call, err)
+	return c.locked(call, c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
 }
 
 // bufferedSend copies a message to the attached buffer and starts to send it. The caller
 // holds the lock.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
+	if dest == ProcNull {
+		return nil
+	}
 	a := &c.rank.bsendBuffer
 	m := a.alloc(len(buf))
 	if m == nil {

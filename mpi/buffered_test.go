@@ -1,68 +1,8 @@
 package mpi
 
 import (
-	"errors"
-	"fmt"
 	"testing"
-	"time"
 )
-
-func TestBsendUsesAttachedBuffer(t *testing.T) {
-	inAllConfigurations(t, 2, func(w *World) error {
-		if w.Rank() == 1 {
-			if _, err := w.Recv(nil, 0, 9); err != nil {
-				return err
-			}
-			for _, tag := range []int{1, 3, 4} {
-				buf := make([]byte, 600)
-				st, err := w.Recv(buf, 0, tag)
-				if err = errors.Join(err, checkMessage(buf, st, Status{0, tag, 600, false}, tag)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		big := testMessage(1, 600)
-		if err := w.Bsend(big, 1, 1); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("Bsend without a buffer: %v", err)
-		}
-		if err := w.DetachBuffer(); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("DetachBuffer without a buffer: %v", err)
-		}
-		if err := w.AttachBuffer(1000); err != nil {
-			return err
-		}
-		if err := w.AttachBuffer(1000); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("second AttachBuffer: %v", err)
-		}
-		if err := w.Bsend(big, 1, 1); err != nil { // no receive is posted
-			return err
-		}
-		clear(big) // Bsend has copied it
-		if err := w.Bsend(big, 1, 2); !errors.Is(err, ErrBuffer) {
-			return fmt.Errorf("Bsend to a full buffer: %v", err)
-		}
-		if err := w.Send(nil, 1, 9); err != nil {
-			return err
-		}
-		if err := w.DetachBuffer(); err != nil { // waits
-			return err
-		}
-		if err := w.AttachBuffer(600); err != nil {
-			return err
-		}
-		if err := w.Bsend(testMessage(3, 600), 1, 3); err != nil {
-			return err
-		}
-		for { // until earlier sends have freed their space
-			err := w.Bsend(testMessage(4, 600), 1, 4) // leaves before the rank does
-			if !errors.Is(err, ErrBuffer) {
-				return err
-			}
-			w.Compute(time.Microsecond)
-		}
-	})
-}
 
 func TestAttachedBufferReusesFreedSpace(t *testing.T) {
 	a := &attachedBuffer{present: true, buf: make([]byte, 100)}

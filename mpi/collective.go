@@ -59,13 +59,7 @@ func lengthMismatch(rank, has, want int) error {
 
 // Bcast copies root's buffer to the buffers of all other ranks, which have the same size.
 func (c *Comm) Bcast(buf []byte, root int) error {
-	if err := c.checkRoot(root); err != nil {
-		return c.raise("Bcast", err)
-	}
-	c.rank.lock()
-	err := c.bcast(buf, root)
-	c.rank.unlock()
-	return c.raise("Bcast", err)
+	return c.locked("Bcast", c.checkRoot(root), func() error { return c.bcast(buf, root) })
 }
 
 // bcast uses a binomial tree. Ranks are relative to the root; clearing the lowest set bit
@@ -114,13 +108,7 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	case len(buf)%t.Size() != 0:
 		err = fmt.Errorf("%w: %d bytes are not a whole number of %v elements", ErrArg, len(buf), t)
 	}
-	if err != nil {
-		return c.raise("Allreduce", err)
-	}
-	c.rank.lock()
-	err = c.allreduce(buf, t, op)
-	c.rank.unlock()
-	return c.raise("Allreduce", err)
+	return c.locked("Allreduce", err, func() error { return c.allreduce(buf, t, op) })
 }
 
 // allreduce uses recursive doubling among the largest power of two of ranks. Each

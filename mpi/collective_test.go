@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // withRankCounts runs a program with several numbers of ranks.
@@ -26,101 +27,6 @@ func withRankCounts(t *testing.T, program func(*World) error) {
 	}
 }
 
-func TestBarrierWaitsForAllRanks(t *testing.T) {
-	const rounds = 5
-	var came [8][2 * rounds]time.Duration
-	withRankCounts(t, func(w *World) error {
-		for round := range rounds {
-			w.Compute(time.Duration(1+(w.Rank()*7+round*3)%10) * time.Microsecond)
-			came[w.Rank()][round] = w.Wtime()
-			if round%2 == 0 {
-				if err := w.Barrier(); err != nil {
-					return err
-				}
-			} else {
-				r, err := w.Ibarrier()
-				if err != nil {
-					return err
-				}
-				if _, err := r.Wait(); err != nil {
-					return err
-				}
-			}
-			for other := range w.Size() {
-				if came[other][round] > w.Wtime() || came[other][round] == 0 {
-					return fmt.Errorf("round %d ends at %v, before rank %d entered at %v", round, w.Wtime(), other, came[other][round])
-				}
-			}
-			if err := w.Barrier(); err != nil { // before the table is written again
-				return err
-			}
-			came[w.Rank()][round] = 0
-			if err := w.Barrier(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Several Ibarriers progress at the same time as other calls.
-func TestIbarriersProgressConcurrently(t *testing.T) {
-	inAllConfigurations(t, 5, func(w *World) error {
-		var reqs []*Request
-		for range 3 {
-			r, err := w.Ibarrier()
-			if err != nil {
-				return err
-			}
-			reqs = append(reqs, r)
-		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
-		buf := make([]byte, 8)
-		if _, err := w.Sendrecv(testMessage(1, 8), (w.Rank()+1)%5, 1, buf, AnySource, 1); err != nil {
-			return err
-		}
-		if err := reqs[0].Cancel(); !errors.Is(err, ErrRequest) {
-			return fmt.Errorf("a barrier was cancelled: %v", err)
-		}
-		_, err := WaitAll(reqs)
-		return err
-	})
-}
-
-func TestIbarrierWaitsForAll(t *testing.T) {
-	inAllConfigurations(t, 3, func(w *World) error {
-		if w.Rank() == 2 {
-			for other := range 2 { // when they have looked
-				if _, err := w.Recv(nil, other, 1); err != nil {
-					return err
-				}
-			}
-			r, err := w.Ibarrier()
-			if err != nil {
-				return err
-			}
-			_, err = r.Wait()
-			return err
-		}
-		r, err := w.Ibarrier()
-		if err != nil {
-			return err
-		}
-		for range 50 {
-			if _, done, err := r.Test(); done || err != nil {
-				return fmt.Errorf("it is over without rank 2: %v, %v", done, err)
-			}
-		}
-		if err := w.Send(nil, 2, 1); err != nil {
-			return err
-		}
-		_, err = r.Wait()
-		return err
-	})
-}
-
 func TestBcast(t *testing.T) {
 	withRankCounts(t, func(w *World) error {
 		for root := range w.Size() {
@@ -129,9 +35,7 @@ func TestBcast(t *testing.T) {
 				if w.Rank() == root {
 					buf = testMessage(root, n)
 				}
-				if err := w.Bcast(buf, root); err != nil {
-					return err
-				}
+				must.Do(t, w.Bcast(buf, root))
 				if !bytes.Equal(buf, testMessage(root, n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, root)
 				}
@@ -258,9 +162,7 @@ func TestAllreduce(t *testing.T) {
 					}
 				}
 				buf := elements(typ, w.Rank(), n)
-				if err := w.Allreduce(buf, typ, op); err != nil {
-					return err
-				}
+				must.Do(t, w.Allreduce(buf, typ, op))
 				if !bytes.Equal(buf, want) {
 					return fmt.Errorf("%v of %v among %d: %x, want %x", op, typ, w.Size(), buf, want)
 				}
@@ -274,13 +176,9 @@ func TestAllreduce(t *testing.T) {
 func TestAllreduceIsBitIdenticalOnAllRanks(t *testing.T) {
 	withRankCounts(t, func(w *World) error {
 		buf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1/float64(3+w.Rank()*w.Rank())*math.Pow(10, float64(w.Rank()))))
-		if err := w.Allreduce(buf, Float64, Sum); err != nil {
-			return err
-		}
+		must.Do(t, w.Allreduce(buf, Float64, Sum))
 		all := make([]byte, 8*w.Size())
-		if err := w.Allgather(buf, all); err != nil {
-			return err
-		}
+		must.Do(t, w.Allgather(buf, all))
 		if !bytes.Equal(all, bytes.Repeat(buf, w.Size())) {
 			return fmt.Errorf("%x", all)
 		}
@@ -292,9 +190,7 @@ func TestAllgather(t *testing.T) {
 	withRankCounts(t, func(w *World) error {
 		for _, n := range []int{0, 3, 100, ringMinBytes + 1} {
 			all := make([]byte, n*w.Size())
-			if err := w.Allgather(testMessage(w.Rank(), n), all); err != nil {
-				return err
-			}
+			must.Do(t, w.Allgather(testMessage(w.Rank(), n), all))
 			for r := range w.Size() {
 				if !bytes.Equal(all[r*n:(r+1)*n], testMessage(r, n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
@@ -312,9 +208,7 @@ func TestAlltoall(t *testing.T) {
 			for to := range w.Size() {
 				send = append(send, testMessage(100*w.Rank()+to, n)...)
 			}
-			if err := w.Alltoall(send, recv); err != nil {
-				return err
-			}
+			must.Do(t, w.Alltoall(send, recv))
 			for from := range w.Size() {
 				if !bytes.Equal(recv[from*n:(from+1)*n], testMessage(100*from+w.Rank(), n)) {
 					return fmt.Errorf("%d bytes of rank %d are wrong", n, from)

@@ -81,6 +81,17 @@ func (c *Comm) check() error {
 	return c.rank.checkRunning()
 }
 
+// locked runs a call with the lock held, unless err says that its arguments are invalid. It
+// passes the error to the error handler.
+func (c *Comm) locked(call string, err error, do func() error) error {
+	if err == nil {
+		c.rank.lock()
+		err = do()
+		c.rank.unlock()
+	}
+	return c.raise(call, err)
+}
+
 // checkRunning returns an error if the rank has been finalized.
 func (k *rank) checkRunning() error {
 	if k.ended.Load() {

@@ -5,118 +5,32 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
-
-func TestSplit(t *testing.T) {
-	inAllConfigurations(t, 6, func(w *World) error {
-		color, key := w.Rank()%2, -w.Rank()
-		if w.Rank() == 5 {
-			color = Undefined
-		}
-		c, err := w.Split(color, key)
-		if err != nil {
-			return err
-		}
-		if color == Undefined {
-			if c != nil {
-				return errors.New("in a group though its colour is Undefined")
-			}
-			if err := c.Send(nil, 0, 0); !errors.Is(err, ErrComm) {
-				return fmt.Errorf("a send in no communicator: %v", err)
-			}
-			return nil
-		}
-		members := [][]int{{4, 2, 0}, {3, 1}}[color]
-		if c.Size() != len(members) || members[c.Rank()] != w.Rank() {
-			return fmt.Errorf("rank %d of %d", c.Rank(), c.Size())
-		}
-		for r, m := range members {
-			if c.Node(r) != m/2 {
-				return fmt.Errorf("rank %d is on host %d", r, c.Node(r))
-			}
-		}
-		// Messages with the same source and tag in two communicators do not mix.
-		next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-		sub := make([]byte, 100)
-		r, err := c.Irecv(sub, AnySource, AnyTag)
-		if err != nil {
-			return err
-		}
-		all := make([]byte, 100)
-		q, err := w.Irecv(all, AnySource, AnyTag)
-		if err != nil {
-			return err
-		}
-		if err := w.Send(testMessage(100+w.Rank(), 100), members[next], 1); err != nil {
-			return err
-		}
-		if err := c.Send(testMessage(c.Rank(), 100), next, 1); err != nil {
-			return err
-		}
-		st, err := r.Wait()
-		if err = errors.Join(err, checkMessage(sub, st, Status{before, 1, 100, false}, before)); err != nil {
-			return err
-		}
-		st, err = q.Wait()
-		if err = errors.Join(err, checkMessage(all, st, Status{members[before], 1, 100, false}, 100+members[before])); err != nil {
-			return err
-		}
-		return c.Free()
-	})
-}
-
-func TestSplitNode(t *testing.T) {
-	inAllConfigurations(t, 5, func(w *World) error {
-		c, err := w.SplitNode(w.Rank())
-		if err != nil {
-			return err
-		}
-		if want := min(2, 5-w.Rank()/2*2); c.Size() != want || c.Rank() != w.Rank()%2 {
-			return fmt.Errorf("rank %d of %d, want %d", c.Rank(), c.Size(), want)
-		}
-		return c.Barrier()
-	})
-}
 
 // Overlapping communicators have distinct contexts, in whatever order they are created,
 // and contexts of freed communicators are not reused.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm
-		low, err := w.Split(w.Rank()/2, 0)
-		if err != nil {
-			return err
-		}
+		low := must.Get(w.Split(w.Rank()/2, 0))(t)
 		comms = append(comms, low)
 		if w.Rank() < 2 { // only some make more
 			for range 3 {
-				d, err := low.Dup()
-				if err != nil {
-					return err
-				}
+				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
 			}
-			if err := comms[2].Free(); err != nil {
-				return err
-			}
+			must.Do(t, comms[2].Free())
 		}
-		high, err := w.Dup()
-		if err != nil {
-			return err
-		}
+		high := must.Get(w.Dup())(t)
 		if w.Rank() >= 2 { // ranks with fewer communicators do not reuse contexts of the others
 			for range 4 {
-				d, err := low.Dup()
-				if err != nil {
-					return err
-				}
+				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
 			}
 		}
-		cross, err := high.Split(w.Rank()%2, 0)
-		if err != nil {
-			return err
-		}
+		cross := must.Get(high.Split(w.Rank()%2, 0))(t)
 		comms = append(comms, w.Comm, w.Self(), high, cross)
 		seen := make(map[uint32]bool)
 		for _, c := range comms {
@@ -132,39 +46,12 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 				}
 				continue
 			}
-			if err := c.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, c.Barrier())
 		}
 		if err := w.Free(); !errors.Is(err, ErrComm) {
 			return fmt.Errorf("the world was freed: %v", err)
 		}
 		return nil
-	})
-}
-
-// Pending requests complete although their communicator is freed.
-func TestCommFreeLetsRequestsComplete(t *testing.T) {
-	inAllConfigurations(t, 2, func(w *World) error {
-		c, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		buf := make([]byte, 500)
-		var r *Request
-		if w.Rank() == 0 {
-			r, err = c.Isend(testMessage(1, 500), 1, 1)
-		} else {
-			r, err = c.Irecv(buf, AnySource, 1)
-		}
-		if err = errors.Join(err, c.Free()); err != nil {
-			return err
-		}
-		st, err := r.Wait()
-		if err == nil && w.Rank() == 1 {
-			err = checkMessage(buf, st, Status{0, 1, 500, false}, 1)
-		}
-		return err
 	})
 }
 
@@ -199,6 +86,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 			{w.Allgather(b, b), ErrArg},
 			{w.Alltoall(b[:3], b[:3]), ErrArg},
 			{w.AttachBuffer(-1), ErrArg},
+			{(*Comm)(nil).Send(b, 0, 0), ErrComm},
 			{(*Request)(nil).Start(), ErrRequest},
 			{(*Request)(nil).Cancel(), ErrRequest},
 			{(*Request)(nil).Free(), ErrRequest},
@@ -213,37 +101,22 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 			t.Errorf("a negative colour: %v", err)
 		}
 		r, err := w.Isend(nil, w.Rank(), 1)
-		if err = errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())); err != nil {
-			return err
-		}
+		must.Do(t, errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())))
 		if err := r.Start(); !errors.Is(err, ErrRequest) {
 			t.Errorf("one that is not persistent was started: %v", err)
 		}
-		return nil
-	})
-}
-
-func TestErrorHandlers(t *testing.T) {
-	f := newFabric(t, 2, 1, false)
-	f.succeed(Options{}, func(w *World) error {
-		var heard []error
-		w.SetErrorHandler(func(c *Comm, err error) error {
-			heard = append(heard, err)
-			return nil
-		})
-		if err := w.Send(nil, 9, 0); err != nil || len(heard) != 1 || !errors.Is(heard[0], ErrRank) {
-			return fmt.Errorf("%v, %v", err, heard)
+		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
+			t.Errorf("one that is inactive was cancelled: %v", err)
 		}
-		c, err := w.Dup() // has the same
-		if err != nil {
-			return err
+		q := must.Get(w.Ibarrier())(t)
+		if err := q.Cancel(); !errors.Is(err, ErrRequest) {
+			t.Errorf("an Ibarrier was cancelled: %v", err)
 		}
-		if err := c.Send(nil, 9, 0); err != nil || len(heard) != 2 {
-			return fmt.Errorf("%v, %v", err, heard)
-		}
-		c.SetErrorHandler(ErrorsReturn)
-		if err := c.Send(nil, 9, 0); !errors.Is(err, ErrRank) || len(heard) != 2 {
-			return fmt.Errorf("%v, %v", err, heard)
+		must.Get(q.Wait())(t)
+		r = must.Get(w.Irecv(nil, w.Rank(), 1))(t)
+		must.Do(t, w.Send(b, w.Rank(), 1))
+		if _, err := WaitAll([]*Request{nil, r}); !errors.Is(err, ErrTruncate) {
+			t.Errorf("WaitAll of a truncated message: %v", err)
 		}
 		return nil
 	})

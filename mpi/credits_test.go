@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -34,7 +35,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 				var world *mpihost.World
 				f := mpihost.Fabric{Ranks: 2, Limit: time.Minute, Script: func(w *mpihost.World) { world = w }}
 				refused := uint64(0)
-				_, err := mpihost.InWorld(f, func(e *transport.Env) error {
+				must.Get(mpihost.InWorld(f, func(e *transport.Env) error {
 					return mpi.Run(e, o, func(w *mpi.World) error {
 						if err := flood(w, messages, size); err != nil {
 							return err
@@ -46,10 +47,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 						}
 						return nil
 					})
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				eager, fell := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.CreditFallbacks
 				if fell < messages-4*credits || eager < messages*9/10 {
 					t.Errorf("%d messages were eager, %d fell back", eager, fell)

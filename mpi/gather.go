@@ -12,13 +12,7 @@ func (c *Comm) Allgather(local, all []byte) error {
 	if err == nil && len(all) != len(local)*c.size {
 		err = fmt.Errorf("%w: a buffer of %d bytes for blocks of %d bytes from %d ranks", ErrArg, len(all), len(local), c.size)
 	}
-	if err != nil {
-		return c.raise("Allgather", err)
-	}
-	c.rank.lock()
-	err = c.allgather(local, all)
-	c.rank.unlock()
-	return c.raise("Allgather", err)
+	return c.locked("Allgather", err, func() error { return c.allgather(local, all) })
 }
 
 func (c *Comm) allgather(local, all []byte) error {

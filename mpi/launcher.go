@@ -34,7 +34,7 @@ func Main(f func(*World) error) { os.Exit(start(f)) }
 // start runs f with the registered launcher and returns the exit code.
 func start(f func(*World) error) int {
 	if launcher.run == nil {
-		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost/join"`)
+		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost"`)
 		return 1
 	}
 	err := launcher.run(func(e *transport.Env, o Options) error { return Run(e, o, f) })

@@ -14,36 +14,29 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if err == nil && color < 0 && color != Undefined {
 		err = fmt.Errorf("%w: colour %d; colours are non-negative or Undefined", ErrArg, color)
 	}
-	if err != nil {
-		return nil, c.raise("Split", err)
-	}
-	c.rank.lock()
-	sub, err := c.split(color, key, fmt.Sprintf("%s/%d", c.name, color))
-	c.rank.unlock()
-	return sub, c.raise("Split", err)
+	return c.create("Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
 }
 
 // SplitNode creates a communicator for each host.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	if err := c.check(); err != nil {
-		return nil, c.raise("SplitNode", err)
-	}
-	node := c.Node(c.me)
-	c.rank.lock()
-	sub, err := c.split(node, key, fmt.Sprintf("%s/host%d", c.name, node))
-	c.rank.unlock()
-	return sub, c.raise("SplitNode", err)
+	return c.create("SplitNode", c.check(), func() (*Comm, error) {
+		node := c.Node(c.me)
+		return c.split(node, key, fmt.Sprintf("%s/host%d", c.name, node))
+	})
 }
 
 // Dup creates a communicator with the same ranks and a new context.
 func (c *Comm) Dup() (*Comm, error) {
-	if err := c.check(); err != nil {
-		return nil, c.raise("Dup", err)
-	}
-	c.rank.lock()
-	d, err := c.dup(c.name + "'")
-	c.rank.unlock()
-	return d, c.raise("Dup", err)
+	return c.create("Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
+}
+
+// create is locked for calls that create a communicator.
+func (c *Comm) create(call string, err error, do func() (*Comm, error)) (created *Comm, _ error) {
+	err = c.locked(call, err, func() (err error) {
+		created, err = do()
+		return err
+	})
+	return created, err
 }
 
 // split exchanges the colour, the key and the next unused context of each rank. The
@@ -111,14 +104,11 @@ func (c *Comm) Free() error {
 	if err == nil && (c == c.rank.world || c == c.rank.self) {
 		err = fmt.Errorf("%w: %s cannot be freed", ErrComm, c.name)
 	}
-	if err != nil {
-		return c.raise("Comm.Free", err)
-	}
-	c.rank.lock()
-	err = c.barrier()
-	c.free()
-	c.rank.unlock()
-	return c.raise("Comm.Free", err)
+	return c.locked("Comm.Free", err, func() error {
+		err := c.barrier()
+		c.free()
+		return err
+	})
 }
 
 // free removes the communicator from the table of contexts.

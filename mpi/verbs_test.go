@@ -1,8 +1,6 @@
 package mpi_test
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,37 +8,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
-
-// onEmulatedNICs runs a program over emulated NICs, with all designs and both progress
-// modes.
-func onEmulatedNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
-	t.Helper()
-	skipUnderRaceDetector(t)
-	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
-		for i, design := range carrier.Designs() {
-			if provider == "softiwarp" && (design == carrier.UD || design == carrier.Hybrid) {
-				continue // it has no datagrams
-			}
-			o := mpi.Options{
-				Carrier: carrier.Config{Design: design},
-				P2P:     p2p.Config{Protocol: []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[i%3]},
-			}
-			if i%2 == 1 {
-				o.Progress = mpi.Background
-			}
-			t.Run(fmt.Sprintf("%s %s %v %v", provider, design, o.P2P.Protocol, o.Progress), func(t *testing.T) {
-				f := mpihost.Fabric{Ranks: ranks, PerHost: 2, Provider: provider, Seed: uint64(i), Limit: time.Second}
-				if _, err := mpihost.InWorld(f, func(e *transport.Env) error { return mpi.Run(e, o, program) }); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-}
 
 // With every NIC provider, each call that needs a killed or disconnected rank fails in
 // time.
@@ -117,106 +86,6 @@ func TestPeerLossOverNICs(t *testing.T) {
 			}
 		}
 	}
-}
-
-func fill(id, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(id + i*7)
-	}
-	return b
-}
-
-func TestMessagesOverNICs(t *testing.T) {
-	onEmulatedNICs(t, 4, func(w *mpi.World) error {
-		for _, n := range []int{0, 8, 3000, 5000, 100_000} {
-			var reqs []*mpi.Request
-			bufs := make([][]byte, w.Size())
-			for r := range w.Size() {
-				bufs[r] = make([]byte, n)
-				q, err := w.Irecv(bufs[r], r, 1)
-				if err != nil {
-					return err
-				}
-				s, err := w.Issend(fill(w.Rank(), n), r, 1)
-				if err != nil {
-					return err
-				}
-				reqs = append(reqs, q, s)
-			}
-			if _, err := mpi.WaitAll(reqs); err != nil {
-				return err
-			}
-			for r := range bufs {
-				if !bytes.Equal(bufs[r], fill(r, n)) {
-					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
-				}
-			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func TestWindowsOverNICs(t *testing.T) {
-	onEmulatedNICs(t, 4, func(w *mpi.World) error {
-		win, err := w.WinAllocate(4096)
-		if err != nil {
-			return err
-		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
-		next := (w.Rank() + 1) % w.Size()
-		if err := win.Put(fill(w.Rank(), 2000), next, 1000); err != nil {
-			return err
-		}
-		for r := range w.Size() {
-			for i := range 8 {
-				one := binary.LittleEndian.AppendUint32(nil, uint32(w.Rank()+1))
-				if err := win.Accumulate(one, r, 4*i, mpi.Uint32, mpi.Sum); err != nil {
-					return err
-				}
-			}
-		}
-		if err := win.Fence(0); err != nil {
-			return err
-		}
-		before := (w.Rank() + w.Size() - 1) % w.Size()
-		if !bytes.Equal(win.Memory()[1000:3000], fill(before, 2000)) {
-			return errors.New("wrong data after put")
-		}
-		for i := range 8 {
-			if v := binary.LittleEndian.Uint32(win.Memory()[4*i:]); v != 10 {
-				return fmt.Errorf("element %d is %d", i, v)
-			}
-		}
-		if err := win.Fence(mpi.NoSucceed); err != nil {
-			return err
-		}
-		for range 3 {
-			if err := win.Lock(mpi.Exclusive, 0, 0); err != nil {
-				return err
-			}
-			b := make([]byte, 8)
-			if err := errors.Join(win.Get(b, 0, 4000), win.Flush(0)); err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)+1)
-			if err := errors.Join(win.Put(b, 0, 4000), win.Unlock(0)); err != nil {
-				return err
-			}
-		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
-		if v := binary.LittleEndian.Uint64(win.Memory()[4000:]); w.Rank() == 0 && v != 12 {
-			return fmt.Errorf("%d had the lock", v)
-		}
-		return win.Free()
-	})
 }
 
 // skipUnderRaceDetector skips tests in a simulated world, which runs one task at a time

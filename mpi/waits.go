@@ -96,62 +96,24 @@ func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses [
 // WaitAll waits for all requests and returns their statuses. The error is a *RequestsError
 // with an entry per request.
 func WaitAll(rs []*Request) ([]Status, error) {
-	var o requestErrors
-	k, err := rankOf(rs)
-	if err != nil {
-		return nil, err
-	}
-	if k == nil {
-		return finishAll(rs, &o), nil
-	}
-	k.lock()
 	next := 0 // requests before it are complete
-	k.waitUntil(func() bool {
+	statuses, _, err := completeAll(rs, true, func() bool {
 		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
 			next++
 		}
 		return next == len(rs)
 	})
-	statuses := finishAll(rs, &o)
-	k.unlock()
-	return statuses, o.raise()
-}
-
-// WaitAny waits for one request and returns its index; Undefined if none is active.
-func WaitAny(rs []*Request) (int, Status, error) {
-	k, err := rankOf(rs)
-	if k == nil || err != nil {
-		return Undefined, emptyStatus, err
-	}
-	k.lock()
-	at := Undefined
-	k.waitUntil(func() bool {
-		at = firstComplete(rs)
-		return at != Undefined
-	})
-	st, err := rs[at].finish()
-	k.unlock()
-	return at, st, rs[at].c.raise(rs[at].call, err)
-}
-
-// WaitSome waits for at least one request and returns the indices and statuses of all
-// complete ones; none if no request is active. The error is a *RequestsError in the order
-// of the indices.
-func WaitSome(rs []*Request) ([]int, []Status, error) {
-	k, err := rankOf(rs)
-	if k == nil || err != nil {
-		return nil, nil, err
-	}
-	var o requestErrors
-	k.lock()
-	k.waitUntil(func() bool { return firstComplete(rs) != Undefined })
-	indices, statuses := finishCompleted(rs, &o)
-	k.unlock()
-	return indices, statuses, o.raise()
+	return statuses, err
 }
 
 // TestAll reports whether all requests are complete, and finishes them if so.
 func TestAll(rs []*Request) ([]Status, bool, error) {
+	return completeAll(rs, false, func() bool { return allComplete(rs) })
+}
+
+// completeAll waits until all requests are complete or, if wait is false, polls once. It
+// finishes them if they are.
+func completeAll(rs []*Request, wait bool, complete func() bool) (statuses []Status, done bool, err error) {
 	var o requestErrors
 	k, err := rankOf(rs)
 	if err != nil {
@@ -161,29 +123,45 @@ func TestAll(rs []*Request) ([]Status, bool, error) {
 		return finishAll(rs, &o), true, nil
 	}
 	k.lock()
-	if !k.pollOnce(func() bool { return allComplete(rs) }) {
-		k.unlock()
-		return nil, false, nil
+	if done = k.poll(wait, complete); done {
+		statuses = finishAll(rs, &o)
 	}
-	statuses := finishAll(rs, &o)
 	k.unlock()
-	return statuses, true, o.raise()
+	return statuses, done, o.raise()
+}
+
+// poll waits until a condition holds or, if wait is false, polls once. It reports whether
+// the condition holds.
+func (k *rank) poll(wait bool, holds func() bool) bool {
+	if !wait {
+		return k.pollOnce(holds)
+	}
+	k.waitUntil(holds)
+	return true
+}
+
+// WaitAny waits for one request and returns its index; Undefined if none is active.
+func WaitAny(rs []*Request) (int, Status, error) {
+	at, st, _, err := completeAny(rs, true)
+	return at, st, err
 }
 
 // TestAny reports whether a request is complete, with its index. If none is active, it
 // returns true and Undefined.
-func TestAny(rs []*Request) (int, Status, bool, error) {
+func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, false) }
+
+// completeAny finishes one complete request. If wait is true, it waits for one.
+func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
 		return Undefined, emptyStatus, err == nil, err
 	}
 	k.lock()
 	at := Undefined
-	found := k.pollOnce(func() bool {
+	if !k.poll(wait, func() bool {
 		at = firstComplete(rs)
 		return at != Undefined
-	})
-	if !found {
+	}) {
 		k.unlock()
 		return Undefined, emptyStatus, false, nil
 	}
@@ -192,15 +170,23 @@ func TestAny(rs []*Request) (int, Status, bool, error) {
 	return at, st, true, rs[at].c.raise(rs[at].call, err)
 }
 
+// WaitSome waits for at least one request and returns the indices and statuses of all
+// complete ones; none if no request is active. The error is a *RequestsError in the order
+// of the indices.
+func WaitSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, true) }
+
 // TestSome returns the indices and statuses of all complete requests, without waiting.
-func TestSome(rs []*Request) ([]int, []Status, error) {
+func TestSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, false) }
+
+// completeSome finishes all complete requests. If wait is true, it waits for one.
+func completeSome(rs []*Request, wait bool) ([]int, []Status, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {
 		return nil, nil, err
 	}
 	var o requestErrors
 	k.lock()
-	k.pollOnce(func() bool { return firstComplete(rs) != Undefined })
+	k.poll(wait, func() bool { return firstComplete(rs) != Undefined })
 	indices, statuses := finishCompleted(rs, &o)
 	k.unlock()
 	return indices, statuses, o.raise()

@@ -39,13 +39,12 @@ func (c *Comm) WinAllocate(size int) (*Win, error) {
 // createWin creates a window on the first size bytes of mem. If err is not nil, it only
 // announces the failure to the other ranks.
 func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, error) {
-	if uerr := c.check(); uerr != nil {
-		return nil, c.raise(call, uerr)
-	}
-	c.rank.lock()
-	w, err := c.createWinLocked(mem, size, err)
-	c.rank.unlock()
-	return w, c.raise(call, err)
+	var w *Win
+	err = c.locked(call, c.check(), func() (lockedErr error) {
+		w, lockedErr = c.createWinLocked(mem, size, err)
+		return lockedErr
+	})
+	return w, err
 }
 
 // createWinLocked creates a window together with the other ranks, which all learn of a
@@ -111,13 +110,7 @@ func (w *Win) Comm() *Comm { return w.c }
 
 // call runs do with the lock held, if the window can be used.
 func (w *Win) call(name string, do func(*window.Window) error) error {
-	err := w.check()
-	if err == nil {
-		w.c.rank.lock()
-		err = do(w.w)
-		w.c.rank.unlock()
-	}
-	return w.comm().raise(name, err)
+	return w.comm().locked(name, w.check(), func() error { return do(w.w) })
 }
 
 // Free is collective. It frees the window; no epoch may be open.

@@ -7,22 +7,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Calls that the current epoch does not allow fail and leave the epoch unchanged.
 func TestEpochViolationsAreRejected(t *testing.T) {
 	inBothProgressModes(t, 2, func(w *World) error {
 		b := make([]byte, 8)
-		win, err := w.WinAllocate(16)
-		if err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(16))(t)
 		sync := func(what string, err error) error {
 			return check(errors.Is(err, ErrRMASync), "%s: %v", what, err)
 		}
 		req := func(_ *Request, err error) error { return err }
 		_, terr := win.Test()
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			sync("put without an epoch", win.Put(b, 0, 0)),
 			sync("get without an epoch", win.Get(b, 0, 0)),
 			sync("accumulate without an epoch", win.Accumulate(b, 0, 0, Int64, Sum)),
@@ -35,9 +34,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			sync("complete without start", win.Complete()),
 			sync("wait without post", win.Wait()),
 			sync("test without post", terr),
-		); err != nil {
-			return err
-		}
+		))
 		// Within a lock.
 		if err := errors.Join(
 			win.Lock(Shared, 0, 0),
@@ -55,19 +52,17 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			return err
 		}
 		// Within a lock of all.
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			win.LockAll(0),
 			sync("lock within a lock of all", win.Lock(Shared, 0, 0)),
 			sync("unlock of one", win.Unlock(0)),
 			sync("fence", win.Fence(0)),
 			sync("free", win.Free()),
 			win.UnlockAll(),
-		); err != nil {
-			return err
-		}
+		))
 		// Within post and start.
 		other := []int{1 - w.Rank()}
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			win.Post(other, 0),
 			sync("a second post", win.Post(other, 0)),
 			win.Start(other, 0),
@@ -77,9 +72,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			sync("request", req(win.Rput(b, other[0], 0))),
 			sync("put to oneself", win.Put(b, w.Rank(), 0)),
 			win.Complete(), win.Wait(),
-		); err != nil {
-			return err
-		}
+		))
 		// Within fences.
 		if err := errors.Join(
 			win.Fence(0),
@@ -95,9 +88,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 		); err != nil {
 			return err
 		}
-		if err := win.Free(); err != nil {
-			return err
-		}
+		must.Do(t, win.Free())
 		return errors.Join(
 			check(errors.Is(win.Free(), ErrWin), "freed twice"),
 			check(errors.Is(win.Put(b, 0, 0), ErrWin), "a put to a freed window"),
@@ -108,16 +99,11 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 
 func TestRMARejectsInvalidRangesAndArguments(t *testing.T) {
 	inBothProgressModes(t, 2, func(w *World) error {
-		win, err := w.WinAllocate(20 - 12*w.Rank())
-		if err != nil {
-			return err
-		}
+		win := must.Get(w.WinAllocate(20 - 12*w.Rank()))(t)
 		if win.Size(0) != 20 || win.Size(1) != 8 || len(win.Memory()) != win.Size(w.Rank()) {
 			return fmt.Errorf("sizes %d, %d", win.Size(0), win.Size(1))
 		}
-		if err := win.LockAll(0); err != nil {
-			return err
-		}
+		must.Do(t, win.LockAll(0))
 		b, c, d := make([]byte, 8), make([]byte, 8), make([]byte, 8)
 		for i, x := range []struct{ err, want error }{
 			{win.Put(b, 1, 1), ErrRMARange},
@@ -151,17 +137,9 @@ func TestRMARejectsInvalidRangesAndArguments(t *testing.T) {
 			}
 		}
 		// Empty operations and operations on ProcNull are allowed.
-		r, err := win.Rput(b, ProcNull, 99)
-		if err != nil {
-			return err
-		}
-		q, err := win.Rget(nil, 0, 20)
-		if err != nil {
-			return err
-		}
-		if _, err := WaitAll([]*Request{r, q}); err != nil {
-			return err
-		}
+		r := must.Get(win.Rput(b, ProcNull, 99))(t)
+		q := must.Get(win.Rget(nil, 0, 20))(t)
+		must.Get(WaitAll([]*Request{r, q}))(t)
 		return errors.Join(win.Put(nil, 0, 20), win.Get(b, ProcNull, -5), win.Accumulate(nil, 0, 8, Int64, Sum),
 			win.Accumulate(b, 0, 0, Int64, NoOp), win.Flush(ProcNull), win.UnlockAll(), win.Free())
 	})
@@ -173,23 +151,14 @@ func TestAccumulateOnUnalignedWindow(t *testing.T) {
 		mem := make([]byte, 64)
 		for _, part := range [][]byte{mem[1:14], mem[:13], nil} {
 			clear(mem)
-			win, err := w.WinCreate(part)
-			if err != nil {
-				return err
-			}
-			if err := win.Fence(0); err != nil {
-				return err
-			}
+			win := must.Get(w.WinCreate(part))(t)
+			must.Do(t, win.Fence(0))
 			if len(part) > 0 {
 				for i := range 13 {
-					if err := win.Accumulate([]byte{byte(i)}, 1, i, Byte, Sum); err != nil {
-						return err
-					}
+					must.Do(t, win.Accumulate([]byte{byte(i)}, 1, i, Byte, Sum))
 				}
 			}
-			if err := win.Fence(0); err != nil {
-				return err
-			}
+			must.Do(t, win.Fence(0))
 			want := make([]byte, len(part))
 			for i := range part {
 				want[i] = byte(3 * i)
@@ -197,9 +166,7 @@ func TestAccumulateOnUnalignedWindow(t *testing.T) {
 			if w.Rank() == 1 && !bytes.Equal(part, want) {
 				return fmt.Errorf("%x, want %x", mem, want)
 			}
-			if err := win.Free(); err != nil {
-				return err
-			}
+			must.Do(t, win.Free())
 		}
 		return nil
 	})

@@ -7,23 +7,34 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// startOp starts an operation on a target; for ProcNull it returns nil.
-func (w *Win) startOp(name string, target int, do func(*window.Window) (*window.Operation, error)) (op *window.Operation, err error) {
-	if target == ProcNull {
+// start starts an operation on a target; for ProcNull it returns nil.
+func (w *Win) start(name string, a window.Access) (op *window.Operation, err error) {
+	if a.Rank == ProcNull {
 		return nil, w.comm().raise(name, w.check())
 	}
 	err = w.call(name, func(e *window.Window) error {
-		if err := w.checkTarget(target); err != nil {
+		if err := w.checkTarget(a.Rank); err != nil {
 			return err
 		}
-		op, err = do(e)
+		if err := checkOverlap(a.Result, a.Origin, a.Compare); err != nil {
+			return err
+		}
+		op, err = e.StartOp(a)
 		return err
 	})
 	return op, err
 }
 
-// request returns the request of an operation.
-func (w *Win) request(name string, op *window.Operation, err error) (*Request, error) {
+// access is start for an operation without a request.
+func (w *Win) access(name string, a window.Access) error {
+	_, err := w.start(name, a)
+	return err
+}
+
+// request is start for an operation with a request.
+func (w *Win) request(name string, a window.Access) (*Request, error) {
+	a.Request = true
+	op, err := w.start(name, a)
 	if err != nil {
 		return nil, err
 	}
@@ -34,53 +45,25 @@ func (w *Win) request(name string, op *window.Operation, err error) (*Request, e
 	return r, nil
 }
 
-// Put writes to a rank's window at offset at.
-func (w *Win) Put(origin []byte, target, at int) error {
-	_, err := w.startOp("Put", target, func(e *window.Window) (*window.Operation, error) {
-		return e.Put(origin, target, at, false)
-	})
-	return err
+func putAccess(origin []byte, target, at int) window.Access {
+	return window.Access{Kind: window.PutOp, Rank: target, Offset: at, Origin: origin}
 }
 
-// Get reads from a rank's window at offset at.
-func (w *Win) Get(origin []byte, target, at int) error {
-	_, err := w.startOp("Get", target, func(e *window.Window) (*window.Operation, error) {
-		return e.Get(origin, target, at, false)
-	})
-	return err
+func getAccess(into []byte, target, at int) window.Access {
+	return window.Access{Kind: window.GetOp, Rank: target, Offset: at, Result: into}
 }
 
-// Accumulate combines origin with the elements at offset at of a rank's window. It is
-// atomic per element, and ordered with other accumulates of this origin. The offset must
-// be a multiple of the type size.
-func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
-	_, err := w.accumulate("Accumulate", target, window.Update{Origin: origin, Offset: at, Type: t, Op: op}, false)
-	return err
+func accumulateAccess(origin []byte, target, at int, t Type, op Op) window.Access {
+	return window.Access{Kind: window.AccumulateOp, Rank: target, Offset: at, Origin: origin, Type: t, Op: op}
 }
 
-// GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
-// it only fetches, and origin may be nil.
-func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
-	_, err := w.accumulate("GetAccumulate", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, false)
-	return err
-}
-
-// FetchAndOp is GetAccumulate of one element.
-func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) error {
-	if len(result) != t.Size() && t.Size() > 0 {
-		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
+// fetching makes an accumulate fetch the old elements to result.
+func fetching(a window.Access, result []byte) window.Access {
+	a.Result = result
+	if result == nil {
+		a.Result = []byte{} // nil means that nothing is fetched
 	}
-	_, err := w.accumulate("FetchAndOp", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, false)
-	return err
-}
-
-func (w *Win) accumulate(name string, target int, u window.Update, request bool) (*window.Operation, error) {
-	return w.startOp(name, target, func(e *window.Window) (*window.Operation, error) {
-		if err := checkOverlap(u.Result, u.Origin); err != nil {
-			return nil, err
-		}
-		return e.Accumulate(target, u, request)
-	})
+	return a
 }
 
 // checkOverlap returns an error if the result buffer overlaps another buffer of the
@@ -99,51 +82,61 @@ func checkOverlap(result []byte, others ...[]byte) error {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// nonNil returns an empty buffer for nil, since a nil result means that nothing is
-// fetched.
-func nonNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
+// Put writes to a rank's window at offset at.
+func (w *Win) Put(origin []byte, target, at int) error {
+	return w.access("Put", putAccess(origin, target, at))
+}
+
+// Get reads from a rank's window at offset at.
+func (w *Win) Get(origin []byte, target, at int) error {
+	return w.access("Get", getAccess(origin, target, at))
+}
+
+// Accumulate combines origin with the elements at offset at of a rank's window. It is
+// atomic per element, and ordered with other accumulates of this origin. The offset must
+// be a multiple of the type size.
+func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
+	return w.access("Accumulate", accumulateAccess(origin, target, at, t, op))
+}
+
+// GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
+// it only fetches, and origin may be nil.
+func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
+	return w.access("GetAccumulate", fetching(accumulateAccess(origin, target, at, t, op), result))
+}
+
+// FetchAndOp is GetAccumulate of one element.
+func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) error {
+	if len(result) != t.Size() && t.Size() > 0 {
+		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
-	return b
+	return w.access("FetchAndOp", fetching(accumulateAccess(origin, target, at, t, op), result))
 }
 
 // CompareAndSwap replaces the element at offset at by origin if it is bitwise equal to
 // compare, and fetches the previous element to result.
 func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t Type) error {
-	_, err := w.startOp("CompareAndSwap", target, func(e *window.Window) (*window.Operation, error) {
-		if err := checkOverlap(result, origin, compare); err != nil {
-			return nil, err
-		}
-		return e.CompareAndSwap(origin, compare, result, target, at, t)
+	return w.access("CompareAndSwap", window.Access{
+		Kind: window.CompareAndSwapOp, Rank: target, Offset: at, Origin: origin, Compare: compare, Result: result, Type: t,
 	})
-	return err
 }
 
 // Rput is Put with a request; it needs a lock epoch.
 func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
-	op, err := w.startOp("Rput", target, func(e *window.Window) (*window.Operation, error) {
-		return e.Put(origin, target, at, true)
-	})
-	return w.request("Rput", op, err)
+	return w.request("Rput", putAccess(origin, target, at))
 }
 
 // Rget is Get with a request; it needs a lock epoch.
 func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
-	op, err := w.startOp("Rget", target, func(e *window.Window) (*window.Operation, error) {
-		return e.Get(origin, target, at, true)
-	})
-	return w.request("Rget", op, err)
+	return w.request("Rget", getAccess(origin, target, at))
 }
 
 // Raccumulate is Accumulate with a request; it needs a lock epoch.
 func (w *Win) Raccumulate(origin []byte, target, at int, t Type, op Op) (*Request, error) {
-	o, err := w.accumulate("Raccumulate", target, window.Update{Origin: origin, Offset: at, Type: t, Op: op}, true)
-	return w.request("Raccumulate", o, err)
+	return w.request("Raccumulate", accumulateAccess(origin, target, at, t, op))
 }
 
 // RgetAccumulate is GetAccumulate with a request; it needs a lock epoch.
 func (w *Win) RgetAccumulate(origin, result []byte, target, at int, t Type, op Op) (*Request, error) {
-	o, err := w.accumulate("RgetAccumulate", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, true)
-	return w.request("RgetAccumulate", o, err)
+	return w.request("RgetAccumulate", fetching(accumulateAccess(origin, target, at, t, op), result))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/live"
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // lets this program be a rank
+	_ "github.com/fabrictest/fabrictest/lab/mpihost" // lets this program be a rank
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns"

@@ -12,6 +12,11 @@ type Status = mpi.Status
 // World is the part of mpi.World that cases use.
 type World interface {
 	Comm
+	Runtime
+}
+
+// Runtime is the part of a World that does not depend on a communicator.
+type Runtime interface {
 	Self() Comm
 	Wtime() time.Duration
 	Compute(d time.Duration)

@@ -1,8 +1,10 @@
 package mpi
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 )
@@ -11,12 +13,11 @@ import (
 // rule is violated. Its defects are those of the ideal runtime.
 type Case = conformance.CaseOf[func(*T)]
 
-// background labels cases in which the runtime must make progress while the program
+// Background labels cases in which the runtime must make progress while the program
 // computes. The standard requires that; a runtime in mode Polling does not do it.
-var background = []string{Background}
-
-// Background is the label of cases that a runtime in mode Polling need not pass.
 const Background = "progress:background"
+
+var background = []string{Background}
 
 // ranks is the setup of a case with n ranks, each on a host of its own.
 func ranks(n int) conformance.Setup { return conformance.Setup{Ranks: n} }
@@ -47,7 +48,11 @@ func RunOn(c *Case, w World) (err error) {
 			panic(p)
 		}
 	}()
-	c.Run(&T{Comm: w, w: w})
+	t := &T{Comm: w, w: w, windows: new([]*W)}
+	c.Run(t)
+	for len(*t.windows) > 0 {
+		(*t.windows)[0].free()
+	}
 	return nil
 }
 
@@ -67,7 +72,8 @@ func Cases() []Case {
 	))
 }
 
-// rule cites MPI 3.1: a section, and rows of the ledger.
-func rule(section string, rows ...string) conformance.Cite {
-	return conformance.Cite{Doc: "MPI 3.1", Section: section, Rows: rows}
+// rule cites MPI 3.1 by rows of the ledger, mpi/SECTION/NUMBER. The section is that of the
+// first row.
+func rule(rows ...string) conformance.Cite {
+	return conformance.Cite{Doc: "MPI 3.1", Section: strings.Split(rows[0], "/")[1], Rows: rows}
 }

@@ -10,10 +10,11 @@ import (
 )
 
 var collectiveCases = []Case{{
-	ID: "mpi/bcast/from-every-root", Title: "Bcast brings the root's data to all, whoever is the root, at any size",
-	Cite: rule("5.4", "mpi/5.4/1"), Setup: ranks(5), Defects: []string{"RootIsZero", "CollectivesCut"},
-	Sends: "each rank as the root, sizes from 0 to large", Expects: "the root's data on all ranks",
-	Run: func(t *T) {
+	ID: "mpi/bcast/from-every-root", Cite: rule("mpi/5.4/1"), Setup: ranks(5),
+	Title:   "Bcast brings the root's data to all, whoever is the root, at any size",
+	Sends:   "each rank as the root, sizes from 0 to large",
+	Expects: "the root's data on all ranks",
+	Defects: []string{"RootIsZero", "CollectivesCut"}, Run: func(t *T) {
 		for root := range t.Size() {
 			for i, n := range []int{0, 1, 8, 1000, 9000, largeSize} {
 				b := newGuardedBuf(n)
@@ -26,10 +27,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/bcast/one-behind-the-other", Title: "Broadcasts that follow each other are not mixed",
-	Cite: rule("5.13", "mpi/5.13/1"), Setup: ranks(4), Defects: []string{"BcastGuesses", "RootIsZero"},
-	Sends: "100 broadcasts with changing roots and contents, without a barrier", Expects: "the data of each",
-	Run: func(t *T) {
+	ID: "mpi/bcast/one-behind-the-other", Cite: rule("mpi/5.13/1"), Setup: ranks(4),
+	Title:   "Broadcasts that follow each other are not mixed",
+	Sends:   "100 broadcasts with changing roots and contents, without a barrier",
+	Expects: "the data of each",
+	Defects: []string{"BcastGuesses", "RootIsZero"}, Run: func(t *T) {
 		for i := range 100 {
 			root := i * 3 % t.Size()
 			b := data(999, 40)
@@ -41,10 +43,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/bcast/not-before-the-root", Title: "A rank has the root's data only when the root has given it",
-	Cite: rule("5.4", "mpi/5.4/1"), Setup: ranks(3), Defects: []string{"BcastGuesses"},
-	Sends: "the root comes late, with data that it gets from another rank only then", Expects: "that data",
-	Run: func(t *T) {
+	ID: "mpi/bcast/not-before-the-root", Cite: rule("mpi/5.4/1"), Setup: ranks(3),
+	Title:   "A rank has the root's data only when the root has given it",
+	Sends:   "the root comes late, with data that it gets from another rank only then",
+	Expects: "that data",
+	Defects: []string{"BcastGuesses"}, Run: func(t *T) {
 		b := data(77, 16)
 		switch t.Rank() {
 		case 0:
@@ -52,17 +55,17 @@ var collectiveCases = []Case{{
 		case 1:
 			t.idle()
 			b = make([]byte, 16)
-			_, err := t.Recv(b, 0, 1)
-			t.must("Recv", err)
+			result(t.Recv(b, 0, 1))(t, "Recv")
 		}
 		t.must("Bcast", t.Bcast(b, 1))
 		t.expectEqual("the data of the root", b, data(5, 16))
 	},
 }, {
-	ID: "mpi/allreduce/operations", Title: "Allreduce combines integers by each operation",
-	Cite: rule("5.9.2", "mpi/5.9.2/1", "mpi/5.9.6/1"), Setup: ranks(5), Defects: []string{"ReducesBySum", "ReduceMissesLast"},
-	Sends: "every operation on three unsigned numbers a rank", Expects: "what the operation gives by hand",
-	Run: func(t *T) {
+	ID: "mpi/allreduce/operations", Cite: rule("mpi/5.9.2/1", "mpi/5.9.6/1"), Setup: ranks(5),
+	Title:   "Allreduce combines integers by each operation",
+	Sends:   "every operation on three unsigned numbers a rank",
+	Expects: "what the operation gives by hand",
+	Defects: []string{"ReducesBySum", "ReduceMissesLast"}, Run: func(t *T) {
 		in := func(rank int) []uint64 { return []uint64{uint64(3 + 2*rank), uint64(rank & 1), 0xff00ff ^ 1<<rank} }
 		for _, op := range slices.Sorted(maps.Keys(operations)) { // all ranks in one order
 			f := operations[op]
@@ -78,10 +81,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/allreduce/types", Title: "Allreduce knows the types: widths, signs and floats",
-	Cite: rule("5.9.2", "mpi/5.9.2/2"), Setup: ranks(3), Defects: []string{"TypesIgnored", "ReducesBySum"},
-	Sends: "sums, minima and maxima of each type, with negative numbers, carries and fractions", Expects: "what the type gives by hand",
-	Run: func(t *T) {
+	ID: "mpi/allreduce/types", Cite: rule("mpi/5.9.2/2"), Setup: ranks(3),
+	Title:   "Allreduce knows the types: widths, signs and floats",
+	Sends:   "sums, minima and maxima of each type, with negative numbers, carries and fractions",
+	Expects: "what the type gives by hand",
+	Defects: []string{"TypesIgnored", "ReducesBySum"}, Run: func(t *T) {
 		r := t.Rank()
 		for _, c := range typed {
 			b := c.in(r)
@@ -90,10 +94,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/allreduce/long", Title: "Allreduce combines long vectors element by element",
-	Cite: rule("5.9.6", "mpi/5.9.6/1"), Setup: ranks(4), Defects: []string{"CollectivesCut", "ReduceMissesLast"},
-	Sends: "sums of 1 to 20000 numbers", Expects: "every sum",
-	Run: func(t *T) {
+	ID: "mpi/allreduce/long", Cite: rule("mpi/5.9.6/1"), Setup: ranks(4),
+	Title:   "Allreduce combines long vectors element by element",
+	Sends:   "sums of 1 to 20000 numbers",
+	Expects: "every sum",
+	Defects: []string{"CollectivesCut", "ReduceMissesLast"}, Run: func(t *T) {
 		for _, n := range []int{1, 2, 100, 1000, 20_000} {
 			b := make([]byte, 0, 8*n)
 			want := make([]byte, 0, 8*n)
@@ -106,10 +111,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/allreduce/same-on-all", Title: "All ranks have the same result, to the last bit",
-	Cite: rule("5.9.6", "mpi/5.9.6/2"), Setup: ranks(5), Defects: []string{"ReduceDiffers"},
-	Sends: "sums of fractions whose order of adding shows, compared by Allgather", Expects: "identical bytes on all ranks",
-	Run: func(t *T) {
+	ID: "mpi/allreduce/same-on-all", Cite: rule("mpi/5.9.6/2"), Setup: ranks(5),
+	Title:   "All ranks have the same result, to the last bit",
+	Sends:   "sums of fractions whose order of adding shows, compared by Allgather",
+	Expects: "identical bytes on all ranks",
+	Defects: []string{"ReduceDiffers"}, Run: func(t *T) {
 		for i := range 10 {
 			b := word(math.Float64bits(math.Pow(10, float64(t.Rank()*5-i)) / 3))
 			t.must("Allreduce", t.Allreduce(b, mpi.Float64, mpi.Sum))
@@ -121,10 +127,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/allgather/by-rank", Title: "Allgather brings the data of all ranks to all, by rank",
-	Cite: rule("5.7", "mpi/5.7/1"), Setup: ranks(5), Defects: []string{"GatherReversed", "CollectivesCut"},
-	Sends: "sizes from 0 to large", Expects: "each rank's data at its place",
-	Run: func(t *T) {
+	ID: "mpi/allgather/by-rank", Cite: rule("mpi/5.7/1"), Setup: ranks(5),
+	Title:   "Allgather brings the data of all ranks to all, by rank",
+	Sends:   "sizes from 0 to large",
+	Expects: "each rank's data at its place",
+	Defects: []string{"GatherReversed", "CollectivesCut"}, Run: func(t *T) {
 		for i, n := range []int{0, 1, 8, 500, 9000, 70_000} {
 			r := newGuardedBuf(n * t.Size())
 			t.must("Allgather", t.Allgather(data(10*i+t.Rank(), n), r.buf))
@@ -136,15 +143,17 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/alltoall/transposes", Title: "Alltoall brings the i-th part of each rank to rank i",
-	Cite: rule("5.8", "mpi/5.8/1"), Setup: ranks(5), Defects: []string{"NotTransposed", "CollectivesCut"},
-	Sends: "parts from 0 bytes to large ones", Expects: "each part at its place",
-	Run: func(t *T) { alltoall(t, []int{0, 1, 8, 250, 256, 257, 1000, 9000, 70_000}) },
+	ID: "mpi/alltoall/transposes", Cite: rule("mpi/5.8/1"), Setup: ranks(5),
+	Title:   "Alltoall brings the i-th part of each rank to rank i",
+	Sends:   "parts from 0 bytes to large ones",
+	Expects: "each part at its place",
+	Defects: []string{"NotTransposed", "CollectivesCut"}, Run: func(t *T) { alltoall(t, []int{0, 1, 8, 250, 256, 257, 1000, 9000, 70_000}) },
 }, {
-	ID: "mpi/alltoall/other-numbers", Title: "Alltoall fits groups of any size",
-	Cite: rule("5.8", "mpi/5.8/1"), Setup: ranks(7), Defects: []string{"NotTransposed", "CollectivesCut"},
-	Sends: "groups of 1, 2, 3, 4, 6 and 7 of seven ranks, parts of 8 and 1000 bytes", Expects: "each part at its place",
-	Run: func(t *T) {
+	ID: "mpi/alltoall/other-numbers", Cite: rule("mpi/5.8/1"), Setup: ranks(7),
+	Title:   "Alltoall fits groups of any size",
+	Sends:   "groups of 1, 2, 3, 4, 6 and 7 of seven ranks, parts of 8 and 1000 bytes",
+	Expects: "each part at its place",
+	Defects: []string{"NotTransposed", "CollectivesCut"}, Run: func(t *T) {
 		for _, n := range []int{1, 2, 3, 4, 6, 7} {
 			color := 0
 			if t.Rank() >= n {
@@ -156,10 +165,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/collective/all-in-a-row", Title: "Collective operations of all kinds follow each other without mixing",
-	Cite: rule("5.13", "mpi/5.13/1"), Setup: ranks(4), Defects: []string{"BcastGuesses", "ReducesBySum", "NotTransposed", "GatherReversed"},
-	Sends: "20 rounds of Bcast, Allreduce, Allgather and Alltoall, with ranks that dawdle by turns", Expects: "every result",
-	Run: func(t *T) {
+	ID: "mpi/collective/all-in-a-row", Cite: rule("mpi/5.13/1"), Setup: ranks(4),
+	Title:   "Collective operations of all kinds follow each other without mixing",
+	Sends:   "20 rounds of Bcast, Allreduce, Allgather and Alltoall, with ranks that dawdle by turns",
+	Expects: "every result",
+	Defects: []string{"BcastGuesses", "ReducesBySum", "NotTransposed", "GatherReversed"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for i := range 20 {
 			if i%n == me {
@@ -183,10 +193,11 @@ var collectiveCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/collective/beside-messages", Title: "Messages under way are untouched by collective operations, and the other way round",
-	Cite: rule("5.1", "mpi/5.1/1", "mpi/5.13/1"), Setup: ranks(4), Defects: []string{"CollectivesShow", "ReduceMissesLast"},
-	Sends: "receives with wildcards and large sends under way while all ranks do barriers, reductions and broadcasts", Expects: "the results, and the messages",
-	Run: func(t *T) {
+	ID: "mpi/collective/beside-messages", Cite: rule("mpi/5.1/1", "mpi/5.13/1"), Setup: ranks(4),
+	Title:   "Messages under way are untouched by collective operations, and the other way round",
+	Sends:   "receives with wildcards and large sends under way while all ranks do barriers, reductions and broadcasts",
+	Expects: "the results, and the messages",
+	Defects: []string{"CollectivesShow", "ReduceMissesLast"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		p, q := t.irecv(largeSize, (me+1)%n, 3), t.irecv(8, mpi.AnySource, mpi.AnyTag)
 		r := t.isend(data(me, largeSize), (me+n-1)%n, 3)

@@ -3,10 +3,11 @@ package mpi
 import "time"
 
 var worldCases = []Case{{
-	ID: "mpi/world/ranks", Title: "Every rank is there once",
-	Cite: rule("6.4.1", "mpi/6.4.1/1"), Setup: ranks(5), Defects: []string{"GatherReversed", "DupReverses"},
-	Sends: "an Allgather of the ranks, here and in a duplicate", Expects: "0 to 4, each at its place",
-	Run: func(t *T) {
+	ID: "mpi/world/ranks", Cite: rule("mpi/6.4.1/1"), Setup: ranks(5),
+	Title:   "Every rank is there once",
+	Sends:   "an Allgather of the ranks, here and in a duplicate",
+	Expects: "0 to 4, each at its place",
+	Defects: []string{"GatherReversed", "DupReverses"}, Run: func(t *T) {
 		for _, c := range []*T{t, t.dup()} {
 			all := make([]byte, 8*5)
 			t.must("Allgather", c.Allgather(word(uint64(10*t.Rank()+c.Rank())), all))
@@ -14,10 +15,11 @@ var worldCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/world/time-goes-on", Title: "Wtime does not go back, and Compute takes the time that it was told",
-	Cite: rule("8.6", "mpi/8.6/1"), Defects: []string{"ClockRunsBack", "ComputesNothing"},
-	Sends: "Wtime around messages and computations", Expects: "never less than before, and at least as much more as was computed",
-	Run: func(t *T) {
+	ID: "mpi/world/time-goes-on", Cite: rule("mpi/8.6/1"),
+	Title:   "Wtime does not go back, and Compute takes the time that it was told",
+	Sends:   "Wtime around messages and computations",
+	Expects: "never less than before, and at least as much more as was computed",
+	Defects: []string{"ClockRunsBack", "ComputesNothing"}, Run: func(t *T) {
 		last := t.w.Wtime()
 		for i := range 20 {
 			d := time.Duration(i) * 10 * time.Microsecond

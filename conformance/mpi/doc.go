@@ -1,5 +1,5 @@
 // Package mpi contains the conformance cases of the multi-rank runtime, by the rules of the
-// MPI standard. A [Case] is a program that every rank runs: it sends, receives, synchronizes
+// MPI standard. A [Case] has a program that every rank runs: it sends, receives, synchronizes
 // and shares memory through the API alone, and checks every received byte, the results of
 // calls, and their order.
 //

@@ -54,10 +54,11 @@ func (t *T) mustRefuse(what string, calls map[string]error, class error) {
 }
 
 var argumentCases = []Case{{
-	ID: "mpi/error/send-to-no-rank", Title: "Sends to what is no rank are errors, and send nothing",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
-	Run: func(t *T) {
+	ID: "mpi/error/send-to-no-rank", Cite: rule("mpi/8.4/1"),
+	Title:   "Sends to what is no rank are errors, and send nothing",
+	Sends:   "every kind of send to a rank beyond the last, to a negative one, and to anybody",
+	Expects: "ErrRank of all; everything goes on",
+	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
 		for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
 			t.mustRefuse(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
 		}
@@ -65,20 +66,22 @@ var argumentCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
-	Run: func(t *T) {
+	ID: "mpi/error/receive-from-no-rank", Cite: rule("mpi/8.4/1"),
+	Title:   "Receives and probes from what is no rank are errors",
+	Sends:   "every kind of receive and probe from a rank beyond the last, and from a negative one",
+	Expects: "ErrRank of all; everything goes on",
+	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
 		for _, source := range []int{2, 1 << 20, -17} {
 			t.mustRefuse(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
 		}
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
-	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
-	Run: func(t *T) {
+	ID: "mpi/error/send-with-no-tag", Cite: rule("mpi/8.4/2"),
+	Title:   "Sends with what is no tag are errors, and send nothing",
+	Sends:   "every kind of send with a negative tag, any tag, and one above the largest",
+	Expects: "ErrTag of all; everything goes on",
+	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
 		for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
 			t.mustRefuse(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
@@ -86,20 +89,22 @@ var argumentCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
-	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
-	Run: func(t *T) {
+	ID: "mpi/error/receive-with-no-tag", Cite: rule("mpi/8.4/2"),
+	Title:   "Receives and probes with what is no tag are errors",
+	Sends:   "every kind of receive and probe with a negative tag and one above the largest",
+	Expects: "ErrTag of all; everything goes on",
+	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
 		for _, tag := range []int{-2, mpi.TagMax + 1} {
 			t.mustRefuse(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
-	Cite: rule("8.1.2", "mpi/8.1.2/1"), Defects: []string{"TagMaxRefused", "TagCut"},
-	Sends: "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order", Expects: "each by its tag",
-	Run: func(t *T) {
+	ID: "mpi/error/largest-tag", Cite: rule("mpi/8.1.2/1"),
+	Title:   "The tags from 0 to the largest are good, and told apart",
+	Sends:   "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order",
+	Expects: "each by its tag",
+	Defects: []string{"TagMaxRefused", "TagCut"}, Run: func(t *T) {
 		t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
 		tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
 		t.onRank(0, func() {
@@ -116,10 +121,11 @@ var argumentCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/error/collective-arguments", Title: "Collective calls with arguments that do not fit are errors on every rank",
-	Cite: rule("8.4", "mpi/8.4/3"), Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
-	Sends: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
-	Run: func(t *T) {
+	ID: "mpi/error/collective-arguments", Cite: rule("mpi/8.4/3"),
+	Title:   "Collective calls with arguments that do not fit are errors on every rank",
+	Sends:   "a root that is no rank, types and operations that are none or do not fit, lengths that do not",
+	Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
+	Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"}, Run: func(t *T) {
 		b := make([]byte, 16)
 		t.mustFail("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
 		t.mustFail("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
@@ -135,10 +141,11 @@ var argumentCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/error/says-what", Title: "An error names the call and the rank",
-	Cite: rule("8.3", "mpi/8.3/3"), Defects: []string{"ErrorsWithoutCall"},
-	Sends: "a wrong Send and a wrong Irecv, here and in a communicator of another order", Expects: "*Error with the call and the rank in that communicator",
-	Run: func(t *T) {
+	ID: "mpi/error/says-what", Cite: rule("mpi/8.3/3"),
+	Title:   "An error names the call and the rank",
+	Sends:   "a wrong Send and a wrong Irecv, here and in a communicator of another order",
+	Expects: "*Error with the call and the rank in that communicator",
+	Defects: []string{"ErrorsWithoutCall"}, Run: func(t *T) {
 		back := t.split(0, -t.Rank())
 		for _, c := range []*T{t, back} {
 			_, irecv := c.Irecv(nil, 0, -9)
@@ -150,18 +157,18 @@ var argumentCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/error/during-traffic", Title: "An erroneous call harms nothing that is under way",
-	Cite: rule("8.3", "mpi/8.3/2"), Defects: []string{"ErrorWedges"},
-	Sends: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
-		p, r := t.irecv(largeSize, other, 1), t.isend(data(t.Rank(), largeSize), other, 1)
-		q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
+	ID: "mpi/error/during-traffic", Cite: rule("mpi/8.3/2"),
+	Title:   "An erroneous call harms nothing that is under way",
+	Sends:   "large exchanges under way, erroneous calls in between, then the waits",
+	Expects: "the contents",
+	Defects: []string{"ErrorWedges"}, Run: func(t *T) {
+		p, r := t.irecv(largeSize, t.other(), 1), t.isend(data(t.Rank(), largeSize), t.other(), 1)
+		q, s := t.irecv(64, t.other(), 2), t.isend(data(10+t.Rank(), 64), t.other(), 2)
 		t.mustFail("Send", t.Send(nil, 99, 1), mpi.ErrRank)
 		_, err := t.Irecv(nil, 0, -5)
 		t.mustFail("Irecv", err, mpi.ErrTag)
-		t.expectWait(p, data(other, largeSize))
-		t.expectWait(q, data(10+other, 64))
+		t.expectWait(p, data(t.other(), largeSize))
+		t.expectWait(q, data(10+t.other(), 64))
 		t.waitAll(r, s)
 		t.expectUsable()
 	},

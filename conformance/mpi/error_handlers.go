@@ -7,10 +7,11 @@ import (
 )
 
 var handlerCases = []Case{{
-	ID: "mpi/handler/is-called", Title: "An error handler is called with the error, and decides what the call returns",
-	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"},
-	Sends: "a handler that returns an error of its own, then one that returns none", Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
-	Run: func(t *T) {
+	ID: "mpi/handler/is-called", Cite: rule("mpi/8.3/1"),
+	Title:   "An error handler is called with the error, and decides what the call returns",
+	Sends:   "a handler that returns an error of its own, then one that returns none",
+	Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
+	Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"}, Run: func(t *T) {
 		mine := errors.New("mine")
 		var seen []error
 		t.SetErrorHandler(func(rank, size int, err error) error {
@@ -27,10 +28,11 @@ var handlerCases = []Case{{
 		t.check(len(seen) == 1, "no call of the first handler any more", "%d", len(seen))
 	},
 }, {
-	ID: "mpi/handler/inherited", Title: "Communicators inherit the handler of what they are made of, and keep it",
-	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerNotInherited", "HandlerOfParent"},
-	Sends: "a handler set, a duplicate and a part made, another handler set in the duplicate", Expects: "each error at the right handler",
-	Run: func(t *T) {
+	ID: "mpi/handler/inherited", Cite: rule("mpi/8.3/4"),
+	Title:   "Communicators inherit the handler of what they are made of, and keep it",
+	Sends:   "a handler set, a duplicate and a part made, another handler set in the duplicate",
+	Expects: "each error at the right handler",
+	Defects: []string{"HandlerNotInherited", "HandlerOfParent"}, Run: func(t *T) {
 		var calls [2]int
 		t.SetErrorHandler(func(_, _ int, err error) error { calls[0]++; return err })
 		a, b := t.dup(), t.split(0, 0)
@@ -44,27 +46,28 @@ var handlerCases = []Case{{
 		t.check(calls == [2]int{4, 1}, "each handler called for its own communicators", "%v", calls)
 	},
 }, {
-	ID: "mpi/handler/of-requests", Title: "Errors of requests go to the handler of their communicator",
-	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "TruncatesSilently"},
-	Sends: "in a duplicate with a handler, a receive that is too short", Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/handler/of-requests", Cite: rule("mpi/8.3/1"),
+	Title:   "Errors of requests go to the handler of their communicator",
+	Sends:   "in a duplicate with a handler, a receive that is too short",
+	Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
+	Defects: []string{"HandlerIgnored", "TruncatesSilently"}, Run: func(t *T) {
 		c := t.dup()
 		mine := errors.New("mine")
 		var seen []error
 		c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
-		p := c.irecv(10, other, 1)
-		c.send(data(1, 20), other, 1)
+		p := c.irecv(10, t.other(), 1)
+		c.send(data(1, 20), t.other(), 1)
 		_, err := p.Wait()
 		t.check(errors.Is(err, mine), "the handler's error of Wait", "%v", err)
 		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrTruncate), "one ErrTruncate for the handler", "%v", seen)
 		c.expectUsable()
 	},
 }, {
-	ID: "mpi/handler/of-windows", Title: "Windows inherit the handler of their communicator",
-	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerIgnored", "HandlerNotInherited"},
-	Sends: "a handler set in a duplicate, a window made of it, an operation beyond its end", Expects: "the handler called with ErrRMARange",
-	Run: func(t *T) {
+	ID: "mpi/handler/of-windows", Cite: rule("mpi/8.3/4"),
+	Title:   "Windows inherit the handler of their communicator",
+	Sends:   "a handler set in a duplicate, a window made of it, an operation beyond its end",
+	Expects: "the handler called with ErrRMARange",
+	Defects: []string{"HandlerIgnored", "HandlerNotInherited"}, Run: func(t *T) {
 		mine := errors.New("mine")
 		var seen []error
 		c := t.dup()

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -48,19 +48,13 @@ func TestCasesInNamespaces(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	self, err := filepath.EvalSymlinks("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(filepath.EvalSymlinks("/proc/self/exe"))(t)
 	for i, s := range inNamespaces() {
 		if !part.Has(i) {
 			continue
 		}
 		t.Run(s.String(), func(t *testing.T) {
-			options, err := json.Marshal(s.options())
-			if err != nil {
-				t.Fatal(err)
-			}
+			options := must.Get(json.Marshal(s.options()))(t)
 			r := mpirun.Config{Args: []string{self, rankCommand, *match}, Job: mpihost.Job{
 				Ranks: 7, PerHost: 2, Provider: s.provider, Seed: 1, Options: options, Limit: 2 * time.Minute,
 			}}

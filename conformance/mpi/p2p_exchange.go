@@ -3,70 +3,71 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var exchangeCases = []Case{{
-	ID: "mpi/exchange/ring", Title: "Sendrecv around a ring does not wait for itself",
-	Cite: rule("3.10", "mpi/3.10/1"), Setup: ranks(5), Defects: []string{"SendrecvInTurn"},
-	Sends: "every rank sends right and receives from the left, small and large", Expects: "the neighbour's data",
-	Run: func(t *T) {
+	ID: "mpi/exchange/ring", Cite: rule("mpi/3.10/1"), Setup: ranks(5),
+	Title:   "Sendrecv around a ring does not wait for itself",
+	Sends:   "every rank sends right and receives from the left, small and large",
+	Expects: "the neighbour's data",
+	Defects: []string{"SendrecvInTurn"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
 		for i, size := range []int{0, 64, 5000, largeSize} {
 			r := newGuardedBuf(size)
-			st, err := t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i))(t, "Sendrecv")
 			t.expectStatus("Sendrecv", st, left, i, size)
 			t.expectBuffer("the message", r, data(10*i+left, size))
 		}
 	},
 }, {
-	ID: "mpi/exchange/replace", Title: "SendrecvReplace sends what was in the buffer, and leaves what came",
-	Cite: rule("3.10", "mpi/3.10/2"), Setup: ranks(4), Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"},
-	Sends: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
-	Run: func(t *T) {
+	ID: "mpi/exchange/replace", Cite: rule("mpi/3.10/2"), Setup: ranks(4),
+	Title:   "SendrecvReplace sends what was in the buffer, and leaves what came",
+	Sends:   "a buffer goes once around the ring",
+	Expects: "after each step the data of one rank further, in the end its own",
+	Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for _, size := range []int{8, 5000, largeSize} {
 			b := data(me, size)
 			for step := 1; step <= n; step++ {
-				st, err := t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1)
-				t.must("SendrecvReplace", err)
+				st := result(t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1))(t, "SendrecvReplace")
 				t.expectStatus("SendrecvReplace", st, (me+n-1)%n, 1, size)
 				t.expectEqual("the buffer", b, data((me+n-step%n)%n, size))
 			}
 		}
 	},
 }, {
-	ID: "mpi/exchange/sendrecv-and-others", Title: "The parts of Sendrecv match ordinary sends and receives",
-	Cite: rule("3.10", "mpi/3.10/3"), Setup: ranks(3), Defects: []string{"SendrecvInTurn", "MiddleDamaged"},
-	Sends: "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received", Expects: "the contents",
-	Run: func(t *T) {
-		switch t.Rank() {
-		case 0:
-			r := newGuardedBuf(2000)
-			st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-			t.must("Sendrecv", err)
-			t.expectStatus("Sendrecv", st, 2, 5, 2000)
-			t.expectBuffer("the message", r, data(2, 2000))
-			// and in the reverse order: the receive must complete first
-			r = newGuardedBuf(2000)
-			_, err = t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5)
-			t.must("Sendrecv", err)
-			t.expectBuffer("the message", r, data(4, 2000))
-		case 1:
-			t.expectRecv(data(1, 1000), 0, 4)
-			t.signal(2)
-			t.awaitSignal(2)
-			t.expectRecv(data(3, 1000), 0, 4)
-		case 2:
-			t.awaitSignal(1)
-			t.send(data(2, 2000), 0, 5)
-			t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))
-			t.signal(1)
-		}
-	},
+	ID: "mpi/exchange/sendrecv-and-others", Cite: rule("mpi/3.10/3"), Setup: ranks(3),
+	Title:   "The parts of Sendrecv match ordinary sends and receives",
+	Sends:   "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received",
+	Expects: "the contents",
+	Defects: []string{"SendrecvInTurn", "MiddleDamaged"}, Run: byRank(func(t *T) {
+
+		r := newGuardedBuf(2000)
+		st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
+		t.must("Sendrecv", err)
+		t.expectStatus("Sendrecv", st, 2, 5, 2000)
+		t.expectBuffer("the message", r, data(2, 2000))
+		// and in the reverse order: the receive must complete first
+		r = newGuardedBuf(2000)
+		result(t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
+		t.expectBuffer("the message", r, data(4, 2000))
+	}, func(t *T) {
+
+		t.expectRecv(data(1, 1000), 0, 4)
+		t.signal(2)
+		t.awaitSignal(2)
+		t.expectRecv(data(3, 1000), 0, 4)
+	}, func(t *T) {
+
+		t.awaitSignal(1)
+		t.send(data(2, 2000), 0, 5)
+		t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))
+		t.signal(1)
+	}),
 }, {
-	ID: "mpi/exchange/halo", Title: "Ranks on a grid exchange borders with four neighbours, all at once",
-	Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Setup: ranks(6), Defects: []string{"IsendWaits", "LastByteLost"},
-	Sends: "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each", Expects: "the borders of each step",
-	Run: func(t *T) {
+	ID: "mpi/exchange/halo", Cite: rule("mpi/3.7.4/2", "mpi/3.5/3"), Setup: ranks(6),
+	Title:   "Ranks on a grid exchange borders with four neighbours, all at once",
+	Sends:   "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each",
+	Expects: "the borders of each step",
+	Defects: []string{"IsendWaits", "LastByteLost"}, Run: func(t *T) {
 		const wide, high = 3, 2
 		x, y := t.Rank()%wide, t.Rank()/wide
 		at := func(x, y int) int { return (y+high)%high*wide + (x+wide)%wide }
@@ -89,17 +90,17 @@ var exchangeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/exchange/master-and-workers", Title: "A master that hands out work to whoever is idle gets every result once",
-	Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Setup: ranks(5), Defects: []string{"WildSourceUntold", "WildTagUntold"},
-	Sends: "60 pieces of work to four workers by AnySource and the status, an end by tag", Expects: "the result of every piece once",
-	Run: func(t *T) {
+	ID: "mpi/exchange/master-and-workers", Cite: rule("mpi/3.5/3", "mpi/3.2.4/2"), Setup: ranks(5),
+	Title:   "A master that hands out work to whoever is idle gets every result once",
+	Sends:   "60 pieces of work to four workers by AnySource and the status, an end by tag",
+	Expects: "the result of every piece once",
+	Defects: []string{"WildSourceUntold", "WildTagUntold"}, Run: func(t *T) {
 		const pieces, stop = 60, 9
 		if t.Rank() > 0 {
 			t.send(nil, 0, 0)
 			for {
 				b := make([]byte, 8)
-				st, err := t.Recv(b, 0, mpi.AnyTag)
-				t.must("Recv", err)
+				st := result(t.Recv(b, 0, mpi.AnyTag))(t, "Recv")
 				if st.Tag == stop {
 					t.check(st.Count == 0, "an empty message as the end", "%+v", st)
 					return
@@ -112,8 +113,7 @@ var exchangeCases = []Case{{
 		given, running := 0, 4
 		for running > 0 {
 			b := make([]byte, 16)
-			st, err := t.Recv(b, mpi.AnySource, mpi.AnyTag)
-			t.must("Recv", err)
+			st := result(t.Recv(b, mpi.AnySource, mpi.AnyTag))(t, "Recv")
 			if st.Tag == 1 {
 				x, y := number(b), number(b[8:])
 				t.check(st.Count == 16 && x < pieces && y == x*x+uint64(st.Source) && !seen[x], "the result of a piece of work, once, by the worker that the status names", "%d, %d of %+v", x, y, st)
@@ -132,25 +132,24 @@ var exchangeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/exchange/buffer-reused", Title: "One pair of buffers carries message after message",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"LateCopy", "MiddleDamaged"},
-	Sends: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
-	Run: func(t *T) {
+	ID: "mpi/exchange/buffer-reused", Cite: rule("mpi/3.7.3/1"),
+	Title:   "One pair of buffers carries message after message",
+	Sends:   "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once",
+	Expects: "the contents of each round",
+	Defects: []string{"LateCopy", "MiddleDamaged"}, Run: func(t *T) {
 		sizes := []int{8, 1024, 10_000, 80_000}
 		out, in := make([]byte, 80_000), newGuardedBuf(80_000)
-		other := 1 - t.Rank()
 		for i := range 200 {
 			n := sizes[i%4]
 			send := func() {
 				copy(out, data(2*i+t.Rank(), n))
-				t.send(out[:n], other, 1)
+				t.send(out[:n], t.other(), 1)
 				clear(out[:n])
 			}
 			recv := func() {
-				st, err := t.Recv(in.buf, other, 1)
-				t.must("Recv", err)
-				t.expectStatus("Recv", st, other, 1, n)
-				t.expectEqual("the message", in.buf[:n], data(2*i+other, n))
+				st := result(t.Recv(in.buf, t.other(), 1))(t, "Recv")
+				t.expectStatus("Recv", st, t.other(), 1, n)
+				t.expectEqual("the message", in.buf[:n], data(2*i+t.other(), n))
 			}
 			if t.Rank() == 0 {
 				send()
@@ -162,20 +161,19 @@ var exchangeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/exchange/memory-forgotten", Title: "Memory that was forgotten can be used for other messages",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"ForgetWipes", "LargeDamaged"},
-	Sends: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
-	Run: func(t *T) {
+	ID: "mpi/exchange/memory-forgotten", Cite: rule("mpi/3.7.3/1"),
+	Title:   "Memory that was forgotten can be used for other messages",
+	Sends:   "large messages from and to parts of one piece of memory, which Forget is told of in between",
+	Expects: "the contents, and memory that Forget left alone",
+	Defects: []string{"ForgetWipes", "LargeDamaged"}, Run: func(t *T) {
 		mem := make([]byte, 2*largeSize)
-		other := 1 - t.Rank()
 		for i := range 6 {
 			at := i * 1000
 			copy(mem[at:], data(2*i+t.Rank(), largeSize))
 			r := newGuardedBuf(largeSize)
-			st, err := t.Sendrecv(mem[at:at+largeSize], other, 1, r.buf, other, 1)
-			t.must("Sendrecv", err)
-			t.expectStatus("Sendrecv", st, other, 1, largeSize)
-			t.expectBuffer("the message", r, data(2*i+other, largeSize))
+			st := result(t.Sendrecv(mem[at:at+largeSize], t.other(), 1, r.buf, t.other(), 1))(t, "Sendrecv")
+			t.expectStatus("Sendrecv", st, t.other(), 1, largeSize)
+			t.expectBuffer("the message", r, data(2*i+t.other(), largeSize))
 			t.must("Forget", t.w.Invalidate(mem))
 			t.expectEqual("memory that was forgotten", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
 			clear(mem)

@@ -9,95 +9,92 @@ import (
 // syncWaits is a case of a synchronous send that must not be complete while its receive
 // provably has not begun.
 func syncWaits(n int) func(*T) {
-	return func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(1, n), 1, 4)
-			for range 5 { // the other rank runs, and looks at what has come
-				t.signal(1)
-				t.awaitSignal(1)
-				t.expectPending("a synchronous send without a receive", r)
-			}
+	return byRank(func(t *T) {
+		r := t.issend(data(1, n), 1, 4)
+		for range 5 { // the other rank runs, and looks at what has come
 			t.signal(1)
-			t.wait(r)
-			t.signal(1)
-		})
-		t.onRank(1, func() {
-			for range 5 {
-				t.awaitSignal(0)
-				t.idle()
-				t.signal(0)
-			}
+			t.awaitSignal(1)
+			t.expectPending("a synchronous send without a receive", r)
+		}
+		t.signal(1)
+		t.wait(r)
+		t.signal(1)
+	}, func(t *T) {
+		for range 5 {
 			t.awaitSignal(0)
-			p := t.irecv(n, 0, 4)
-			t.awaitSignal(0)
-			t.expectWait(p, data(1, n))
-		})
-	}
+			t.idle()
+			t.signal(0)
+		}
+		t.awaitSignal(0)
+		p := t.irecv(n, 0, 4)
+		t.awaitSignal(0)
+		t.expectWait(p, data(1, n))
+	})
 }
 
 var modeCases = []Case{{
-	ID: "mpi/mode/synchronous-waits", Title: "A synchronous send is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "an Issend of 8 bytes; a conversation; the receive", Expects: "Test false until the receive is there, then completion",
-	Run: syncWaits(8),
+	ID: "mpi/mode/synchronous-waits", Cite: rule("mpi/3.4/1"),
+	Title:   "A synchronous send is not complete before its receive has begun",
+	Sends:   "an Issend of 8 bytes; a conversation; the receive",
+	Expects: "Test false until the receive is there, then completion",
+	Defects: []string{"SyncEarly", "SyncOnArrival"}, Run: syncWaits(8),
 }, {
-	ID: "mpi/mode/synchronous-waits-when-large", Title: "A synchronous send of a large message is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "the same with a large message", Expects: "the same",
-	Run: syncWaits(largeSize),
+	ID: "mpi/mode/synchronous-waits-when-large", Cite: rule("mpi/3.4/1"),
+	Title:   "A synchronous send of a large message is not complete before its receive has begun",
+	Sends:   "the same with a large message",
+	Expects: "the same",
+	Defects: []string{"SyncEarly", "SyncOnArrival"}, Run: syncWaits(largeSize),
 }, {
-	ID: "mpi/mode/synchronous-waits-when-empty", Title: "A synchronous send without data is not complete before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncSmallEarly"},
-	Sends: "the same with nothing in the message", Expects: "the same",
-	Run: syncWaits(0),
+	ID: "mpi/mode/synchronous-waits-when-empty", Cite: rule("mpi/3.4/1"),
+	Title:   "A synchronous send without data is not complete before its receive has begun",
+	Sends:   "the same with nothing in the message",
+	Expects: "the same",
+	Defects: []string{"SyncEarly", "SyncSmallEarly"}, Run: syncWaits(0),
 }, {
-	ID: "mpi/mode/ssend-blocks", Title: "Ssend does not return before its receive has begun",
-	Cite: rule("3.4", "mpi/3.4/1"), Setup: ranks(3), Defects: []string{"SyncEarly"},
+	ID: "mpi/mode/ssend-blocks", Cite: rule("mpi/3.4/1"), Setup: ranks(3),
+	Title:   "Ssend does not return before its receive has begun",
 	Sends:   "rank 0 sends synchronously to 1, then tells 2; rank 2 looks for that word before it lets 1 receive",
 	Expects: "that there is no such word until then",
-	Run: func(t *T) {
-		switch t.Rank() {
-		case 0:
-			t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
-			t.send(nil, 2, 5)
-		case 1:
-			t.awaitSignal(2)
-			t.expectRecv(data(1, 100), 0, 4)
-		case 2:
-			t.idle()
-			_, there, err := t.Iprobe(0, 5)
-			t.must("Iprobe", err)
-			t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
-			t.signal(1)
-			t.expectRecv(nil, 0, 5)
-		}
-	},
+	Defects: []string{"SyncEarly"}, Run: byRank(func(t *T) {
+
+		t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
+		t.send(nil, 2, 5)
+	}, func(t *T) {
+
+		t.awaitSignal(2)
+		t.expectRecv(data(1, 100), 0, 4)
+	}, func(t *T) {
+
+		t.idle()
+		_, there := result2(t.Iprobe(0, 5))(t, "Iprobe")
+		t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
+		t.signal(1)
+		t.expectRecv(nil, 0, 5)
+	}),
 }, {
-	ID: "mpi/mode/probe-receives-nothing", Title: "A probe that finds a synchronous message does not complete its send",
-	Cite: rule("3.8.1", "mpi/3.8.1/2", "mpi/3.4/1"), Defects: []string{"ProbeCompletesSync"},
-	Sends: "an Issend that the other rank probes, and receives later", Expects: "Test false in between",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(3, 64), 1, 4)
-			t.awaitSignal(1)
-			t.expectPending("a send that was probed only", r)
-			t.signal(1)
-			t.wait(r)
-		})
-		t.onRank(1, func() {
-			st, err := t.Probe(0, 4)
-			t.must("Probe", err)
-			t.expectStatus("the probe", st, 0, 4, 64)
-			t.signal(0)
-			t.awaitSignal(0)
-			t.expectRecv(data(3, 64), 0, 4)
-		})
-	},
+	ID: "mpi/mode/probe-receives-nothing", Cite: rule("mpi/3.8.1/2", "mpi/3.4/1"),
+	Title:   "A probe that finds a synchronous message does not complete its send",
+	Sends:   "an Issend that the other rank probes, and receives later",
+	Expects: "Test false in between",
+	Defects: []string{"ProbeCompletesSync"}, Run: byRank(func(t *T) {
+		r := t.issend(data(3, 64), 1, 4)
+		t.awaitSignal(1)
+		t.expectPending("a send that was probed only", r)
+		t.signal(1)
+		t.wait(r)
+	}, func(t *T) {
+		st := result(t.Probe(0, 4))(t, "Probe")
+		t.expectStatus("the probe", st, 0, 4, 64)
+		t.signal(0)
+		t.awaitSignal(0)
+		t.expectRecv(data(3, 64), 0, 4)
+	}),
 }, {
-	ID: "mpi/mode/synchronous-to-oneself", Title: "A synchronous send to oneself waits for the receive as well",
-	Cite: rule("3.4", "mpi/3.4/1"), Setup: ranks(1), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "an Issend of a rank to itself, looked at before and after its receive", Expects: "that it is complete only then",
-	Run: func(t *T) {
+	ID: "mpi/mode/synchronous-to-oneself", Cite: rule("mpi/3.4/1"), Setup: ranks(1),
+	Title:   "A synchronous send to oneself waits for the receive as well",
+	Sends:   "an Issend of a rank to itself, looked at before and after its receive",
+	Expects: "that it is complete only then",
+	Defects: []string{"SyncEarly", "SyncOnArrival"}, Run: func(t *T) {
 		for _, n := range []int{8, largeSize} {
 			r := t.issend(data(n, n), 0, 1)
 			t.idle()
@@ -107,112 +104,89 @@ var modeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/mode/synchronous-completes", Title: "A synchronous send completes when its receive has begun, waited for or not",
-	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"TestNever", "EmptyDropped"},
-	Sends: "receives that are posted and not waited for until the sender says that its sends are complete", Expects: "that it says so",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			var rs []Request
-			for i, n := range someSizes {
-				rs = append(rs, t.issend(data(i, n), 1, i))
-			}
-			t.waitUntil("synchronous sends complete", func() bool {
-				_, done, err := t.w.TestAll(rs)
-				t.must("TestAll", err)
-				return done
-			})
-			t.onRank(0, func() { // a request of a kind of its own: Test alone
-				r := t.issend(nil, 1, 99)
-				t.waitUntil("an empty synchronous send is complete", func() bool {
-					_, done, err := r.Test()
-					t.must("Test", err)
-					return done
-				})
-			})
-			t.signal(1)
+	ID: "mpi/mode/synchronous-completes", Cite: rule("mpi/3.4/1"),
+	Title:   "A synchronous send completes when its receive has begun, waited for or not",
+	Sends:   "receives that are posted and not waited for until the sender says that its sends are complete",
+	Expects: "that it says so",
+	Defects: []string{"TestNever", "EmptyDropped"}, Run: byRank(func(t *T) {
+		t.awaitSignal(1)
+		rs := startAll(len(someSizes), func(i int) Request { return t.issend(data(i, someSizes[i]), 1, i) })
+		pollUntil(t, "synchronous sends complete", func() ([]Status, bool, error) { return t.w.TestAll(rs) })
+		t.onRank(0, func() { // a request of a kind of its own: Test alone
+			r := t.issend(nil, 1, 99)
+			pollUntil(t, "an empty synchronous send is complete", r.Test)
 		})
-		t.onRank(1, func() {
-			var ps []*pending
-			for i, n := range someSizes {
-				ps = append(ps, t.irecv(n, 0, i))
-			}
-			last := t.irecv(0, 0, 99)
-			t.signal(0)
-			t.awaitSignal(0)
-			for i, p := range ps {
-				t.expectWait(p, data(i, someSizes[i]))
-			}
-			t.expectWait(last, nil)
-		})
-	},
+		t.signal(1)
+	}, func(t *T) {
+		ps := startAll(len(someSizes), func(i int) *pending { return t.irecv(someSizes[i], 0, i) })
+		last := t.irecv(0, 0, 99)
+		t.signal(0)
+		t.awaitSignal(0)
+		for i, p := range ps {
+			t.expectWait(p, data(i, someSizes[i]))
+		}
+		t.expectWait(last, nil)
+	}),
 }, {
-	ID: "mpi/mode/ready", Title: "Ready sends whose receives are posted arrive, whatever their size",
-	Cite: rule("3.4", "mpi/3.4/2"), Defects: []string{"ReadyLost", "ReadyEmpty"},
-	Sends: "receives of several sizes, then an Rsend or Irsend for each", Expects: "the contents",
-	Run: func(t *T) {
-		t.onRank(1, func() {
-			var ps []*pending
-			for i, n := range someSizes {
-				ps = append(ps, t.irecv(n, 0, i))
+	ID: "mpi/mode/ready", Cite: rule("mpi/3.4/2"),
+	Title:   "Ready sends whose receives are posted arrive, whatever their size",
+	Sends:   "receives of several sizes, then an Rsend or Irsend for each",
+	Expects: "the contents",
+	Defects: []string{"ReadyLost", "ReadyEmpty"}, Run: byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i, n := range someSizes {
+			if i%2 == 0 {
+				t.must("Rsend", t.Rsend(data(i, n), 1, i))
+				continue
 			}
-			t.signal(0)
-			for i, p := range ps {
-				t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])
-			}
-		})
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i, n := range someSizes {
-				if i%2 == 0 {
-					t.must("Rsend", t.Rsend(data(i, n), 1, i))
-					continue
-				}
-				r, err := t.Irsend(data(i, n), 1, i)
-				t.wait(t.mustStart("Irsend", r, err))
-			}
-		})
-	},
+			t.wait(started(t.Irsend(data(i, n), 1, i))(t, "Irsend"))
+		}
+	}, func(t *T) {
+		ps := startAll(len(someSizes), func(i int) *pending { return t.irecv(someSizes[i], 0, i) })
+		t.signal(0)
+		for i, p := range ps {
+			t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])
+		}
+	}),
 }, {
-	ID: "mpi/mode/any-receive-fits", Title: "A receive takes messages of all modes",
-	Cite: rule("3.4", "mpi/3.4/3"), Defects: []string{"ReadyEmpty", "MiddleDamaged"},
-	Sends: "one Send, Ssend, Bsend and Rsend to receives that are all alike", Expects: "the contents",
-	Run: func(t *T) {
-		t.onRank(1, func() {
-			ready := t.irecv(100, 0, 4)
-			t.signal(0)
-			for i := range 3 {
-				t.expectRecv(data(i, 100), 0, i)
-			}
-			t.expectWait(ready, data(3, 100))
-		})
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(4096))
-			t.awaitSignal(1)
-			t.must("Send", t.Send(data(0, 100), 1, 0))
-			t.must("Ssend", t.Ssend(data(1, 100), 1, 1))
-			t.must("Bsend", t.Bsend(data(2, 100), 1, 2))
-			t.must("Rsend", t.Rsend(data(3, 100), 1, 4))
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-	},
+	ID: "mpi/mode/any-receive-fits", Cite: rule("mpi/3.4/3"),
+	Title:   "A receive takes messages of all modes",
+	Sends:   "one Send, Ssend, Bsend and Rsend to receives that are all alike",
+	Expects: "the contents",
+	Defects: []string{"ReadyEmpty", "MiddleDamaged"}, Run: byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(4096))
+		t.awaitSignal(1)
+		t.must("Send", t.Send(data(0, 100), 1, 0))
+		t.must("Ssend", t.Ssend(data(1, 100), 1, 1))
+		t.must("Bsend", t.Bsend(data(2, 100), 1, 2))
+		t.must("Rsend", t.Rsend(data(3, 100), 1, 4))
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		ready := t.irecv(100, 0, 4)
+		t.signal(0)
+		for i := range 3 {
+			t.expectRecv(data(i, 100), 0, i)
+		}
+		t.expectWait(ready, data(3, 100))
+	}),
 }, {
-	ID: "mpi/mode/isend-returns", Title: "Isend returns whether there is a receive or not, at any size",
-	Cite: rule("3.7", "mpi/3.7/1"), Defects: []string{"IsendWaits"},
-	Sends: "both ranks begin large sends to each other, and only then receive", Expects: "the contents",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
-		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), other, i) })
+	ID: "mpi/mode/isend-returns", Cite: rule("mpi/3.7/1"),
+	Title:   "Isend returns whether there is a receive or not, at any size",
+	Sends:   "both ranks begin large sends to each other, and only then receive",
+	Expects: "the contents",
+	Defects: []string{"IsendWaits"}, Run: func(t *T) {
+		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), t.other(), i) })
 		for i := range 4 {
-			t.expectRecv(data(10*other+i, largeSize), other, i)
+			t.expectRecv(data(10*t.other()+i, largeSize), t.other(), i)
 		}
 		t.waitAll(rs...)
 	},
 }, {
-	ID: "mpi/mode/buffer-is-free-after-send", Title: "What is written to a buffer after Send has returned does not change the message",
-	Cite: rule("3.4", "mpi/3.4/4"), Defects: []string{"LateCopy"},
-	Sends: "sends from one buffer that is overwritten at once, of all sizes", Expects: "the contents of the time of the sends",
-	Run: func(t *T) {
+	ID: "mpi/mode/buffer-is-free-after-send", Cite: rule("mpi/3.4/4"),
+	Title:   "What is written to a buffer after Send has returned does not change the message",
+	Sends:   "sends from one buffer that is overwritten at once, of all sizes",
+	Expects: "the contents of the time of the sends",
+	Defects: []string{"LateCopy"}, Run: func(t *T) {
 		sizes := allSizes()
 		buf := make([]byte, sizes[len(sizes)-1])
 		for i, n := range sizes {
@@ -225,11 +199,11 @@ var modeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/mode/buffer-is-free-after-wait", Title: "What is written to a buffer after the wait for its send does not change the message",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"LateCopy"},
+	ID: "mpi/mode/buffer-is-free-after-wait", Cite: rule("mpi/3.7.3/1"),
+	Title:   "What is written to a buffer after the wait for its send does not change the message",
 	Sends:   "Isends of several sizes, whose buffers are overwritten as soon as each is complete; receives that come late",
 	Expects: "the contents of the time of the sends",
-	Run: func(t *T) {
+	Defects: []string{"LateCopy"}, Run: func(t *T) {
 		sizes := []int{1, 64, 900, 1024, 4000, 9000, 20_000, 66_000}
 		t.onRank(0, func() {
 			var rs []Request
@@ -239,8 +213,7 @@ var modeCases = []Case{{
 				rs = append(rs, t.isend(bufs[i], 1, i))
 			}
 			for range rs {
-				i, _, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
+				i, _ := result2(t.w.WaitAny(rs))(t, "WaitAny")
 				t.check(i >= 0 && i < len(bufs), "an index", "%d", i)
 				copy(bufs[i], bytes.Repeat([]byte{0xee}, len(bufs[i])))
 			}
@@ -253,10 +226,11 @@ var modeCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/mode/one-buffer-many-sends", Title: "One buffer can be in several sends at the same time",
-	Cite: rule("3.7.2", "mpi/3.7.2/1"), Setup: ranks(3), Defects: []string{"LastByteLost", "MiddleDamaged"},
-	Sends: "overlapping parts of one buffer in sends to two ranks at once", Expects: "all contents",
-	Run: func(t *T) {
+	ID: "mpi/mode/one-buffer-many-sends", Cite: rule("mpi/3.7.2/1"), Setup: ranks(3),
+	Title:   "One buffer can be in several sends at the same time",
+	Sends:   "overlapping parts of one buffer in sends to two ranks at once",
+	Expects: "all contents",
+	Defects: []string{"LastByteLost", "MiddleDamaged"}, Run: func(t *T) {
 		d := data(5, largeSize)
 		t.onRank(0, func() {
 			var rs []Request

@@ -7,18 +7,18 @@ import (
 )
 
 var matchedCases = []Case{{
-	ID: "mpi/mprobe/takes-out", Title: "A message that a matched probe has found is seen by nobody else",
-	Cite: rule("3.8.2", "mpi/3.8.2/1"), Defects: []string{"MprobeLeaves"},
-	Sends: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
-	Run: func(t *T) {
+	ID: "mpi/mprobe/takes-out", Cite: rule("mpi/3.8.2/1"),
+	Title:   "A message that a matched probe has found is seen by nobody else",
+	Sends:   "a matched probe of the only message, then probes of everything",
+	Expects: "nothing; then the message by its handle",
+	Defects: []string{"MprobeLeaves"}, Run: func(t *T) {
 		for i, n := range []int{9, largeSize} {
 			t.onRank(0, func() {
 				r := t.isend(data(i, n), 1, 5)
 				t.wait(r)
 			})
 			t.onRank(1, func() {
-				m, st, err := t.Mprobe(0, 5)
-				t.must("Mprobe", err)
+				m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
 				t.expectStatus("Mprobe", st, 0, 5, n)
 				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 				again, _, found, err := t.Improbe(0, 5)
@@ -30,32 +30,30 @@ var matchedCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/mprobe/later-ones-pass", Title: "Messages behind one that was taken out can be received before it",
-	Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
-	Sends: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			var rs []Request
-			for i, n := range []int{largeSize, 30, 40} {
-				rs = append(rs, t.isend(data(i, n), 1, 5))
-			}
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			t.idle()
-			m, st, err := t.Mprobe(0, 5)
-			t.must("Mprobe", err)
-			t.expectStatus("Mprobe", st, 0, 5, largeSize)
-			t.expectRecv(data(1, 30), 0, 5)
-			t.expectRecv(data(2, 40), 0, 5)
-			t.expectMessage(m, data(0, largeSize))
-		})
-	},
+	ID: "mpi/mprobe/later-ones-pass", Cite: rule("mpi/3.8.2/1", "mpi/3.8.3/1"),
+	Title:   "Messages behind one that was taken out can be received before it",
+	Sends:   "three messages of one envelope; the first is taken out, the others received, then the first",
+	Expects: "each the right content",
+	Defects: []string{"MprobeLeaves", "MprobeGetsNext"}, Run: byRank(func(t *T) {
+		var rs []Request
+		for i, n := range []int{largeSize, 30, 40} {
+			rs = append(rs, t.isend(data(i, n), 1, 5))
+		}
+		t.waitAll(rs...)
+	}, func(t *T) {
+		t.idle()
+		m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
+		t.expectStatus("Mprobe", st, 0, 5, largeSize)
+		t.expectRecv(data(1, 30), 0, 5)
+		t.expectRecv(data(2, 40), 0, 5)
+		t.expectMessage(m, data(0, largeSize))
+	}),
 }, {
-	ID: "mpi/mprobe/right-one-by-each-handle", Title: "Each of several messages that were taken out is received by its own handle",
-	Cite: rule("3.8.3", "mpi/3.8.3/1"), Setup: ranks(3), Defects: []string{"MprobeGetsNext", "MprobeLeaves"},
-	Sends: "messages of two ranks, all taken out with wildcards, received from the last to the first", Expects: "what each probe told",
-	Run: func(t *T) {
+	ID: "mpi/mprobe/right-one-by-each-handle", Cite: rule("mpi/3.8.3/1"), Setup: ranks(3),
+	Title:   "Each of several messages that were taken out is received by its own handle",
+	Sends:   "messages of two ranks, all taken out with wildcards, received from the last to the first",
+	Expects: "what each probe told",
+	Defects: []string{"MprobeGetsNext", "MprobeLeaves"}, Run: func(t *T) {
 		const n = 8
 		if t.Rank() > 0 {
 			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, 20+i), 0, i) })
@@ -67,8 +65,7 @@ var matchedCases = []Case{{
 		var sts []Status
 		seen := make(map[Status]bool)
 		for range 2 * n {
-			m, st, err := t.Mprobe(mpi.AnySource, mpi.AnyTag)
-			t.must("Mprobe", err)
+			m, st := result2(t.Mprobe(mpi.AnySource, mpi.AnyTag))(t, "Mprobe")
 			t.check(!seen[st], "each message once", "%+v again", st)
 			seen[st] = true
 			ms, sts = append(ms, m), append(sts, st)
@@ -81,10 +78,11 @@ var matchedCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/mprobe/improbe", Title: "Improbe finds nothing where nothing is, and the message in the end",
-	Cite: rule("3.8.2", "mpi/3.8.2/2"), Defects: []string{"IprobeNever", "MprobeLeaves"},
-	Sends: "Improbe before and after a send", Expects: "no message and false, then the message once",
-	Run: func(t *T) {
+	ID: "mpi/mprobe/improbe", Cite: rule("mpi/3.8.2/2"),
+	Title:   "Improbe finds nothing where nothing is, and the message in the end",
+	Sends:   "Improbe before and after a send",
+	Expects: "no message and false, then the message once",
+	Defects: []string{"IprobeNever", "MprobeLeaves"}, Run: func(t *T) {
 		t.onRank(1, func() {
 			m, _, found, err := t.Improbe(mpi.AnySource, mpi.AnyTag)
 			t.must("Improbe", err)
@@ -108,39 +106,33 @@ var matchedCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/mprobe/irecv", Title: "A message that was taken out can be received without waiting",
-	Cite: rule("3.8.3", "mpi/3.8.3/2"), Defects: []string{"MiddleDamaged", "CountIsRoom"},
-	Sends: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			var rs []Request
-			for i, n := range someSizes {
-				rs = append(rs, t.isend(data(i, n), 1, i))
-			}
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			var rs []Request
-			var rooms []*guardedBuf
-			for i, n := range someSizes {
-				m, st, err := t.Mprobe(0, i)
-				t.must("Mprobe", err)
-				t.expectStatus("Mprobe", st, 0, i, n)
-				rooms = append(rooms, newGuardedBuf(n+4))
-				r, err := m.Irecv(rooms[i].buf)
-				rs = append(rs, t.mustStart("Message.Irecv", r, err))
-			}
-			for i, st := range t.waitAll(rs...) {
-				t.expectStatus("the receive", st, 0, i, someSizes[i])
-				t.expectBuffer("the message", rooms[i], data(i, someSizes[i]))
-			}
-		})
-	},
+	ID: "mpi/mprobe/irecv", Cite: rule("mpi/3.8.3/2"),
+	Title:   "A message that was taken out can be received without waiting",
+	Sends:   "small and large messages, taken out, their receives begun, waited for together",
+	Expects: "the contents and statuses",
+	Defects: []string{"MiddleDamaged", "CountIsRoom"}, Run: byRank(func(t *T) {
+		rs := startAll(len(someSizes), func(i int) Request { return t.isend(data(i, someSizes[i]), 1, i) })
+		t.waitAll(rs...)
+	}, func(t *T) {
+		var rs []Request
+		var rooms []*guardedBuf
+		for i, n := range someSizes {
+			m, st := result2(t.Mprobe(0, i))(t, "Mprobe")
+			t.expectStatus("Mprobe", st, 0, i, n)
+			rooms = append(rooms, newGuardedBuf(n+4))
+			rs = append(rs, started(m.Irecv(rooms[i].buf))(t, "Message.Irecv"))
+		}
+		for i, st := range t.waitAll(rs...) {
+			t.expectStatus("the receive", st, 0, i, someSizes[i])
+			t.expectBuffer("the message", rooms[i], data(i, someSizes[i]))
+		}
+	}),
 }, {
-	ID: "mpi/mprobe/once", Title: "A message can be received once",
-	Cite: rule("3.8.3", "mpi/3.8.3/3"), Defects: []string{"MessageTwice"},
-	Sends: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
-	Run: func(t *T) {
+	ID: "mpi/mprobe/once", Cite: rule("mpi/3.8.3/3"),
+	Title:   "A message can be received once",
+	Sends:   "a second receive by the same handle",
+	Expects: "an error, and nothing else harmed",
+	Defects: []string{"MessageTwice"}, Run: func(t *T) {
 		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
 		t.onRank(1, func() {
 			m, _, err := t.Mprobe(0, 3)
@@ -152,22 +144,15 @@ var matchedCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
-	Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Defects: []string{"TestNever"},
-	Sends: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			r := t.issend(data(1, 200), 1, 1)
-			t.waitUntil("the send is complete", func() bool {
-				_, done, err := r.Test()
-				t.must("Test", err)
-				return done
-			})
-		})
-		t.onRank(1, func() {
-			m, _, err := t.Mprobe(0, 1)
-			t.must("Mprobe", err)
-			t.expectMessage(m, data(1, 200))
-		})
-	},
+	ID: "mpi/mprobe/synchronous", Cite: rule("mpi/3.8.3/1", "mpi/3.4/1"),
+	Title:   "A synchronous send completes when the message that was taken out is received",
+	Sends:   "an Issend, taken out and received by its handle",
+	Expects: "the content; then that the send is complete",
+	Defects: []string{"TestNever"}, Run: byRank(func(t *T) {
+		r := t.issend(data(1, 200), 1, 1)
+		pollUntil(t, "the send is complete", r.Test)
+	}, func(t *T) {
+		m, _ := result2(t.Mprobe(0, 1))(t, "Mprobe")
+		t.expectMessage(m, data(1, 200))
+	}),
 }}

@@ -6,10 +6,11 @@ import "github.com/fabrictest/fabrictest/mpi"
 var null = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
 var nullCases = []Case{{
-	ID: "mpi/null/sends", Title: "Sends of all modes to nobody are complete at once",
-	Cite: rule("3.11", "mpi/3.11/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullRefused"},
-	Sends: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
-	Run: func(t *T) {
+	ID: "mpi/null/sends", Cite: rule("mpi/3.11/1"), Setup: ranks(1),
+	Title:   "Sends of all modes to nobody are complete at once",
+	Sends:   "every kind of send to ProcNull, synchronous ones too",
+	Expects: "that all return and complete",
+	Defects: []string{"NullBlocks", "NullRefused"}, Run: func(t *T) {
 		d := data(1, largeSize)
 		t.must("Send", t.Send(d, mpi.ProcNull, 1))
 		t.must("Ssend", t.Ssend(d, mpi.ProcNull, 1))
@@ -19,13 +20,13 @@ var nullCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
-	Cite: rule("3.11", "mpi/3.11/2"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
-	Sends: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
-	Run: func(t *T) {
+	ID: "mpi/null/receive", Cite: rule("mpi/3.11/2"), Setup: ranks(1),
+	Title:   "A receive from nobody is complete at once, and writes nothing",
+	Sends:   "Recv and Irecv from ProcNull",
+	Expects: "source ProcNull, any tag, count 0; the buffer as it was",
+	Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"}, Run: func(t *T) {
 		r := newGuardedBuf(64)
-		st, err := t.Recv(r.buf, mpi.ProcNull, 3)
-		t.must("Recv", err)
+		st := result(t.Recv(r.buf, mpi.ProcNull, 3))(t, "Recv")
 		t.check(st == null, "a status of nobody", "%+v", st)
 		t.expectBuffer("the buffer", r, nil)
 		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
@@ -34,15 +35,14 @@ var nullCases = []Case{{
 		t.expectBuffer("the buffer", p.recvBuf, nil)
 	},
 }, {
-	ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
-	Cite: rule("3.11", "mpi/3.11/3"), Setup: ranks(1), Defects: []string{"NullBlocks"},
-	Sends: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
-	Run: func(t *T) {
-		st, err := t.Probe(mpi.ProcNull, 1)
-		t.must("Probe", err)
+	ID: "mpi/null/probe", Cite: rule("mpi/3.11/3"), Setup: ranks(1),
+	Title:   "Probes of nobody succeed at once",
+	Sends:   "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out",
+	Expects: "the status of nobody every time",
+	Defects: []string{"NullBlocks"}, Run: func(t *T) {
+		st := result(t.Probe(mpi.ProcNull, 1))(t, "Probe")
 		t.check(st == null, "a status of nobody of Probe", "%+v", st)
-		st, found, err := t.Iprobe(mpi.ProcNull, 1)
-		t.must("Iprobe", err)
+		st, found := result2(t.Iprobe(mpi.ProcNull, 1))(t, "Iprobe")
 		t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
 		m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
 		t.must("Mprobe", err)
@@ -54,10 +54,11 @@ var nullCases = []Case{{
 		t.recvNoProc(m)
 	},
 }, {
-	ID: "mpi/null/ends-of-a-chain", Title: "Sendrecv along a chain needs no exception at its ends",
-	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Setup: ranks(4), Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
-	Sends: "a shift by one with ProcNull beyond both ends", Expects: "the neighbour's data, and at the end a buffer as it was",
-	Run: func(t *T) {
+	ID: "mpi/null/ends-of-a-chain", Cite: rule("mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Setup: ranks(4),
+	Title:   "Sendrecv along a chain needs no exception at its ends",
+	Sends:   "a shift by one with ProcNull beyond both ends",
+	Expects: "the neighbour's data, and at the end a buffer as it was",
+	Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"}, Run: func(t *T) {
 		left, right := t.Rank()-1, t.Rank()+1
 		if left < 0 {
 			left = mpi.ProcNull
@@ -67,8 +68,7 @@ var nullCases = []Case{{
 		}
 		for i, n := range someSizes {
 			r := newGuardedBuf(n)
-			st, err := t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i))(t, "Sendrecv")
 			if left == mpi.ProcNull {
 				t.check(st == null, "a status of nobody", "%+v", st)
 				t.expectBuffer("the buffer", r, nil)
@@ -79,15 +79,14 @@ var nullCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/null/persistent", Title: "Persistent requests with nobody can be started again and again",
-	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "PersistentOnce"},
-	Sends: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
-	Run: func(t *T) {
+	ID: "mpi/null/persistent", Cite: rule("mpi/3.11/1", "mpi/3.9/1"), Setup: ranks(1),
+	Title:   "Persistent requests with nobody can be started again and again",
+	Sends:   "a persistent send and receive with ProcNull, three rounds",
+	Expects: "that all complete, with the status of nobody",
+	Defects: []string{"NullBlocks", "PersistentOnce"}, Run: func(t *T) {
 		r := newGuardedBuf(16)
-		send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
-		t.mustStart("SsendInit", send, err)
-		recv, err := t.RecvInit(r.buf, mpi.ProcNull, 1)
-		t.mustStart("RecvInit", recv, err)
+		send := started(t.SsendInit(data(1, 16), mpi.ProcNull, 1))(t, "SsendInit")
+		recv := started(t.RecvInit(r.buf, mpi.ProcNull, 1))(t, "RecvInit")
 		for range 3 {
 			t.must("StartAll", t.w.StartAll([]Request{send, recv}))
 			sts := t.waitAll(send, recv)
@@ -96,22 +95,18 @@ var nullCases = []Case{{
 		t.expectBuffer("the buffer", r, nil)
 	},
 }, {
-	ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
-	Cite: rule("3.11", "mpi/3.11/2"), Defects: []string{"NullBlocks", "NullIsAnySource"},
-	Sends: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
-	Run: func(t *T) {
-		t.onRank(0, func() { t.send(data(1, 32), 1, 2) })
-		t.onRank(1, func() {
-			_, err := t.Probe(0, 2)
-			t.must("Probe", err)
-			r := newGuardedBuf(32)
-			st, err := t.Recv(r.buf, mpi.ProcNull, 2)
-			t.must("Recv", err)
-			t.check(st == null, "a status of nobody", "%+v", st)
-			t.expectBuffer("the buffer", r, nil)
-			t.expectRecv(data(1, 32), 0, 2)
-		})
-	},
+	ID: "mpi/null/not-a-wildcard", Cite: rule("mpi/3.11/2"),
+	Title:   "A receive from nobody takes no message of anybody",
+	Sends:   "a message that is there, a receive from ProcNull of its tag, then one from its source",
+	Expects: "the message in the second",
+	Defects: []string{"NullBlocks", "NullIsAnySource"}, Run: byRank(func(t *T) { t.send(data(1, 32), 1, 2) }, func(t *T) {
+		result(t.Probe(0, 2))(t, "Probe")
+		r := newGuardedBuf(32)
+		st := result(t.Recv(r.buf, mpi.ProcNull, 2))(t, "Recv")
+		t.check(st == null, "a status of nobody", "%+v", st)
+		t.expectBuffer("the buffer", r, nil)
+		t.expectRecv(data(1, 32), 0, 2)
+	}),
 }}
 
 // recvNoProc receives the message of a matched probe of ProcNull (MPI_MESSAGE_NO_PROC), and
@@ -119,8 +114,7 @@ var nullCases = []Case{{
 func (t *T) recvNoProc(m Message) {
 	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
 	r := newGuardedBuf(16)
-	st, err := m.Recv(r.buf)
-	t.must("Message.Recv", err)
+	st := result(m.Recv(r.buf))(t, "Message.Recv")
 	t.check(st == null, "the status of ProcNull of Message.Recv", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)
 }

@@ -1,26 +1,17 @@
 package mpi
 
-import (
-	"errors"
-
-	"github.com/fabrictest/fabrictest/mpi"
-)
+import "github.com/fabrictest/fabrictest/mpi"
 
 var persistentCases = []Case{{
-	ID: "mpi/persistent/again-and-again", Title: "A persistent send and receive can be started as often as one likes, at any size",
-	Cite: rule("3.9", "mpi/3.9/1"), Defects: []string{"PersistentOnce"},
-	Sends: "for each size, ten rounds with other contents", Expects: "the contents of each round",
-	Run: func(t *T) {
+	ID: "mpi/persistent/again-and-again", Cite: rule("mpi/3.9/1"),
+	Title:   "A persistent send and receive can be started as often as one likes, at any size",
+	Sends:   "for each size, ten rounds with other contents",
+	Expects: "the contents of each round",
+	Defects: []string{"PersistentOnce"}, Run: func(t *T) {
 		for k, n := range someSizes {
 			buf := newGuardedBuf(n)
-			var r Request
-			var err error
-			if t.Rank() == 0 {
-				r, err = t.SendInit(buf.buf, 1, k)
-			} else {
-				r, err = t.RecvInit(buf.buf, 0, k)
-			}
-			t.mustStart("an Init", r, err)
+			create := []func([]byte, int, int) (Request, error){t.SendInit, t.RecvInit}[t.Rank()]
+			r := started(create(buf.buf, t.other(), k))(t, "an Init")
 			for i := range 10 {
 				if t.Rank() == 0 {
 					copy(buf.buf, data(100*k+i, n))
@@ -36,48 +27,42 @@ var persistentCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/persistent/inactive-at-first", Title: "A persistent request does nothing before it is started",
-	Cite: rule("3.9", "mpi/3.9/2"), Defects: []string{"InitStarts"},
-	Sends: "a send and a receive made and not started; the receiver looks for a message, the sender sends another", Expects: "no message of the former; the latter in another receive",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			r, err := t.SendInit(data(1, 30), 1, 5)
-			t.mustStart("SendInit", r, err)
-			t.check(!r.Active(), "a new persistent request not to be active", "active")
-			t.signal(1)
-			t.awaitSignal(1)
-			t.send(data(2, 30), 1, 6)
-			t.must("Free", r.Free())
-		})
-		t.onRank(1, func() {
-			t.awaitSignal(0)
-			t.expectNoMessage(0, 5)
-			room := newGuardedBuf(30)
-			r, err := t.RecvInit(room.buf, 0, 6)
-			t.mustStart("RecvInit", r, err)
-			t.signal(0)
-			t.expectRecv(data(2, 30), 0, 6)
-			t.expectBuffer("the buffer of a receive that was not started", room, nil)
-			t.must("Free", r.Free())
-		})
-	},
+	ID: "mpi/persistent/inactive-at-first", Cite: rule("mpi/3.9/2"),
+	Title:   "A persistent request does nothing before it is started",
+	Sends:   "a send and a receive made and not started; the receiver looks for a message, the sender sends another",
+	Expects: "no message of the former; the latter in another receive",
+	Defects: []string{"InitStarts"}, Run: byRank(func(t *T) {
+		r := started(t.SendInit(data(1, 30), 1, 5))(t, "SendInit")
+		t.check(!r.Active(), "a new persistent request not to be active", "active")
+		t.signal(1)
+		t.awaitSignal(1)
+		t.send(data(2, 30), 1, 6)
+		t.must("Free", r.Free())
+	}, func(t *T) {
+		t.awaitSignal(0)
+		t.expectNoMessage(0, 5)
+		room := newGuardedBuf(30)
+		r := started(t.RecvInit(room.buf, 0, 6))(t, "RecvInit")
+		t.signal(0)
+		t.expectRecv(data(2, 30), 0, 6)
+		t.expectBuffer("the buffer of a receive that was not started", room, nil)
+		t.must("Free", r.Free())
+	}),
 }, {
-	ID: "mpi/persistent/inactive-waits", Title: "Wait and Test of an inactive request return at once with an empty status",
-	Cite: rule("3.7.3", "mpi/3.7.3/2"), Setup: ranks(1), Defects: []string{"InactiveHangs", "InactiveKeepsStatus", "InactiveTestsFalse"},
-	Sends: "Wait and Test of persistent requests before they are started and after they were waited for, and of an Irecv likewise", Expects: "no waiting; source and tag any, count 0, not cancelled",
-	Run: func(t *T) {
+	ID: "mpi/persistent/inactive-waits", Cite: rule("mpi/3.7.3/2"), Setup: ranks(1),
+	Title:   "Wait and Test of an inactive request return at once with an empty status",
+	Sends:   "Wait and Test of persistent requests before they are started and after they were waited for, and of an Irecv likewise",
+	Expects: "no waiting; source and tag any, count 0, not cancelled",
+	Defects: []string{"InactiveHangs", "InactiveKeepsStatus", "InactiveTestsFalse"}, Run: func(t *T) {
 		nothing := func(r Request) {
 			t.check(!r.Active(), "an inactive request", "active")
-			st, err := r.Wait()
-			t.must("Wait", err)
+			st := result(r.Wait())(t, "Wait")
 			t.check(st == empty, "an empty status of Wait", "%+v", st)
-			st, done, err := r.Test()
-			t.must("Test", err)
+			st, done := result2(r.Test())(t, "Test")
 			t.check(done && st == empty, "true and an empty status of Test", "%v %+v", done, st)
 		}
 		room := newGuardedBuf(20)
-		r, err := t.RecvInit(room.buf, 0, 5)
-		t.mustStart("RecvInit", r, err)
+		r := started(t.RecvInit(room.buf, 0, 5))(t, "RecvInit")
 		nothing(r)
 		for i := range 2 {
 			t.must("Start", r.Start())
@@ -94,108 +79,96 @@ var persistentCases = []Case{{
 		t.wait(s)
 	},
 }, {
-	ID: "mpi/persistent/content-of-the-start", Title: "A persistent send sends what is in its buffer when it is started",
-	Cite: rule("3.9", "mpi/3.9/3"), Defects: []string{"InitCopies"},
-	Sends: "a buffer filled after the request was made, and before each start", Expects: "the contents of the starts",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			b := data(99, 500)
-			r, err := t.SendInit(b, 1, 1)
-			t.mustStart("SendInit", r, err)
-			for i := range 4 {
-				copy(b, data(i, 500))
-				t.must("Start", r.Start())
-				t.wait(r)
-			}
-		})
-		t.onRank(1, func() {
-			for i := range 4 {
-				t.expectRecv(data(i, 500), 0, 1)
-			}
-		})
-	},
+	ID: "mpi/persistent/content-of-the-start", Cite: rule("mpi/3.9/3"),
+	Title:   "A persistent send sends what is in its buffer when it is started",
+	Sends:   "a buffer filled after the request was made, and before each start",
+	Expects: "the contents of the starts",
+	Defects: []string{"InitCopies"}, Run: byRank(func(t *T) {
+		b := data(99, 500)
+		r := started(t.SendInit(b, 1, 1))(t, "SendInit")
+		for i := range 4 {
+			copy(b, data(i, 500))
+			t.must("Start", r.Start())
+			t.wait(r)
+		}
+	}, func(t *T) {
+		for i := range 4 {
+			t.expectRecv(data(i, 500), 0, 1)
+		}
+	}),
 }, {
-	ID: "mpi/persistent/synchronous", Title: "A persistent synchronous send waits for its receive in every round",
-	Cite: rule("3.9", "mpi/3.9/4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
-	Sends: "two rounds: start, a conversation, the receive", Expects: "not complete before the receive",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			b := make([]byte, 100)
-			r, err := t.SsendInit(b, 1, 1)
-			t.mustStart("SsendInit", r, err)
-			for i := range 2 {
-				copy(b, data(i, 100))
-				t.must("Start", r.Start())
-				t.signal(1)
-				t.awaitSignal(1)
-				t.expectPending("a synchronous send without a receive", r)
-				t.signal(1)
-				t.wait(r)
-			}
-		})
-		t.onRank(1, func() {
-			for i := range 2 {
-				t.awaitSignal(0)
-				t.idle()
-				t.signal(0)
-				t.awaitSignal(0)
-				t.expectRecv(data(i, 100), 0, 1)
-			}
-		})
-	},
+	ID: "mpi/persistent/synchronous", Cite: rule("mpi/3.9/4", "mpi/3.4/1"),
+	Title:   "A persistent synchronous send waits for its receive in every round",
+	Sends:   "two rounds: start, a conversation, the receive",
+	Expects: "not complete before the receive",
+	Defects: []string{"SyncEarly", "SyncOnArrival"}, Run: byRank(func(t *T) {
+		b := make([]byte, 100)
+		r := started(t.SsendInit(b, 1, 1))(t, "SsendInit")
+		for i := range 2 {
+			copy(b, data(i, 100))
+			t.must("Start", r.Start())
+			t.signal(1)
+			t.awaitSignal(1)
+			t.expectPending("a synchronous send without a receive", r)
+			t.signal(1)
+			t.wait(r)
+		}
+	}, func(t *T) {
+		for i := range 2 {
+			t.awaitSignal(0)
+			t.idle()
+			t.signal(0)
+			t.awaitSignal(0)
+			t.expectRecv(data(i, 100), 0, 1)
+		}
+	}),
 }, {
-	ID: "mpi/persistent/buffered-and-ready", Title: "Persistent buffered and ready sends are what their modes are",
-	Cite: rule("3.9", "mpi/3.9/4"), Defects: []string{"BufferedWaits", "ReadyEmpty", "ReadyLost"},
+	ID: "mpi/persistent/buffered-and-ready", Cite: rule("mpi/3.9/4"),
+	Title:   "Persistent buffered and ready sends are what their modes are",
 	Sends:   "a buffered send that is complete before its receive is posted, then a ready one whose receive is posted, three rounds",
 	Expects: "that the former does not wait, and both contents",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(8192))
-			b, d := make([]byte, 700), make([]byte, 700)
-			buffered, err := t.BsendInit(b, 1, 1)
-			t.mustStart("BsendInit", buffered, err)
-			ready, err := t.RsendInit(d, 1, 2)
-			t.mustStart("RsendInit", ready, err)
-			for i := range 3 {
-				copy(b, data(i, 700))
-				copy(d, data(10+i, 700))
-				t.must("Start", buffered.Start())
-				t.wait(buffered)
-				clear(b)
-				t.signal(1)
-				t.awaitSignal(1)
-				t.must("Start", ready.Start())
-				t.wait(ready)
-			}
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
-			for i := range 3 {
-				t.awaitSignal(0)
-				p := t.irecv(700, 0, 2)
-				t.expectRecv(data(i, 700), 0, 1)
-				t.signal(0)
-				t.expectWait(p, data(10+i, 700))
-			}
-		})
-	},
+	Defects: []string{"BufferedWaits", "ReadyEmpty", "ReadyLost"}, Run: byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(8192))
+		b, d := make([]byte, 700), make([]byte, 700)
+		buffered := started(t.BsendInit(b, 1, 1))(t, "BsendInit")
+		ready := started(t.RsendInit(d, 1, 2))(t, "RsendInit")
+		for i := range 3 {
+			copy(b, data(i, 700))
+			copy(d, data(10+i, 700))
+			t.must("Start", buffered.Start())
+			t.wait(buffered)
+			clear(b)
+			t.signal(1)
+			t.awaitSignal(1)
+			t.must("Start", ready.Start())
+			t.wait(ready)
+		}
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		for i := range 3 {
+			t.awaitSignal(0)
+			p := t.irecv(700, 0, 2)
+			t.expectRecv(data(i, 700), 0, 1)
+			t.signal(0)
+			t.expectWait(p, data(10+i, 700))
+		}
+	}),
 }, {
-	ID: "mpi/persistent/start-all", Title: "StartAll starts all of its requests",
-	Cite: rule("3.9", "mpi/3.9/5"), Setup: ranks(4), Defects: []string{"StartAllMissesLast"},
-	Sends: "persistent sends and receives between all ranks, started together, five rounds", Expects: "all contents in every round",
-	Run: func(t *T) {
+	ID: "mpi/persistent/start-all", Cite: rule("mpi/3.9/5"), Setup: ranks(4),
+	Title:   "StartAll starts all of its requests",
+	Sends:   "persistent sends and receives between all ranks, started together, five rounds",
+	Expects: "all contents in every round",
+	Defects: []string{"StartAllMissesLast"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		size := 3000
 		var rs []Request
 		out, in := make([][]byte, n), make([]*guardedBuf, n)
 		for k := range n {
 			in[k], out[k] = newGuardedBuf(size), make([]byte, size)
-			r, err := t.RecvInit(in[k].buf, k, 1)
-			rs = append(rs, t.mustStart("RecvInit", r, err))
+			rs = append(rs, started(t.RecvInit(in[k].buf, k, 1))(t, "RecvInit"))
 		}
 		for k := range n {
-			r, err := t.SendInit(out[k], k, 1)
-			rs = append(rs, t.mustStart("SendInit", r, err))
+			rs = append(rs, started(t.SendInit(out[k], k, 1))(t, "SendInit"))
 		}
 		for round := range 5 {
 			for k := range n {
@@ -209,48 +182,46 @@ var persistentCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/persistent/with-others", Title: "Persistent requests match those that are not",
-	Cite: rule("3.9", "mpi/3.9/6"), Defects: []string{"PersistentOnce", "MiddleDamaged"},
-	Sends: "a persistent send to Recv, and Send to a persistent receive, both ways", Expects: "the contents",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/persistent/with-others", Cite: rule("mpi/3.9/6"),
+	Title:   "Persistent requests match those that are not",
+	Sends:   "a persistent send to Recv, and Send to a persistent receive, both ways",
+	Expects: "the contents",
+	Defects: []string{"PersistentOnce", "MiddleDamaged"}, Run: func(t *T) {
 		b, in := make([]byte, 200), newGuardedBuf(200)
-		send, err := t.SendInit(b, other, 1)
-		t.mustStart("SendInit", send, err)
-		recv, err := t.RecvInit(in.buf, other, 2)
-		t.mustStart("RecvInit", recv, err)
+		send := started(t.SendInit(b, t.other(), 1))(t, "SendInit")
+		recv := started(t.RecvInit(in.buf, t.other(), 2))(t, "RecvInit")
 		for i := range 4 {
 			copy(b, data(10*i+t.Rank(), 200))
 			t.must("Start", send.Start())
-			t.expectRecv(data(10*i+other, 200), other, 1)
+			t.expectRecv(data(10*i+t.other(), 200), t.other(), 1)
 			t.wait(send)
 			t.must("Start", recv.Start())
-			t.send(data(100+10*i+t.Rank(), 200), other, 2)
-			t.expectWait(&pending{recv, in}, data(100+10*i+other, 200))
+			t.send(data(100+10*i+t.Rank(), 200), t.other(), 2)
+			t.expectWait(&pending{recv, in}, data(100+10*i+t.other(), 200))
 		}
 	},
 }, {
-	ID: "mpi/persistent/start-of-what-is-active", Title: "A request that is active cannot be started",
-	Cite: rule("3.9", "mpi/3.9/7"), Defects: []string{"ActiveStarts"},
-	Sends: "Start of a persistent receive that is under way", Expects: "ErrRequest; the receive goes on",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/persistent/start-of-what-is-active", Cite: rule("mpi/3.9/7"),
+	Title:   "A request that is active cannot be started",
+	Sends:   "Start of a persistent receive that is under way",
+	Expects: "ErrRequest; the receive goes on",
+	Defects: []string{"ActiveStarts"}, Run: func(t *T) {
 		room := newGuardedBuf(50)
-		r, err := t.RecvInit(room.buf, other, 1)
-		t.mustStart("RecvInit", r, err)
+		r := started(t.RecvInit(room.buf, t.other(), 1))(t, "RecvInit")
 		t.must("Start", r.Start())
 		t.mustFail("Start of what is active", r.Start(), mpi.ErrRequest)
-		t.send(data(t.Rank(), 50), other, 1)
-		t.expectWait(&pending{r, room}, data(other, 50))
+		t.send(data(t.Rank(), 50), t.other(), 1)
+		t.expectWait(&pending{r, room}, data(t.other(), 50))
 		t.must("Start", r.Start())
-		t.send(data(10+t.Rank(), 50), other, 1)
-		t.expectWait(&pending{r, room}, data(10+other, 50))
+		t.send(data(10+t.Rank(), 50), t.other(), 1)
+		t.expectWait(&pending{r, room}, data(10+t.other(), 50))
 	},
 }, {
-	ID: "mpi/persistent/start-of-others", Title: "A request that is not persistent cannot be started",
-	Cite: rule("3.9", "mpi/3.9/7"), Setup: ranks(1), Defects: []string{"PlainStarts"},
-	Sends: "Start of an Irecv before and after its message", Expects: "ErrRequest",
-	Run: func(t *T) {
+	ID: "mpi/persistent/start-of-others", Cite: rule("mpi/3.9/7"), Setup: ranks(1),
+	Title:   "A request that is not persistent cannot be started",
+	Sends:   "Start of an Irecv before and after its message",
+	Expects: "ErrRequest",
+	Defects: []string{"PlainStarts"}, Run: func(t *T) {
 		p := t.irecv(10, 0, 1)
 		t.mustFail("Start", p.Start(), mpi.ErrRequest)
 		r := t.isend(data(1, 10), 0, 1)
@@ -260,10 +231,11 @@ var persistentCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/persistent/wildcards", Title: "Each round of a persistent receive with wildcards tells of its own message",
-	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.2.5/1"), Setup: ranks(3), Defects: []string{"WildSourceUntold", "WildTagUntold", "PersistentOnce"},
-	Sends: "one receive of anything, started for messages of two ranks by turns", Expects: "source, tag, count and content of each",
-	Run: func(t *T) {
+	ID: "mpi/persistent/wildcards", Cite: rule("mpi/3.9/1", "mpi/3.2.5/1"), Setup: ranks(3),
+	Title:   "Each round of a persistent receive with wildcards tells of its own message",
+	Sends:   "one receive of anything, started for messages of two ranks by turns",
+	Expects: "source, tag, count and content of each",
+	Defects: []string{"WildSourceUntold", "WildTagUntold", "PersistentOnce"}, Run: func(t *T) {
 		if t.Rank() > 0 {
 			for i := range 4 {
 				t.awaitSignal(0)
@@ -272,8 +244,7 @@ var persistentCases = []Case{{
 			return
 		}
 		room := newGuardedBuf(100)
-		r, err := t.RecvInit(room.buf, mpi.AnySource, mpi.AnyTag)
-		t.mustStart("RecvInit", r, err)
+		r := started(t.RecvInit(room.buf, mpi.AnySource, mpi.AnyTag))(t, "RecvInit")
 		for i := range 4 {
 			for from := 1; from <= 2; from++ {
 				t.must("Start", r.Start())
@@ -285,15 +256,14 @@ var persistentCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/persistent/freed", Title: "A persistent request that was freed cannot be started",
-	Cite: rule("3.9", "mpi/3.9/8"), Setup: ranks(1), Defects: []string{"ErrorsWithoutClass", "ErrorWedges"},
-	Sends: "Free of an inactive request, then Start", Expects: "an error, and everything else goes on",
-	Run: func(t *T) {
-		r, err := t.SendInit(data(1, 8), 0, 1)
-		t.mustStart("SendInit", r, err)
+	ID: "mpi/persistent/freed", Cite: rule("mpi/3.9/8"), Setup: ranks(1),
+	Title:   "A persistent request that was freed cannot be started",
+	Sends:   "Free of an inactive request, then Start",
+	Expects: "an error, and everything else goes on",
+	Defects: []string{"ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
+		r := started(t.SendInit(data(1, 8), 0, 1))(t, "SendInit")
 		t.must("Free", r.Free())
-		err = r.Start()
-		t.check(errors.Is(err, mpi.ErrRequest), "ErrRequest of Start", "%v", err)
+		t.mustFail("Start", r.Start(), mpi.ErrRequest)
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.expectUsable()
 	},

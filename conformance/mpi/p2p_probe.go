@@ -8,30 +8,22 @@ import (
 
 // expectProbe probes until a message arrives.
 func (t *T) expectProbe(source, tag int) Status {
-	var st Status
-	t.waitUntil("a message is probed", func() bool {
-		var found bool
-		var err error
-		st, found, err = t.Iprobe(source, tag)
-		t.must("Iprobe", err)
-		return found
-	})
-	return st
+	return pollUntil(t, "a message is probed", func() (Status, bool, error) { return t.Iprobe(source, tag) })
 }
 
 // expectNoMessage ends the rank if a probe finds a message.
 func (t *T) expectNoMessage(source, tag int) {
 	t.idle()
-	st, found, err := t.Iprobe(source, tag)
-	t.must("Iprobe", err)
+	st, found := result2(t.Iprobe(source, tag))(t, "Iprobe")
 	t.check(!found, "no message to be probed", "%+v", st)
 }
 
 var probeCases = []Case{{
-	ID: "mpi/probe/then-receive", Title: "A receive with what a probe told gets the message that was probed",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(3), Defects: []string{"ProbeCutsCount", "ProbeLatest"},
-	Sends: "messages of unknown size and tag from two ranks, each probed, then received into a buffer made for it", Expects: "the contents",
-	Run: func(t *T) {
+	ID: "mpi/probe/then-receive", Cite: rule("mpi/3.8.1/1"), Setup: ranks(3),
+	Title:   "A receive with what a probe told gets the message that was probed",
+	Sends:   "messages of unknown size and tag from two ranks, each probed, then received into a buffer made for it",
+	Expects: "the contents",
+	Defects: []string{"ProbeCutsCount", "ProbeLatest"}, Run: func(t *T) {
 		const n = 12
 		size := func(from, i int) int { return someSizes[(i+from)%len(someSizes)] + 3*i + from }
 		if t.Rank() > 0 {
@@ -42,36 +34,35 @@ var probeCases = []Case{{
 		var next [3]int
 		t.idle()
 		for range 2 * n {
-			st, err := t.Probe(mpi.AnySource, mpi.AnyTag)
-			t.must("Probe", err)
+			st := result(t.Probe(mpi.AnySource, mpi.AnyTag))(t, "Probe")
 			t.check(st.Source == 1 || st.Source == 2, "a source", "%+v", st)
 			i := next[st.Source]
 			next[st.Source]++
 			t.expectStatus("the probe", st, st.Source, i, size(st.Source, i))
 			r := newGuardedBuf(st.Count)
-			got, err := t.Recv(r.buf, st.Source, st.Tag)
-			t.must("Recv", err)
+			got := result(t.Recv(r.buf, st.Source, st.Tag))(t, "Recv")
 			t.check(got == st, fmt.Sprintf("the status of the probe, %+v, of the receive", st), "%+v", got)
 			t.expectBuffer("the message", r, data(100*st.Source+i, st.Count))
 		}
 	},
 }, {
-	ID: "mpi/probe/nothing-there", Title: "Iprobe returns though there is no message, and finds none",
-	Cite: rule("3.8.1", "mpi/3.8.1/3"), Defects: []string{"IprobeAlways"},
-	Sends: "Iprobe of everything before anything is sent", Expects: "false; later the message",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/probe/nothing-there", Cite: rule("mpi/3.8.1/3"),
+	Title:   "Iprobe returns though there is no message, and finds none",
+	Sends:   "Iprobe of everything before anything is sent",
+	Expects: "false; later the message",
+	Defects: []string{"IprobeAlways"}, Run: func(t *T) {
 		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.barrier()
-		t.expectNoMessage(other, 1)
+		t.expectNoMessage(t.other(), 1)
 		t.barrier()
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/probe/found-in-the-end", Title: "A rank that asks again and again finds the message in the end",
-	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
-	Sends: "Iprobe in a loop for messages of several sizes", Expects: "true, with the count",
-	Run: func(t *T) {
+	ID: "mpi/probe/found-in-the-end", Cite: rule("mpi/3.8.1/4"),
+	Title:   "A rank that asks again and again finds the message in the end",
+	Sends:   "Iprobe in a loop for messages of several sizes",
+	Expects: "true, with the count",
+	Defects: []string{"IprobeNever"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, i) })
 			t.onRank(1, func() {
@@ -81,26 +72,24 @@ var probeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/probe/takes-nothing", Title: "Probing does not receive: a message can be probed many times",
-	Cite: rule("3.8.1", "mpi/3.8.1/2"), Defects: []string{"ProbeConsumes"},
-	Sends: "ten probes of one message, blocking and not, then a receive", Expects: "the same status every time, then the content",
-	Run: func(t *T) {
-		t.onRank(0, func() { t.send(data(1, 77), 1, 5) })
-		t.onRank(1, func() {
-			for range 5 {
-				st, err := t.Probe(mpi.AnySource, 5)
-				t.must("Probe", err)
-				t.expectStatus("Probe", st, 0, 5, 77)
-				t.expectStatus("Iprobe", t.expectProbe(0, mpi.AnyTag), 0, 5, 77)
-			}
-			t.expectRecv(data(1, 77), 0, 5)
-		})
-	},
+	ID: "mpi/probe/takes-nothing", Cite: rule("mpi/3.8.1/2"),
+	Title:   "Probing does not receive: a message can be probed many times",
+	Sends:   "ten probes of one message, blocking and not, then a receive",
+	Expects: "the same status every time, then the content",
+	Defects: []string{"ProbeConsumes"}, Run: byRank(func(t *T) { t.send(data(1, 77), 1, 5) }, func(t *T) {
+		for range 5 {
+			st := result(t.Probe(mpi.AnySource, 5))(t, "Probe")
+			t.expectStatus("Probe", st, 0, 5, 77)
+			t.expectStatus("Iprobe", t.expectProbe(0, mpi.AnyTag), 0, 5, 77)
+		}
+		t.expectRecv(data(1, 77), 0, 5)
+	}),
 }, {
-	ID: "mpi/probe/first-of-several", Title: "A probe finds the message that a receive would get: the first",
-	Cite: rule("3.8.1", "mpi/3.8.1/1", "mpi/3.5/1"), Defects: []string{"ProbeLatest", "UnexpectedLastFirst"},
-	Sends: "three messages of different lengths and one tag, all there", Expects: "the length of the first",
-	Run: func(t *T) {
+	ID: "mpi/probe/first-of-several", Cite: rule("mpi/3.8.1/1", "mpi/3.5/1"),
+	Title:   "A probe finds the message that a receive would get: the first",
+	Sends:   "three messages of different lengths and one tag, all there",
+	Expects: "the length of the first",
+	Defects: []string{"ProbeLatest", "UnexpectedLastFirst"}, Run: func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
 			rs := startAll(3, func(i int) Request { return t.isend(data(i, 10+i), 1, 5) })
@@ -117,10 +106,11 @@ var probeCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/probe/looks-for-its-envelope", Title: "A probe finds only what its source, tag and communicator allow",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(3), Defects: []string{"TagIgnored", "SourceIgnored", "DupSharesContext"},
-	Sends: "a message of rank 1, tag 5, and probes for others", Expects: "that only those find it that match",
-	Run: func(t *T) {
+	ID: "mpi/probe/looks-for-its-envelope", Cite: rule("mpi/3.8.1/1"), Setup: ranks(3),
+	Title:   "A probe finds only what its source, tag and communicator allow",
+	Sends:   "a message of rank 1, tag 5, and probes for others",
+	Expects: "that only those find it that match",
+	Defects: []string{"TagIgnored", "SourceIgnored", "DupSharesContext"}, Run: func(t *T) {
 		other := t.dup()
 		t.onRank(1, func() { t.send(data(1, 10), 0, 5) })
 		t.onRank(0, func() {
@@ -135,10 +125,11 @@ var probeCases = []Case{{
 		t.barrier()
 	},
 }, {
-	ID: "mpi/probe/not-what-was-matched", Title: "A probe does not find a message that a posted receive gets",
-	Cite: rule("3.8.1", "mpi/3.8.1/1"), Defects: []string{"ProbeSeesMatched"},
-	Sends: "a posted receive, its message, then probes of everything", Expects: "nothing, though the receive was not waited for",
-	Run: func(t *T) {
+	ID: "mpi/probe/not-what-was-matched", Cite: rule("mpi/3.8.1/1"),
+	Title:   "A probe does not find a message that a posted receive gets",
+	Sends:   "a posted receive, its message, then probes of everything",
+	Expects: "nothing, though the receive was not waited for",
+	Defects: []string{"ProbeSeesMatched"}, Run: func(t *T) {
 		side := t.dup()
 		for i, n := range []int{16, largeSize} {
 			t.onRank(1, func() {

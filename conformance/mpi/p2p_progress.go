@@ -10,17 +10,17 @@ import (
 const spins = 2_000_000
 
 var progressCases = []Case{{
-	ID: "mpi/progress/test-alone", Title: "A rank that does nothing but Test completes its request",
-	Cite: rule("3.7.3", "mpi/3.7.3/5"), Defects: []string{"TestNever"},
-	Sends: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
-	Run: func(t *T) {
+	ID: "mpi/progress/test-alone", Cite: rule("mpi/3.7.3/5"),
+	Title:   "A rank that does nothing but Test completes its request",
+	Sends:   "Test in a loop without a pause, for messages of all sizes",
+	Expects: "true",
+	Defects: []string{"TestNever"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
 			t.onRank(1, func() {
 				p := t.irecv(n, 0, 1)
 				for range spins {
-					st, done, err := p.Test()
-					t.must("Test", err)
+					st, done := result2(p.Test())(t, "Test")
 					if done {
 						t.expectStatus("the receive", st, 0, 1, n)
 						t.expectBuffer("the message", p.recvBuf, data(i, n))
@@ -32,16 +32,16 @@ var progressCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/progress/iprobe-alone", Title: "A rank that does nothing but Iprobe finds its message",
-	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
-	Sends: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
-	Run: func(t *T) {
+	ID: "mpi/progress/iprobe-alone", Cite: rule("mpi/3.8.1/4"),
+	Title:   "A rank that does nothing but Iprobe finds its message",
+	Sends:   "Iprobe in a loop without a pause, for messages of all sizes",
+	Expects: "true",
+	Defects: []string{"IprobeNever"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
 			t.onRank(1, func() {
 				for k := 0; ; k++ {
-					st, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag)
-					t.must("Iprobe", err)
+					st, found := result2(t.Iprobe(mpi.AnySource, mpi.AnyTag))(t, "Iprobe")
 					if found {
 						t.expectStatus("the probe", st, 0, 1, n)
 						break
@@ -53,107 +53,97 @@ var progressCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/progress/send-while-in-barrier", Title: "A send that was begun goes on while its rank waits for something else",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"FreeCancels", "LargeNeedsWait"},
-	Sends: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			r := t.isend(data(1, largeSize), 1, 1)
-			f := t.isend(data(2, largeSize), 1, 2)
-			t.must("Free", f.Free())
-			t.barrier()
-			t.barrier()
-			t.wait(r)
-		})
-		t.onRank(1, func() {
-			t.expectRecv(data(1, largeSize), 0, 1)
-			t.barrier()
-			t.expectRecv(data(2, largeSize), 0, 2)
-			t.barrier()
-		})
-	},
+	ID: "mpi/progress/send-while-in-barrier", Cite: rule("mpi/3.7.4/2"),
+	Title:   "A send that was begun goes on while its rank waits for something else",
+	Sends:   "a large Isend, then a Barrier; the other rank receives before it comes to the barrier",
+	Expects: "the message, then the barrier",
+	Defects: []string{"FreeCancels", "LargeNeedsWait"}, Run: byRank(func(t *T) {
+		r := t.isend(data(1, largeSize), 1, 1)
+		f := t.isend(data(2, largeSize), 1, 2)
+		t.must("Free", f.Free())
+		t.barrier()
+		t.barrier()
+		t.wait(r)
+	}, func(t *T) {
+		t.expectRecv(data(1, largeSize), 0, 1)
+		t.barrier()
+		t.expectRecv(data(2, largeSize), 0, 2)
+		t.barrier()
+	}),
 }, {
-	ID: "mpi/progress/receive-while-in-receive", Title: "Requests go on while their rank waits in a receive for another rank",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Setup: ranks(3), Defects: []string{"LargeNeedsWait"},
-	Sends: "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through", Expects: "that all ends",
-	Run: func(t *T) {
-		switch t.Rank() {
-		case 0:
-			r := t.isend(data(1, largeSize), 1, 1)
-			p := t.irecv(largeSize, 1, 2)
-			t.awaitSignal(2)
-			t.expectWait(p, data(2, largeSize))
-			t.wait(r)
-		case 1:
-			t.expectRecv(data(1, largeSize), 0, 1)
-			t.must("Ssend", t.Ssend(data(2, largeSize), 0, 2))
-			t.signal(2)
-		case 2:
-			t.awaitSignal(1)
-			t.signal(0)
+	ID: "mpi/progress/receive-while-in-receive", Cite: rule("mpi/3.7.4/2"), Setup: ranks(3),
+	Title:   "Requests go on while their rank waits in a receive for another rank",
+	Sends:   "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through",
+	Expects: "that all ends",
+	Defects: []string{"LargeNeedsWait"}, Run: byRank(func(t *T) {
+
+		r := t.isend(data(1, largeSize), 1, 1)
+		p := t.irecv(largeSize, 1, 2)
+		t.awaitSignal(2)
+		t.expectWait(p, data(2, largeSize))
+		t.wait(r)
+	}, func(t *T) {
+
+		t.expectRecv(data(1, largeSize), 0, 1)
+		t.must("Ssend", t.Ssend(data(2, largeSize), 0, 2))
+		t.signal(2)
+	}, func(t *T) {
+
+		t.awaitSignal(1)
+		t.signal(0)
+	}),
+}, {
+	ID: "mpi/progress/send-then-end", Cite: rule("mpi/8.7/1"),
+	Title:   "Messages that were sent arrive though their sender has ended its program",
+	Sends:   "sends of several sizes, freed or buffered, and then nothing more",
+	Expects: "the contents",
+	Defects: []string{"FreeCancels"}, Run: byRank(func(t *T) {
+		t.must("AttachBuffer", t.w.AttachBuffer(20_000))
+		t.must("Bsend", t.Bsend(data(9, 3000), 1, 9))
+		for i, n := range someSizes {
+			t.must("Free", t.isend(data(i, n), 1, i).Free())
 		}
-	},
+		t.must("DetachBuffer", t.w.DetachBuffer())
+	}, func(t *T) {
+		t.expectRecv(data(9, 3000), 0, 9)
+		t.idle()
+		for i, n := range someSizes {
+			t.expectRecv(data(i, n), 0, i)
+		}
+	}),
 }, {
-	ID: "mpi/progress/send-then-end", Title: "Messages that were sent arrive though their sender has ended its program",
-	Cite: rule("8.7", "mpi/8.7/1"), Defects: []string{"FreeCancels"},
-	Sends: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.must("AttachBuffer", t.w.AttachBuffer(20_000))
-			t.must("Bsend", t.Bsend(data(9, 3000), 1, 9))
-			for i, n := range someSizes {
-				t.must("Free", t.isend(data(i, n), 1, i).Free())
-			}
-			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
-			t.expectRecv(data(9, 3000), 0, 9)
-			t.idle()
-			for i, n := range someSizes {
-				t.expectRecv(data(i, n), 0, i)
-			}
-		})
-	},
-}, {
-	ID: "mpi/progress/computing-ranks", Title: "Requests that were begun before a computation are complete some time after it",
-	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"LargeDamaged"},
-	Sends: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/progress/computing-ranks", Cite: rule("mpi/3.7.4/2"),
+	Title:   "Requests that were begun before a computation are complete some time after it",
+	Sends:   "exchanges with a computation between beginning and wait, of another length on each rank",
+	Expects: "the contents",
+	Defects: []string{"LargeDamaged"}, Run: func(t *T) {
 		for i, n := range []int{64, 9000, largeSize, 64, largeSize} {
-			r := t.isend(data(2*i+t.Rank(), n), other, 1)
-			p := t.irecv(n, other, 1)
+			r := t.isend(data(2*i+t.Rank(), n), t.other(), 1)
+			p := t.irecv(n, t.other(), 1)
 			t.w.Compute(time.Duration(1+(i+t.Rank())%3) * 100 * time.Microsecond)
 			t.waitAll(r, p.Request)
-			t.expectBuffer("the message", p.recvBuf, data(2*i+other, n))
+			t.expectBuffer("the message", p.recvBuf, data(2*i+t.other(), n))
 		}
 	},
 }, {
-	ID: "mpi/progress/no-starving-by-polling", Title: "A rank that polls one request does not keep its others from completing",
-	Cite: rule("3.5", "mpi/3.5/3"), Defects: []string{"LargeNeedsWait", "SyncOnArrival"},
+	ID: "mpi/progress/no-starving-by-polling", Cite: rule("mpi/3.5/3"),
+	Title:   "A rank that polls one request does not keep its others from completing",
 	Sends:   "rank 0 tests a receive whose message comes only after a large send of its own was received",
 	Expects: "both complete",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			p := t.irecv(16, 1, 2)
-			r := t.isend(data(1, largeSize), 1, 1)
-			s := t.issend(data(3, 16), 1, 3)
-			t.waitUntil("the answer has come", func() bool {
-				_, done, err := p.GetStatus()
-				t.must("GetStatus", err)
-				return done
-			})
-			t.expectWait(p, data(2, 16))
-			t.idle()
-			t.expectPending("a synchronous send that nobody has received", s)
-			t.signal(1)
-			t.waitAll(r, s)
-		})
-		t.onRank(1, func() {
-			t.expectRecv(data(1, largeSize), 0, 1)
-			t.send(data(2, 16), 0, 2)
-			t.awaitSignal(0)
-			t.expectRecv(data(3, 16), 0, 3)
-		})
-	},
+	Defects: []string{"LargeNeedsWait", "SyncOnArrival"}, Run: byRank(func(t *T) {
+		p := t.irecv(16, 1, 2)
+		r := t.isend(data(1, largeSize), 1, 1)
+		s := t.issend(data(3, 16), 1, 3)
+		pollUntil(t, "the answer has come", p.GetStatus)
+		t.expectWait(p, data(2, 16))
+		t.idle()
+		t.expectPending("a synchronous send that nobody has received", s)
+		t.signal(1)
+		t.waitAll(r, s)
+	}, func(t *T) {
+		t.expectRecv(data(1, largeSize), 0, 1)
+		t.send(data(2, 16), 0, 2)
+		t.awaitSignal(0)
+		t.expectRecv(data(3, 16), 0, 3)
+	}),
 }}

@@ -1,10 +1,11 @@
 package mpi
 
 var sizeCases = []Case{{
-	ID: "mpi/size/unexpected", Title: "Messages of all sizes arrive whole that come before their receive",
-	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-	Sends: "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive", Expects: "every byte",
-	Run: func(t *T) {
+	ID: "mpi/size/unexpected", Cite: rule("mpi/3.2.2/2"),
+	Title:   "Messages of all sizes arrive whole that come before their receive",
+	Sends:   "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive",
+	Expects: "every byte",
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
 			t.onRank(0, func() {
 				r := t.isend(data(i, n), 1, 1)
@@ -18,10 +19,11 @@ var sizeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/size/posted", Title: "Messages of all sizes arrive whole whose receive waits for them",
-	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-	Sends: "the same with the receive first", Expects: "every byte",
-	Run: func(t *T) {
+	ID: "mpi/size/posted", Cite: rule("mpi/3.2.2/2"),
+	Title:   "Messages of all sizes arrive whole whose receive waits for them",
+	Sends:   "the same with the receive first",
+	Expects: "every byte",
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
 			t.onRank(0, func() {
 				t.awaitSignal(1)
@@ -35,10 +37,11 @@ var sizeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/size/synchronous", Title: "Synchronous messages of all sizes arrive whole",
-	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-	Sends: "the same with Ssend, receives of both kinds by turns", Expects: "every byte",
-	Run: func(t *T) {
+	ID: "mpi/size/synchronous", Cite: rule("mpi/3.2.2/2"),
+	Title:   "Synchronous messages of all sizes arrive whole",
+	Sends:   "the same with Ssend, receives of both kinds by turns",
+	Expects: "every byte",
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
 			if n > 1<<18 {
 				break
@@ -53,10 +56,11 @@ var sizeCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/size/near-neighbours", Title: "Ranks of one host and of others exchange messages of all sizes",
-	Cite: rule("3.2.2", "mpi/3.2.2/2"), Setup: inPairs(4), Defects: []string{"LastByteLost", "LargeDamaged"},
-	Sends: "everybody with everybody, two ranks a host, sizes up to large ones", Expects: "every byte",
-	Run: func(t *T) {
+	ID: "mpi/size/near-neighbours", Cite: rule("mpi/3.2.2/2"), Setup: inPairs(4),
+	Title:   "Ranks of one host and of others exchange messages of all sizes",
+	Sends:   "everybody with everybody, two ranks a host, sizes up to large ones",
+	Expects: "every byte",
+	Defects: []string{"LastByteLost", "LargeDamaged"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, largeSize} {
 			var ps []*pending

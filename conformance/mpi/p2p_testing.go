@@ -3,10 +3,11 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var testCases = []Case{{
-	ID: "mpi/test/single", Title: "Test is false while the request is not complete, and true in the end",
-	Cite: rule("3.7.3", "mpi/3.7.3/3"), Defects: []string{"TestNever", "CompleteStaysActive"},
-	Sends: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
-	Run: func(t *T) {
+	ID: "mpi/test/single", Cite: rule("mpi/3.7.3/3"),
+	Title:   "Test is false while the request is not complete, and true in the end",
+	Sends:   "Test of a receive before its message was sent, and then until it is true",
+	Expects: "false, then true once with the status; an empty one after that",
+	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			t.onRank(0, func() {
 				t.awaitSignal(1)
@@ -16,14 +17,7 @@ var testCases = []Case{{
 				p := t.irecv(n, 0, i)
 				t.expectPending("a receive whose message was not sent", p)
 				t.signal(0)
-				var st Status
-				t.waitUntil("the receive is complete", func() bool {
-					var done bool
-					var err error
-					st, done, err = p.Test()
-					t.must("Test", err)
-					return done
-				})
+				st := pollUntil(t, "the receive is complete", p.Test)
 				t.expectStatus("the receive", st, 0, i, n)
 				t.expectBuffer("the message", p.recvBuf, data(i, n))
 				t.check(!p.Active(), "the request not to be active", "active")
@@ -31,57 +25,40 @@ var testCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/test/all-or-nothing", Title: "TestAll that is false has ended none of the requests",
-	Cite: rule("3.7.5", "mpi/3.7.5/7"), Defects: []string{"TestAllTakesSome", "TestAllNever"},
-	Sends: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			for i := range 4 {
-				t.send(data(i, 30+i), 1, i)
-			}
-			t.awaitSignal(1)
-			t.send(data(4, 34), 1, 4)
-		})
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				ps = append(ps, t.irecv(64, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
-			t.signal(0)
-			for i := range 4 {
-				t.waitUntil("the first four are complete", func() bool {
-					_, done, err := rs[i].GetStatus()
-					t.must("GetStatus", err)
-					return done
-				})
-			}
-			_, done, err := t.w.TestAll(rs)
-			t.must("TestAll", err)
-			t.check(!done, "TestAll to be false", "true")
-			for _, r := range rs {
-				t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
-			}
-			t.signal(0)
-			var sts []Status
-			t.waitUntil("TestAll is true", func() bool {
-				var done bool
-				sts, done, err = t.w.TestAll(rs)
-				t.must("TestAll", err)
-				return done
-			})
-			for i, st := range sts {
-				t.expectReceive(ps, i, st)
-			}
-		})
-	},
+	ID: "mpi/test/all-or-nothing", Cite: rule("mpi/3.7.5/7"),
+	Title:   "TestAll that is false has ended none of the requests",
+	Sends:   "TestAll over five receives while four have their messages, then the fifth",
+	Expects: "false and all requests active; then true with all statuses",
+	Defects: []string{"TestAllTakesSome", "TestAllNever"}, Run: byRank(func(t *T) {
+		t.awaitSignal(1)
+		for i := range 4 {
+			t.send(data(i, 30+i), 1, i)
+		}
+		t.awaitSignal(1)
+		t.send(data(4, 34), 1, 4)
+	}, func(t *T) {
+		ps, rs := t.fiveReceives()
+		t.signal(0)
+		for i := range 4 {
+			pollUntil(t, "the first four are complete", rs[i].GetStatus)
+		}
+		_, done := result2(t.w.TestAll(rs))(t, "TestAll")
+		t.check(!done, "TestAll to be false", "true")
+		for _, r := range rs {
+			t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
+		}
+		t.signal(0)
+		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(rs) })
+		for i, st := range sts {
+			t.expectReceive(ps, i, st)
+		}
+	}),
 }, {
-	ID: "mpi/test/any", Title: "TestAny finds each request once, and then none",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
-	Sends: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
-	Run: func(t *T) {
+	ID: "mpi/test/any", Cite: rule("mpi/3.7.5/1"),
+	Title:   "TestAny finds each request once, and then none",
+	Sends:   "TestAny over five receives until it says that there is none",
+	Expects: "five indices, each with its message, then true with Undefined",
+	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			n := 0
@@ -105,17 +82,17 @@ var testCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/test/some", Title: "TestSome finds each request once",
-	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
-	Sends: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
-	Run: func(t *T) {
+	ID: "mpi/test/some", Cite: rule("mpi/3.7.5/6"),
+	Title:   "TestSome finds each request once",
+	Sends:   "TestSome over five receives and two null requests until all are through",
+	Expects: "each index once, with its message",
+	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			all := append(append([]Request{nil}, rs...), nil)
 			seen := make([]bool, 5)
 			n := 0
 			t.waitUntil("TestSome has found all", func() bool {
-				is, sts, err := t.w.TestSome(all)
-				t.must("TestSome", err)
+				is, sts := result2(t.w.TestSome(all))(t, "TestSome")
 				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
@@ -128,37 +105,28 @@ var testCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/test/get-status", Title: "GetStatus tells that a request is complete, and leaves it so",
-	Cite: rule("3.7.6", "mpi/3.7.6/1"), Defects: []string{"GetStatusFrees"},
-	Sends: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.awaitSignal(1)
-			t.send(data(1, 40), 1, 5)
-		})
-		t.onRank(1, func() {
-			p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
-			_, done, err := p.GetStatus()
-			t.must("GetStatus", err)
-			t.check(!done, "GetStatus to be false", "true")
-			t.signal(0)
-			var st Status
-			t.waitUntil("GetStatus is true", func() bool {
-				st, done, err = p.GetStatus()
-				t.must("GetStatus", err)
-				return done
-			})
-			for range 3 {
-				t.expectStatus("GetStatus", st, 0, 5, 40)
-				t.check(p.Active(), "the request to be active", "inactive")
-				st, done, err = p.GetStatus()
-				t.must("GetStatus", err)
-				t.check(done, "GetStatus to stay true", "false")
-			}
-			t.expectStatus("Wait", t.expectWait(p, data(1, 40)), 0, 5, 40)
-			st, done, err = p.GetStatus()
-			t.must("GetStatus", err)
-			t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
-		})
-	},
+	ID: "mpi/test/get-status", Cite: rule("mpi/3.7.6/1"),
+	Title:   "GetStatus tells that a request is complete, and leaves it so",
+	Sends:   "GetStatus before and after the message, several times, then Wait",
+	Expects: "false; the same status every time; the status again of Wait",
+	Defects: []string{"GetStatusFrees"}, Run: byRank(func(t *T) {
+		t.awaitSignal(1)
+		t.send(data(1, 40), 1, 5)
+	}, func(t *T) {
+		p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
+		_, done, err := p.GetStatus()
+		t.must("GetStatus", err)
+		t.check(!done, "GetStatus to be false", "true")
+		t.signal(0)
+		st := pollUntil(t, "GetStatus is true", p.GetStatus)
+		for range 3 {
+			t.expectStatus("GetStatus", st, 0, 5, 40)
+			t.check(p.Active(), "the request to be active", "inactive")
+			st, done = result2(p.GetStatus())(t, "GetStatus")
+			t.check(done, "GetStatus to stay true", "false")
+		}
+		t.expectStatus("Wait", t.expectWait(p, data(1, 40)), 0, 5, 40)
+		st, done = result2(p.GetStatus())(t, "GetStatus")
+		t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
+	}),
 }}

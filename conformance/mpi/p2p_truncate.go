@@ -35,8 +35,7 @@ func tooLong(n, room int, posted bool) func(*T) {
 				t.idle()
 			}
 			r := newGuardedBuf(room)
-			req, err := t.Irecv(r.buf, 0, 3)
-			t.mustStart("Irecv", req, err)
+			req := started(t.Irecv(r.buf, 0, 3))(t, "Irecv")
 			if posted {
 				t.signal(0)
 			}
@@ -50,40 +49,47 @@ func tooLong(n, room int, posted bool) func(*T) {
 }
 
 var truncateCases = []Case{{
-	ID: "mpi/truncate/posted", Title: "A message that is longer than the buffer of the receive that waits for it is an error there, and of nothing else",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "TruncateCountsAll"},
-	Sends: "100 bytes to a posted receive of 60, and another message behind it", Expects: "ErrTruncate; the send succeeds, the next message arrives",
-	Run: tooLong(100, 60, true),
+	ID: "mpi/truncate/posted", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A message that is longer than the buffer of the receive that waits for it is an error there, and of nothing else",
+	Sends:   "100 bytes to a posted receive of 60, and another message behind it",
+	Expects: "ErrTruncate; the send succeeds, the next message arrives",
+	Defects: []string{"TruncatesSilently", "TruncateCountsAll"}, Run: tooLong(100, 60, true),
 }, {
-	ID: "mpi/truncate/unexpected", Title: "A message that is longer than the buffer of a later receive is an error there, and of nothing else",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "TruncateWedges"},
-	Sends: "the same with a receive that comes late", Expects: "the same",
-	Run: tooLong(100, 60, false),
+	ID: "mpi/truncate/unexpected", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A message that is longer than the buffer of a later receive is an error there, and of nothing else",
+	Sends:   "the same with a receive that comes late",
+	Expects: "the same",
+	Defects: []string{"TruncatesSilently", "TruncateWedges"}, Run: tooLong(100, 60, false),
 }, {
-	ID: "mpi/truncate/large-posted", Title: "A large message that is longer than the posted receive is an error there, and of nothing else",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "TruncateKeepsRest"},
-	Sends: "a large message to a posted receive of a third of it", Expects: "the same",
-	Run: tooLong(largeSize, largeSize/3, true),
+	ID: "mpi/truncate/large-posted", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A large message that is longer than the posted receive is an error there, and of nothing else",
+	Sends:   "a large message to a posted receive of a third of it",
+	Expects: "the same",
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, largeSize/3, true),
 }, {
-	ID: "mpi/truncate/large-unexpected", Title: "A large message that is longer than a later receive is an error there, and of nothing else",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "TruncateFailsSender"},
-	Sends: "a large message to a late receive that is one byte too short", Expects: "the same",
-	Run: tooLong(largeSize, largeSize-1, false),
+	ID: "mpi/truncate/large-unexpected", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A large message that is longer than a later receive is an error there, and of nothing else",
+	Sends:   "a large message to a late receive that is one byte too short",
+	Expects: "the same",
+	Defects: []string{"TruncatesSilently", "TruncateFailsSender"}, Run: tooLong(largeSize, largeSize-1, false),
 }, {
-	ID: "mpi/truncate/large-into-small", Title: "A large message to a receive of a few bytes is an error there, and of nothing else",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "TruncateKeepsRest"},
-	Sends: "a large message to a posted receive of 64 bytes", Expects: "the same",
-	Run: tooLong(largeSize, 64, true),
+	ID: "mpi/truncate/large-into-small", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A large message to a receive of a few bytes is an error there, and of nothing else",
+	Sends:   "a large message to a posted receive of 64 bytes",
+	Expects: "the same",
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, 64, true),
 }, {
-	ID: "mpi/truncate/no-room-at-all", Title: "A receive without room fails when the message has data",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently"},
-	Sends: "one byte to a receive of none", Expects: "ErrTruncate",
-	Run: tooLong(1, 0, true),
+	ID: "mpi/truncate/no-room-at-all", Cite: rule("mpi/3.2.4/3"),
+	Title:   "A receive without room fails when the message has data",
+	Sends:   "one byte to a receive of none",
+	Expects: "ErrTruncate",
+	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, true),
 }, {
-	ID: "mpi/truncate/shorter-is-fine", Title: "A message that is shorter than the buffer leaves the rest of it alone",
-	Cite: rule("3.2.4", "mpi/3.2.4/4"), Defects: []string{"BufferWiped", "CountIsRoom"},
-	Sends: "messages of several sizes to receives with twice the room", Expects: "the count of the message, and nothing written behind it",
-	Run: func(t *T) {
+	ID: "mpi/truncate/shorter-is-fine", Cite: rule("mpi/3.2.4/4"),
+	Title:   "A message that is shorter than the buffer leaves the rest of it alone",
+	Sends:   "messages of several sizes to receives with twice the room",
+	Expects: "the count of the message, and nothing written behind it",
+	Defects: []string{"BufferWiped", "CountIsRoom"}, Run: func(t *T) {
 		for i, n := range allSizes() {
 			if n > largeSize {
 				break
@@ -95,11 +101,11 @@ var truncateCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/truncate/blocking-calls", Title: "Recv, Sendrecv and a matched receive tell a truncation as well",
-	Cite: rule("3.2.4", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently"},
-	Sends: "30 bytes to receives of 20, by three calls", Expects: "ErrTruncate of each",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/truncate/blocking-calls", Cite: rule("mpi/3.2.4/3"),
+	Title:   "Recv, Sendrecv and a matched receive tell a truncation as well",
+	Sends:   "30 bytes to receives of 20, by three calls",
+	Expects: "ErrTruncate of each",
+	Defects: []string{"TruncatesSilently"}, Run: func(t *T) {
 		whole := data(4, 30)
 		t.onRank(0, func() {
 			t.send(whole, 1, 1)
@@ -116,16 +122,16 @@ var truncateCases = []Case{{
 			t.expectTruncated("Message.Recv", r, st, err, whole)
 		})
 		r := newGuardedBuf(20)
-		st, err := t.Sendrecv(whole, other, 3, r.buf, other, 3)
+		st, err := t.Sendrecv(whole, t.other(), 3, r.buf, t.other(), 3)
 		t.expectTruncated("Sendrecv", r, st, err, whole)
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/truncate/one-of-many", Title: "Of several requests only the one whose message is too long fails",
-	Cite:    rule("3.7.5", "mpi/3.7.5/5", "mpi/3.2.4/3"),
-	Defects: []string{"SeveralSwallowErrors", "ErrorOfTheWrong", "WaitAllEndsAtError"},
-	Sends:   "WaitAll over five receives, of which the second is too short", Expects: "an error of the second alone; the others have their messages",
-	Run: func(t *T) {
+	ID: "mpi/truncate/one-of-many", Cite: rule("mpi/3.7.5/5", "mpi/3.2.4/3"),
+	Title:   "Of several requests only the one whose message is too long fails",
+	Sends:   "WaitAll over five receives, of which the second is too short",
+	Expects: "an error of the second alone; the others have their messages",
+	Defects: []string{"SeveralSwallowErrors", "ErrorOfTheWrong", "WaitAllEndsAtError"}, Run: func(t *T) {
 		t.onRank(0, func() {
 			t.awaitSignal(1)
 			for i := range 5 {
@@ -161,23 +167,20 @@ var truncateCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/truncate/persistent-goes-on", Title: "A persistent receive whose message was too long can be started again",
-	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.2.4/3"), Defects: []string{"TruncatesSilently", "PersistentOnce"},
-	Sends: "a persistent receive of 20 bytes, started for messages of 30 and of 20", Expects: "ErrTruncate, then the message",
-	Run: func(t *T) {
-		t.onRank(0, func() {
-			t.send(data(1, 30), 1, 1)
-			t.send(data(2, 20), 1, 1)
-		})
-		t.onRank(1, func() {
-			r := newGuardedBuf(20)
-			req, err := t.RecvInit(r.buf, 0, 1)
-			t.mustStart("RecvInit", req, err)
-			t.must("Start", req.Start())
-			st, err := req.Wait()
-			t.expectTruncated("the first", r, st, err, data(1, 30))
-			t.must("Start", req.Start())
-			t.expectWait(&pending{req, r}, data(2, 20))
-		})
-	},
+	ID: "mpi/truncate/persistent-goes-on", Cite: rule("mpi/3.9/1", "mpi/3.2.4/3"),
+	Title:   "A persistent receive whose message was too long can be started again",
+	Sends:   "a persistent receive of 20 bytes, started for messages of 30 and of 20",
+	Expects: "ErrTruncate, then the message",
+	Defects: []string{"TruncatesSilently", "PersistentOnce"}, Run: byRank(func(t *T) {
+		t.send(data(1, 30), 1, 1)
+		t.send(data(2, 20), 1, 1)
+	}, func(t *T) {
+		r := newGuardedBuf(20)
+		req := started(t.RecvInit(r.buf, 0, 1))(t, "RecvInit")
+		t.must("Start", req.Start())
+		st, err := req.Wait()
+		t.expectTruncated("the first", r, st, err, data(1, 30))
+		t.must("Start", req.Start())
+		t.expectWait(&pending{req, r}, data(2, 20))
+	}),
 }}

@@ -20,15 +20,19 @@ func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
 		}
 	})
 	t.onRank(1, func() {
-		var ps []*pending
-		var rs []Request
-		for i := range 5 {
-			ps = append(ps, t.irecv(64, 0, i))
-			rs = append(rs, ps[i].Request)
-		}
+		ps, rs := t.fiveReceives()
 		t.signal(0)
 		f(ps, rs)
 	})
+}
+
+// fiveReceives posts receives from rank 0 with tags 0 to 4.
+func (t *T) fiveReceives() (ps []*pending, rs []Request) {
+	for i := range 5 {
+		ps = append(ps, t.irecv(64, 0, i))
+		rs = append(rs, ps[i].Request)
+	}
+	return ps, rs
 }
 
 // expectReceive checks one of the five messages.
@@ -42,10 +46,11 @@ func (t *T) expectReceive(ps []*pending, i int, st Status) {
 var shuffled = []int{3, 0, 4, 2, 1}
 
 var waitCases = []Case{{
-	ID: "mpi/wait/all", Title: "WaitAll returns when all are complete, with their statuses in the order of the requests",
-	Cite: rule("3.7.5", "mpi/3.7.5/3"), Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
-	Sends: "five receives, messages in another order", Expects: "each status where its request is",
-	Run: func(t *T) {
+	ID: "mpi/wait/all", Cite: rule("mpi/3.7.5/3"),
+	Title:   "WaitAll returns when all are complete, with their statuses in the order of the requests",
+	Sends:   "five receives, messages in another order",
+	Expects: "each status where its request is",
+	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: func(t *T) {
 		withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
 			for i, st := range t.waitAll(rs...) {
 				t.expectReceive(ps, i, st)
@@ -53,13 +58,13 @@ var waitCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/wait/all-with-nothing-among-them", Title: "WaitAll passes over null and inactive requests, with an empty status for each",
-	Cite: rule("3.7.5", "mpi/3.7.5/4"), Defects: []string{"NilIsRankZero", "InactiveHangs"},
-	Sends: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
-	Run: func(t *T) {
+	ID: "mpi/wait/all-with-nothing-among-them", Cite: rule("mpi/3.7.5/4"),
+	Title:   "WaitAll passes over null and inactive requests, with an empty status for each",
+	Sends:   "null requests, a persistent one that was not started and one that is through between receives",
+	Expects: "empty statuses of those, messages of the others",
+	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-			t.mustStart("RecvInit", idle, err)
+			idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
 			sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
 			t.expectReceive(ps, 0, sts[0])
 			t.expectReceive(ps, 1, sts[2])
@@ -75,88 +80,75 @@ var waitCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/wait/any", Title: "WaitAny returns one that is complete, each once, and Undefined when none is left",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
-	Sends: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
-	Run: func(t *T) {
+	ID: "mpi/wait/any", Cite: rule("mpi/3.7.5/1"),
+	Title:   "WaitAny returns one that is complete, each once, and Undefined when none is left",
+	Sends:   "WaitAny over five receives, six times",
+	Expects: "five different indices, each with its message; then Undefined and an empty status",
+	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for range 5 {
-				i, st, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
+				i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
 				seen[i] = true
 				t.expectReceive(ps, i, st)
 			}
-			i, st, err := t.w.WaitAny(rs)
-			t.must("WaitAny", err)
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 		})
 	},
 }, {
-	ID: "mpi/wait/any-of-those-that-can", Title: "WaitAny returns when one can complete, though the others cannot",
-	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "TagIgnored"},
-	Sends: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
-	Run: func(t *T) {
-		t.onRank(0, func() {
+	ID: "mpi/wait/any-of-those-that-can", Cite: rule("mpi/3.7.5/1"),
+	Title:   "WaitAny returns when one can complete, though the others cannot",
+	Sends:   "WaitAny over five receives, of which one has a message; the rest is sent after an answer",
+	Expects: "that one, then the others",
+	Defects: []string{"IndexOff", "TagIgnored"}, Run: byRank(func(t *T) {
+		t.awaitSignal(1)
+		for _, i := range shuffled {
+			t.send(data(i, 30+i), 1, i)
 			t.awaitSignal(1)
-			for _, i := range shuffled {
-				t.send(data(i, 30+i), 1, i)
-				t.awaitSignal(1)
-			}
-		})
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				ps = append(ps, t.irecv(64, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
+		}
+	}, func(t *T) {
+		ps, rs := t.fiveReceives()
+		t.signal(0)
+		for _, want := range shuffled {
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
+			t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
+			t.expectReceive(ps, i, st)
 			t.signal(0)
-			for _, want := range shuffled {
-				i, st, err := t.w.WaitAny(rs)
-				t.must("WaitAny", err)
-				t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
-				t.expectReceive(ps, i, st)
-				t.signal(0)
-			}
-		})
-	},
+		}
+	}),
 }, {
-	ID: "mpi/wait/any-of-none", Title: "WaitAny, WaitSome and their tests know that there is nothing to wait for",
-	Cite: rule("3.7.5", "mpi/3.7.5/2"), Setup: ranks(1), Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
-	Sends: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
-	Run: func(t *T) {
-		idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-		t.mustStart("RecvInit", idle, err)
+	ID: "mpi/wait/any-of-none", Cite: rule("mpi/3.7.5/2"), Setup: ranks(1),
+	Title:   "WaitAny, WaitSome and their tests know that there is nothing to wait for",
+	Sends:   "each of them on no request, on null ones, and on one that is inactive",
+	Expects: "Undefined or no indices, at once; TestAny and TestAll true",
+	Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"}, Run: func(t *T) {
+		idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
 		for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
-			i, st, err := t.w.WaitAny(rs)
-			t.must("WaitAny", err)
+			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status of WaitAny", "%d %+v", i, st)
-			is, sts, err := t.w.WaitSome(rs)
-			t.must("WaitSome", err)
+			is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
 			t.check(len(is) == 0 && len(sts) == 0, "no index of WaitSome", "%v %v", is, sts)
 			i, st, done, err := t.w.TestAny(rs)
 			t.must("TestAny", err)
 			t.check(done && i == mpi.Undefined && st == empty, "true with Undefined of TestAny", "%v %d %+v", done, i, st)
-			is, sts, err = t.w.TestSome(rs)
-			t.must("TestSome", err)
+			is, sts = result2(t.w.TestSome(rs))(t, "TestSome")
 			t.check(len(is) == 0 && len(sts) == 0, "no index of TestSome", "%v %v", is, sts)
-			sts, done, err = t.w.TestAll(rs)
-			t.must("TestAll", err)
+			sts, done = result2(t.w.TestAll(rs))(t, "TestAll")
 			t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
 		}
 	},
 }, {
-	ID: "mpi/wait/some", Title: "WaitSome returns at least one, every request once, with its own status",
-	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
-	Sends: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
-	Run: func(t *T) {
+	ID: "mpi/wait/some", Cite: rule("mpi/3.7.5/6"),
+	Title:   "WaitSome returns at least one, every request once, with its own status",
+	Sends:   "WaitSome over five receives until there is none",
+	Expects: "each index once, with its message",
+	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			for left := 5; left > 0; {
-				is, sts, err := t.w.WaitSome(rs)
-				t.must("WaitSome", err)
+				is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
 				t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
@@ -168,10 +160,11 @@ var waitCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/wait/against-the-order", Title: "Requests can be waited for in any order",
-	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
-	Sends: "five receives waited for from the one whose message comes last", Expects: "the messages",
-	Run: func(t *T) {
+	ID: "mpi/wait/against-the-order", Cite: rule("mpi/3.7.3/1"),
+	Title:   "Requests can be waited for in any order",
+	Sends:   "five receives waited for from the one whose message comes last",
+	Expects: "the messages",
+	Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"}, Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			turn := slices.Clone(shuffled)
 			slices.Reverse(turn)
@@ -184,10 +177,11 @@ var waitCases = []Case{{
 		})
 	},
 }, {
-	ID: "mpi/wait/sends-and-receives", Title: "Sends and receives can be waited for together",
-	Cite: rule("3.7.5", "mpi/3.7.5/3"), Setup: ranks(4), Defects: []string{"StatusesReversed"},
-	Sends: "all sends to and receives from all ranks in one WaitAll, small and large", Expects: "all contents",
-	Run: func(t *T) {
+	ID: "mpi/wait/sends-and-receives", Cite: rule("mpi/3.7.5/3"), Setup: ranks(4),
+	Title:   "Sends and receives can be waited for together",
+	Sends:   "all sends to and receives from all ranks in one WaitAll, small and large",
+	Expects: "all contents",
+	Defects: []string{"StatusesReversed"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		var rs []Request
 		var ps []*pending

@@ -16,11 +16,25 @@ import (
 // violation.
 type T struct {
 	Comm
-	w World
+	w       World
+	windows *[]*W // allocated by window and not freed
 }
 
 // inComm returns the same rank in another communicator.
-func (t *T) inComm(c Comm) *T { return &T{c, t.w} }
+func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
+
+// other returns the other rank of two.
+func (t *T) other() int { return 1 - t.Rank() }
+
+// byRank returns the program of a case whose ranks run different programs, in the order of
+// the ranks. A rank without a program does nothing.
+func byRank(programs ...func(*T)) func(*T) {
+	return func(t *T) {
+		if t.Rank() < len(programs) {
+			programs[t.Rank()](t)
+		}
+	}
+}
 
 // onRank runs f on one rank.
 func (t *T) onRank(rank int, f func()) {
@@ -39,6 +53,33 @@ func (t *T) check(is bool, want, format string, args ...any) {
 // must ends the rank if a call failed.
 func (t *T) must(call string, err error) {
 	t.check(err == nil, call+" without an error", "%v", err)
+}
+
+// result returns the result of a call, and ends the rank if the call failed:
+//
+//	st := result(t.Probe(0, 4))(t, "Probe")
+func result[A any](a A, err error) func(t *T, call string) A {
+	return func(t *T, call string) A {
+		t.must(call, err)
+		return a
+	}
+}
+
+// result2 is result for a call with two results.
+func result2[A, B any](a A, b B, err error) func(t *T, call string) (A, B) {
+	return func(t *T, call string) (A, B) {
+		t.must(call, err)
+		return a, b
+	}
+}
+
+// started is result for a call that starts or creates a request, which must not be nil.
+func started(r Request, err error) func(t *T, call string) Request {
+	return func(t *T, call string) Request {
+		t.must(call, err)
+		t.check(r != nil, call+" with a request", "nil")
+		return r
+	}
 }
 
 // mustFail ends the rank unless a call failed with an error of a class.
@@ -120,8 +161,7 @@ func (t *T) send(d []byte, dest, tag int) { t.must("Send", t.Send(d, dest, tag))
 // expectRecv receives a message into a larger buffer, and ends the rank unless it is want.
 func (t *T) expectRecv(want []byte, source, tag int) Status {
 	r := newGuardedBuf(len(want) + 16)
-	st, err := t.Recv(r.buf, source, tag)
-	t.must("Recv", err)
+	st := result(t.Recv(r.buf, source, tag))(t, "Recv")
 	t.expectBuffer("the message", r, want)
 	t.check(st.Count == len(want), fmt.Sprintf("a count of %d", len(want)), "%+v", st)
 	if source != mpi.AnySource {
@@ -139,35 +179,23 @@ type pending struct {
 	recvBuf *guardedBuf
 }
 
-// mustStart returns the request of a nonblocking call, and ends the rank if it failed.
-func (t *T) mustStart(call string, r Request, err error) Request {
-	t.must(call, err)
-	t.check(r != nil, call+" with a request", "nil")
-	return r
-}
-
 func (t *T) isend(d []byte, dest, tag int) Request {
-	r, err := t.Isend(d, dest, tag)
-	return t.mustStart("Isend", r, err)
+	return started(t.Isend(d, dest, tag))(t, "Isend")
 }
 
 func (t *T) issend(d []byte, dest, tag int) Request {
-	r, err := t.Issend(d, dest, tag)
-	return t.mustStart("Issend", r, err)
+	return started(t.Issend(d, dest, tag))(t, "Issend")
 }
 
 // irecv starts a receive of at most n bytes.
 func (t *T) irecv(n, source, tag int) *pending {
 	room := newGuardedBuf(n)
-	r, err := t.Irecv(room.buf, source, tag)
-	return &pending{t.mustStart("Irecv", r, err), room}
+	return &pending{started(t.Irecv(room.buf, source, tag))(t, "Irecv"), room}
 }
 
 // wait waits for a request that must not fail.
 func (t *T) wait(r Request) Status {
-	st, err := r.Wait()
-	t.must("Wait", err)
-	return st
+	return result(r.Wait())(t, "Wait")
 }
 
 // expectWait waits for a receive, and ends the rank unless the message is want.
@@ -188,16 +216,14 @@ func startAll[R any](n int, start func(i int) R) []R {
 }
 
 func (t *T) waitAll(rs ...Request) []Status {
-	sts, err := t.w.WaitAll(rs)
-	t.must("WaitAll", err)
+	sts := result(t.w.WaitAll(rs))(t, "WaitAll")
 	t.check(len(sts) == len(rs), fmt.Sprintf("%d statuses of WaitAll", len(rs)), "%d", len(sts))
 	return sts
 }
 
 // expectPending ends the rank if a request is complete.
 func (t *T) expectPending(what string, r Request) {
-	_, done, err := r.Test()
-	t.must("Test", err)
+	_, done := result2(r.Test())(t, "Test")
 	t.check(!done, what+" not to be complete yet", "complete")
 }
 
@@ -215,15 +241,13 @@ func (t *T) signal(ranks ...int) {
 func (t *T) awaitSignal(ranks ...int) {
 	for _, rank := range ranks {
 		var b [1]byte
-		_, err := t.Recv(b[:], rank, signalTag)
-		t.must("Recv of a signal", err)
+		result(t.Recv(b[:], rank, signalTag))(t, "Recv of a signal")
 	}
 }
 
 // dup duplicates the communicator (MPI_Comm_dup), and returns a T that uses the duplicate.
 func (t *T) dup() *T {
-	c, err := t.Dup()
-	t.must("Dup", err)
+	c := result(t.Dup())(t, "Dup")
 	t.check(c != nil, "a communicator of Dup", "nil")
 	return t.inComm(c)
 }
@@ -234,8 +258,7 @@ func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 // result may depend on its duration.
 func (t *T) idle() {
 	for range 20 {
-		_, _, err := t.Iprobe(mpi.AnySource, mpi.TagMax-1)
-		t.must("Iprobe", err)
+		result2(t.Iprobe(mpi.AnySource, mpi.TagMax-1))(t, "Iprobe")
 		t.w.Compute(20 * time.Microsecond)
 	}
 }
@@ -250,6 +273,16 @@ func (t *T) waitUntil(what string, is func() bool) {
 		t.check(t.w.Wtime()-began < waitLimit, what+" in the end", "not within %v", waitLimit)
 		pause = min(2*pause, time.Millisecond)
 	}
+}
+
+// pollUntil repeats a call that tests for completion until it reports true, and returns its
+// result. It ends the rank if the call fails, or does not report true in time.
+func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
+	t.waitUntil(what, func() (done bool) {
+		a, done = result2(call())(t, "a test whether "+what)
+		return done
+	})
+	return a
 }
 
 // expectUsable checks that a communicator can be used: every rank sends to every rank. A
@@ -288,8 +321,7 @@ const largeSize = 300_000
 func (t *T) expectMessage(m Message, want []byte) Status {
 	t.check(m != nil, "a message", "nil")
 	r := newGuardedBuf(len(want))
-	st, err := m.Recv(r.buf)
-	t.must("Message.Recv", err)
+	st := result(m.Recv(r.buf))(t, "Message.Recv")
 	t.check(st.Count == len(want), fmt.Sprintf("a count of %d", len(want)), "%+v", st)
 	t.expectBuffer("the message", r, want)
 	return st

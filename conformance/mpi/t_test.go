@@ -66,7 +66,7 @@ func TestWordsNotice(t *testing.T) {
 		"tag":           func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 3, 3) },
 		"count":         func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 4) },
 		"cancelled":     func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3, Cancelled: true}, 1, 2, 3) },
-		"no request":    func(t *T) { t.mustStart("it", nil, nil) },
+		"no request":    func(t *T) { started(nil, nil)(t, "it") },
 		"truncation": func(t *T) {
 			t.expectTruncated("it", fill(func(*guardedBuf) {}), Status{Count: 31}, mpi.ErrTruncate, data(3, 40))
 		},

@@ -3,6 +3,7 @@ package mpi
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -13,12 +14,14 @@ type W struct {
 	t *T
 }
 
-// window allocates a window with n zero bytes for each rank.
+// window allocates a window with n zero bytes for each rank. It is freed at the end of the
+// case unless the case frees it.
 func (t *T) window(n int) *W {
-	w, err := t.WinAllocate(n)
-	t.must("WinAllocate", err)
-	t.check(w != nil && len(w.Memory()) == n, fmt.Sprintf("a window of %d bytes", n), "%v", w)
-	return &W{w, t}
+	win := result(t.WinAllocate(n))(t, "WinAllocate")
+	t.check(win != nil && len(win.Memory()) == n, fmt.Sprintf("a window of %d bytes", n), "%v", win)
+	w := &W{win, t}
+	*t.windows = append(*t.windows, w)
+	return w
 }
 
 func (w *W) put(d []byte, target, at int)       { w.t.must("Put", w.Put(d, target, at)) }
@@ -34,7 +37,11 @@ func (w *W) lockAll()                           { w.t.must("LockAll", w.LockAll(
 func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.UnlockAll()) }
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
-func (w *W) free()                              { w.t.must("Free", w.Free()) }
+
+func (w *W) free() {
+	w.t.must("Free", w.Free())
+	*w.t.windows = slices.DeleteFunc(*w.t.windows, func(other *W) bool { return other == w })
+}
 
 func (w *W) accumulate(d []byte, target, at int, t mpi.Type, op mpi.Op) {
 	w.t.must("Accumulate", w.Accumulate(d, target, at, t, op))

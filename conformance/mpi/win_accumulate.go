@@ -8,18 +8,18 @@ import (
 )
 
 var accumulateCases = []Case{{
-	ID: "mpi/accumulate/operations", Title: "Accumulate combines by each operation, Replace included",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Defects: []string{"AccumulatesReplace", "ReducesBySum"},
-	Sends: "every operation of integers on a vector of the other rank", Expects: "what the operation gives by hand",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/accumulate/operations", Cite: rule("mpi/11.3.4/1"),
+	Title:   "Accumulate combines by each operation, Replace included",
+	Sends:   "every operation of integers on a vector of the other rank",
+	Expects: "what the operation gives by hand",
+	Defects: []string{"AccumulatesReplace", "ReducesBySum"}, Run: func(t *T) {
 		there, with := []uint64{12, 0, 7, 1 << 40}, []uint64{10, 5, 0, 3}
 		w := t.window(8 * len(there))
 		ops := []mpi.Op{mpi.Sum, mpi.Prod, mpi.Min, mpi.Max, mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor, mpi.Replace}
 		for _, op := range ops {
 			copy(w.Memory(), words(there...))
 			w.fence(0)
-			w.accumulate(words(with...), other, 0, mpi.Uint64, op)
+			w.accumulate(words(with...), t.other(), 0, mpi.Uint64, op)
 			w.fence(0)
 			want := with
 			if f := operations[op]; f != nil {
@@ -31,13 +31,13 @@ var accumulateCases = []Case{{
 			t.expectEqual(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
 			w.fence(0)
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/types", Title: "Accumulate knows the types: widths, signs and floats",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
-	Sends: "sums, minima and maxima of each type onto the window of rank 0", Expects: "what the type gives by hand",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/types", Cite: rule("mpi/11.3.4/1"), Setup: ranks(3),
+	Title:   "Accumulate knows the types: widths, signs and floats",
+	Sends:   "sums, minima and maxima of each type onto the window of rank 0",
+	Expects: "what the type gives by hand",
+	Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"}, Run: func(t *T) {
 		w := t.window(16)
 		for _, c := range typed {
 			b := c.in(t.Rank())
@@ -52,13 +52,13 @@ var accumulateCases = []Case{{
 			})
 			w.fence(0)
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/concurrent", Title: "Accumulates of many ranks at the same place all count",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(5), Defects: []string{"AccumulatesRace"},
-	Sends: "all ranks add to the same numbers of rank 0 under shared locks, 30 times", Expects: "the sums",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/concurrent", Cite: rule("mpi/11.7.1/1"), Setup: ranks(5),
+	Title:   "Accumulates of many ranks at the same place all count",
+	Sends:   "all ranks add to the same numbers of rank 0 under shared locks, 30 times",
+	Expects: "the sums",
+	Defects: []string{"AccumulatesRace"}, Run: func(t *T) {
 		w := t.window(64)
 		w.lock(mpi.Shared, 0)
 		v := uint64(t.Rank() + 1)
@@ -68,13 +68,13 @@ var accumulateCases = []Case{{
 		w.unlock(0)
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/concurrent-narrow", Title: "Accumulates of narrow types beside each other do not harm their neighbours",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"NeighboursRace"},
-	Sends: "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0", Expects: "all sums",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/concurrent-narrow", Cite: rule("mpi/11.7.1/1"), Setup: ranks(4),
+	Title:   "Accumulates of narrow types beside each other do not harm their neighbours",
+	Sends:   "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0",
+	Expects: "all sums",
+	Defects: []string{"NeighboursRace"}, Run: func(t *T) {
 		w := t.window(24)
 		w.lock(mpi.Shared, 0)
 		for range 30 {
@@ -87,13 +87,13 @@ var accumulateCases = []Case{{
 			want := bytes.Join([][]byte{le32(30), le32(60), le32(90), le32(120), {30, 60, 90, 120, 0, 0, 0, 0}}, nil)
 			w.expectOwn("the sums", 0, want)
 		})
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/in-order", Title: "Accumulates of one rank at one place are done in its order",
-	Cite: rule("11.7.2", "mpi/11.7.2/1"), Setup: ranks(3), Defects: []string{"AccumulatesUnordered"},
-	Sends: "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns", Expects: "the last number; the result of doing one after the other",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/in-order", Cite: rule("mpi/11.7.2/1"), Setup: ranks(3),
+	Title:   "Accumulates of one rank at one place are done in its order",
+	Sends:   "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns",
+	Expects: "the last number; the result of doing one after the other",
+	Defects: []string{"AccumulatesUnordered"}, Run: func(t *T) {
 		w := t.window(48)
 		w.lock(mpi.Shared, 0)
 		at := 16 * t.Rank()
@@ -115,14 +115,13 @@ var accumulateCases = []Case{{
 		w.get(got, 0, at)
 		w.unlock(0)
 		t.expectEqual("the numbers", got, words(40, want))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/elements-whole", Title: "Elements are replaced whole: each is of one writer or of another",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"ElementsTorn"},
-	Sends: "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically", Expects: "halves that are always equal",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/elements-whole", Cite: rule("mpi/11.7.1/1"), Setup: ranks(4),
+	Title:   "Elements are replaced whole: each is of one writer or of another",
+	Sends:   "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically",
+	Expects: "halves that are always equal",
+	Defects: []string{"ElementsTorn"}, Run: func(t *T) {
 		w := t.window(64)
 		w.lock(mpi.Shared, 0)
 		for i := range 25 {
@@ -142,23 +141,21 @@ var accumulateCases = []Case{{
 			}
 		}
 		w.unlock(0)
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/fetches", Title: "GetAccumulate brings what was there before, of every element",
-	Cite: rule("11.3.4", "mpi/11.3.4/2"), Defects: []string{"FetchesNew", "AccumulatesReplace"},
-	Sends: "sums, Replace and Max on a vector, one after the other", Expects: "before and after, by hand",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/accumulate/fetches", Cite: rule("mpi/11.3.4/2"),
+	Title:   "GetAccumulate brings what was there before, of every element",
+	Sends:   "sums, Replace and Max on a vector, one after the other",
+	Expects: "before and after, by hand",
+	Defects: []string{"FetchesNew", "AccumulatesReplace"}, Run: func(t *T) {
 		w := t.window(24)
 		w.writeOwn(0, words(1, 2, 3))
 		t.barrier()
 		do := func(op mpi.Op, with, before []uint64) {
 			r := newGuardedBuf(24)
-			w.lock(mpi.Exclusive, other)
-			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
-			w.unlock(other)
+			w.lock(mpi.Exclusive, t.other())
+			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, t.other(), 0, mpi.Uint64, op))
+			w.unlock(t.other())
 			t.expectBuffer(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
 		}
 		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
@@ -167,36 +164,33 @@ var accumulateCases = []Case{{
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
 		t.barrier()
 		w.expectOwn("the window", 0, words(8, 50, 9))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/reads-only", Title: "GetAccumulate by NoOp reads, and changes nothing",
-	Cite: rule("11.3.4", "mpi/11.3.4/3"), Defects: []string{"NoOpWrites", "FlushEarly"},
-	Sends: "NoOp with an operand that must not count", Expects: "the content, twice",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/accumulate/reads-only", Cite: rule("mpi/11.3.4/3"),
+	Title:   "GetAccumulate by NoOp reads, and changes nothing",
+	Sends:   "NoOp with an operand that must not count",
+	Expects: "the content, twice",
+	Defects: []string{"NoOpWrites", "FlushEarly"}, Run: func(t *T) {
 		w := t.window(32)
 		w.writeOwn(0, data(t.Rank(), 32))
 		t.barrier()
-		w.lock(mpi.Shared, other)
+		w.lock(mpi.Shared, t.other())
 		for range 2 {
 			r := newGuardedBuf(32)
-			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
-			w.flush(other)
-			t.expectBuffer("what was read", r, data(other, 32))
+			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, t.other(), 0, mpi.Uint64, mpi.NoOp))
+			w.flush(t.other())
+			t.expectBuffer("what was read", r, data(t.other(), 32))
 		}
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, data(t.Rank(), 32))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/accumulate/long", Title: "Accumulates of many elements are done to all of them",
-	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
-	Sends: "all ranks add 3000 numbers each to each rank, between fences", Expects: "every sum",
-	Run: func(t *T) {
+	ID: "mpi/accumulate/long", Cite: rule("mpi/11.3.4/1"), Setup: ranks(3),
+	Title:   "Accumulates of many elements are done to all of them",
+	Sends:   "all ranks add 3000 numbers each to each rank, between fences",
+	Expects: "every sum",
+	Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"}, Run: func(t *T) {
 		const n = 3000
 		w := t.window(8 * n)
 		mine := make([]byte, 0, 8*n)
@@ -211,6 +205,5 @@ var accumulateCases = []Case{{
 		}
 		w.fence(0)
 		t.expectEqual("the sums", w.Memory(), want)
-		w.free()
 	},
 }}

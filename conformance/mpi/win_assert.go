@@ -3,10 +3,11 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var assertCases = []Case{{
-	ID: "mpi/assert/fence", Title: "Fences with promises that are kept mean what fences mean",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"},
-	Sends: "epochs of puts, of gets and of nothing, with every promise that is true of each", Expects: "the data behind each",
-	Run: func(t *T) {
+	ID: "mpi/assert/fence", Cite: rule("mpi/11.5.5/1"), Setup: ranks(3),
+	Title:   "Fences with promises that are kept mean what fences mean",
+	Sends:   "epochs of puts, of gets and of nothing, with every promise that is true of each",
+	Expects: "the data behind each",
+	Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
 		w := t.window(200)
@@ -25,13 +26,13 @@ var assertCases = []Case{{
 			t.expectBuffer("what was got", r, data(last, 100))
 		}
 		w.fence(mpi.NoPrecede | mpi.NoSucceed)
-		w.free()
 	},
 }, {
-	ID: "mpi/assert/lock", Title: "A lock that nobody else asks for need not be checked, and is an epoch all the same",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"UnlockEarly", "PutsCut"},
-	Sends: "by turns, which they tell each other, ranks lock with NoCheck, put and get", Expects: "what was put in the turn before",
-	Run: func(t *T) {
+	ID: "mpi/assert/lock", Cite: rule("mpi/11.5.5/1"), Setup: ranks(3),
+	Title:   "A lock that nobody else asks for need not be checked, and is an epoch all the same",
+	Sends:   "by turns, which they tell each other, ranks lock with NoCheck, put and get",
+	Expects: "what was put in the turn before",
+	Defects: []string{"UnlockEarly", "PutsCut"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(300)
 		for i := range 5 * n {
@@ -54,14 +55,13 @@ var assertCases = []Case{{
 				t.signal((me + 1) % n)
 			}
 		}
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/assert/post", Title: "Start need not check for posts that are known to be there",
-	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
-	Sends: "the target posts with NoCheck, a barrier, the origins start with NoCheck", Expects: "the data behind Wait",
-	Run: func(t *T) {
+	ID: "mpi/assert/post", Cite: rule("mpi/11.5.5/1"), Setup: ranks(3),
+	Title:   "Start need not check for posts that are known to be there",
+	Sends:   "the target posts with NoCheck, a barrier, the origins start with NoCheck",
+	Expects: "the data behind Wait",
+	Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"}, Run: func(t *T) {
 		w := t.window(2000)
 		for i := range 4 {
 			t.onRank(0, func() { t.must("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
@@ -79,13 +79,13 @@ var assertCases = []Case{{
 			t.expectEqual("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
 			t.expectEqual("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/shared-puts", Title: "Puts of many ranks beside each other, under shared locks, do not harm each other",
-	Cite: rule("11.7", "mpi/11.7/2"), Setup: ranks(4), Defects: []string{"PutsCut", "PutsOff"},
-	Sends: "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time", Expects: "every piece",
-	Run: func(t *T) {
+	ID: "mpi/lock/shared-puts", Cite: rule("mpi/11.7/2"), Setup: ranks(4),
+	Title:   "Puts of many ranks beside each other, under shared locks, do not harm each other",
+	Sends:   "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time",
+	Expects: "every piece",
+	Defects: []string{"PutsCut", "PutsOff"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const pieces, size = 50, 7
 		w := t.window(n * pieces * size)
@@ -102,27 +102,24 @@ var assertCases = []Case{{
 				w.expectOwn("a piece", (i*n+k)*size, data(100*k+i+me, size))
 			}
 		}
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/flush/own-puts-are-seen", Title: "A get behind a flush sees what the same rank has put before it",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Defects: []string{"FlushEarly", "GetsNothing"},
-	Sends: "put, flush, get, flush on one place, 30 times, small and large", Expects: "what was put",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/flush/own-puts-are-seen", Cite: rule("mpi/11.5.4/1"),
+	Title:   "A get behind a flush sees what the same rank has put before it",
+	Sends:   "put, flush, get, flush on one place, 30 times, small and large",
+	Expects: "what was put",
+	Defects: []string{"FlushEarly", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(40_000)
 		w.lockAll()
 		for i := range 30 {
 			n := []int{8, 600, 40_000}[i%3]
-			w.put(data(2*i+t.Rank(), n), other, 0)
-			w.flush(other)
+			w.put(data(2*i+t.Rank(), n), t.other(), 0)
+			w.flush(t.other())
 			r := newGuardedBuf(n)
-			w.get(r.buf, other, 0)
-			w.flush(other)
+			w.get(r.buf, t.other(), 0)
+			w.flush(t.other())
 			t.expectBuffer("what was put", r, data(2*i+t.Rank(), n))
 		}
 		w.unlockAll()
-		w.free()
 	},
 }}

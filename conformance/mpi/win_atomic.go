@@ -8,10 +8,11 @@ import (
 )
 
 var atomicCases = []Case{{
-	ID: "mpi/atomic/tickets", Title: "FetchAndOp hands out every number once",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/4"), Setup: ranks(4), Defects: []string{"AccumulatesRace", "FetchesNew"},
-	Sends: "all ranks draw 30 tickets from a counter of rank 1, and tell rank 0 theirs", Expects: "0 to 119, each once; rising for each rank",
-	Run: func(t *T) {
+	ID: "mpi/atomic/tickets", Cite: rule("mpi/11.7.1/1", "mpi/11.3.4/4"), Setup: ranks(4),
+	Title:   "FetchAndOp hands out every number once",
+	Sends:   "all ranks draw 30 tickets from a counter of rank 1, and tell rank 0 theirs",
+	Expects: "0 to 119, each once; rising for each rank",
+	Defects: []string{"AccumulatesRace", "FetchesNew"}, Run: func(t *T) {
 		const each = 30
 		w := t.window(16)
 		mine := make([]byte, 0, 8*each)
@@ -32,14 +33,13 @@ var atomicCases = []Case{{
 			t.check(v < 4*each && !seen[v], "tickets below 120, each once", "%d again, or too much", v)
 			seen[v] = true
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/fetch-operations", Title: "FetchAndOp brings what was there, and does its operation",
-	Cite: rule("11.3.4", "mpi/11.3.4/4"), Defects: []string{"FetchesNew", "ReducesBySum", "NoOpWrites", "AccumulatesReplace"},
-	Sends: "Sum, BXor, Replace, NoOp and Min on a word of the other rank, one after the other", Expects: "before each, the result of the one before",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/atomic/fetch-operations", Cite: rule("mpi/11.3.4/4"),
+	Title:   "FetchAndOp brings what was there, and does its operation",
+	Sends:   "Sum, BXor, Replace, NoOp and Min on a word of the other rank, one after the other",
+	Expects: "before each, the result of the one before",
+	Defects: []string{"FetchesNew", "ReducesBySum", "NoOpWrites", "AccumulatesReplace"}, Run: func(t *T) {
 		w := t.window(8)
 		w.lockAll()
 		for _, s := range []struct {
@@ -54,65 +54,61 @@ var atomicCases = []Case{{
 			{mpi.Min, 700, 600},
 			{mpi.NoOp, 0, 600},
 		} {
-			got := w.fetch(s.with, other, 0, s.op)
+			got := w.fetch(s.with, t.other(), 0, s.op)
 			t.check(got == s.before, fmt.Sprintf("%d before operation %v", s.before, s.op), "%d", got)
 		}
 		w.unlockAll()
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/compare-and-swap", Title: "CompareAndSwap changes the word only if it is as expected, and brings what was there either way",
-	Cite: rule("11.3.4", "mpi/11.3.4/5"), Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"},
-	Sends: "swaps that expect the right and the wrong word", Expects: "a change by the former only, the word of before of both",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/atomic/compare-and-swap", Cite: rule("mpi/11.3.4/5"),
+	Title:   "CompareAndSwap changes the word only if it is as expected, and brings what was there either way",
+	Sends:   "swaps that expect the right and the wrong word",
+	Expects: "a change by the former only, the word of before of both",
+	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"}, Run: func(t *T) {
 		w := t.window(24)
 		w.writeOwn(8, word(50))
 		t.barrier()
-		w.lock(mpi.Shared, other)
+		w.lock(mpi.Shared, t.other())
 		for i, s := range []struct{ compare, with, before uint64 }{
 			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {0, 9, 0},
 		} {
-			got := w.swap(s.compare, s.with, other, 8)
+			got := w.swap(s.compare, s.with, t.other(), 8)
 			t.check(got == s.before, fmt.Sprintf("%d before swap %d", s.before, i), "%d", got)
 		}
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the words", 0, words(0, 9, 0))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/compare-and-swap-narrow", Title: "CompareAndSwap fits narrow types, and leaves their neighbours alone",
-	Cite: rule("11.3.4", "mpi/11.3.4/5"), Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"},
-	Sends: "swaps of four bytes and of one byte in the middle of others", Expects: "these changed, nothing else",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/atomic/compare-and-swap-narrow", Cite: rule("mpi/11.3.4/5"),
+	Title:   "CompareAndSwap fits narrow types, and leaves their neighbours alone",
+	Sends:   "swaps of four bytes and of one byte in the middle of others",
+	Expects: "these changed, nothing else",
+	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"}, Run: func(t *T) {
 		w := t.window(16)
 		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 		t.barrier()
-		w.lock(mpi.Exclusive, other)
+		w.lock(mpi.Exclusive, t.other())
 		old := make([]byte, 4)
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, other, 4, mpi.Uint32))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, t.other(), 4, mpi.Uint32))
+		w.flush(t.other())
 		t.expectEqual("what was there", old, []byte{5, 6, 7, 8})
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, other, 8, mpi.Int32))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, t.other(), 8, mpi.Int32))
+		w.flush(t.other())
 		t.expectEqual("what was there", old, []byte{9, 10, 11, 12})
-		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], other, 13, mpi.Byte))
-		w.flush(other)
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], t.other(), 13, mpi.Byte))
+		w.flush(t.other())
 		t.expectEqual("what was there", old[:1], []byte{14})
-		w.unlock(other)
+		w.unlock(t.other())
 		t.barrier()
 		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/spin-lock", Title: "A lock made of CompareAndSwap keeps others out",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3), Defects: []string{"AccumulatesRace", "AlwaysSwaps"},
-	Sends: "all ranks take a lock word by swaps, add 1 to a number by Get and Put, and give it back", Expects: "that nothing is lost",
-	Run: func(t *T) {
+	ID: "mpi/atomic/spin-lock", Cite: rule("mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3),
+	Title:   "A lock made of CompareAndSwap keeps others out",
+	Sends:   "all ranks take a lock word by swaps, add 1 to a number by Get and Put, and give it back",
+	Expects: "that nothing is lost",
+	Defects: []string{"AccumulatesRace", "AlwaysSwaps"}, Run: func(t *T) {
 		const each = 8
 		me := uint64(t.Rank() + 1)
 		w := t.window(16)
@@ -131,13 +127,13 @@ var atomicCases = []Case{{
 		w.unlockAll()
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 8, word(3*each)) })
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/mixed", Title: "Atomic operations of different kinds on one word see each other",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"AccumulatesRace"},
-	Sends: "two ranks add by FetchAndOp, one by Accumulate, one by CompareAndSwap in a loop, on one word", Expects: "the sum of all",
-	Run: func(t *T) {
+	ID: "mpi/atomic/mixed", Cite: rule("mpi/11.7.1/1"), Setup: ranks(4),
+	Title:   "Atomic operations of different kinds on one word see each other",
+	Sends:   "two ranks add by FetchAndOp, one by Accumulate, one by CompareAndSwap in a loop, on one word",
+	Expects: "the sum of all",
+	Defects: []string{"AccumulatesRace"}, Run: func(t *T) {
 		const each = 20
 		w := t.window(8)
 		w.lock(mpi.Shared, 0)
@@ -161,13 +157,13 @@ var atomicCases = []Case{{
 		w.unlock(0)
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the sum", 0, word(4*each)) })
-		w.free()
 	},
 }, {
-	ID: "mpi/atomic/own-word", Title: "Atomic operations on one's own window are atomic with those of others",
-	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(3), Defects: []string{"AccumulatesRace", "AccumulatesReplace"},
-	Sends: "every rank adds to a word of every rank, its own too, by Accumulate and FetchAndOp", Expects: "the sums",
-	Run: func(t *T) {
+	ID: "mpi/atomic/own-word", Cite: rule("mpi/11.7.1/1"), Setup: ranks(3),
+	Title:   "Atomic operations on one's own window are atomic with those of others",
+	Sends:   "every rank adds to a word of every rank, its own too, by Accumulate and FetchAndOp",
+	Expects: "the sums",
+	Defects: []string{"AccumulatesRace", "AccumulatesReplace"}, Run: func(t *T) {
 		const each = 15
 		w := t.window(16)
 		w.lockAll()
@@ -180,7 +176,5 @@ var atomicCases = []Case{{
 		w.unlockAll()
 		t.barrier()
 		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
-		t.barrier()
-		w.free()
 	},
 }}

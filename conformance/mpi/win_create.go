@@ -3,28 +3,28 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var windowCases = []Case{{
-	ID: "mpi/win/over-a-buffer", Title: "A window that is made of a buffer is that buffer",
-	Cite: rule("11.2.1", "mpi/11.2.1/1"), Defects: []string{"WinCopies"},
-	Sends: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/win/over-a-buffer", Cite: rule("mpi/11.2.1/1"),
+	Title:   "A window that is made of a buffer is that buffer",
+	Sends:   "WinCreate over a part of a buffer, a put from the other rank",
+	Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
+	Defects: []string{"WinCopies"}, Run: func(t *T) {
 		r := newGuardedBuf(100)
-		win, err := t.WinCreate(r.buf)
-		t.must("WinCreate", err)
+		win := result(t.WinCreate(r.buf))(t, "WinCreate")
 		w := &W{win, t}
 		w.fence(0)
-		w.put(data(t.Rank(), 60), other, 0)
+		w.put(data(t.Rank(), 60), t.other(), 0)
 		w.fence(0)
-		t.expectBuffer("the buffer", r, data(other, 60))
+		t.expectBuffer("the buffer", r, data(t.other(), 60))
 		r.buf[0] ^= 0xff
 		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
 		w.free()
 	},
 }, {
-	ID: "mpi/win/sizes-differ", Title: "Windows may have another size on every rank, none at all too",
-	Cite: rule("11.2.1", "mpi/11.2.1/2"), Setup: ranks(4), Defects: []string{"SizesAlike", "RangesUnchecked"},
-	Sends: "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it", Expects: "Size of each; the former arrive, the latter are ErrRMARange",
-	Run: func(t *T) {
+	ID: "mpi/win/sizes-differ", Cite: rule("mpi/11.2.1/2"), Setup: ranks(4),
+	Title:   "Windows may have another size on every rank, none at all too",
+	Sends:   "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it",
+	Expects: "Size of each; the former arrive, the latter are ErrRMARange",
+	Defects: []string{"SizesAlike", "RangesUnchecked"}, Run: func(t *T) {
 		sizes := []int{0, 64, 128, 5000}
 		w := t.window(sizes[t.Rank()])
 		for k, n := range sizes {
@@ -42,31 +42,31 @@ var windowCases = []Case{{
 		if n := sizes[t.Rank()]; n > 0 {
 			w.expectOwn("the last byte", n-1, []byte{byte(10 + t.Rank())})
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/win/apart", Title: "Several windows of the same ranks are apart",
-	Cite: rule("11.2", "mpi/11.2/1"), Defects: []string{"WindowsMixed"},
-	Sends: "two windows, puts of different data to the same place of each", Expects: "each its own data",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/win/apart", Cite: rule("mpi/11.2/1"),
+	Title:   "Several windows of the same ranks are apart",
+	Sends:   "two windows, puts of different data to the same place of each",
+	Expects: "each its own data",
+	Defects: []string{"WindowsMixed"}, Run: func(t *T) {
 		a, b := t.window(64), t.window(64)
 		a.fence(0)
 		b.fence(0)
-		a.put(data(1+t.Rank(), 32), other, 8)
-		b.put(data(11+t.Rank(), 32), other, 8)
+		a.put(data(1+t.Rank(), 32), t.other(), 8)
+		b.put(data(11+t.Rank(), 32), t.other(), 8)
 		a.fence(0)
 		b.fence(0)
-		t.expectEqual("the first window", a.Memory()[8:40], data(1+other, 32))
-		t.expectEqual("the second window", b.Memory()[8:40], data(11+other, 32))
+		t.expectEqual("the first window", a.Memory()[8:40], data(1+t.other(), 32))
+		t.expectEqual("the second window", b.Memory()[8:40], data(11+t.other(), 32))
 		a.free()
 		b.free()
 	},
 }, {
-	ID: "mpi/win/ranks-of-its-communicator", Title: "Targets are ranks of the communicator that the window was made of",
-	Cite: rule("11.2.1", "mpi/11.2.1/3"), Setup: ranks(4), Defects: []string{"WindowRanksOfWorld", "KeysIgnored"},
-	Sends: "a window in a communicator with the ranks turned round, a put to the next rank there", Expects: "the data where that rank is",
-	Run: func(t *T) {
+	ID: "mpi/win/ranks-of-its-communicator", Cite: rule("mpi/11.2.1/3"), Setup: ranks(4),
+	Title:   "Targets are ranks of the communicator that the window was made of",
+	Sends:   "a window in a communicator with the ranks turned round, a put to the next rank there",
+	Expects: "the data where that rank is",
+	Defects: []string{"WindowRanksOfWorld", "KeysIgnored"}, Run: func(t *T) {
 		c := t.split(0, -t.Rank())
 		w := c.window(32)
 		w.fence(0)
@@ -78,10 +78,11 @@ var windowCases = []Case{{
 		w.free()
 	},
 }, {
-	ID: "mpi/win/freed", Title: "A window that was freed cannot be used, and another can",
-	Cite: rule("11.2.5", "mpi/11.2.5/1"), Defects: []string{"FreedWindowIsUsable"},
-	Sends: "Free, then Put, Fence and Lock; another window", Expects: "ErrWin; the other one works",
-	Run: func(t *T) {
+	ID: "mpi/win/freed", Cite: rule("mpi/11.2.5/1"),
+	Title:   "A window that was freed cannot be used, and another can",
+	Sends:   "Free, then Put, Fence and Lock; another window",
+	Expects: "ErrWin; the other one works",
+	Defects: []string{"FreedWindowIsUsable"}, Run: func(t *T) {
 		a, b := t.window(16), t.window(16)
 		a.free()
 		t.mustFail("Fence", a.Fence(0), mpi.ErrWin)
@@ -95,10 +96,11 @@ var windowCases = []Case{{
 		t.expectUsable()
 	},
 }, {
-	ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
-	Cite: rule("11.3", "mpi/11.3/1"), Defects: []string{"NullRefused"},
-	Sends: "Put, Get and Accumulate with ProcNull between fences and under LockAll", Expects: "no error, no effect",
-	Run: func(t *T) {
+	ID: "mpi/win/nobody", Cite: rule("mpi/11.3/1"),
+	Title:   "Operations on nobody's window do nothing",
+	Sends:   "Put, Get and Accumulate with ProcNull between fences and under LockAll",
+	Expects: "no error, no effect",
+	Defects: []string{"NullRefused"}, Run: func(t *T) {
 		w := t.window(16)
 		all := func() {
 			b := data(3, 16)
@@ -114,13 +116,13 @@ var windowCases = []Case{{
 		all()
 		w.unlockAll()
 		w.expectOwn("the window", 0, make([]byte, 16))
-		w.free()
 	},
 }, {
-	ID: "mpi/win/beside-messages", Title: "Messages and operations on windows do not disturb each other",
-	Cite: rule("11.7", "mpi/11.7/1"), Setup: ranks(3), Defects: []string{"PutsCut", "LargeDamaged"},
-	Sends: "between fences, puts and large messages to the same ranks, all at once", Expects: "both, whole",
-	Run: func(t *T) {
+	ID: "mpi/win/beside-messages", Cite: rule("mpi/11.7/1"), Setup: ranks(3),
+	Title:   "Messages and operations on windows do not disturb each other",
+	Sends:   "between fences, puts and large messages to the same ranks, all at once",
+	Expects: "both, whole",
+	Defects: []string{"PutsCut", "LargeDamaged"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
 		w := t.window(n * 50_000)
@@ -136,6 +138,5 @@ var windowCases = []Case{{
 		for k := range n {
 			t.expectEqual("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
 		}
-		w.free()
 	},
 }}

@@ -3,103 +3,98 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var rmaErrorCases = []Case{{
-	ID: "mpi/rma-error/range", Title: "Operations beyond a window are errors, and change nothing",
-	Cite: rule("11.6", "mpi/11.6/1"), Defects: []string{"RangesUnchecked", "RangeErrorWrites", "ErrorWedges"},
-	Sends: "puts, gets and accumulates that end one byte too far, begin behind the end, or before the beginning", Expects: "ErrRMARange; the window as it was; a good put in the same epoch arrives",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/range", Cite: rule("mpi/11.6/1"),
+	Title:   "Operations beyond a window are errors, and change nothing",
+	Sends:   "puts, gets and accumulates that end one byte too far, begin behind the end, or before the beginning",
+	Expects: "ErrRMARange; the window as it was; a good put in the same epoch arrives",
+	Defects: []string{"RangesUnchecked", "RangeErrorWrites", "ErrorWedges"}, Run: func(t *T) {
 		w := t.window(64)
 		w.lockAll()
 		b := data(9, 16)
 		for _, at := range []int{49, 64, 1 << 40, -1, -64} {
-			t.mustFail("Put", w.Put(b, other, at), mpi.ErrRMARange)
-			t.mustFail("Get", w.Get(make([]byte, 16), other, at), mpi.ErrRMARange)
+			t.mustFail("Put", w.Put(b, t.other(), at), mpi.ErrRMARange)
+			t.mustFail("Get", w.Get(make([]byte, 16), t.other(), at), mpi.ErrRMARange)
 		}
 		for _, at := range []int{56, 64, -8} {
-			t.mustFail("Accumulate", w.Accumulate(b, other, at, mpi.Uint64, mpi.Sum), mpi.ErrRMARange)
+			t.mustFail("Accumulate", w.Accumulate(b, t.other(), at, mpi.Uint64, mpi.Sum), mpi.ErrRMARange)
 		}
-		t.mustFail("FetchAndOp", w.FetchAndOp(word(1), make([]byte, 8), other, 64, mpi.Uint64, mpi.Sum), mpi.ErrRMARange)
-		t.mustFail("CompareAndSwap", w.CompareAndSwap(word(1), word(0), make([]byte, 8), other, 64, mpi.Uint64), mpi.ErrRMARange)
-		w.put(data(t.Rank(), 16), other, 0)
+		t.mustFail("FetchAndOp", w.FetchAndOp(word(1), make([]byte, 8), t.other(), 64, mpi.Uint64, mpi.Sum), mpi.ErrRMARange)
+		t.mustFail("CompareAndSwap", w.CompareAndSwap(word(1), word(0), make([]byte, 8), t.other(), 64, mpi.Uint64), mpi.ErrRMARange)
+		w.put(data(t.Rank(), 16), t.other(), 0)
 		w.unlockAll()
 		t.barrier()
-		w.expectOwn("the window", 0, append(data(other, 16), make([]byte, 48)...))
-		t.barrier()
-		w.free()
+		w.expectOwn("the window", 0, append(data(t.other(), 16), make([]byte, 48)...))
 	},
 }, {
-	ID: "mpi/rma-error/no-epoch", Title: "Operations outside of an epoch are errors",
-	Cite: rule("11.5", "mpi/11.5/1"), Defects: []string{"EpochsUnchecked"},
-	Sends: "all operations on a new window, after an epoch of locks, and on a target outside of the group of Start", Expects: "ErrRMASync; the window as it was",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/no-epoch", Cite: rule("mpi/11.5/1"),
+	Title:   "Operations outside of an epoch are errors",
+	Sends:   "all operations on a new window, after an epoch of locks, and on a target outside of the group of Start",
+	Expects: "ErrRMASync; the window as it was",
+	Defects: []string{"EpochsUnchecked"}, Run: func(t *T) {
 		w := t.window(16)
 		b := data(1, 8)
 		none := func() {
-			t.mustFail("Put", w.Put(b, other, 0), mpi.ErrRMASync)
-			t.mustFail("Get", w.Get(b, other, 0), mpi.ErrRMASync)
-			t.mustFail("Accumulate", w.Accumulate(b, other, 0, mpi.Uint64, mpi.Sum), mpi.ErrRMASync)
-			t.mustFail("FetchAndOp", w.FetchAndOp(b, make([]byte, 8), other, 0, mpi.Uint64, mpi.Sum), mpi.ErrRMASync)
-			t.mustFail("CompareAndSwap", w.CompareAndSwap(b, b, make([]byte, 8), other, 0, mpi.Uint64), mpi.ErrRMASync)
+			t.mustFail("Put", w.Put(b, t.other(), 0), mpi.ErrRMASync)
+			t.mustFail("Get", w.Get(b, t.other(), 0), mpi.ErrRMASync)
+			t.mustFail("Accumulate", w.Accumulate(b, t.other(), 0, mpi.Uint64, mpi.Sum), mpi.ErrRMASync)
+			t.mustFail("FetchAndOp", w.FetchAndOp(b, make([]byte, 8), t.other(), 0, mpi.Uint64, mpi.Sum), mpi.ErrRMASync)
+			t.mustFail("CompareAndSwap", w.CompareAndSwap(b, b, make([]byte, 8), t.other(), 0, mpi.Uint64), mpi.ErrRMASync)
 		}
 		none()
-		w.lock(mpi.Shared, other)
-		w.unlock(other)
+		w.lock(mpi.Shared, t.other())
+		w.unlock(t.other())
 		none()
 		w.start()
 		none()
 		w.complete()
 		w.expectOwn("the window", 0, make([]byte, 16))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/rma-error/requests-need-locks", Title: "Operations with requests are errors outside of epochs of locks",
-	Cite: rule("11.3.5", "mpi/11.3.5/4"), Defects: []string{"EpochsUnchecked"},
-	Sends: "Rput, Rget and Raccumulate between fences", Expects: "ErrRMASync; a plain put there arrives",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/requests-need-locks", Cite: rule("mpi/11.3.5/4"),
+	Title:   "Operations with requests are errors outside of epochs of locks",
+	Sends:   "Rput, Rget and Raccumulate between fences",
+	Expects: "ErrRMASync; a plain put there arrives",
+	Defects: []string{"EpochsUnchecked"}, Run: func(t *T) {
 		w := t.window(8)
 		b := data(5, 8)
 		w.fence(0)
-		_, err := w.Rput(b, other, 0)
+		_, err := w.Rput(b, t.other(), 0)
 		t.mustFail("Rput", err, mpi.ErrRMASync)
-		_, err = w.Rget(b, other, 0)
+		_, err = w.Rget(b, t.other(), 0)
 		t.mustFail("Rget", err, mpi.ErrRMASync)
-		_, err = w.Raccumulate(b, other, 0, mpi.Uint64, mpi.Sum)
+		_, err = w.Raccumulate(b, t.other(), 0, mpi.Uint64, mpi.Sum)
 		t.mustFail("Raccumulate", err, mpi.ErrRMASync)
-		w.put(data(t.Rank(), 8), other, 0)
+		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.fence(mpi.NoSucceed)
-		t.expectEqual("the window", w.Memory(), data(other, 8))
-		w.free()
+		t.expectEqual("the window", w.Memory(), data(t.other(), 8))
 	},
 }, {
-	ID: "mpi/rma-error/unpaired-calls", Title: "Calls that end what was not begun are errors",
-	Cite: rule("11.5", "mpi/11.5/2"), Defects: []string{"EpochsUnchecked", "ErrorWedges"},
-	Sends: "Unlock, UnlockAll, Complete, Wait and the flushes without their beginnings; Lock and LockAll twice", Expects: "ErrRMASync of each; the window works",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/unpaired-calls", Cite: rule("mpi/11.5/2"),
+	Title:   "Calls that end what was not begun are errors",
+	Sends:   "Unlock, UnlockAll, Complete, Wait and the flushes without their beginnings; Lock and LockAll twice",
+	Expects: "ErrRMASync of each; the window works",
+	Defects: []string{"EpochsUnchecked", "ErrorWedges"}, Run: func(t *T) {
 		w := t.window(8)
-		t.mustFail("Unlock", w.Unlock(other), mpi.ErrRMASync)
+		t.mustFail("Unlock", w.Unlock(t.other()), mpi.ErrRMASync)
 		t.mustFail("UnlockAll", w.UnlockAll(), mpi.ErrRMASync)
 		t.mustFail("Complete", w.Complete(), mpi.ErrRMASync)
 		t.mustFail("Wait", w.Wait(), mpi.ErrRMASync)
 		_, err := w.Test()
 		t.mustFail("Test", err, mpi.ErrRMASync)
-		t.mustFail("Flush", w.Flush(other), mpi.ErrRMASync)
-		t.mustFail("FlushLocal", w.FlushLocal(other), mpi.ErrRMASync)
+		t.mustFail("Flush", w.Flush(t.other()), mpi.ErrRMASync)
+		t.mustFail("FlushLocal", w.FlushLocal(t.other()), mpi.ErrRMASync)
 		t.mustFail("FlushAll", w.FlushAll(), mpi.ErrRMASync)
-		w.lock(mpi.Shared, other)
-		t.mustFail("Lock of what is locked", w.Lock(mpi.Shared, other, 0), mpi.ErrRMASync)
+		w.lock(mpi.Shared, t.other())
+		t.mustFail("Lock of what is locked", w.Lock(mpi.Shared, t.other(), 0), mpi.ErrRMASync)
 		t.mustFail("LockAll beside a lock", w.LockAll(0), mpi.ErrRMASync)
 		t.mustFail("Unlock of another", w.Unlock(t.Rank()), mpi.ErrRMASync)
-		w.put(data(t.Rank(), 8), other, 0)
-		w.unlock(other)
+		w.put(data(t.Rank(), 8), t.other(), 0)
+		w.unlock(t.other())
 		t.barrier()
-		w.expectOwn("the window", 0, data(other, 8))
+		w.expectOwn("the window", 0, data(t.other(), 8))
 		w.lockAll()
 		t.mustFail("LockAll twice", w.LockAll(0), mpi.ErrRMASync)
-		t.mustFail("Lock under LockAll", w.Lock(mpi.Shared, other, 0), mpi.ErrRMASync)
+		t.mustFail("Lock under LockAll", w.Lock(mpi.Shared, t.other(), 0), mpi.ErrRMASync)
 		w.unlockAll()
 		w.post()
 		t.mustFail("Post twice", w.Post(nil, 0), mpi.ErrRMASync)
@@ -107,15 +102,13 @@ var rmaErrorCases = []Case{{
 		w.start()
 		t.mustFail("Start twice", w.Start(nil, 0), mpi.ErrRMASync)
 		w.complete()
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/rma-error/no-rank", Title: "Targets that are no rank are errors",
-	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorWedges"},
-	Sends: "Put, Get, Accumulate and Lock with the ranks 2 and -17, and with AnySource", Expects: "ErrRank; the window works",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/no-rank", Cite: rule("mpi/8.4/1"),
+	Title:   "Targets that are no rank are errors",
+	Sends:   "Put, Get, Accumulate and Lock with the ranks 2 and -17, and with AnySource",
+	Expects: "ErrRank; the window works",
+	Defects: []string{"RanksUnchecked", "ErrorWedges"}, Run: func(t *T) {
 		w := t.window(8)
 		for _, k := range []int{2, -17, mpi.AnySource} {
 			t.mustFail("Lock", w.Lock(mpi.Shared, k, 0), mpi.ErrRank)
@@ -126,37 +119,33 @@ var rmaErrorCases = []Case{{
 			t.mustFail("Get", w.Get(word(1), k, 0), mpi.ErrRank)
 			t.mustFail("Accumulate", w.Accumulate(word(1), k, 0, mpi.Uint64, mpi.Sum), mpi.ErrRank)
 		}
-		w.put(data(t.Rank(), 8), other, 0)
+		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.unlockAll()
 		t.barrier()
-		w.expectOwn("the window", 0, data(other, 8))
-		t.barrier()
-		w.free()
+		w.expectOwn("the window", 0, data(t.other(), 8))
 	},
 }, {
-	ID: "mpi/rma-error/operands", Title: "Types and operations that do not fit are errors",
-	Cite: rule("11.3.4", "mpi/11.3.4/6"), Defects: []string{"ReductionsUnchecked", "ErrorWedges"},
-	Sends: "types and operations that are none, bits of floats, parts of elements, an offset between elements, a result of another length", Expects: "ErrType, ErrOp, or another error where the standard names no class; the window as it was",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/rma-error/operands", Cite: rule("mpi/11.3.4/6"),
+	Title:   "Types and operations that do not fit are errors",
+	Sends:   "types and operations that are none, bits of floats, parts of elements, an offset between elements, a result of another length",
+	Expects: "ErrType, ErrOp, or another error where the standard names no class; the window as it was",
+	Defects: []string{"ReductionsUnchecked", "ErrorWedges"}, Run: func(t *T) {
 		w := t.window(64)
 		w.lockAll()
 		b := make([]byte, 16)
-		t.mustFail("Accumulate of a type that is none", w.Accumulate(b, other, 0, mpi.Type(99), mpi.Sum), mpi.ErrType)
-		t.mustFail("Accumulate by an operation that is none", w.Accumulate(b, other, 0, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
-		t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, other, 0, mpi.Float32, mpi.BOr), mpi.ErrOp)
+		t.mustFail("Accumulate of a type that is none", w.Accumulate(b, t.other(), 0, mpi.Type(99), mpi.Sum), mpi.ErrType)
+		t.mustFail("Accumulate by an operation that is none", w.Accumulate(b, t.other(), 0, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
+		t.mustFail("Accumulate of the bits of floats", w.Accumulate(b, t.other(), 0, mpi.Float32, mpi.BOr), mpi.ErrOp)
 		for what, err := range map[string]error{
-			"Accumulate of one and a half elements": w.Accumulate(b[:12], other, 0, mpi.Uint64, mpi.Sum),
-			"Accumulate between elements":           w.Accumulate(b, other, 4, mpi.Uint64, mpi.Sum),
-			"GetAccumulate with a short result":     w.GetAccumulate(b, make([]byte, 8), other, 0, mpi.Uint64, mpi.Sum),
+			"Accumulate of one and a half elements": w.Accumulate(b[:12], t.other(), 0, mpi.Uint64, mpi.Sum),
+			"Accumulate between elements":           w.Accumulate(b, t.other(), 4, mpi.Uint64, mpi.Sum),
+			"GetAccumulate with a short result":     w.GetAccumulate(b, make([]byte, 8), t.other(), 0, mpi.Uint64, mpi.Sum),
 		} {
 			t.check(err != nil, "an error of "+what, "none")
 		}
-		w.put(data(t.Rank(), 8), other, 8)
+		w.put(data(t.Rank(), 8), t.other(), 8)
 		w.unlockAll()
 		t.barrier()
-		w.expectOwn("the window", 0, append(make([]byte, 8), data(other, 8)...))
-		t.barrier()
-		w.free()
+		w.expectOwn("the window", 0, append(make([]byte, 8), data(t.other(), 8)...))
 	},
 }}

@@ -7,10 +7,11 @@ import (
 )
 
 var fenceCases = []Case{{
-	ID: "mpi/fence/puts", Title: "Puts are in the target's memory behind the fence that ends their epoch, at any size",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
-	Sends: "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence", Expects: "every byte, and nothing beside it",
-	Run: func(t *T) {
+	ID: "mpi/fence/puts", Cite: rule("mpi/11.5.1/1"), Setup: ranks(3),
+	Title:   "Puts are in the target's memory behind the fence that ends their epoch, at any size",
+	Sends:   "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence",
+	Expects: "every byte, and nothing beside it",
+	Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		sizes := []int{1, 7, 8, 1000, 4096, 9001, 65_537, 1 << 20}
 		const room = 1<<20 + 64
@@ -30,13 +31,13 @@ var fenceCases = []Case{{
 			w.fence(0)
 		}
 		w.fence(mpi.NoSucceed)
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/gets", Title: "Gets have brought the data behind the fence that ends their epoch, at any size",
-	Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Setup: ranks(3), Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"},
-	Sends: "each rank fills its window; gets from all ranks of sizes up to 256 KiB", Expects: "every byte, and nothing beside it",
-	Run: func(t *T) {
+	ID: "mpi/fence/gets", Cite: rule("mpi/11.5.1/1", "mpi/11.3.2/1"), Setup: ranks(3),
+	Title:   "Gets have brought the data behind the fence that ends their epoch, at any size",
+	Sends:   "each rank fills its window; gets from all ranks of sizes up to 256 KiB",
+	Expects: "every byte, and nothing beside it",
+	Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const room = 1 << 18
 		w := t.window(room)
@@ -53,13 +54,13 @@ var fenceCases = []Case{{
 				t.expectBuffer("what was got", rooms[k], data(k, room)[i:i+size])
 			}
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/closes-for-all", Title: "No rank leaves a fence before all operations of the epoch are done, on any rank",
-	Cite: rule("11.5.1", "mpi/11.5.1/2"), Setup: ranks(3), Defects: []string{"FenceAlone", "FenceEarly"},
-	Sends: "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences", Expects: "each step sees the one before",
-	Run: func(t *T) {
+	ID: "mpi/fence/closes-for-all", Cite: rule("mpi/11.5.1/2"), Setup: ranks(3),
+	Title:   "No rank leaves a fence before all operations of the epoch are done, on any rank",
+	Sends:   "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences",
+	Expects: "each step sees the one before",
+	Defects: []string{"FenceAlone", "FenceEarly"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(8)
 		w.fence(0)
@@ -74,13 +75,13 @@ var fenceCases = []Case{{
 			t.expectEqual("the window behind the fence", w.Memory(), word(uint64(100+i)))
 			w.fence(0)
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/local-stores", Title: "What a rank stores in its own window before a fence, others get behind it",
-	Cite: rule("11.5.1", "mpi/11.5.1/3"), Setup: ranks(3), Defects: []string{"FenceAlone", "GetsNothing"},
-	Sends: "five rounds: stores, fence, gets from all, fence", Expects: "the stores of the round",
-	Run: func(t *T) {
+	ID: "mpi/fence/local-stores", Cite: rule("mpi/11.5.1/3"), Setup: ranks(3),
+	Title:   "What a rank stores in its own window before a fence, others get behind it",
+	Sends:   "five rounds: stores, fence, gets from all, fence",
+	Expects: "the stores of the round",
+	Defects: []string{"FenceAlone", "GetsNothing"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(32)
 		for i := range 5 {
@@ -99,13 +100,13 @@ var fenceCases = []Case{{
 				t.expectBuffer("what was got", rooms[k], data(10*i+k, 32))
 			}
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/to-oneself", Title: "A rank can put to and get from its own window",
-	Cite: rule("11.3", "mpi/11.3/2"), Defects: []string{"SelfPutsLost", "GetsNothing"},
-	Sends: "a put to oneself, a fence, a get of it", Expects: "the data",
-	Run: func(t *T) {
+	ID: "mpi/fence/to-oneself", Cite: rule("mpi/11.3/2"),
+	Title:   "A rank can put to and get from its own window",
+	Sends:   "a put to oneself, a fence, a get of it",
+	Expects: "the data",
+	Defects: []string{"SelfPutsLost", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(100)
 		w.fence(0)
 		w.put(data(t.Rank(), 60), t.Rank(), 20)
@@ -115,13 +116,13 @@ var fenceCases = []Case{{
 		w.get(r.buf, t.Rank(), 20)
 		w.fence(0)
 		t.expectBuffer("what was got", r, data(t.Rank(), 60))
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/many-small", Title: "Many operations in one epoch are all carried out",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "PutsCut"},
-	Sends: "400 puts of 6 bytes by each rank to each, then as many gets", Expects: "all of them",
-	Run: func(t *T) {
+	ID: "mpi/fence/many-small", Cite: rule("mpi/11.5.1/1"), Setup: ranks(3),
+	Title:   "Many operations in one epoch are all carried out",
+	Sends:   "400 puts of 6 bytes by each rank to each, then as many gets",
+	Expects: "all of them",
+	Defects: []string{"FenceEarly", "PutsCut"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const ops = 400
 		w := t.window(n * ops * 6)
@@ -146,27 +147,25 @@ var fenceCases = []Case{{
 		for i := range ops {
 			t.expectEqual("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/fence/buffers-behind-it", Title: "The buffers of puts are the program's again behind the fence",
-	Cite: rule("11.5.1", "mpi/11.5.1/1"), Defects: []string{"FenceEarly"},
-	Sends: "one buffer for the puts of 20 epochs, overwritten behind each fence", Expects: "the data of each epoch",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/fence/buffers-behind-it", Cite: rule("mpi/11.5.1/1"),
+	Title:   "The buffers of puts are the program's again behind the fence",
+	Sends:   "one buffer for the puts of 20 epochs, overwritten behind each fence",
+	Expects: "the data of each epoch",
+	Defects: []string{"FenceEarly"}, Run: func(t *T) {
 		w := t.window(20 * 3000)
 		b := make([]byte, 3000)
 		w.fence(0)
 		for i := range 20 {
 			copy(b, data(2*i+t.Rank(), 3000))
-			w.put(b, other, i*3000)
+			w.put(b, t.other(), i*3000)
 			w.fence(0)
 			copy(b, bytes.Repeat([]byte{0xcc}, 3000))
 		}
 		w.fence(0)
 		for i := range 20 {
-			t.expectEqual("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
+			t.expectEqual("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+t.other(), 3000))
 		}
-		w.free()
 	},
 }}

@@ -6,11 +6,38 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// overwrittenBuffer is a case of a buffer that rank 0 overwrites after each operation. write
+// writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
+func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
+	const n = 12
+	return func(t *T) {
+		w := t.window(n * 2000)
+		t.onRank(0, func() {
+			b := make([]byte, 2000)
+			w.lock(kind, 1)
+			for i := range n {
+				copy(b, data(i, 2000))
+				write(w, b, i)
+				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+			}
+			w.unlock(1)
+			t.signal(1)
+		})
+		t.onRank(1, func() {
+			t.awaitSignal(0)
+			for i := range n {
+				w.expectOwn("what was put", i*2000, data(i, 2000))
+			}
+		})
+	}
+}
+
 var flushCases = []Case{{
-	ID: "mpi/flush/completes-at-the-target", Title: "When Flush returns, what was put is in the target's memory, though the lock is still held",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(3), Defects: []string{"FlushEarly", "PutsCut"},
-	Sends: "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks", Expects: "the data",
-	Run: func(t *T) {
+	ID: "mpi/flush/completes-at-the-target", Cite: rule("mpi/11.5.4/1"), Setup: ranks(3),
+	Title:   "When Flush returns, what was put is in the target's memory, though the lock is still held",
+	Sends:   "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks",
+	Expects: "the data",
+	Defects: []string{"FlushEarly", "PutsCut"}, Run: func(t *T) {
 		w := t.window(5000)
 		w.lockAll()
 		for i := range 10 {
@@ -30,13 +57,13 @@ var flushCases = []Case{{
 			}
 		}
 		w.unlockAll()
-		w.free()
 	},
 }, {
-	ID: "mpi/flush/all", Title: "FlushAll completes the operations on all targets",
-	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(4), Defects: []string{"FlushAllMisses", "FlushEarly"},
-	Sends: "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll", Expects: "the data everywhere",
-	Run: func(t *T) {
+	ID: "mpi/flush/all", Cite: rule("mpi/11.5.4/1"), Setup: ranks(4),
+	Title:   "FlushAll completes the operations on all targets",
+	Sends:   "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll",
+	Expects: "the data everywhere",
+	Defects: []string{"FlushAllMisses", "FlushEarly"}, Run: func(t *T) {
 		w := t.window(1000)
 		w.lockAll()
 		for i := range 8 {
@@ -64,72 +91,52 @@ var flushCases = []Case{{
 			t.signal(0)
 		}
 		w.unlockAll()
-		w.free()
 	},
 }, {
-	ID: "mpi/flush/local", Title: "When FlushLocal returns, the buffers are the program's again",
-	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly"},
-	Sends: "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once", Expects: "the contents of the time of the calls",
-	Run: func(t *T) {
-		const n = 12
-		w := t.window(n * 2000)
-		t.onRank(0, func() {
-			b := make([]byte, 2000)
-			w.lock(mpi.Shared, 1)
-			for i := range n {
-				copy(b, data(i, 2000))
-				if i%3 == 2 {
-					w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
-				} else {
-					w.put(b, 1, i*2000)
-				}
-				if i%2 == 0 {
-					t.must("FlushLocal", w.FlushLocal(1))
-				} else {
-					t.must("FlushLocalAll", w.FlushLocalAll())
-				}
-				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
-			}
-			w.unlock(1)
-			t.signal(1)
-		})
-		t.onRank(1, func() {
-			t.awaitSignal(0)
-			for i := range n {
-				w.expectOwn("what was put", i*2000, data(i, 2000))
-			}
-		})
-		w.free()
-	},
+	ID: "mpi/flush/local", Cite: rule("mpi/11.5.4/2"),
+	Title:   "When FlushLocal returns, the buffers are the program's again",
+	Sends:   "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once",
+	Expects: "the contents of the time of the calls",
+	Defects: []string{"FlushLocalEarly"}, Run: overwrittenBuffer(mpi.Shared, func(w *W, b []byte, i int) {
+		if i%3 == 2 {
+			w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
+		} else {
+			w.put(b, 1, i*2000)
+		}
+		if i%2 == 0 {
+			w.t.must("FlushLocal", w.FlushLocal(1))
+		} else {
+			w.t.must("FlushLocalAll", w.FlushLocalAll())
+		}
+	}),
 }, {
-	ID: "mpi/flush/local-gets", Title: "When FlushLocal returns, what was got is there",
-	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly", "GetsNothing"},
-	Sends: "gets of several sizes with FlushLocal and FlushLocalAll", Expects: "the data",
-	Run: func(t *T) {
+	ID: "mpi/flush/local-gets", Cite: rule("mpi/11.5.4/2"),
+	Title:   "When FlushLocal returns, what was got is there",
+	Sends:   "gets of several sizes with FlushLocal and FlushLocalAll",
+	Expects: "the data",
+	Defects: []string{"FlushLocalEarly", "GetsNothing"}, Run: func(t *T) {
 		const room = 100_000
-		other := 1 - t.Rank()
 		w := t.window(room)
 		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
 		w.lockAll()
 		for i, n := range []int{8, 3000, room - 50} {
 			a, b := newGuardedBuf(n), newGuardedBuf(n)
-			w.get(a.buf, other, i)
-			t.must("FlushLocal", w.FlushLocal(other))
-			t.expectBuffer("what was got", a, data(other, room)[i:i+n])
-			w.get(b.buf, other, i+1)
+			w.get(a.buf, t.other(), i)
+			t.must("FlushLocal", w.FlushLocal(t.other()))
+			t.expectBuffer("what was got", a, data(t.other(), room)[i:i+n])
+			w.get(b.buf, t.other(), i+1)
 			t.must("FlushLocalAll", w.FlushLocalAll())
-			t.expectBuffer("what was got", b, data(other, room)[i+1:i+1+n])
+			t.expectBuffer("what was got", b, data(t.other(), room)[i+1:i+1+n])
 		}
 		w.unlockAll()
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/flush/message-passing", Title: "Put, Flush, a flag and Sync make a channel of shared memory",
-	Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Defects: []string{"FlushEarly", "FetchesNew"},
-	Sends: "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read", Expects: "the data of the round when the flag is up",
-	Run: func(t *T) {
+	ID: "mpi/flush/message-passing", Cite: rule("mpi/11.5.4/1", "mpi/11.4/1"),
+	Title:   "Put, Flush, a flag and Sync make a channel of shared memory",
+	Sends:   "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read",
+	Expects: "the data of the round when the flag is up",
+	Defects: []string{"FlushEarly", "FetchesNew"}, Run: func(t *T) {
 		w := t.window(512)
 		w.lockAll()
 		for i := range 15 {
@@ -149,32 +156,29 @@ var flushCases = []Case{{
 			})
 		}
 		w.unlockAll()
-		w.free()
 	},
 }, {
-	ID: "mpi/flush/of-nothing", Title: "Flushes and Sync with nothing to do return",
-	Cite: rule("11.5.4", "mpi/11.5.4/3"), Defects: []string{"NullRefused", "GetsNothing"},
-	Sends: "every flush under a lock before any operation, after one and twice; an operation on nobody among them", Expects: "no error, and the data that was got",
-	Run: func(t *T) {
-		other := 1 - t.Rank()
+	ID: "mpi/flush/of-nothing", Cite: rule("mpi/11.5.4/3"),
+	Title:   "Flushes and Sync with nothing to do return",
+	Sends:   "every flush under a lock before any operation, after one and twice; an operation on nobody among them",
+	Expects: "no error, and the data that was got",
+	Defects: []string{"NullRefused", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(8)
 		w.writeOwn(0, word(uint64(50+t.Rank())))
 		t.barrier()
 		w.lockAll()
 		b := make([]byte, 8)
 		for range 2 {
-			t.must("Flush", w.Flush(other))
-			t.must("FlushLocal", w.FlushLocal(other))
+			t.must("Flush", w.Flush(t.other()))
+			t.must("FlushLocal", w.FlushLocal(t.other()))
 			t.must("FlushAll", w.FlushAll())
 			t.must("FlushLocalAll", w.FlushLocalAll())
 			t.must("Sync", w.Sync())
 			t.must("Put", w.Put(b, mpi.ProcNull, 0))
-			w.get(b, other, 0)
+			w.get(b, t.other(), 0)
 			t.must("FlushAll", w.FlushAll())
-			t.expectEqual("what was got", b, word(uint64(50+other)))
+			t.expectEqual("what was got", b, word(uint64(50+t.other())))
 		}
 		w.unlockAll()
-		t.barrier()
-		w.free()
 	},
 }}

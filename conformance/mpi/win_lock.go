@@ -7,10 +7,11 @@ import (
 )
 
 var lockCases = []Case{{
-	ID: "mpi/lock/exclusive-counts", Title: "Read, add and write back under an exclusive lock lose nothing",
-	Cite: rule("11.5.3", "mpi/11.5.3/1"), Setup: ranks(4), Defects: []string{"LocksAlike", "UnlockEarly"},
-	Sends: "every rank adds 1 to a number of rank 0 by Get, Flush and Put, 15 times", Expects: "60",
-	Run: func(t *T) {
+	ID: "mpi/lock/exclusive-counts", Cite: rule("mpi/11.5.3/1"), Setup: ranks(4),
+	Title:   "Read, add and write back under an exclusive lock lose nothing",
+	Sends:   "every rank adds 1 to a number of rank 0 by Get, Flush and Put, 15 times",
+	Expects: "60",
+	Defects: []string{"LocksAlike", "UnlockEarly"}, Run: func(t *T) {
 		w := t.window(8)
 		for range 15 {
 			w.lock(mpi.Exclusive, 0)
@@ -23,13 +24,13 @@ var lockCases = []Case{{
 		}
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 0, word(60)) })
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/exclusive-is-whole", Title: "Nobody sees what is done under an exclusive lock half done",
-	Cite: rule("11.5.3", "mpi/11.5.3/1"), Setup: ranks(3), Defects: []string{"LocksAlike", "ExclusiveLetsShared"},
-	Sends: "two ranks write two distant words under exclusive locks, a third reads both under shared ones", Expects: "that both words are always of one writer",
-	Run: func(t *T) {
+	ID: "mpi/lock/exclusive-is-whole", Cite: rule("mpi/11.5.3/1"), Setup: ranks(3),
+	Title:   "Nobody sees what is done under an exclusive lock half done",
+	Sends:   "two ranks write two distant words under exclusive locks, a third reads both under shared ones",
+	Expects: "that both words are always of one writer",
+	Defects: []string{"LocksAlike", "ExclusiveLetsShared"}, Run: func(t *T) {
 		w := t.window(2048)
 		for i := range 15 {
 			if t.Rank() == 2 {
@@ -51,14 +52,13 @@ var lockCases = []Case{{
 			w.put(v, 0, 2040)
 			w.unlock(0)
 		}
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/unlock-completes", Title: "When Unlock returns, what was put is in the target's memory",
-	Cite: rule("11.5.3", "mpi/11.5.3/2"), Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"},
-	Sends: "puts of several sizes under a lock, Unlock, a message to the target, which looks", Expects: "the data",
-	Run: func(t *T) {
+	ID: "mpi/lock/unlock-completes", Cite: rule("mpi/11.5.3/2"),
+	Title:   "When Unlock returns, what was put is in the target's memory",
+	Sends:   "puts of several sizes under a lock, Unlock, a message to the target, which looks",
+	Expects: "the data",
+	Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"}, Run: func(t *T) {
 		w := t.window(1 << 19)
 		for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
 			t.onRank(0, func() {
@@ -74,32 +74,31 @@ var lockCases = []Case{{
 				t.signal(0)
 			})
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/get", Title: "When Unlock returns, what was got is in the origin's buffer",
-	Cite: rule("11.5.3", "mpi/11.5.3/2", "mpi/11.3.2/1"), Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"},
-	Sends: "a window that its rank has filled under a lock; gets of several sizes from the other", Expects: "the data",
-	Run: func(t *T) {
+	ID: "mpi/lock/get", Cite: rule("mpi/11.5.3/2", "mpi/11.3.2/1"),
+	Title:   "When Unlock returns, what was got is in the origin's buffer",
+	Sends:   "a window that its rank has filled under a lock; gets of several sizes from the other",
+	Expects: "the data",
+	Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"}, Run: func(t *T) {
 		const room = 300_000
 		w := t.window(room)
 		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
-		other := 1 - t.Rank()
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
 			r := newGuardedBuf(n)
-			w.lock(mpi.Shared, other)
-			w.get(r.buf, other, i)
-			w.unlock(other)
-			t.expectBuffer("what was got", r, data(other, room)[i:i+n])
+			w.lock(mpi.Shared, t.other())
+			w.get(r.buf, t.other(), i)
+			w.unlock(t.other())
+			t.expectBuffer("what was got", r, data(t.other(), room)[i:i+n])
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/several-targets", Title: "A rank can hold locks of several targets at once",
-	Cite: rule("11.5.3", "mpi/11.5.3/3"), Setup: ranks(4), Defects: []string{"PutsOff"},
-	Sends: "rank 0 locks all others, puts to each, and unlocks in another order; then rank 1", Expects: "the data on each",
-	Run: func(t *T) {
+	ID: "mpi/lock/several-targets", Cite: rule("mpi/11.5.3/3"), Setup: ranks(4),
+	Title:   "A rank can hold locks of several targets at once",
+	Sends:   "rank 0 locks all others, puts to each, and unlocks in another order; then rank 1",
+	Expects: "the data on each",
+	Defects: []string{"PutsOff"}, Run: func(t *T) {
 		w := t.window(64)
 		for origin := range 2 {
 			t.onRank(origin, func() {
@@ -118,13 +117,13 @@ var lockCases = []Case{{
 		for origin := range 2 {
 			w.expectOwn("what was put", 32*origin, data(10*origin+t.Rank(), 32))
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/own-window", Title: "A rank can lock its own window, for loads and stores as for operations",
-	Cite: rule("11.5.3", "mpi/11.5.3/4"), Setup: ranks(3), Defects: []string{"LocksAlike", "SelfPutsLost"},
-	Sends: "all ranks add to a number of rank 0 under exclusive locks; rank 0 by loads and stores, with a pause between them", Expects: "the sum; a put to oneself under a lock as well",
-	Run: func(t *T) {
+	ID: "mpi/lock/own-window", Cite: rule("mpi/11.5.3/4"), Setup: ranks(3),
+	Title:   "A rank can lock its own window, for loads and stores as for operations",
+	Sends:   "all ranks add to a number of rank 0 under exclusive locks; rank 0 by loads and stores, with a pause between them",
+	Expects: "the sum; a put to oneself under a lock as well",
+	Defects: []string{"LocksAlike", "SelfPutsLost"}, Run: func(t *T) {
 		w := t.window(16)
 		for range 15 {
 			w.lock(mpi.Exclusive, 0)
@@ -147,14 +146,13 @@ var lockCases = []Case{{
 		w.put(data(t.Rank(), 8), t.Rank(), 8)
 		w.unlock(t.Rank())
 		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
-		t.barrier()
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/all-by-all", Title: "All ranks can have all windows locked shared at the same time",
-	Cite: rule("11.5.3", "mpi/11.5.3/5"), Setup: ranks(4), Defects: []string{"SharedExcludes", "FlushEarly"},
-	Sends: "LockAll on all ranks, puts to all, FlushAll, a barrier while all hold their locks, gets of everything", Expects: "the data; no waiting for each other's locks",
-	Run: func(t *T) {
+	ID: "mpi/lock/all-by-all", Cite: rule("mpi/11.5.3/5"), Setup: ranks(4),
+	Title:   "All ranks can have all windows locked shared at the same time",
+	Sends:   "LockAll on all ranks, puts to all, FlushAll, a barrier while all hold their locks, gets of everything",
+	Expects: "the data; no waiting for each other's locks",
+	Defects: []string{"SharedExcludes", "FlushEarly"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		w := t.window(n * 100)
 		w.lockAll()
@@ -174,13 +172,13 @@ var lockCases = []Case{{
 		t.expectBuffer("what all have put", got, want)
 		t.barrier()
 		w.unlockAll()
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/again-and-again", Title: "Epochs of locks follow each other, each sees what came before",
-	Cite: rule("11.5.3", "mpi/11.5.3/2"), Defects: []string{"UnlockEarly", "GetsNothing"},
-	Sends: "100 epochs by turns of put and get on one place", Expects: "always what was put last",
-	Run: func(t *T) {
+	ID: "mpi/lock/again-and-again", Cite: rule("mpi/11.5.3/2"),
+	Title:   "Epochs of locks follow each other, each sees what came before",
+	Sends:   "100 epochs by turns of put and get on one place",
+	Expects: "always what was put last",
+	Defects: []string{"UnlockEarly", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(24)
 		t.onRank(0, func() {
 			for i := range 50 {
@@ -194,14 +192,13 @@ var lockCases = []Case{{
 				t.expectBuffer("what was put last", r, data(i, 24))
 			}
 		})
-		w.free()
 	},
 }, {
-	ID: "mpi/lock/busy-target", Title: "A lock and what is done under it do not need the target to call anything",
-	Cite: rule("11.7.3", "mpi/11.7.3/1"), Labels: background, Defects: []string{"NothingWhileBusy"},
+	ID: "mpi/lock/busy-target", Cite: rule("mpi/11.7.3/1"), Labels: background,
+	Title:   "A lock and what is done under it do not need the target to call anything",
 	Sends:   "the target computes for long and looks at no window; the origin puts, gets and unlocks, and looks at the time",
 	Expects: "that it is through long before the target",
-	Run: func(t *T) {
+	Defects: []string{"NothingWhileBusy"}, Run: func(t *T) {
 		const busy = time.Second // much longer than a NIC takes to repeat what was lost on the way
 		w := t.window(64)
 		t.barrier()
@@ -219,7 +216,5 @@ var lockCases = []Case{{
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})
-		t.barrier()
-		w.free()
 	},
 }}

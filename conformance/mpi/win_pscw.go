@@ -3,10 +3,11 @@ package mpi
 import "github.com/fabrictest/fabrictest/mpi"
 
 var pscwCases = []Case{{
-	ID: "mpi/pscw/put", Title: "What origins have put is in the target's memory when Wait returns",
-	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
-	Sends: "two origins put to one target, small and large, one of them late", Expects: "both, whole, behind Wait",
-	Run: func(t *T) {
+	ID: "mpi/pscw/put", Cite: rule("mpi/11.5.2/1"), Setup: ranks(3),
+	Title:   "What origins have put is in the target's memory when Wait returns",
+	Sends:   "two origins put to one target, small and large, one of them late",
+	Expects: "both, whole, behind Wait",
+	Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"}, Run: func(t *T) {
 		for i, n := range []int{16, 100_000} {
 			w := t.window(2 * n)
 			if t.Rank() == 0 {
@@ -26,10 +27,11 @@ var pscwCases = []Case{{
 		}
 	},
 }, {
-	ID: "mpi/pscw/not-before-post", Title: "Nothing of an origin is done to a window before it is posted",
-	Cite: rule("11.5.2", "mpi/11.5.2/2"), Defects: []string{"StartIgnoresPost"},
-	Sends: "the origin starts and puts while the target works on its memory and posts late", Expects: "the memory as the target left it until it posts, then the put",
-	Run: func(t *T) {
+	ID: "mpi/pscw/not-before-post", Cite: rule("mpi/11.5.2/2"),
+	Title:   "Nothing of an origin is done to a window before it is posted",
+	Sends:   "the origin starts and puts while the target works on its memory and posts late",
+	Expects: "the memory as the target left it until it posts, then the put",
+	Defects: []string{"StartIgnoresPost"}, Run: func(t *T) {
 		w := t.window(64)
 		for i := range 3 {
 			t.onRank(1, func() {
@@ -47,13 +49,13 @@ var pscwCases = []Case{{
 				t.expectEqual("the memory behind Wait", w.Memory(), data(i, 64))
 			})
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/pscw/test", Title: "Win.Test is false until all origins are through, and then does what Wait does",
-	Cite: rule("11.5.2", "mpi/11.5.2/3"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst"},
-	Sends: "two origins; the second completes only after the target has looked", Expects: "false, then true with all data; a new Post after that",
-	Run: func(t *T) {
+	ID: "mpi/pscw/test", Cite: rule("mpi/11.5.2/3"), Setup: ranks(3),
+	Title:   "Win.Test is false until all origins are through, and then does what Wait does",
+	Sends:   "two origins; the second completes only after the target has looked",
+	Expects: "false, then true with all data; a new Post after that",
+	Defects: []string{"WaitEarly", "WaitsForFirst"}, Run: func(t *T) {
 		w := t.window(32)
 		for i := range 2 {
 			switch t.Rank() {
@@ -61,13 +63,11 @@ var pscwCases = []Case{{
 				w.post(1, 2)
 				t.awaitSignal(1)
 				t.idle()
-				done, err := w.Test()
-				t.must("Win.Test", err)
+				done := result(w.Test())(t, "Win.Test")
 				t.check(!done, "Test to be false while an origin is not through", "true")
 				t.signal(2)
 				t.waitUntil("Win.Test is true", func() bool {
-					done, err := w.Test()
-					t.must("Win.Test", err)
+					done := result(w.Test())(t, "Win.Test")
 					return done
 				})
 				t.expectEqual("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
@@ -83,13 +83,13 @@ var pscwCases = []Case{{
 				w.complete()
 			}
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/pscw/complete", Title: "Complete returns when the origin's buffers are free and its gets have come",
-	Cite: rule("11.5.2", "mpi/11.5.2/4"), Defects: []string{"CompleteEarly", "GetsNothing"},
-	Sends: "rounds of a get and a put from one pair of buffers, overwritten behind Complete", Expects: "what was got, behind Complete; what was put, behind Wait",
-	Run: func(t *T) {
+	ID: "mpi/pscw/complete", Cite: rule("mpi/11.5.2/4"),
+	Title:   "Complete returns when the origin's buffers are free and its gets have come",
+	Sends:   "rounds of a get and a put from one pair of buffers, overwritten behind Complete",
+	Expects: "what was got, behind Complete; what was put, behind Wait",
+	Defects: []string{"CompleteEarly", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(2 * 4000)
 		out := make([]byte, 4000)
 		for i := range 6 {
@@ -110,13 +110,13 @@ var pscwCases = []Case{{
 				clear(out)
 			})
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/pscw/groups", Title: "Only the groups that are named take part",
-	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
-	Sends: "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups", Expects: "the neighbour's data; that empty epochs end at once",
-	Run: func(t *T) {
+	ID: "mpi/pscw/groups", Cite: rule("mpi/11.5.2/1"), Setup: ranks(4),
+	Title:   "Only the groups that are named take part",
+	Sends:   "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups",
+	Expects: "the neighbour's data; that empty epochs end at once",
+	Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
 		w := t.window(40)
@@ -133,13 +133,13 @@ var pscwCases = []Case{{
 		w.start()
 		w.complete()
 		w.wait()
-		w.free()
 	},
 }, {
-	ID: "mpi/pscw/both-at-once", Title: "A rank can be origin and target of the same others at the same time",
-	Cite: rule("11.5.2", "mpi/11.5.2/5"), Setup: ranks(3), Defects: []string{"WaitsForFirst", "PutsCutLarge"},
-	Sends: "all ranks post to and start to all others, with large puts, five rounds", Expects: "all data",
-	Run: func(t *T) {
+	ID: "mpi/pscw/both-at-once", Cite: rule("mpi/11.5.2/5"), Setup: ranks(3),
+	Title:   "A rank can be origin and target of the same others at the same time",
+	Sends:   "all ranks post to and start to all others, with large puts, five rounds",
+	Expects: "all data",
+	Defects: []string{"WaitsForFirst", "PutsCutLarge"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		const size = 70_000
 		var others []int
@@ -164,13 +164,13 @@ var pscwCases = []Case{{
 				t.expectEqual("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
 			}
 		}
-		w.free()
 	},
 }, {
-	ID: "mpi/pscw/accumulate", Title: "Accumulates of several origins in one epoch all count",
-	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
-	Sends: "three origins add to the same numbers of one target", Expects: "the sums behind Wait",
-	Run: func(t *T) {
+	ID: "mpi/pscw/accumulate", Cite: rule("mpi/11.7.1/1", "mpi/11.5.2/1"), Setup: ranks(4),
+	Title:   "Accumulates of several origins in one epoch all count",
+	Sends:   "three origins add to the same numbers of one target",
+	Expects: "the sums behind Wait",
+	Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"}, Run: func(t *T) {
 		w := t.window(24)
 		if t.Rank() == 0 {
 			w.post(1, 2, 3)
@@ -184,6 +184,5 @@ var pscwCases = []Case{{
 			}
 			w.complete()
 		}
-		w.free()
 	},
 }}

@@ -2,7 +2,6 @@ package mpi
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -53,19 +52,5 @@ func InTurn(w World, selected func(*Case) bool) error {
 // part is a World whose ranks are those of a communicator.
 type part struct {
 	Comm
-	w World
+	Runtime
 }
-
-func (p *part) Self() Comm                                      { return p.w.Self() }
-func (p *part) Wtime() time.Duration                            { return p.w.Wtime() }
-func (p *part) Compute(d time.Duration)                         { p.w.Compute(d) }
-func (p *part) Invalidate(buf []byte) error                     { return p.w.Invalidate(buf) }
-func (p *part) AttachBuffer(n int) error                        { return p.w.AttachBuffer(n) }
-func (p *part) DetachBuffer() error                             { return p.w.DetachBuffer() }
-func (p *part) StartAll(rs []Request) error                     { return p.w.StartAll(rs) }
-func (p *part) WaitAll(rs []Request) ([]Status, error)          { return p.w.WaitAll(rs) }
-func (p *part) WaitAny(rs []Request) (int, Status, error)       { return p.w.WaitAny(rs) }
-func (p *part) WaitSome(rs []Request) ([]int, []Status, error)  { return p.w.WaitSome(rs) }
-func (p *part) TestAll(rs []Request) ([]Status, bool, error)    { return p.w.TestAll(rs) }
-func (p *part) TestAny(rs []Request) (int, Status, bool, error) { return p.w.TestAny(rs) }
-func (p *part) TestSome(rs []Request) ([]int, []Status, error)  { return p.w.TestSome(rs) }

@@ -45,11 +45,8 @@ type Config struct {
 	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
-	Costs Costs
+	Costs verbs.Costs
 }
-
-// Costs is the processor time of verb calls in a simulated world.
-type Costs = sim.Costs
 
 // startTime is the time at which devices in real time are opened. Zero means that a time is
 // not set.
@@ -64,7 +61,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
 	}
-	if cfg.Costs == (Costs{}) {
+	if cfg.Costs == (verbs.Costs{}) {
 		cfg.Costs = sim.DefaultCosts()
 	}
 	if cfg.NIC.Secret == ([16]byte{}) {

@@ -10,27 +10,23 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Costs is the processor time of a verb call, by kind.
-type Costs struct {
-	Control, Post, Poll time.Duration
-}
-
 // DefaultCosts are those of a fast NIC's driver.
-func DefaultCosts() Costs {
-	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
+func DefaultCosts() verbs.Costs {
+	return verbs.Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
 }
 
 // Driver is a drive.Driver in a simulated world: no locks, no goroutines, virtual time.
-// Every verb call takes the virtual time of its Costs, during which other programs run, so
+// Every verb call takes the virtual time of its verbs.Costs, during which other programs run, so
 // that a program that busy-polls advances time.
 type Driver struct {
 	world          *World
 	engine         baseEngine
 	net            network
 	timer          *Timer
-	costs          Costs
+	costs          verbs.Costs
 	closed         bool
 	flushScheduled bool // eventMore is scheduled
 
@@ -68,7 +64,7 @@ const (
 
 // NewDriver returns a driver of e on l, which is port or a wrapper of it. The observer is called
 // for changes of the port, with the lock held.
-func NewDriver(w *World, e drive.Engine, l link.PacketLink, port *Port, costs Costs, o link.PortObserver) *Driver {
+func NewDriver(w *World, e drive.Engine, l link.PacketLink, port *Port, costs verbs.Costs, o link.PortObserver) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
 	d := makeDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
@@ -87,7 +83,7 @@ func (d *Driver) observePort(h Handler, port *Port, o link.PortObserver) {
 	port.OnAddrChange(h, eventAddr)
 }
 
-func makeDriver(w *World, e baseEngine, n network, costs Costs) *Driver {
+func makeDriver(w *World, e baseEngine, n network, costs verbs.Costs) *Driver {
 	d := &Driver{world: w, engine: e, net: n, costs: costs}
 	d.timer = w.NewTimer(d, eventTimer)
 	return d
@@ -255,7 +251,7 @@ var _ drive.StreamDriver = (*StreamDriver)(nil)
 
 // NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of
 // it. The observer is called for changes of the port, with the lock held.
-func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs Costs, o link.PortObserver) *StreamDriver {
+func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs verbs.Costs, o link.PortObserver) *StreamDriver {
 	s := drive.NewStreams(e, n)
 	d := &StreamDriver{Driver: makeDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
 	port.StreamHost().OnReady(d, eventReadable)

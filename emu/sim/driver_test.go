@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var _ drive.Driver = (*sim.Driver)(nil)
@@ -77,7 +78,7 @@ func (s *side) AddrChanged(a netip.Addr, present bool) {
 	s.addrEvents = append(s.addrEvents, fmt.Sprintf("%v %v", a, present))
 }
 
-var costs = sim.Costs{Control: 300, Post: 20, Poll: 1}
+var costs = verbs.Costs{Control: 300, Post: 20, Poll: 1}
 
 const latency = 10 * time.Microsecond
 

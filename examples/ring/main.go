@@ -10,7 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // who starts ranks
+	_ "github.com/fabrictest/fabrictest/lab/mpihost" // who starts ranks
 	"github.com/fabrictest/fabrictest/mpi"
 )
 

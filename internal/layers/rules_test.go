@@ -50,7 +50,6 @@ var engines = []string{
 	"./emu/dgiwarp/engine",
 	"./mpi/wire",
 	"./mpi/p2p",
-	"./mpi/reliable",
 	"./mpi/window",
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Defaults of a Fabric. The MTU carries a path MTU of 4096 with its headers.
@@ -52,9 +52,9 @@ type Fabric struct {
 	Impair []impair.Spec
 	// Stream configures simulated byte streams, for a provider over TCP.
 	Stream sim.StreamConfig
-	// Costs are the virtual times of work on memory; nil means none. Spend is
-	// filled in.
-	Costs *memory.Costs
+	// Costs are the virtual times of work on memory; nil means none. Its times of
+	// verb calls are not used: NICs have their defaults.
+	Costs *verbs.Costs
 	// Seed is the seed of all random choices.
 	Seed uint64
 	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum

@@ -7,16 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestJobFabric(t *testing.T) {
-	text, err := json.Marshal(Job{Ranks: 6, PerHost: 2, Rails: 2, Provider: "dgiwarp", MTU: 9000, LossPPM: 100, Seed: 4, Limit: time.Second, Options: json.RawMessage(`{"a":1}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(Job{Ranks: 6, PerHost: 2, Rails: 2, Provider: "dgiwarp", MTU: 9000, LossPPM: 100, Seed: 4, Limit: time.Second, Options: json.RawMessage(`{"a":1}`)}))(t)
 	j, err := parseJob(text)
 	if err != nil || j.Check() != nil || string(j.Options) != `{"a":1}` {
 		t.Fatalf("%+v, %v, %v", j, err, j.Check())
@@ -40,10 +38,7 @@ func TestJobFabric(t *testing.T) {
 }
 
 func TestParseAbort(t *testing.T) {
-	text, err := json.Marshal(&AbortError{Rank: 2, Code: 3, Reason: "enough"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(&AbortError{Rank: 2, Code: 3, Reason: "enough"}))(t)
 	if e := ParseAbort(abortMark + string(text)); e == nil || *e != (AbortError{2, 3, "enough"}) || e.ExitCode() != 3 {
 		t.Errorf("%+v", e)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,7 +18,7 @@ func TestManyRanks(t *testing.T) {
 	const size, budget = 1024, 64 << 10 // bytes a rank
 	var most uint64
 	began := time.Now()
-	_, err := InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
+	must.Get(InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
 		if err := e.Control.Send((e.Rank+1)%size, []byte{byte(e.Rank)}); err != nil {
 			return err
 		}
@@ -34,10 +35,7 @@ func TestManyRanks(t *testing.T) {
 			most = m.HeapAlloc + m.StackInuse
 		}
 		return e.Control.Barrier(verbs.Forever)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Logf("%d ranks: %v, %d KiB a rank", size, time.Since(began), most/size>>10)
 	if most > size*budget {
 		t.Errorf("%d KiB a rank, the budget is %d", most/size>>10, budget>>10)

@@ -8,26 +8,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestRanksShareSegmentsOfFile(t *testing.T) {
-	f, err := NewSharedMemory("host0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(NewSharedMemory("host0"))(t)
 	defer f.Close()
 	a, errA := openSharedMemory(int(f.Fd()))
 	b, errB := openSharedMemory(int(f.Fd()))
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(errA, errB))
 	for i := range 50 {
 		name, size := fmt.Sprint("segment ", i), 1+i*1000
-		mine, err := a.Segment(name, size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mine := must.Get(a.Segment(name, size))(t)
 		for _, x := range mine {
 			if x != 0 {
 				t.Fatalf("%s is not of zeros", name)
@@ -59,23 +52,14 @@ func TestRanksShareSegmentsOfFile(t *testing.T) {
 }
 
 func TestSegmentLimit(t *testing.T) {
-	f, err := NewSharedMemory("host0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(NewSharedMemory("host0"))(t)
 	defer f.Close()
-	s, err := openSharedMemory(int(f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(openSharedMemory(int(f.Fd())))(t)
 	binary.NativeEndian.PutUint64(s.(*sharedFile).index, maxSegments)
 	if _, err := s.Segment("one more", 1); err == nil || !strings.Contains(err.Error(), "segments is reached") {
 		t.Error(err)
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if _, err := openSharedMemory(int(null.Fd())); err == nil || !strings.Contains(err.Error(), "is not the shared memory of this host") {
 		t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,7 +21,7 @@ func TestNICsCarryData(t *testing.T) {
 		} {
 			f.Provider, f.Seed = provider, 3
 			run := func() (Outcome, error) {
-				return InWorld(f, func(e *transport.Env) error { return exercise.AllToAll(e, 8) })
+				return InWorld(f, func(e *transport.Env) error { return allToAll(e, 8) })
 			}
 			first, err := run()
 			if err != nil {
@@ -47,7 +46,7 @@ func TestQueuePairsCloseWithRank(t *testing.T) {
 		f := Fabric{Ranks: 4, PerHost: 2, Provider: provider, Limit: time.Hour, Script: func(w *World) {
 			w.At(30*time.Microsecond, func() { w.Kill(3) })
 		}}
-		out, err := InWorld(f, func(e *transport.Env) error { return exercise.AllToAll(e, 400) })
+		out, err := InWorld(f, func(e *transport.Env) error { return allToAll(e, 400) })
 		var h *HungError
 		if err == nil || errors.As(err, &h) || !out.Ranks[3].Killed || out.Ranks[0].Err == nil || out.Elapsed > time.Second {
 			t.Errorf("%s: %v after %v\n%+v", provider, err, out.Elapsed, out.Ranks)
@@ -64,7 +63,7 @@ func TestLinkDownAndUp(t *testing.T) {
 			t.Errorf("%+v", w)
 		}
 	}}
-	out, err := InWorld(f, func(e *transport.Env) error { return exercise.AllToAll(e, 60) })
+	out, err := InWorld(f, func(e *transport.Env) error { return allToAll(e, 60) })
 	if err != nil || out.Elapsed < 3*time.Millisecond {
 		t.Errorf("%v after %v", err, out.Elapsed)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +18,7 @@ func TestEnvOfRanks(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
 		seen := make([]*transport.Env, 5)
 		var caps verbs.Caps
-		out, err := InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *transport.Env) error {
+		out := must.Get(InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *transport.Env) error {
 			seen[e.Rank] = e
 			attr, err := e.NICs[1].Device.QueryDevice()
 			if err != nil {
@@ -26,10 +27,7 @@ func TestEnvOfRanks(t *testing.T) {
 			caps = attr.Caps
 			e.Proc.Sleep(time.Duration(e.Rank) * time.Millisecond)
 			return e.Control.Barrier(verbs.Forever)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		for i, e := range seen {
 			if e.Rank != i || e.Size != 5 || e.Seed != 9 || e.Concurrent || !slices.Equal(e.Nodes, []int{0, 0, 1, 1, 2}) || len(e.NICs) != 2 {
 				t.Errorf("%s: rank %d: %+v", provider, i, e)

@@ -43,15 +43,11 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	e := &transport.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
-	}
-	if costs := w.f.Costs; costs != nil {
-		own := *costs
-		own.Spend = func(d time.Duration) {
-			if p := w.sim.Current(); p != nil && d > 0 { // the rank or one of its tasks
+		Costs: w.f.Costs, Spend: func(d time.Duration) {
+			if p := w.sim.Current(); p != nil { // the rank or one of its tasks
 				p.Compute(d)
 			}
-		}
-		e.Costs = &own
+		},
 	}
 	for k, d := range h.devices {
 		o := &rankDevice{Context: d}

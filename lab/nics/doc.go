@@ -23,7 +23,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -193,8 +192,8 @@ type NICConfig struct {
 }
 
 // costs returns the virtual times of verb calls.
-func (p *NICConfig) costs() softroce.Costs {
-	return softroce.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
+func (p *NICConfig) costs() verbs.Costs {
+	return verbs.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
 }
 
 // addrs returns Addr and ExtraAddrs.

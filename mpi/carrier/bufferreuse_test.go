@@ -88,7 +88,7 @@ func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 			{1008, 1000}, // alone, more than there are credits for
 		} {
 			t.Run(fmt.Sprintf("%s/%s/%v/%d", c.provider, c.design, c.way, m.size), func(t *testing.T) {
-				cfg := carrier.Config{Design: c.design, Receives: 4, HybridAfter: 4, PacketSize: 2048}
+				cfg := carrier.Config{Design: c.design, Receives: 4, HybridLimits: carrier.HybridLimits{HybridAfter: 4}, PacketSize: 2048}
 				cfg.Ring = carrier.Ring{Slots: 2, After: 2}
 				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
 				f.Link.MTU = 1200

@@ -46,23 +46,33 @@ type Fetcher interface{ Fetched(old uint64) }
 
 // Carrier is the communication layer of one rank.
 type Carrier struct {
-	env       *transport.Env
-	cfg       Config
-	up        Upper
-	mem       *memory.Registry
-	rails     []*rail
-	requests  transport.Requests[work]
-	packets   packetPool
-	peers     []*peer
-	lists     peerLists
-	conns     connections
-	polled    polledRings
-	loopback  []outgoing // messages to this rank itself
+	env      *transport.Env
+	cfg      Config
+	up       Upper
+	mem      *memory.Registry
+	rails    []*rail
+	requests transport.Requests[work]
+	packets  packetPool
+	peerTable
+	conns    connections
+	polled   polledRings
+	loopback []outgoing // messages to this rank itself
+	timing
+	failure error
+	stats   Stats
+}
+
+// peerTable has the peers of a carrier.
+type peerTable struct {
+	peers []*peer // by rank; nil for those without traffic
+	lists peerLists
+}
+
+// timing has the clock of a carrier, and its waits.
+type timing struct {
 	clock     clock
 	waiter    waiter
 	keepalive keepalive
-	failure   error
-	stats     Stats
 }
 
 // Open creates the carrier of a rank. All ranks open theirs at the same time.
@@ -74,7 +84,10 @@ func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
-	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size), lists: newPeerLists(), clock: clock{env: e}, waiter: waiter{env: e}}
+	c := &Carrier{
+		env: e, cfg: cfg, up: up, peerTable: peerTable{peers: make([]*peer, e.Size), lists: newPeerLists()},
+		timing: timing{clock: clock{env: e}, waiter: waiter{env: e}},
+	}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
 	}
@@ -124,7 +137,7 @@ func (c *Carrier) openMemory() {
 	for i, r := range c.rails {
 		domains[i] = r.Domain
 	}
-	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs})
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend})
 }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.

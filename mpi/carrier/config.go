@@ -51,10 +51,7 @@ type Config struct {
 	Datagrams Datagrams `json:"datagrams"`
 	// Ring configures the rings of designs that have them.
 	Ring Ring `json:"ring"`
-	// HybridAfter is the number of packets to a peer after which Hybrid connects to it, and
-	// HybridPeers the largest number of connected peers.
-	HybridAfter int `json:"hybrid_after,omitempty"`
-	HybridPeers int `json:"hybrid_peers,omitempty"`
+	HybridLimits
 	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several
 	// rails: for ever.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
@@ -68,6 +65,19 @@ type Config struct {
 	StripeThreshold int `json:"stripe_from,omitempty"`
 	// CacheBytes limits the unused memory in the registration cache; negative: none.
 	CacheBytes int `json:"cache_bytes,omitempty"`
+	Waiting
+}
+
+// HybridLimits limits the connections of Hybrid.
+type HybridLimits struct {
+	// HybridAfter is the number of packets to a peer after which Hybrid connects to it, and
+	// HybridPeers the largest number of connected peers.
+	HybridAfter int `json:"hybrid_after,omitempty"`
+	HybridPeers int `json:"hybrid_peers,omitempty"`
+}
+
+// Waiting configures how long the rank waits for peers, and how.
+type Waiting struct {
 	// Spin is how long Wait busy-polls in real time before it blocks; negative: never. It
 	// trades CPU time for latency.
 	Spin time.Duration `json:"spin,omitempty"`

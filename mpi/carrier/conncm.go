@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -155,7 +154,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 	p := c.peer(int(h.qpn))
 	k := p.conns[l.rail.Num]
-	if k != nil && k.state != failed && k.state != requested && reliable.Before(k.cm.generation, h.psn) { // the peer has noticed its end
+	if k != nil && k.state != failed && k.state != requested && seqBefore(k.cm.generation, h.psn) { // the peer has noticed its end
 		c.endConn(k)
 		k = nil
 	}

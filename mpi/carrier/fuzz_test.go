@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
-	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -62,7 +61,7 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
 		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
-		c := &Carrier{env: e, clock: clock{env: e}, up: up, peers: make([]*peer, 3), lists: newPeerLists()}
+		c := &Carrier{env: e, up: up, timing: timing{clock: clock{env: e}}, peerTable: peerTable{make([]*peer, 3), newPeerLists()}}
 		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
 		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})
@@ -79,7 +78,7 @@ func FuzzPackets(f *testing.F) {
 			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
-			if p != nil && p.in.Buffered() > reliable.MaxEarly {
+			if p != nil && p.in.Buffered() > maxEarly {
 				t.Fatalf("%d packets are buffered", p.in.Buffered())
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -42,22 +43,16 @@ func TestInvalidatedMemoryIsDeregistered(t *testing.T) {
 		before := r.Registered()
 		for i, size := range []int{70_000, 5000} {
 			buf := make([]byte, size)
-			if err := r.exchange(buf, i); err != nil {
-				return err
-			}
+			must.Do(t, r.exchange(buf, i))
 			began := r.Now()
 			if n := r.Registered(); n <= before {
 				return fmt.Errorf("%d bytes went by RDMA and are not registered: %d regions, %d before", size, n, before)
 			}
-			if err := r.Invalidate(buf[size/2:]); err != nil {
-				return err
-			}
+			must.Do(t, r.Invalidate(buf[size/2:]))
 			if r.Invalidated(buf) {
 				return errors.New("Invalidated before the network has dropped requests for the memory")
 			}
-			if err := r.wait("the memory", func() bool { return r.Invalidated(buf) }); err != nil {
-				return err
-			}
+			must.Do(t, r.wait("the memory", func() bool { return r.Invalidated(buf) }))
 			if n := r.Registered(); n != before || r.Now()-began > 100*time.Millisecond {
 				return fmt.Errorf("after %v %d regions are registered, not %d as before", r.Now()-began, n, before)
 			}

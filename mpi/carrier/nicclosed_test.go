@@ -52,7 +52,7 @@ func TestRequestsFailWhenNICDisappears(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
 					w.At(at, func() { _ = w.Device(0, 0).Close() })
 				}}
-				cfg := carrier.Config{PeerTimeout: 2 * time.Second, Reuse: memory.Reuse{Thresholds: memory.Thresholds{1}}}
+				cfg := carrier.Config{Waiting: carrier.Waiting{PeerTimeout: 2 * time.Second}, Reuse: memory.Reuse{Thresholds: memory.Thresholds{1}}}
 				out, err := runOnFabric(f, s, cfg, func(r *rank) error {
 					if err := r.sendUntilFailure(1 - r.Rank); err != nil {
 						return err

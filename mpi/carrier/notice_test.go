@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -93,9 +94,7 @@ func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
 	pair(t, cfg, 64, func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error {
 		if e.Rank == 1 {
-			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
-				return err
-			}
+			must.Do(t, l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }))
 			if !slices.IsSorted(l.tags) {
 				return fmt.Errorf("messages arrived in order %v", l.tags)
 			}
@@ -105,9 +104,7 @@ func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
 		l.Write(1, wire.Transfer{Local: mine, N: 64, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: messages}}, "the write")
-		if err := l.waitUntil("the write", func() bool { return len(l.ended) == 1 }); err != nil {
-			return err
-		}
+		must.Do(t, l.waitUntil("the write", func() bool { return len(l.ended) == 1 }))
 		return errors.Join(l.ended[0], l.waitUntil("delivery", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
@@ -125,9 +122,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 	}
 	pair(t, cfg, size, func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error {
 		if e.Rank == 1 {
-			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
-				return err
-			}
+			must.Do(t, l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }))
 			err := l.waitUntil("the end of the connection", func() bool { return l.Stats().ConnectionsClosed > 0 })
 			return errors.Join(err, e.Control.Barrier(time.Minute))
 		}
@@ -135,9 +130,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
 		l.Write(1, wire.Transfer{Local: mine, N: size, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: messages}}, "the write")
-		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
-			return err
-		}
+		must.Do(t, l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }))
 		return errors.Join(l.ended[0], l.waitUntil("delivery", l.AllDelivered), e.Control.Barrier(time.Minute))
 	})
 }
@@ -155,9 +148,7 @@ func TestWriteWithoutCreditForNoticeFailsWithPeer(t *testing.T) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
 		l.Write(1, wire.Transfer{Local: mine, N: 64, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: 99}}, "the write")
-		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
-			return err
-		}
+		must.Do(t, l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }))
 		if l.ended[0] == nil {
 			return errors.New("the write succeeded, and its notice was not sent")
 		}

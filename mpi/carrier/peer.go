@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -17,9 +16,9 @@ type peer struct {
 	timed bool // in Carrier.lists.timed
 
 	codec
-	out        reliable.Sender[*packet]
-	in         reliable.Receiver[bufferedPacket]
-	acks       reliable.AckTimer
+	out        packetSender[*packet]
+	in         packetReceiver[bufferedPacket]
+	acks       ackTimer
 	queue      []outgoing // messages that no transport has room for
 	coalescing coalescing // packet of small messages
 	path
@@ -88,8 +87,8 @@ func (c *Carrier) peer(rank int) *peer {
 		d := &c.cfg.Datagrams
 		p = &peer{
 			rank: rank, liveness: liveness{lastHeard: c.Now()},
-			out: reliable.NewSender[*packet](d.Timeout), in: reliable.NewReceiver[bufferedPacket](),
-			acks: reliable.AckTimer{Every: d.AckEvery, Delay: d.AckDelay},
+			out: newPacketSender[*packet](d.Timeout), in: newPacketReceiver[bufferedPacket](),
+			acks: ackTimer{Every: d.AckEvery, Delay: d.AckDelay},
 		}
 		c.peers[rank] = p
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -29,7 +30,7 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 							w.At(150*time.Microsecond, func() { w.LinkDown(1, rail) })
 						}}
-						_, err := runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
+						must.Get(runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
 							if err := r.exchangeMessages(count, size); err != nil {
 								return err
 							}
@@ -37,10 +38,7 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 								return fmt.Errorf("all was over at %v", r.Now())
 							}
 							return nil
-						})
-						if err != nil {
-							t.Fatal(err)
-						}
+						}))(t)
 					})
 				}
 			}
@@ -60,7 +58,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/rail %d/%v", s, rail, at), func(t *testing.T) {
 					var world *mpihost.World
 					f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) { world = w }}
-					_, err := runOnFabric(f, s, carrier.Config{StripeThreshold: 2048}, func(r *rank) error {
+					must.Get(runOnFabric(f, s, carrier.Config{StripeThreshold: 2048}, func(r *rank) error {
 						if r.Rank == 1 {
 							port, addr := world.Port(1, rail), r.NICs[rail].Addr
 							world.At(r.Now()+at, func() {
@@ -74,10 +72,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 							return err
 						}
 						return r.exchangeMessages(20, 5000)
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					}))(t)
 				})
 			}
 		}
@@ -89,7 +84,7 @@ func TestLostRailsAreCounted(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 		w.At(300*time.Microsecond, func() { w.LinkDown(1, 1) })
 	}}
-	_, err := runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+	must.Get(runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		if err := r.exchangeMessages(400, 300); err != nil {
 			return err
 		}
@@ -97,8 +92,5 @@ func TestLostRailsAreCounted(t *testing.T) {
 			return fmt.Errorf("rank %d: %d rails lost at %v: %+v", r.Rank, s.RailsLost, r.Now(), s)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }

@@ -1,7 +1,5 @@
 package carrier
 
-import "github.com/fabrictest/fabrictest/mpi/reliable"
-
 // bufferedPacket is a packet that was received out of order.
 type bufferedPacket struct {
 	kind kind
@@ -51,7 +49,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		c.scheduleAck(p)
 	}
 	switch p.in.Receive(pre.seq) {
-	case reliable.InOrder:
+	case inOrder:
 		c.deliver(p, pre.kind, body)
 		for p.lost == nil {
 			next, ok := p.in.Take()
@@ -60,15 +58,15 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 			}
 			c.deliver(p, next.kind, next.body)
 		}
-	case reliable.Early:
+	case tooSoon:
 		c.stats.OutOfOrder++
 		if !p.in.Buffer(pre.seq, bufferedPacket{pre.kind, append([]byte(nil), body...)}) {
 			c.stats.Duplicates++
 		}
-	case reliable.Duplicate:
+	case duplicate:
 		c.stats.Duplicates++
 		p.acks.ExpireAt(c.Now()) // our acknowledgement was lost
-	case reliable.TooEarly:
+	case tooFarAhead:
 		c.stats.Discarded++
 	}
 }
@@ -101,6 +99,6 @@ func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.env.Costs.ChargeCopy(len(data)) // Upper copies it out
+	c.mem.ChargeCopy(len(data)) // Upper copies it out
 	return c.up.Arrived(p.rank, &p.header, data)
 }

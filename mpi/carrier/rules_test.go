@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -42,9 +43,7 @@ func TestAcknowledgementsAreCoalesced(t *testing.T) {
 	const messages = 1000
 	cfg := carrier.Config{Datagrams: carrier.Datagrams{AckDelay: time.Second, Timeout: time.Second}}
 	runRanks(t, 2, setting{"softroce", carrier.UD, p2p.RGET, 0}, cfg, func(r *rank) error {
-		if err := r.sendOneWay(messages, 100); err != nil {
-			return err
-		}
+		must.Do(t, r.sendOneWay(messages, 100))
 		s := r.Stats()
 		if want := uint64(messages / 50); r.Rank == 1 && (s.AckOnly < want-1 || s.AckOnly > want+1) {
 			return fmt.Errorf("%d acknowledgements for %d messages", s.AckOnly, messages)
@@ -82,7 +81,7 @@ func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 func TestRetransmissionBacksOff(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
-	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: 10 * time.Second}, func(r *rank) error {
+	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: 10 * time.Second}}, func(r *rank) error {
 		if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 	const messages = 50
 	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 300_000}
-	out, _ := runOnFabric(f, s, carrier.Config{PeerTimeout: time.Second}, func(r *rank) error {
+	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: time.Second}}, func(r *rank) error {
 		switch r.Rank {
 		case 0:
 			r.onLost = func(int) {
@@ -190,18 +189,14 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 
 // Hybrid connects to busy peers only, and never exceeds the limit of connections.
 func TestHybridConnectsToBusyPeers(t *testing.T) {
-	cfg := carrier.Config{HybridAfter: 40, HybridPeers: 2}
+	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 40, HybridPeers: 2}}
 	for _, loss := range []uint32{0, 20_000} {
 		runRanks(t, 6, setting{"softroce", carrier.Hybrid, p2p.RGET, loss}, cfg, func(r *rank) error {
-			if err := r.sendEach(100, func(int, int) int { return 15 }); err != nil {
-				return err
-			}
+			must.Do(t, r.sendEach(100, func(int, int) int { return 15 }))
 			if s := r.Stats(); s.MaxConnections != 0 || s.Packets[carrier.OverConnection] != 0 {
 				return fmt.Errorf("rank %d connects to a peer that is not busy: %+v", r.Rank, s)
 			}
-			if err := r.sendEach(100, func(int, int) int { return 100 }); err != nil {
-				return err
-			}
+			must.Do(t, r.sendEach(100, func(int, int) int { return 100 }))
 			s := r.Stats()
 			if s.MaxConnections > 2 || s.MaxConnections == 0 || s.Packets[carrier.OverConnection] == 0 {
 				return fmt.Errorf("rank %d had %d connections at once, and sent %v packets by transport", r.Rank, s.MaxConnections, s.Packets)
@@ -213,7 +208,7 @@ func TestHybridConnectsToBusyPeers(t *testing.T) {
 
 // A peer that becomes the busiest evicts another from the connected peers.
 func TestHybridEvictsLeastUsedConnection(t *testing.T) {
-	cfg := carrier.Config{HybridAfter: 20, HybridPeers: 1}
+	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20, HybridPeers: 1}}
 	runRanks(t, 3, setting{"softroce", carrier.Hybrid, p2p.RGET, 0}, cfg, func(r *rank) error {
 		with := func(peer int) func(int, int) int {
 			return func(from, to int) int {
@@ -223,17 +218,13 @@ func TestHybridEvictsLeastUsedConnection(t *testing.T) {
 				return 0
 			}
 		}
-		if err := r.sendEach(100, with(1)); err != nil {
-			return err
-		}
+		must.Do(t, r.sendEach(100, with(1)))
 		before := r.Stats().Packets
 		if r.Rank < 2 && before[carrier.OverConnection] == 0 {
 			return fmt.Errorf("rank %d sent %v packets by transport", r.Rank, before)
 		}
 		for range 5 {
-			if err := r.sendEach(100, with(2)); err != nil {
-				return err
-			}
+			must.Do(t, r.sendEach(100, with(2)))
 		}
 		s := r.Stats()
 		if r.Rank == 0 && (s.ConnectionsClosed != 1 || s.Connections != 1 || s.Packets[carrier.OverConnection]-before[carrier.OverConnection] < 40) {
@@ -248,15 +239,11 @@ func TestRingIsOfferedAfterManyPackets(t *testing.T) {
 	cfg := carrier.Config{Ring: carrier.Ring{After: 40, Peers: 2}}
 	for _, d := range []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ} {
 		runRanks(t, 5, setting{"softroce", d, p2p.RGET, 0}, cfg, func(r *rank) error {
-			if err := r.sendEach(100, func(int, int) int { return 10 }); err != nil {
-				return err
-			}
+			must.Do(t, r.sendEach(100, func(int, int) int { return 10 }))
 			if s := r.Stats(); s.Rings != 0 || s.Packets[carrier.OverRing] != 0 {
 				return fmt.Errorf("%s: rank %d has %d rings after ten messages of each", d, r.Rank, s.Rings)
 			}
-			if err := r.sendEach(100, func(int, int) int { return 40 }); err != nil {
-				return err
-			}
+			must.Do(t, r.sendEach(100, func(int, int) int { return 40 }))
 			if s := r.Stats(); s.Rings != 2 || s.Memory.Now[memory.RingBuffers] == 0 {
 				return fmt.Errorf("%s: rank %d has %d rings", d, r.Rank, s.Rings)
 			}
@@ -301,9 +288,7 @@ func TestRailsShareTraffic(t *testing.T) {
 func TestBurstReachesLowWatermark(t *testing.T) {
 	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16, NoCoalescing: true}
 	runRanks(t, 3, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
-		if err := r.sendEach(100, func(int, int) int { return 200 }); err != nil {
-			return err
-		}
+		must.Do(t, r.sendEach(100, func(int, int) int { return 200 }))
 		if n := r.Stats().LowWatermark; n != 0 {
 			return fmt.Errorf("rank %d: low watermark reached %d times in a ping-pong", r.Rank, n)
 		}
@@ -325,9 +310,7 @@ func TestBurstReachesLowWatermark(t *testing.T) {
 			if r.Rank == 0 { // it does not call Progress
 				r.Env.Proc.Sleep(time.Millisecond)
 			}
-			if err := errors.Join(r.waitAll(qs...), r.barrier()); err != nil {
-				return err
-			}
+			must.Do(t, errors.Join(r.waitAll(qs...), r.barrier()))
 			if n := r.Stats().LowWatermark; r.Rank == 0 && (n > 0) != (burst > 48) || r.Rank == 2 && n > 0 {
 				return fmt.Errorf("rank %d: low watermark reached %d times in a burst of %d", r.Rank, n, burst)
 			}

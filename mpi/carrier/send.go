@@ -191,7 +191,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		c.stats.Headerless++
 	}
 	b = append(b, o.data...)
-	c.env.Costs.ChargeCopy(len(o.data))
+	c.mem.ChargeCopy(len(o.data))
 	pkt.CopiedLen, pkt.Len = len(b), len(b)
 	if o.gathered != nil {
 		pkt.Gathered, pkt.owner = o.gathered, o.owner

@@ -68,7 +68,7 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	}
 	at := len(u.b)
 	b := p.enc.Append(u.b[:at+lengthLen], h)
-	c.env.Costs.ChargeCopy(len(data))
+	c.mem.ChargeCopy(len(data))
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b

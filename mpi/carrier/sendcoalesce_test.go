@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
@@ -58,9 +59,7 @@ func TestBurstOfSmallMessagesIsCoalesced(t *testing.T) {
 					return err
 				}
 				before := r.Stats()
-				if _, err := burst(r, count, c.sizes...); err != nil {
-					return err
-				}
+				must.Get(burst(r, count, c.sizes...))(t)
 				now := r.Stats()
 				left := now.Packets[carrier.OverConnection] + now.Packets[carrier.OverRing] - before.Packets[carrier.OverConnection] - before.Packets[carrier.OverRing]
 				shared := now.Coalesced - before.Coalesced
@@ -80,9 +79,7 @@ func TestBurstOfSmallMessagesIsCoalesced(t *testing.T) {
 // The first messages of a burst are not deferred, because no more may follow.
 func TestFirstMessagesOfBurstAreNotDeferred(t *testing.T) {
 	runRanks(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		if _, err := burst(r, 8, 8); err != nil {
-			return err
-		}
+		must.Get(burst(r, 8, 8))(t)
 		if r.Rank == 0 {
 			r.Carrier.Progress()
 			for i := range 5 {

@@ -42,7 +42,7 @@ func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err
 	}
-	c.env.Costs.ChargeCopy(len(data))
+	c.mem.ChargeCopy(len(data))
 	return c.up.Arrived(p.rank, &p.header, data)
 }
 

@@ -27,7 +27,7 @@ func TestMTUSizedMessageOmitsRepeatedHeader(t *testing.T) {
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 20_000}, naked: true},
 		{setting: setting{"softroce", carrier.SendRecv, p2p.RPUT, 5_000}, naked: true, cfg: carrier.Config{Receives: 8}},
 		{setting: setting{"softroce", carrier.RingSendRecv, p2p.Speculative, 5_000}, naked: true, cfg: carrier.Config{Ring: carrier.Ring{SlotSize: 512}}},
-		{setting: setting{"softroce", carrier.Hybrid, p2p.RGET, 5_000}, naked: true, cfg: carrier.Config{HybridAfter: 20}},
+		{setting: setting{"softroce", carrier.Hybrid, p2p.RGET, 5_000}, naked: true, cfg: carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20}}},
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, rails: 2}, // packets overtake each other
 		{setting: setting{"softiwarp", carrier.SRQ, p2p.RGET, 0}},          // no immediate data
 		{setting: setting{"softroce", carrier.UD, p2p.RGET, 0}},

@@ -207,7 +207,7 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 		m.result = nil
 	}
 	if m.sink != nil && err == nil {
-		c.env.Costs.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n]))
+		c.mem.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n]))
 	}
 	c.finished(m.owner, m.op, err)
 }

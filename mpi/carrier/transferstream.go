@@ -127,7 +127,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		c.env.Costs.ChargeCopy(copy(to, data))
+		c.mem.ChargeCopy(copy(to, data))
 		return nil
 	case kind == getRequest && len(b) == 24:
 		n := le.Uint64(b[16:])
@@ -146,7 +146,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if m == nil || len(data) > m.pendingParts {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.env.Costs.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingParts:m.n], data))
+		c.mem.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingParts:m.n], data))
 		if m.pendingParts -= len(data); m.pendingParts == 0 {
 			delete(p.pendingReads, le.Uint32(b))
 			c.finishTransfer(m, nil)

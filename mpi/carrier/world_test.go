@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -130,10 +131,7 @@ func (s setting) String() string {
 // runRanks runs a program on every rank.
 func runRanks(t *testing.T, ranks int, s setting, cfg carrier.Config, program func(*rank) error) mpihost.Outcome {
 	t.Helper()
-	out, err := runOnFabric(mpihost.Fabric{Ranks: ranks}, s, cfg, program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(runOnFabric(mpihost.Fabric{Ranks: ranks}, s, cfg, program))(t)
 	return out
 }
 
@@ -212,13 +210,9 @@ func TestMessagesArrive(t *testing.T) {
 						qs = append(qs, q)
 					}
 				}
-				if err := r.waitAll(qs...); err != nil {
-					return err
-				}
+				must.Do(t, r.waitAll(qs...))
 				for _, check := range checks {
-					if err := check(); err != nil {
-						return err
-					}
+					must.Do(t, check())
 				}
 				return nil
 			})
@@ -232,9 +226,7 @@ func TestBusyPeersUseRings(t *testing.T) {
 		for _, provider := range []string{"softroce", "softiwarp"} {
 			t.Run(provider+"/"+string(d), func(t *testing.T) {
 				runRanks(t, 2, setting{provider, d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-					if err := r.exchangeMessages(500, 300); err != nil {
-						return err
-					}
+					must.Do(t, r.exchangeMessages(500, 300))
 					s := r.Stats()
 					if s.Rings != 1 || s.Packets[carrier.OverRing] < 400 {
 						return fmt.Errorf("rank %d: %d rings, %v packets by transport", r.Rank, s.Rings, s.Packets)
@@ -279,7 +271,7 @@ func (r *rank) exchangeMessages(n, size int) error {
 
 // Ranks of one host use shared memory and no connections.
 func TestRanksOfOneHostUseSharedMemory(t *testing.T) {
-	_, err := runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+	must.Get(runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		for _, size := range []int{0, 300, 7000, 200_000} {
 			if err := r.exchangeMessages(10, size); err != nil {
 				return err
@@ -289,10 +281,7 @@ func TestRanksOfOneHostUseSharedMemory(t *testing.T) {
 			return fmt.Errorf("rank %d: %d connections, %v packets by transport", r.Rank, s.Connections, s.Packets)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 // An idle connection is closed, and established again.
@@ -301,12 +290,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			runRanks(t, 2, setting{"softroce", d, p2p.RGET, 0}, carrier.Config{IdleTimeout: 10 * time.Millisecond}, func(r *rank) error {
 				for round := range 3 {
-					if err := r.exchangeMessages(60, 200); err != nil {
-						return err
-					}
-					if err := r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }); err != nil {
-						return err
-					}
+					must.Do(t, r.exchangeMessages(60, 200))
+					must.Do(t, r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }))
 					if s := r.Stats(); s.ConnectionsOpened != uint64(round+1) || s.ConnectionsClosed != uint64(round+1) {
 						return fmt.Errorf("rank %d, round %d: made %d, given back %d", r.Rank, round, s.ConnectionsOpened, s.ConnectionsClosed)
 					}
@@ -366,7 +351,7 @@ func TestPeerLossIsDetectedDuringOtherTraffic(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) {
 		w.At(1250*time.Millisecond, func() { w.Kill(2) })
 	}}
-	_, err := runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
+	must.Get(runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		r.maxWait = 10 * time.Millisecond
 		for round := range 20 {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 8)}
@@ -388,10 +373,7 @@ func TestPeerLossIsDetectedDuringOtherTraffic(t *testing.T) {
 			return fmt.Errorf("rank 0 has lost %v at %v", r.lost, r.Now())
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 var errDone = errors.New("lost, as it should")
@@ -417,26 +399,17 @@ func TestAtomics(t *testing.T) {
 					return errors.New("Atomics is false")
 				}
 				if r.Rank == 0 {
-					region, err := r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8))
-					if err != nil {
-						return err
-					}
+					region := must.Get(r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8)))(t)
 					at = region.Memory()
 					defer r.Carrier.Release(region) // after the last barrier
 				}
-				if err := r.barrier(); err != nil {
-					return err
-				}
+				must.Do(t, r.barrier())
 				a := &atomicOwner{}
 				for range each {
 					r.FetchAdd(0, at, 1, a)
 				}
-				if err := r.wait("atomics", func() bool { return a.done == each }); err != nil {
-					return err
-				}
-				if err := r.barrier(); err != nil {
-					return err
-				}
+				must.Do(t, r.wait("atomics", func() bool { return a.done == each }))
+				must.Do(t, r.barrier())
 				for i := 1; i < each; i++ {
 					if a.old[i] <= a.old[i-1] {
 						return fmt.Errorf("rank %d found %v", r.Rank, a.old)
@@ -455,10 +428,7 @@ func TestAtomics(t *testing.T) {
 func TestRanksOfOneHostCanUseNIC(t *testing.T) {
 	for _, s := range []setting{{"softroce", carrier.RingSRQ, p2p.RPUT, 0}, {"softiwarp", carrier.SendRecv, p2p.RGET, 0}, {"dgiwarp", carrier.UD, p2p.RGET, 0}} {
 		t.Run(s.String(), func(t *testing.T) {
-			_, err := runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSharedMemory: true}, func(r *rank) error { return r.exchangeMessages(60, 5000) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(runOnFabric(mpihost.Fabric{Ranks: 2, PerHost: 2}, s, carrier.Config{NoSharedMemory: true}, func(r *rank) error { return r.exchangeMessages(60, 5000) }))(t)
 		})
 	}
 }
@@ -485,9 +455,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 						clear(buf)
 						r.engine.Irecv(q)
 					}
-					if err := r.waitAll(q); err != nil {
-						return err
-					}
+					must.Do(t, r.waitAll(q))
 					if r.Rank == 1 && !bytes.Equal(buf, pattern(size, i)) {
 						return fmt.Errorf("message %d is wrong", i)
 					}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // device counts registrations and has limited capacity.
@@ -43,18 +45,13 @@ func newDevice(t *testing.T) *device { return &device{t: t, live: make(map[int][
 
 func get(t *testing.T, c *Cache[int], buf []byte) *Entry[int] {
 	t.Helper()
-	e, err := c.Get(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(c.Get(buf))(t)
 	return e
 }
 
 func release(t *testing.T, c *Cache[int], e *Entry[int]) {
 	t.Helper()
-	if err := c.Release(e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Release(e))
 }
 
 func TestReleasedRegionIsReused(t *testing.T) {
@@ -212,9 +209,7 @@ func TestRandomOperations(t *testing.T) {
 					held = append(held[:i], held[i+1:]...)
 				}
 			case 4:
-				if _, err := c.Invalidate(part); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.Invalidate(part))(t)
 			}
 			for _, e := range held {
 				if d.live[e.Region] == nil {
@@ -244,15 +239,11 @@ func BenchmarkGetAgain(b *testing.B) {
 	heap := make([]byte, 1<<20)
 	for i := range 1000 {
 		e, _ := c.Get(heap[i*1000 : i*1000+500])
-		if err := c.Release(e); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, c.Release(e))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		e, _ := c.Get(heap[500_100:500_200])
-		if err := c.Release(e); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, c.Release(e))
 	}
 }

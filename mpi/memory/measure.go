@@ -47,7 +47,7 @@ func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, passed := t.Stats.Uses, t.Stats.Passed
 	frequent := t.RecordUse(addr(buf), len(buf))
 	if t.Stats.Uses > uses {
-		r.cfg.Costs.chargeLookups(1 + t.Stats.Passed - passed)
+		r.chargeLookups(1 + t.Stats.Passed - passed)
 	}
 	return frequent
 }
@@ -83,12 +83,12 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 	if err := lookup(); err != nil { // the first lookup registers the buffer
 		return nil, err
 	}
-	costs := &Costs{
+	t := ComputeThresholds(Measured{
 		LookUp: timeOf(lookup),
 		Copy: func(n int) time.Duration {
 			return timeOf(func() error {
 				copy(to[:n], from[:n])
-				r.cfg.Costs.ChargeCopy(n)
+				r.ChargeCopy(n)
 				return nil
 			})
 		},
@@ -106,8 +106,7 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 			}
 			return took
 		},
-	}
-	t := ComputeThresholds(costs, r.cfg.PacketSize)
+	}, r.cfg.PacketSize)
 	failed = errors.Join(failed, r.Invalidate(from))
 	r.cache.Stats = CacheStats{}
 	return t, failed

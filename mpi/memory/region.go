@@ -20,7 +20,7 @@ func (r *Region) Sink() []byte { return r.sink }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.
 func (r *Registry) Register(buf []byte) (*Region, error) {
-	r.cfg.Costs.chargeLookups(1)
+	r.chargeLookups(1)
 	e, err := r.cache.Get(buf)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (r *Registry) Source(data []byte) (*Region, error) {
 	region, err := r.localRegion(data)
 	if err == nil && region.bounce != nil {
 		copy(region.bounce.B, data)
-		r.cfg.Costs.ChargeCopy(len(data))
+		r.ChargeCopy(len(data))
 	}
 	return region, err
 }

@@ -27,7 +27,10 @@ type Config struct {
 	PacketSize int      // of the largest packet; larger data is never copied
 	CacheBytes int      // limit of the unused memory in the cache
 	Now        func() time.Duration
-	Costs      *Costs // nil in real time
+	// Costs is the CPU time of memory operations in virtual time; nil in real time. Spend
+	// lets it pass.
+	Costs *verbs.Costs
+	Spend func(time.Duration)
 }
 
 // Registry manages the registered memory of a rank.
@@ -35,6 +38,7 @@ type Registry struct {
 	Usage Usage
 
 	cfg      Config
+	costs    verbs.Costs // zero in real time
 	cache    *Cache[*Block]
 	reuse    *ReuseTable // nil if small data is always copied
 	byKey    map[uint32]*Block
@@ -59,6 +63,9 @@ const (
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}
+	if cfg.Costs != nil {
+		r.costs = *cfg.Costs
+	}
 	r.cache = NewCache(CacheConfig[*Block]{
 		Register: r.register, Deregister: r.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
 	})
@@ -116,7 +123,7 @@ func (r *Registry) register(buf []byte) (b *Block, err error) {
 	r.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
 	for i, d := range r.cfg.Domains {
 		init := verbs.MRInit{Buf: buf, Addr: b.addr, Access: d.Access}
-		r.cfg.Costs.chargeRegister(len(buf))
+		r.charge(r.costs.Register.Of(len(buf)))
 		b.mrs[i], err = d.PD.RegMR(init)
 		if err != nil && len(r.retired) > 0 { // retired blocks may use up the NIC's resources
 			if err = r.DeregisterRetired(forever); err == nil {
@@ -147,7 +154,7 @@ func (r *Registry) deregister(b *Block) (err error) {
 	}
 	for _, mr := range b.mrs {
 		if mr != nil {
-			r.cfg.Costs.chargeDeregister(len(b.buf))
+			r.charge(r.costs.Deregister.Of(len(b.buf)))
 			err = errors.Join(err, mr.Close())
 		}
 	}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"time"
 )
 
 // Never is the threshold of sizes for which registration does not pay.
@@ -14,9 +15,16 @@ const sizeStep = 1024
 // KiB, below 2 KiB, and so on. Larger sizes use the last.
 type Thresholds []int
 
+// Measured is the measured time of a registration and of a copy of n bytes, and of a
+// lookup.
+type Measured struct {
+	Register, Copy func(n int) time.Duration
+	LookUp         time.Duration
+}
+
 // ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
 // costs of its smallest size, the first class those of 512 bytes.
-func ComputeThresholds(c *Costs, maxSize int) (t Thresholds) {
+func ComputeThresholds(c Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := n
 		if n == 0 {

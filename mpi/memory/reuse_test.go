@@ -12,7 +12,7 @@ func ns(fixed, perKiB float64) func(int) time.Duration {
 }
 
 func TestComputeThresholds(t *testing.T) {
-	c := &Costs{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
+	c := Measured{Register: ns(10_000, 500), Copy: ns(20, 180), LookUp: 60}
 	got := ComputeThresholds(c, 8192)
 	if len(got) != 9 {
 		t.Fatalf("%d classes of sizes", len(got))
@@ -31,7 +31,7 @@ func TestComputeThresholds(t *testing.T) {
 			t.Errorf("%d bytes need more uses than fewer bytes do: %v", size, got)
 		}
 	}
-	if n := ComputeThresholds(&Costs{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
+	if n := ComputeThresholds(Measured{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
 		t.Errorf("where copying is cheaper than looking up: %v", n)
 	}
 	if Thresholds(nil).forSize(5) != Never || (Thresholds{7, 3}).forSize(1<<20) != 3 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -106,9 +108,7 @@ func allStrings(of string, n int) []string {
 func explore(t *testing.T, cfg Config, p program, maxStates int, sum *Stats) (states int) {
 	t.Helper()
 	x := &explorer{cfg: cfg, prog: p, maxStates: maxStates}
-	if err := x.explore(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.explore())
 	sum.merge(&x.stats)
 	return len(x.seen)
 }

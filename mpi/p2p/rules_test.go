@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
@@ -79,10 +80,7 @@ var rules = []struct{ rule, file, is, without string }{
 // Every rule is found in its file. With -without, some test fails when it is removed.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for i, r := range rules {
-		text, err := os.ReadFile(r.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(r.file))(t)
 		if n := strings.Count(string(text), r.is); n != 1 {
 			t.Errorf("%s: %s has %q %d times", r.rule, r.file, r.is, n)
 			continue
@@ -97,18 +95,10 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 func runWithoutRule(t *testing.T, file, text string) {
 	dir := t.TempDir()
 	other, overlay := filepath.Join(dir, file), filepath.Join(dir, "overlay.json")
-	here, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{here: other}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must.Get(filepath.Abs(file))(t)
+	replace := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{here: other}}))(t)
 	for name, b := range map[string][]byte{other: []byte(text), overlay: replace} {
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, b, 0o600))
 	}
 	out, err := exec.Command("go", "test", "-overlay="+overlay, "-count=1", "-skip", "TestEveryRuleIsNeeded", "-short", "-timeout=60s", ".").CombinedOutput()
 	if err == nil {

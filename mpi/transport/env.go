@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,8 +28,10 @@ type Env struct {
 	// Concurrent says that ranks and devices run in parallel, as in real time. Otherwise
 	// one task runs at a time, until it waits.
 	Concurrent bool
-	// Costs is the CPU time of memory operations in virtual time; nil in real time.
-	Costs *memory.Costs
+	// Costs is the CPU time of memory operations in virtual time; nil in real time. Spend
+	// lets time pass for the task that calls it.
+	Costs *verbs.Costs
+	Spend func(time.Duration)
 }
 
 // NIC is an opened device.

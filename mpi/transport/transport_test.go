@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -34,10 +35,7 @@ func TestRequestsDetectStaleCompletions(t *testing.T) {
 func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
 	const size, count = 64, 3
 	mem := make([]byte, size*count)
-	in, err := NewSlotRing(mem, size, count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(NewSlotRing(mem, size, count))(t)
 	out := in
 	for i := range 4 * count {
 		if b := in.Peek(); b != nil {
@@ -61,10 +59,7 @@ func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
 func TestRemoteRingMatchesSlotRing(t *testing.T) {
 	const size, count, base = 64, 3, 1 << 20
 	mem := make([]byte, size*count)
-	in, err := NewSlotRing(mem, size, count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(NewSlotRing(mem, size, count))(t)
 	out := NewRemoteRing(base, 7, size, count)
 	if out.HasRoom(out.MaxPacket()+1) || !out.HasRoom(out.MaxPacket()) {
 		t.Errorf("longest packet: %d", out.MaxPacket())

@@ -82,11 +82,11 @@ func (w *Window) startNextWord(a *Atomic) {
 	case o.op == NoOp:
 		a.isFetchAdd = true
 		w.e.transport.FetchAdd(o.t.peer, at, 0, a)
-	case o.op == Sum && o.kind == accumulateOp && (o.typ == Int64 || o.typ == Uint64):
+	case o.op == Sum && o.kind == AccumulateOp && (o.typ == Int64 || o.typ == Uint64):
 		a.isFetchAdd = true
 		w.e.transport.FetchAdd(o.t.peer, at, binary.LittleEndian.Uint64(o.origin[a.offset-uint64(o.offset):]), a)
 	default:
-		if o.kind == casOp { // only this value may be replaced
+		if o.kind == CompareAndSwapOp { // only this value may be replaced
 			a.expected = o.applied(a, 0, o.compare)
 		}
 		w.compareSwap(a)
@@ -147,7 +147,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 // mustRetry reports whether a failed compare-and-swap is retried with the fetched value:
 // always for an accumulate, and for CompareAndSwap only if the element equals compare.
 func (o *Operation) mustRetry(a *Atomic) bool {
-	return o.kind != casOp || o.applied(a, a.old, o.compare) == a.old
+	return o.kind != CompareAndSwapOp || o.applied(a, a.old, o.compare) == a.old
 }
 
 // storeResult copies the fetched word to the result buffer.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -213,17 +214,12 @@ func TestLocksAreGrantedInOrder(t *testing.T) {
 func TestFailedCompareSwapIsRetried(t *testing.T) {
 	s, e, w := pair(true)
 	e.cfg.InFlight = 2
-	if err := w.LockAll(NoCheck); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.LockAll(NoCheck))
 	origin := make([]byte, 32)
 	for i := range origin {
 		origin[i] = 1
 	}
-	o, err := w.Accumulate(1, Update{origin, make([]byte, 32), 4, Byte, Sum}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 4, Type: Byte, Op: Sum, Request: true}))(t)
 	for turn := 0; len(s.atomics) > 0; turn++ {
 		if len(s.atomics) > 2 {
 			t.Fatalf("%d atomics are pending", len(s.atomics))
@@ -240,10 +236,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 		t.Errorf("found %x, want %x", o.result[:6], want)
 	}
 	// An error completes the operation once all pending atomics have completed.
-	o, err = w.Accumulate(1, Update{origin, make([]byte, 32), 0, Byte, Sum}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o = must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 0, Type: Byte, Op: Sum, Request: true}))(t)
 	failure := errors.New("no way")
 	e.AtomicDone(s.atomics[0], failure)
 	if o.Done() {
@@ -260,12 +253,10 @@ func TestAtomicsMayCompleteImmediately(t *testing.T) {
 	_, e, w := pair(true)
 	f := &instantTransport{stubTransport: &stubTransport{}}
 	f.e, e.transport = e, f
-	if err := w.LockAll(NoCheck); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.LockAll(NoCheck))
 	for i, n := range []int{8, 64, 64} {
 		f.failing = i == 2
-		o, err := w.Accumulate(1, Update{make([]byte, n), make([]byte, n), 0, Uint32, Max}, true)
+		o, err := w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: make([]byte, n), Result: make([]byte, n), Type: Uint32, Op: Max, Request: true})
 		if err != nil || !o.Done() || (o.Err() != nil) != f.failing {
 			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
 		}

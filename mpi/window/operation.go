@@ -11,7 +11,7 @@ import (
 type Operation struct {
 	w       *Window
 	t       *target
-	kind    opKind
+	kind    OpKind
 	origin  []byte // nil if nothing is combined
 	compare []byte
 	result  []byte // destination of fetched data; may be nil
@@ -29,14 +29,15 @@ type Operation struct {
 	nextWord   uint64 // offset of the first word without an atomic
 }
 
-// opKind is the kind of an operation.
-type opKind uint8
+// OpKind is the kind of an operation.
+type OpKind uint8
 
+// The kinds.
 const (
-	putOp opKind = iota
-	getOp
-	accumulateOp
-	casOp
+	PutOp OpKind = iota
+	GetOp
+	AccumulateOp
+	CompareAndSwapOp
 	replyOp
 )
 
@@ -46,46 +47,42 @@ func (o *Operation) Done() bool { return o.done }
 // Err is the error of a completed operation.
 func (o *Operation) Err() error { return o.err }
 
-// Put writes to a rank's window. The caller may use the returned operation only if request
-// is set.
-func (w *Window) Put(origin []byte, rank, at int, request bool) (*Operation, error) {
-	return w.start(Operation{kind: putOp, origin: origin, size: len(origin), offset: at}, rank, request)
+// Access describes an operation of an origin on the window of a target.
+type Access struct {
+	Kind    OpKind
+	Rank    int    // of the target
+	Offset  int    // in the window of the target
+	Origin  []byte // ignored by NoOp
+	Compare []byte // of CompareAndSwapOp
+	Result  []byte // destination of a get or of the old elements; nil if they are not fetched
+	Type    Type   // of accumulates
+	Op      Op
+	// Request: the caller uses the returned operation. It needs a lock epoch.
+	Request bool
 }
 
-// Get reads from a rank's window.
-func (w *Window) Get(into []byte, rank, at int, request bool) (*Operation, error) {
-	return w.start(Operation{kind: getOp, result: into, size: len(into), offset: at}, rank, request)
-}
-
-// Update are the arguments of Accumulate.
-type Update struct {
-	Origin []byte // ignored by NoOp
-	Result []byte // destination of the old elements; nil if they are not fetched
-	Offset int    // in the window of the target
-	Type   Type
-	Op     Op
-}
-
-// Accumulate combines the origin with a rank's window and, if there is a result buffer,
-// fetches the old elements. The buffers must not overlap.
-func (w *Window) Accumulate(rank int, u Update, request bool) (*Operation, error) {
-	o := Operation{kind: accumulateOp, origin: u.Origin, result: u.Result, size: len(u.Origin), offset: u.Offset, typ: u.Type, op: u.Op}
-	if u.Op == NoOp {
-		o.origin, o.size = nil, len(u.Result)
+// StartOp starts an operation. Its result buffer must not overlap the others.
+func (w *Window) StartOp(a Access) (*Operation, error) {
+	o := Operation{
+		kind: a.Kind, origin: a.Origin, compare: a.Compare, result: a.Result, size: len(a.Origin), offset: a.Offset, typ: a.Type, op: a.Op,
 	}
-	if u.Result != nil && len(u.Result) != o.size {
-		return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(u.Result), o.size)
+	switch n := a.Type.Size(); {
+	case a.Kind == GetOp:
+		o.size = len(a.Result)
+	case a.Kind == AccumulateOp:
+		if a.Op == NoOp {
+			o.origin, o.size = nil, len(a.Result)
+		}
+		if a.Result != nil && len(a.Result) != o.size {
+			return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(a.Result), o.size)
+		}
+	case a.Kind == CompareAndSwapOp:
+		if len(a.Origin) != n || len(a.Compare) != n || len(a.Result) != n {
+			return nil, fmt.Errorf("%w: CompareAndSwap needs buffers of one %v: origin has %d bytes, compare %d, result %d", ErrArg, a.Type, len(a.Origin), len(a.Compare), len(a.Result))
+		}
+		o.op = Replace
 	}
-	return w.start(o, rank, request)
-}
-
-// CompareAndSwap replaces an element that equals compare, and fetches the old element.
-// result must not overlap the other buffers.
-func (w *Window) CompareAndSwap(origin, compare, result []byte, rank, at int, t Type) (*Operation, error) {
-	if len(origin) != t.Size() || len(compare) != t.Size() || len(result) != t.Size() {
-		return nil, fmt.Errorf("%w: CompareAndSwap needs buffers of one %v: origin has %d bytes, compare %d, result %d", ErrArg, t, len(origin), len(compare), len(result))
-	}
-	return w.start(Operation{kind: casOp, origin: origin, compare: compare, result: result, size: t.Size(), offset: at, typ: t, op: Replace}, rank, false)
+	return w.start(o, a.Rank, a.Request)
 }
 
 // check validates an operation.
@@ -97,7 +94,7 @@ func (w *Window) check(o *Operation, rank int, request bool) error {
 	if o.offset < 0 || o.size > t.Size || o.offset > t.Size-o.size {
 		return fmt.Errorf("%w: %d bytes at offset %d; the window of rank %d has %d", ErrRange, o.size, o.offset, rank, t.Size)
 	}
-	if o.kind != accumulateOp && o.kind != casOp {
+	if o.kind != AccumulateOp && o.kind != CompareAndSwapOp {
 		return nil
 	}
 	switch size := o.typ.Size(); {
@@ -133,9 +130,9 @@ func (w *Window) start(op Operation, rank int, request bool) (*Operation, error)
 	}
 	var err error
 	switch o.kind {
-	case putOp:
+	case PutOp:
 		o.region, err = w.e.transport.Source(o.origin)
-	case getOp:
+	case GetOp:
 		o.region, err = w.e.transport.Sink(o.result)
 	}
 	if err != nil {
@@ -154,13 +151,13 @@ func (w *Window) start(op Operation, rank int, request bool) (*Operation, error)
 
 func (e *Engine) count(o *Operation) {
 	switch o.kind {
-	case putOp:
+	case PutOp:
 		e.Stats.Puts++
 		e.Stats.PutBytes += uint64(o.size)
-	case getOp:
+	case GetOp:
 		e.Stats.Gets++
 		e.Stats.GetBytes += uint64(o.size)
-	case accumulateOp, casOp:
+	case AccumulateOp, CompareAndSwapOp:
 		e.Stats.Accumulates++
 	}
 }
@@ -192,15 +189,15 @@ func (o *Operation) transfer() wire.Transfer {
 func (w *Window) issue(o *Operation) {
 	t := o.t
 	switch {
-	case o.kind == putOp:
+	case o.kind == PutOp:
 		o.parts = 1
 		w.e.transport.Write(t.peer, o.transfer(), o)
-	case o.kind == getOp:
+	case o.kind == GetOp:
 		o.parts = 1
 		w.e.transport.Read(t.peer, o.transfer(), o)
 	case t.Atomics:
 		w.enqueue(o)
-	case o.kind == casOp:
+	case o.kind == CompareAndSwapOp:
 		w.sendCompareSwap(o)
 	default:
 		w.sendAccumulate(o)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -12,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // pingpongTime makes ranks 0 and 1 send messages in turn, with the buffers that a plan
@@ -22,7 +24,7 @@ func pingpongTime(t *testing.T, cfg carrier.Config, times int, buffers func() fu
 }
 
 // pingpongTimeAt is pingpongTime with other costs.
-func pingpongTimeAt(t *testing.T, costs *memory.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
 	var took time.Duration
 	var stats carrier.Stats
@@ -148,10 +150,7 @@ func TestRegistrationCache(t *testing.T) {
 // Reuse does not slow down a program that waits for each send, like LU: its data is copied,
 // because it would otherwise wait for acknowledgements.
 func TestBlockingSendsAreCopied(t *testing.T) {
-	wl, err := work.Find("lu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find("lu"))(t)
 	run := func(off bool) time.Duration {
 		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 		o.P2P.EagerLimit = eagerMax

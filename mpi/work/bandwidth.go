@@ -10,38 +10,28 @@ import (
 // bothway is the both-way bandwidth of Thesis §3.3: two ranks each start a window of sends
 // and then one of receives, and wait for all. Receives follow the sends, therefore many
 // messages are unexpected.
-func bothway() *Workload {
-	return newWorkload(&Workload{
-		Name: "bothway", Title: "windows of messages both ways between ranks 0 and 1", Paper: "Thesis §3.3, Overlap §5",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		for _, n := range bandwidthSizes(j) {
-			took := exchangePairs(j, 1, n)
-			j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations)/took/1e6, "MB/s")
-		}
-	})
+func bothway(j *job) {
+	for _, n := range bandwidthSizes(j) {
+		took := exchangePairs(j, 1, n)
+		j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations)/took/1e6, "MB/s")
+	}
 }
 
 // multipair is the multi-connection benchmark of Thesis §3.4.2: a growing number of pairs
 // runs bothway concurrently. It reports their aggregate bandwidth, and the time of a
 // message divided by the number of pairs.
-func multipair() *Workload {
-	return newWorkload(&Workload{
-		Name: "multipair", Title: "windows of messages both ways between more and more pairs", Paper: "Thesis §3.4.2",
-		MinRanks: 2, RankRule: Even, Sized: true,
-	}, func(j *job) {
-		sizes := bandwidthSizes(j)
-		for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {
-			for _, n := range sizes {
-				took := exchangePairs(j, pairs, n)
-				j.addFigure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
-				j.addFigure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
-			}
-			if pairs == j.Size()/2 {
-				return
-			}
+func multipair(j *job) {
+	sizes := bandwidthSizes(j)
+	for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {
+		for _, n := range sizes {
+			took := exchangePairs(j, pairs, n)
+			j.addFigure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
+			j.addFigure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
 		}
-	})
+		if pairs == j.Size()/2 {
+			return
+		}
+	}
 }
 
 // window is the number of outstanding messages of a size.
@@ -49,15 +39,12 @@ func window(n int) int { return min(64, max(4, 1<<20/n)) }
 
 func bandwidthSizes(j *job) []int {
 	j.setIterations(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 200}[j.p.Class])
-	if j.p.Bytes > 0 {
-		return []int{j.p.Bytes}
-	}
-	return map[Class][]int{
+	return j.messageSizes(map[Class][]int{
 		ClassT: {64, 4 << 10, 64 << 10},
 		ClassS: {64, 1 << 10, 8 << 10, 64 << 10, 256 << 10},
 		ClassW: {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20},
 		ClassA: {1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20},
-	}[j.p.Class]
+	})
 }
 
 // exchangePairs exchanges windows between the first ranks of either half. It returns the

@@ -10,14 +10,9 @@ import (
 // barrier makes all ranks enter barriers, one of them late. A rank that has left a barrier
 // sends messages to the ranks 1, 2, 4, … after it, and no rank may receive such a message
 // before it has entered.
-func barrier() *Workload {
-	return newWorkload(&Workload{
-		Name: "barrier", Title: "a barrier that no rank leaves before the last has entered", Paper: "the runtime's own",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := cmp.Or(j.p.Bytes, 64)
-		j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, barrierRound(j, n))
-	})
+func barrier(j *job) {
+	n := cmp.Or(j.p.Bytes, 64)
+	j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, barrierRound(j, n))
 }
 
 // barrierDelay is the delay of the late rank, many times the latency of a message.
@@ -62,47 +57,37 @@ func barrierRound(j *job, n int) func(round int) {
 
 // smoke checks that all ranks respond, for worlds of any size: a token passes through all
 // ranks, then a barrier, then an all-to-all.
-func smoke() *Workload {
-	return newWorkload(&Workload{
-		Name: "smoke", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := cmp.Or(j.p.Bytes, 8)
-		times := j.setIterations(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
-		passTokenRound(j, max(n, 8), times)
-		j.repeat(times, "time a barrier", barrierRound(j, n))
-		j.repeat(times, "time an all-to-all", exchangeAll(j, n))
-	})
+func smoke(j *job) {
+	n := cmp.Or(j.p.Bytes, 8)
+	times := j.setIterations(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
+	passTokenRound(j, max(n, 8), times)
+	j.repeat(times, "time a barrier", barrierRound(j, n))
+	j.repeat(times, "time an all-to-all", exchangeAll(j, n))
 }
 
 // star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many
 // partners as in an all-to-all, and as much memory, in a world that needs far less.
-func star() *Workload {
-	return newWorkload(&Workload{
-		Name: "star", Title: "rank 0 with every other rank, in turn: a master and its workers", Paper: "Thesis §6.6.2",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := cmp.Or(j.p.Bytes, 1<<10)
-		send, recv := make([]byte, n), make([]byte, n)
-		sendTo := func(peer, round int) {
-			fill(send, j.messageKey(j.Rank(), peer, round))
-			j.Send(send, peer, 1)
+func star(j *job) {
+	n := cmp.Or(j.p.Bytes, 1<<10)
+	send, recv := make([]byte, n), make([]byte, n)
+	sendTo := func(peer, round int) {
+		fill(send, j.messageKey(j.Rank(), peer, round))
+		j.Send(send, peer, 1)
+	}
+	receiveFrom := func(peer, round int) {
+		j.Recv(recv, peer, 1)
+		j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
+	}
+	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
+		j.compute(1)
+		if j.Rank() > 0 { // rank 0 has one outstanding message at a time
+			receiveFrom(0, round)
+			sendTo(0, round)
+			return
 		}
-		receiveFrom := func(peer, round int) {
-			j.Recv(recv, peer, 1)
-			j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
+		for peer := 1; peer < j.Size(); peer++ {
+			sendTo(peer, round)
+			receiveFrom(peer, round)
 		}
-		j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
-			j.compute(1)
-			if j.Rank() > 0 { // rank 0 has one outstanding message at a time
-				receiveFrom(0, round)
-				sendTo(0, round)
-				return
-			}
-			for peer := 1; peer < j.Size(); peer++ {
-				sendTo(peer, round)
-				receiveFrom(peer, round)
-			}
-		})
 	})
 }

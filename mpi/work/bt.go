@@ -5,28 +5,23 @@ package work
 // large messages of a whole face to six neighbours, from named sources, with receives
 // posted before the preceding work (Thesis §4.4.2, Fig. 4.18: nearly all speculation is
 // right; Survey Table 1: nearly no message is unexpected).
-func blockTridiagonal() *Workload {
-	return adiWorkload("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)", func() lineSolver { return blockSolver{} })
+func blockTridiagonal(j *job) { runADI(j, blockSolver{}) }
+
+// runADI is the common part of bt and sp.
+func runADI(j *job, solver lineSolver) {
+	size := adiSizes[j.p.Class]
+	a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver)
+	a.j = j
+	a.makeFaces()
+	a.run(j.setIterations(size.steps))
 }
 
-// adiWorkload is the common part of bt and sp.
-func adiWorkload(name, title string, solver func() lineSolver) *Workload {
-	return newWorkload(&Workload{
-		Name: name, Title: title, Paper: "Thesis §4.4.2, Fig. 4.18; Survey §3.2, Table 1",
-		MinRanks: 4, RankRule: Square,
-		unfit: func(c Class, ranks int) string {
-			if isqrt(ranks)*faceDepth > adiSizes[c].side {
-				return "cells would have less than two points"
-			}
-			return ""
-		},
-	}, func(j *job) {
-		size := adiSizes[j.p.Class]
-		a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver())
-		a.j = j
-		a.makeFaces()
-		a.run(j.setIterations(size.steps))
-	})
+// adiUnfit says why a number of ranks cannot share the problem of a class.
+func adiUnfit(c Class, ranks int) string {
+	if isqrt(ranks)*faceDepth > adiSizes[c].side {
+		return "cells would have less than two points"
+	}
+	return ""
 }
 
 var adiSizes = map[Class]struct{ side, steps int }{

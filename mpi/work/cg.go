@@ -12,21 +12,16 @@ import (
 // 5.1). There are no collectives and no wildcards in the loop: receive, send, wait, without
 // work in between (Thesis Fig. 4.18), therefore speculation gains nothing. The number of
 // partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
-func conjugateGradient() *Workload {
-	return newWorkload(&Workload{
-		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
-		MinRanks: 1, RankRule: PowerOfTwo,
-	}, func(j *job) {
-		size := map[Class]cgSize{
-			ClassT: {unknowns: 256, perRow: 3, steps: 25},
-			ClassS: {unknowns: 1400, perRow: 7, steps: 100},
-			ClassW: {unknowns: 7000, perRow: 8, steps: 250},
-			ClassA: {unknowns: 14000, perRow: 11, steps: 375},
-		}[j.p.Class]
-		c := newCG(j, size)
-		c.solveAll(j.setIterations(size.steps))
-		c.check()
-	})
+func conjugateGradient(j *job) {
+	size := map[Class]cgSize{
+		ClassT: {unknowns: 256, perRow: 3, steps: 25},
+		ClassS: {unknowns: 1400, perRow: 7, steps: 100},
+		ClassW: {unknowns: 7000, perRow: 8, steps: 250},
+		ClassA: {unknowns: 14000, perRow: 11, steps: 375},
+	}[j.p.Class]
+	c := newCG(j, size)
+	c.solveAll(j.setIterations(size.steps))
+	c.check()
 }
 
 type cgSize struct{ unknowns, perRow, steps int }

@@ -9,41 +9,31 @@ import (
 // exchange1 is the first data exchange model of Thesis §4.4.1 (Fig. 4.15): receives are
 // posted, data is packed and sent, the next data is produced, and then both are waited for.
 // Speculative rendezvous benefits from the early receive.
-func exchange1() *Workload {
-	return newWorkload(&Workload{
-		Name: "exchange1", Title: "produce and consume, receive posted before the send", Paper: "Thesis §4.4.1, Fig. 4.15",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		x := newExchange(j)
-		x.run(func(i int) {
-			x.post()
-			x.send(i)
-			x.produce()
-			x.wait()
-			x.consume(i)
-		})
+func exchange1(j *job) {
+	x := newExchange(j)
+	x.run(func(i int) {
+		x.post()
+		x.send(i)
+		x.produce()
+		x.wait()
+		x.consume(i)
 	})
 }
 
 // exchange2 is the second model: data is sent first, the previous data consumed, and the
 // receive posted afterwards.
-func exchange2() *Workload {
-	return newWorkload(&Workload{
-		Name: "exchange2", Title: "produce and consume, receive posted after the send", Paper: "Thesis §4.4.1, Fig. 4.15",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		x := newExchange(j)
-		x.run(func(i int) {
-			x.send(i)
-			if i > 0 {
-				x.consume(i - 1)
-			}
-			x.post()
-			x.produce()
-			x.wait()
-		})
-		x.consume(j.iterations - 1)
+func exchange2(j *job) {
+	x := newExchange(j)
+	x.run(func(i int) {
+		x.send(i)
+		if i > 0 {
+			x.consume(i - 1)
+		}
+		x.post()
+		x.produce()
+		x.wait()
 	})
+	x.consume(j.iterations - 1)
 }
 
 // exchange is the data exchanged with a rank's neighbours: one of two ranks, two in a ring

@@ -15,35 +15,33 @@ import (
 // The initial field is noise, therefore every mode counts. The first inverse transform,
 // without damping, must return the field; the field of each step is transformed again,
 // which must return the damped modes.
-func fourier() *Workload {
-	sizes := map[Class]ftSize{
-		ClassT: {grid: [3]int{16, 16, 16}, steps: 2},
-		ClassS: {grid: [3]int{64, 64, 64}, steps: 6},
-		ClassW: {grid: [3]int{128, 128, 32}, steps: 6},
-		ClassA: {grid: [3]int{256, 256, 128}, steps: 6},
-	}
-	return newWorkload(&Workload{
-		Name: "ft", Title: "diffusion by Fourier transforms in three dimensions (NPB FT)", Paper: "Survey §3.2, Table 1; Collectives §6.5.3",
-		MinRanks: 1, RankRule: PowerOfTwo,
-		unfit: func(c Class, ranks int) string {
-			if g := sizes[c].grid; ranks > min(g[0], g[2]) {
-				return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])
-			}
-			return ""
-		},
-	}, func(j *job) {
-		f := newFT(j, sizes[j.p.Class].grid)
-		steps := j.setIterations(sizes[j.p.Class].steps)
-		for step := range steps + 1 { // the first without damping
-			j.start()
-			if step == 0 {
-				f.forward(f.modes)
-			}
-			f.back(step)
-			j.stop()
-			f.check(step)
+func fourier(j *job) {
+	f := newFT(j, ftSizes[j.p.Class].grid)
+	steps := j.setIterations(ftSizes[j.p.Class].steps)
+	for step := range steps + 1 { // the first without damping
+		j.start()
+		if step == 0 {
+			f.forward(f.modes)
 		}
-	})
+		f.back(step)
+		j.stop()
+		f.check(step)
+	}
+}
+
+var ftSizes = map[Class]ftSize{
+	ClassT: {grid: [3]int{16, 16, 16}, steps: 2},
+	ClassS: {grid: [3]int{64, 64, 64}, steps: 6},
+	ClassW: {grid: [3]int{128, 128, 32}, steps: 6},
+	ClassA: {grid: [3]int{256, 256, 128}, steps: 6},
+}
+
+// ftUnfit says why a number of ranks cannot share the problem of a class.
+func ftUnfit(c Class, ranks int) string {
+	if g := ftSizes[c].grid; ranks > min(g[0], g[2]) {
+		return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])
+	}
+	return ""
 }
 
 type ftSize struct {

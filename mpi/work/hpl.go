@@ -14,28 +14,23 @@ import (
 // ones of pivots; those with the volume grow with the matrix (Survey §3.5, Fig. 11).
 // Sources are named, and partners are those of a rank's row and column (Survey Table 1:
 // six).
-func linpack() *Workload {
-	return newWorkload(&Workload{
-		Name: "hpl", Title: "elimination with pivots, panels passed on in a ring (HPL)", Paper: "Survey §3.5, Fig. 11, Table 1",
-		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) {
-		size := map[Class]struct{ n, block int }{
-			ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
-		}[j.p.Class]
-		for round := range j.setIterations(1) {
-			d := newBlockCyclic(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
-			h := &hpl{blockCyclic: d, j: j, x: make([]float64, size.n)}
-			j.start()
-			h.eliminate()
-			h.substitute()
-			j.stop()
-			h.checkElimination()
-			h.check()
-		}
-		longest := j.maxAll(j.elapsed.Seconds())
-		n := float64(size.n)
-		j.addFigure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
-	})
+func linpack(j *job) {
+	size := map[Class]struct{ n, block int }{
+		ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
+	}[j.p.Class]
+	for round := range j.setIterations(1) {
+		d := newBlockCyclic(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
+		h := &hpl{blockCyclic: d, j: j, x: make([]float64, size.n)}
+		j.start()
+		h.eliminate()
+		h.substitute()
+		j.stop()
+		h.checkElimination()
+		h.check()
+	}
+	longest := j.maxAll(j.elapsed.Seconds())
+	n := float64(size.n)
+	j.addFigure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
 }
 
 const (

@@ -11,27 +11,22 @@ import (
 // buckets to ranks with a reduction, exchange the numbers of keys, and then the keys, in an
 // all-to-all of few and large messages (Survey §3.2: most of the volume; small messages are
 // mostly control).
-func integerSort() *Workload {
-	return newWorkload(&Workload{
-		Name: "is", Title: "bucket sort of integers (NPB IS)", Paper: "Survey §3.2, Table 1",
-		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) {
-		size := map[Class]isSize{
-			ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},
-			ClassS: {keys: 1 << 16, most: 1 << 11, buckets: 1 << 9, rounds: 10},
-			ClassW: {keys: 1 << 20, most: 1 << 16, buckets: 1 << 10, rounds: 10},
-			ClassA: {keys: 1 << 23, most: 1 << 19, buckets: 1 << 10, rounds: 10},
-		}[j.p.Class]
-		s := newIntegerSort(j, size)
-		for round := range j.setIterations(size.rounds) {
-			// As in the model, which changes the keys each time.
-			if len(s.keys) > 0 {
-				s.keys[round%len(s.keys)] = uint32(round % size.most)
-			}
-			j.timeSort(s.keys, s.sort)
+func integerSort(j *job) {
+	size := map[Class]isSize{
+		ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},
+		ClassS: {keys: 1 << 16, most: 1 << 11, buckets: 1 << 9, rounds: 10},
+		ClassW: {keys: 1 << 20, most: 1 << 16, buckets: 1 << 10, rounds: 10},
+		ClassA: {keys: 1 << 23, most: 1 << 19, buckets: 1 << 10, rounds: 10},
+	}[j.p.Class]
+	s := newIntegerSort(j, size)
+	for round := range j.setIterations(size.rounds) {
+		// As in the model, which changes the keys each time.
+		if len(s.keys) > 0 {
+			s.keys[round%len(s.keys)] = uint32(round % size.most)
 		}
-		j.reportSorted(size.keys)
-	})
+		j.timeSort(s.keys, s.sort)
+	}
+	j.reportSorted(size.keys)
 }
 
 type isSize struct{ keys, most, buckets, rounds int }

@@ -27,19 +27,16 @@ type job struct {
 	scalar [8]byte
 }
 
-// newWorkload sets the Run function of a workload.
-func newWorkload(wl *Workload, do func(*job)) *Workload {
-	wl.Run = func(w *mpi.World, p Params) (r Result, err error) {
-		if err := wl.Check(w.Size(), p); err != nil {
-			return Result{}, err
-		}
-		p.setDefaults()
-		j := &job{world: w, name: wl.Name, p: p}
-		defer catch(&err)
-		do(j)
-		return j.result(), nil
+// Run runs the workload as one rank of the world. All ranks get the same result.
+func (wl *Workload) Run(w *mpi.World, p Params) (r Result, err error) {
+	if err := wl.Check(w.Size(), p); err != nil {
+		return Result{}, err
 	}
-	return wl
+	p.setDefaults()
+	j := &job{world: w, name: wl.Name, p: p}
+	defer catch(&err)
+	wl.do(j)
+	return j.result(), nil
 }
 
 // setIterations sets the number of iterations: that of the parameters, or that of the
@@ -50,6 +47,14 @@ func (j *job) setIterations(class int) int {
 		j.iterations = j.p.Iterations
 	}
 	return j.iterations
+}
+
+// messageSizes returns the size of the parameters, or the sizes of the class.
+func (j *job) messageSizes(byClass map[Class][]int) []int {
+	if j.p.Bytes > 0 {
+		return []int{j.p.Bytes}
+	}
+	return byClass[j.p.Class]
 }
 
 // start starts the measurement after a barrier.

@@ -14,16 +14,14 @@ import (
 // sent, then all is waited for. Messages have some bytes to a few KB (Thesis Table 5.1: 8
 // to 3648), from many buffers of which none is used very often (Tables 5.1 and 5.4). The
 // setup exchanges counts in an all-to-all, and requests with probes of any source.
-func algebraicMultigrid() *Workload {
-	return levelsWorkload("amg", "levels with more and more partners (AMG2006)", "Thesis Tables 5.1 and 5.4, §5.5.2", func(level, levels, points int) int {
-		return amgReach * (level + 1)
-	})
+func algebraicMultigrid(j *job) {
+	runLevels(j, func(level, _, _ int) int { return amgReach * (level + 1) })
 }
 
 // semicoarsening is the same after SMG2000, whose coarsest levels couple all points: every
 // rank communicates with every other (Thesis §6.6.2, Table 6.1).
-func semicoarsening() *Workload {
-	return levelsWorkload("smg", "levels of which the coarsest ties all ranks (SMG2000)", "Thesis §6.6.2, Table 6.1", func(level, levels, points int) int {
+func semicoarsening(j *job) {
+	runLevels(j, func(level, levels, points int) int {
 		if level == levels-1 {
 			return points / 2
 		}
@@ -34,34 +32,33 @@ func semicoarsening() *Workload {
 // amgReach is how far points of the finest level are coupled.
 const amgReach = 24
 
-// levelsWorkload returns a workload for a function of the coupling distance on each level.
-func levelsWorkload(name, title, paper string, reach func(level, levels, points int) int) *Workload {
-	return newWorkload(&Workload{Name: name, Title: title, Paper: paper, MinRanks: 1, RankRule: AnyCount}, func(j *job) {
-		size := map[Class]struct{ points, levels, cycles int }{
-			ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
-		}[j.p.Class]
-		all := make([]*gridLevel, size.levels)
-		for i := range all {
-			points := j.Size() * size.points >> i
-			all[i] = newLevel(j, i, points, min(reach(i, size.levels, points), points/2))
+// runLevels exchanges the points of all levels. reach returns how far the points of a level
+// are coupled.
+func runLevels(j *job, reach func(level, levels, points int) int) {
+	size := map[Class]struct{ points, levels, cycles int }{
+		ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
+	}[j.p.Class]
+	all := make([]*gridLevel, size.levels)
+	for i := range all {
+		points := j.Size() * size.points >> i
+		all[i] = newLevel(j, i, points, min(reach(i, size.levels, points), points/2))
+	}
+	j.start()
+	for cycle := range j.setIterations(size.cycles) {
+		for i := range 2*len(all) - 1 { // down, and up again
+			all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
 		}
-		j.start()
-		for cycle := range j.setIterations(size.cycles) {
-			for i := range 2*len(all) - 1 { // down, and up again
-				all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
-			}
-			if n := j.sumAll(1); !j.withinBound(float64(j.Size()), n, 0) {
-				j.failVerification(j.Size(), n, "ranks that were counted at the end of cycle %d", cycle)
-			}
+		if n := j.sumAll(1); !j.withinBound(float64(j.Size()), n, 0) {
+			j.failVerification(j.Size(), n, "ranks that were counted at the end of cycle %d", cycle)
 		}
-		j.stop()
-		partners := 0
-		for _, t := range all {
-			partners = max(partners, len(t.from))
-		}
-		most := j.maxAll(float64(partners))
-		j.addFigure("partners on the level with most", most, "")
-	})
+	}
+	j.stop()
+	partners := 0
+	for _, t := range all {
+		partners = max(partners, len(t.from))
+	}
+	most := j.maxAll(float64(partners))
+	j.addFigure("partners on the level with most", most, "")
 }
 
 // gridLevel is a level: points on a circle, in contiguous parts per rank, each coupled to

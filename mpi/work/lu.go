@@ -15,35 +15,33 @@ import (
 // the most messages of all NAS benchmarks, and many are unexpected (Survey Table 1). Before
 // each pair of sweeps, faces are exchanged with receives of any source (Thesis Fig. 4.18),
 // which excludes speculation.
-func wavefront() *Workload {
-	sizes := map[Class]luSize{
-		ClassT: {side: 10, steps: 4},
-		ClassS: {side: 12, steps: 50},
-		ClassW: {side: 33, steps: 50},
-		ClassA: {side: 64, steps: 100},
+func wavefront(j *job) {
+	size := luSizes[j.p.Class]
+	rows, columns := rectangle(j.Size())
+	g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
+	l := newLU(j, g)
+	before := l.errorNorm()
+	j.start()
+	for range j.setIterations(size.steps) {
+		l.step()
 	}
-	return newWorkload(&Workload{
-		Name: "lu", Title: "pipelined sweeps over a grid, receives of any source (NPB LU)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Survey Table 1",
-		MinRanks: 1, RankRule: AnyCount,
-		unfit: func(c Class, ranks int) string {
-			if rows, columns := rectangle(ranks); columns > sizes[c].side {
-				return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, sizes[c].side)
-			}
-			return ""
-		},
-	}, func(j *job) {
-		size := sizes[j.p.Class]
-		rows, columns := rectangle(j.Size())
-		g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
-		l := newLU(j, g)
-		before := l.errorNorm()
-		j.start()
-		for range j.setIterations(size.steps) {
-			l.step()
-		}
-		j.stop()
-		l.check(before, size.side)
-	})
+	j.stop()
+	l.check(before, size.side)
+}
+
+var luSizes = map[Class]luSize{
+	ClassT: {side: 10, steps: 4},
+	ClassS: {side: 12, steps: 50},
+	ClassW: {side: 33, steps: 50},
+	ClassA: {side: 64, steps: 100},
+}
+
+// luUnfit says why a number of ranks cannot share the problem of a class.
+func luUnfit(c Class, ranks int) string {
+	if rows, columns := rectangle(ranks); columns > luSizes[c].side {
+		return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, luSizes[c].side)
+	}
+	return ""
 }
 
 type luSize struct{ side, steps int }

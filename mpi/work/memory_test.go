@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -43,10 +44,7 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 
 func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
 	t.Helper()
-	points, err := work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	points := must.Get(work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks))(t)
 	for _, p := range points {
 		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
 	}
@@ -121,10 +119,7 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 // On iWARP, where a packet without a receive ends the connection, the number of shared
 // receives follows the number of connections, not that of ranks.
 func TestSharedReceivesOnStreams(t *testing.T) {
-	wl, err := work.Find("ring")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find("ring"))(t)
 	const ranks, each = 128, 32 + 4 // receives of a connection, with reserved credits
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
 	o.OnFinalize = func(rank int, s mpi.Stats) {
@@ -162,10 +157,7 @@ func TestStarMemoryEqualsAllToAllMemory(t *testing.T) {
 func TestMemoryExperiments(t *testing.T) {
 	ranks := []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}
 	for _, e := range work.MemoryExperiments() {
-		runs, err := e.Runs(ranks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		runs := must.Get(e.Runs(ranks))(t)
 		has := map[string]bool{}
 		for i := range runs {
 			has[runs[i].String()] = true

@@ -11,28 +11,26 @@ import (
 // Faces shrink by four from level to level, therefore messages have all sizes (Survey Fig.
 // 5). When boxes are too small to divide, all ranks gather the coarse grid, which adds some
 // partners to the six neighbours (Survey Table 1: nine).
-func multigrid() *Workload {
-	sizes := map[Class]mgSize{
-		ClassT: {side: 16, cycles: 2},
-		ClassS: {side: 32, cycles: 4},
-		ClassW: {side: 128, cycles: 4},
-		ClassA: {side: 256, cycles: 4},
+func multigrid(j *job) {
+	size := mgSizes[j.p.Class]
+	m := newMG(j, newTorus(box(j.Size()), j.Rank()), size.side, j.p.Seed)
+	m.solve(j.setIterations(size.cycles))
+	m.check(size.side)
+}
+
+var mgSizes = map[Class]mgSize{
+	ClassT: {side: 16, cycles: 2},
+	ClassS: {side: 32, cycles: 4},
+	ClassW: {side: 128, cycles: 4},
+	ClassA: {side: 256, cycles: 4},
+}
+
+// mgUnfit says why a number of ranks cannot share the problem of a class.
+func mgUnfit(c Class, ranks int) string {
+	if s := box(ranks); 4*s[0] > mgSizes[c].side {
+		return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", s[0], mgSizes[c].side)
 	}
-	return newWorkload(&Workload{
-		Name: "mg", Title: "V-cycles on a periodic grid (NPB MG)", Paper: "Survey §3.2, Table 1; Thesis Table 6.1",
-		MinRanks: 1, RankRule: PowerOfTwo,
-		unfit: func(c Class, ranks int) string {
-			if s := box(ranks); 4*s[0] > sizes[c].side {
-				return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", s[0], sizes[c].side)
-			}
-			return ""
-		},
-	}, func(j *job) {
-		size := sizes[j.p.Class]
-		m := newMG(j, newTorus(box(j.Size()), j.Rank()), size.side, j.p.Seed)
-		m.solve(j.setIterations(size.cycles))
-		m.check(size.side)
-	})
+	return ""
 }
 
 type mgSize struct{ side, cycles int }

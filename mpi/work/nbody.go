@@ -11,27 +11,22 @@ import (
 // until every rank has seen all, with the next ones under way while forces of the last are
 // computed; then they exchange centre and momentum in an allgather of 64 bytes per rank,
 // the size of most in the N-BODY application (Collectives §4.3, §6.5.3).
-func nbody() *Workload {
-	return newWorkload(&Workload{
-		Name: "nbody", Title: "particles that attract each other, passed on in a ring (N-BODY)", Paper: "Collectives §4.3, §6.5.3",
-		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) {
-		size := map[Class]struct{ bodies, steps int }{
-			ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
-		}[j.p.Class]
-		b := newBodies(j, size.bodies)
+func nbody(j *job) {
+	size := map[Class]struct{ bodies, steps int }{
+		ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
+	}[j.p.Class]
+	b := newBodies(j, size.bodies)
+	b.forces()
+	b.summary(-1)
+	j.start()
+	for step := range j.setIterations(size.steps) {
+		b.drift()
 		b.forces()
-		b.summary(-1)
-		j.start()
-		for step := range j.setIterations(size.steps) {
-			b.drift()
-			b.forces()
-			b.kick()
-			b.summary(step)
-		}
-		j.stop()
-		b.check()
-	})
+		b.kick()
+		b.summary(step)
+	}
+	j.stop()
+	b.check()
 }
 
 // bodySize is the number of values of a transferred particle: mass and position.

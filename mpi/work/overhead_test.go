@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -19,7 +20,7 @@ func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time
 	t.Helper()
 	o := testbedOptions(cfg, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	var total time.Duration
-	_, err := mpihost.InWorld(testbed(2), func(e *transport.Env) error {
+	must.Get(mpihost.InWorld(testbed(2), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			buf, other := make([]byte, bytes), 1-w.Rank()
 			for trip := range 2 * trips {
@@ -40,10 +41,7 @@ func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time
 			}
 			return nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return total / time.Duration(2*trips), all
 }
 
@@ -53,7 +51,7 @@ func TestSpeculationStopsAndResumes(t *testing.T) {
 	var all p2p.Stats
 	o := testbedOptions(adaptive, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	const each = 60
-	_, err := mpihost.InWorld(testbed(2), func(e *transport.Env) error {
+	must.Get(mpihost.InWorld(testbed(2), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			buf, other := make([]byte, 64<<10), 1-w.Rank()
 			for i := range 2 * each {
@@ -75,10 +73,7 @@ func TestSpeculationStopsAndResumes(t *testing.T) {
 			}
 			return nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	// Sixteen receives are observed before it stops, and as many before it resumes.
 	if all.SpeculationStopped != 1 || all.SpeculationResumed != 1 || all.RTRsUsed < each-2*16-2 {
 		t.Errorf("speculation was stopped %d times and resumed %d times; then %d RTRs were used", all.SpeculationStopped, all.SpeculationResumed, all.RTRsUsed)

@@ -12,15 +12,10 @@ import (
 // by a tenth each time, until the total time has grown by a tenth. The peer sends or
 // receives synchronously. The order of send and receive matters (Thesis §4.4.1), therefore
 // both orders are measured, and sends also without an order (§3.6.1).
-func overlap() *Workload {
-	return newWorkload(&Workload{
-		Name: "overlap", Title: "how much computation overlaps with a message", Paper: "Thesis §3.6.1, §4.4.1; Overlap §6",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		eachOverlapTest(j, func(h *overlapTest) {
-			ratio := h.overlap()
-			j.addFigure(fmt.Sprintf("%s overlap %d B", h.side, len(h.buf)), 100*ratio, "%")
-		})
+func overlap(j *job) {
+	eachOverlapTest(j, func(h *overlapTest) {
+		ratio := h.overlap()
+		j.addFigure(fmt.Sprintf("%s overlap %d B", h.side, len(h.buf)), 100*ratio, "%")
 	})
 }
 
@@ -28,19 +23,14 @@ func overlap() *Workload {
 // §3.6.2 and Overlap §7 do: a delay much longer than the message follows the start of a
 // send or receive. For a sender it reports by how much of its delay the message is late;
 // for a receiver, how much of the message's time remains after the delay.
-func progress() *Workload {
-	return newWorkload(&Workload{
-		Name: "progress", Title: "whether a message progresses while the program computes", Paper: "Thesis §3.6.2; Overlap §7",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		eachOverlapTest(j, func(h *overlapTest) {
-			alone, delay, delayed := h.delayed()
-			if h.side.computingRank() == 0 {
-				j.addFigure(fmt.Sprintf("%s shifted %d B", h.side, len(h.buf)), 100*(delayed-alone)/delay, "%")
-			} else {
-				j.addFigure(fmt.Sprintf("%s left %d B", h.side, len(h.buf)), 100*(delayed-delay)/alone, "%")
-			}
-		})
+func progress(j *job) {
+	eachOverlapTest(j, func(h *overlapTest) {
+		alone, delay, delayed := h.delayed()
+		if h.side.computingRank() == 0 {
+			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side, len(h.buf)), 100*(delayed-alone)/delay, "%")
+		} else {
+			j.addFigure(fmt.Sprintf("%s left %d B", h.side, len(h.buf)), 100*(delayed-delay)/alone, "%")
+		}
 	})
 }
 
@@ -92,15 +82,12 @@ type overlapTest struct {
 
 // eachOverlapTest runs do for all sizes and sides on the first two ranks; the others wait.
 func eachOverlapTest(j *job, do func(*overlapTest)) {
-	sizes := map[Class][]int{
+	sizes := j.messageSizes(map[Class][]int{
 		ClassT: {1 << 10, 64 << 10},
 		ClassS: {1 << 10, 8 << 10, 64 << 10, 256 << 10},
 		ClassW: {64, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20},
 		ClassA: {64, 256, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20},
-	}[j.p.Class]
-	if j.p.Bytes > 0 {
-		sizes = []int{j.p.Bytes}
-	}
+	})
 	j.setIterations(map[Class]int{ClassT: 2, ClassS: 5, ClassW: 20, ClassA: 100}[j.p.Class])
 	j.start()
 	tag := 0

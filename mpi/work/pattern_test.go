@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -30,10 +31,7 @@ func (p *profile) below(power int) float64 {
 
 func profileOf(t *testing.T, name string, class work.Class, ranks int) *profile {
 	t.Helper()
-	wl, err := work.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find(name))(t)
 	p := &profile{}
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
 	o.OnFinalize = func(_ int, s mpi.Stats) {

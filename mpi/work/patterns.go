@@ -9,17 +9,12 @@ import (
 
 // ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
 // duplicate or a change.
-func ring() *Workload {
-	return newWorkload(&Workload{
-		Name: "ring", Title: "a token through all ranks", Paper: "the runtime's own",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := max(j.p.Bytes, 8)
-		if j.p.Bytes == 0 {
-			n = 64
-		}
-		passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
-	})
+func ring(j *job) {
+	n := max(j.p.Bytes, 8)
+	if j.p.Bytes == 0 {
+		n = 64
+	}
+	passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
 }
 
 // passTokenRound passes a token of n bytes through all ranks, for a number of laps.
@@ -57,47 +52,37 @@ func passToken(j *job, token []byte, to int) {
 // neighbours exchanges messages with both neighbours on each axis of a torus of up to three
 // axes: the pattern of programs on grids, whose number of partners does not grow with the
 // ranks (Thesis §6.6.2). Receives are posted first.
-func neighbours() *Workload {
-	return newWorkload(&Workload{
-		Name: "neighbours", Title: "messages to both neighbours on each axis of a torus", Paper: "Thesis §6.6.2",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 1 << 10, ClassS: 8 << 10, ClassW: 32 << 10, ClassA: 128 << 10}[j.p.Class])
-		partners := newTorus(box(j.Size()), j.Rank()).partners()
-		send, recv := make([][]byte, len(partners)), make([][]byte, len(partners))
-		for i := range partners {
-			send[i], recv[i] = make([]byte, n), make([]byte, n)
+func neighbours(j *job) {
+	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 1 << 10, ClassS: 8 << 10, ClassW: 32 << 10, ClassA: 128 << 10}[j.p.Class])
+	partners := newTorus(box(j.Size()), j.Rank()).partners()
+	send, recv := make([][]byte, len(partners)), make([][]byte, len(partners))
+	for i := range partners {
+		send[i], recv[i] = make([]byte, n), make([]byte, n)
+	}
+	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
+		rs := make([]*mpi.Request, 0, 2*len(partners))
+		for i, p := range partners {
+			r := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
+			rs = append(rs, r)
 		}
-		j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
-			rs := make([]*mpi.Request, 0, 2*len(partners))
-			for i, p := range partners {
-				r := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
-				rs = append(rs, r)
-			}
-			j.compute(2)
-			for i, p := range partners {
-				fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
-				rs = append(rs, j.Isend(send[i], p.rank, p.direction))
-			}
-			j.compute(2)
-			j.waitAll(rs...)
-			for i, p := range partners {
-				j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
-			}
-		})
+		j.compute(2)
+		for i, p := range partners {
+			fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
+			rs = append(rs, j.Isend(send[i], p.rank, p.direction))
+		}
+		j.compute(2)
+		j.waitAll(rs...)
+		for i, p := range partners {
+			j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
+		}
 	})
 }
 
 // alltoall sends different data from every rank to every other with the collective
 // operation.
-func alltoall() *Workload {
-	return newWorkload(&Workload{
-		Name: "alltoall", Title: "a message from every rank to every other", Paper: "Thesis §6.6.2, Collectives ch. 6",
-		MinRanks: 1, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class])
-		j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
-	})
+func alltoall(j *job) {
+	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class])
+	j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
 }
 
 // exchangeAll returns a round of an all-to-all with n bytes per pair.

@@ -9,25 +9,17 @@ import (
 
 // pingpong is the latency benchmark of Thesis §3.3: blocking sends and receives between two
 // ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
-func pingpong() *Workload {
-	return newWorkload(&Workload{
-		Name: "pingpong", Title: "a message there and back between ranks 0 and 1", Paper: "Thesis §3.3",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		sizes := map[Class][]int{
-			ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},
-			ClassS: {0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10},
-			ClassW: {0, 1, 8, 64, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20},
-			ClassA: {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20},
-		}[j.p.Class]
-		if j.p.Bytes > 0 {
-			sizes = []int{j.p.Bytes}
-		}
-		trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
-		for _, n := range sizes {
-			pingpongSize(j, n, trips)
-		}
+func pingpong(j *job) {
+	sizes := j.messageSizes(map[Class][]int{
+		ClassT: {0, 8, 1 << 10, 16 << 10, 128 << 10},
+		ClassS: {0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10},
+		ClassW: {0, 1, 8, 64, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20},
+		ClassA: {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20},
 	})
+	trips := j.setIterations(map[Class]int{ClassT: 4, ClassS: 100, ClassW: 1000, ClassA: 10000}[j.p.Class])
+	for _, n := range sizes {
+		pingpongSize(j, n, trips)
+	}
 }
 
 // pingpongSize measures one size at rank 0. Contents differ on every trip; both ranks

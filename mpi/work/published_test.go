@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -96,10 +97,7 @@ func TestProgressOfProtocols(t *testing.T) {
 func TestBackgroundProgress(t *testing.T) {
 	const large = 1 << 20
 	for _, cfg := range []p2p.Config{rput, rget, speculative} {
-		wl, err := work.Find("progress")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := must.Get(work.Find("progress"))(t)
 		o := mpi.Options{P2P: cfg, Progress: mpi.Background, Carrier: carrier.Config{Design: carrier.SRQ}}
 		results, _, err := inWorld(testbed(2), o, wl, work.Params{Bytes: large})
 		if err != nil {

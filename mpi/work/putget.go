@@ -9,30 +9,22 @@ import (
 
 // putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does: puts
 // and gets of one size between fences, always from the same buffer.
-func putget() *Workload {
-	return newWorkload(&Workload{
-		Name: "putget", Title: "puts and gets between ranks 0 and 1", Paper: "Thesis §5.5.1, Fig. 5.7",
-		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) {
-		sizes := map[Class][]int{
-			ClassT: {8, 1 << 10, 16 << 10},
-			ClassS: {8, 128, 1 << 10, 4 << 10, 8 << 10, 64 << 10},
-			ClassW: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 64 << 10, 1 << 20},
-			ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
-		}[j.p.Class]
-		if j.p.Bytes > 0 {
-			sizes = []int{j.p.Bytes}
-		}
-		j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
-		most := sizes[len(sizes)-1]
-		win := must(j.world.WinAllocate(most))
-		o := &oneSided{j: j, win: win, buf: make([]byte, most)}
-		for _, n := range sizes {
-			o.measure("put", n, o.put)
-			o.measure("get", n, o.get)
-		}
-		check(win.Free())
+func putget(j *job) {
+	sizes := j.messageSizes(map[Class][]int{
+		ClassT: {8, 1 << 10, 16 << 10},
+		ClassS: {8, 128, 1 << 10, 4 << 10, 8 << 10, 64 << 10},
+		ClassW: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 64 << 10, 1 << 20},
+		ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
 	})
+	j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
+	most := sizes[len(sizes)-1]
+	win := must(j.world.WinAllocate(most))
+	o := &oneSided{j: j, win: win, buf: make([]byte, most)}
+	for _, n := range sizes {
+		o.measure("put", n, o.put)
+		o.measure("get", n, o.get)
+	}
+	check(win.Free())
 }
 
 // oneSided is the window of rank 1 and the buffer of rank 0.

@@ -12,23 +12,18 @@ import (
 // digit from one rank to another are a message. Receives are started four at a time, with a
 // wait for all four, before or after the sends of a pair of ranks (Thesis §4.4.2, Fig.
 // 4.18). Every rank communicates with every other (Thesis §6.6.2).
-func radixSort() *Workload {
-	return newWorkload(&Workload{
-		Name: "radix", Title: "radix sort of integers (RADIX)", Paper: "Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3",
-		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) {
-		size := map[Class]radixSize{
-			ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
-			ClassS: {keys: 1 << 16, digit: 6, digits: 3, rounds: 2},
-			ClassW: {keys: 1 << 20, digit: 8, digits: 3, rounds: 2},
-			ClassA: {keys: 1 << 23, digit: 10, digits: 3, rounds: 2},
-		}[j.p.Class]
-		for round := range j.setIterations(size.rounds) {
-			s := newRadix(j, size, round)
-			j.timeSort(s.keys, s.sort)
-		}
-		j.reportSorted(size.keys)
-	})
+func radixSort(j *job) {
+	size := map[Class]radixSize{
+		ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
+		ClassS: {keys: 1 << 16, digit: 6, digits: 3, rounds: 2},
+		ClassW: {keys: 1 << 20, digit: 8, digits: 3, rounds: 2},
+		ClassA: {keys: 1 << 23, digit: 10, digits: 3, rounds: 2},
+	}[j.p.Class]
+	for round := range j.setIterations(size.rounds) {
+		s := newRadix(j, size, round)
+		j.timeSort(s.keys, s.sort)
+	}
+	j.reportSorted(size.keys)
 }
 
 type radixSize struct{ keys, digit, digits, rounds int }

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // The platform of Thesis ch. 5: InfiniBand of 1600 MB/s (ch. 3), packets of 2 KB, eager
@@ -23,21 +24,21 @@ const (
 )
 
 // platform has the given costs of copies, in picoseconds per byte, and of lookups.
-func platform(psPerByte int, lookUp time.Duration) *memory.Costs {
-	return &memory.Costs{
-		Copy:       func(n int) time.Duration { return time.Duration(n*psPerByte/1000) * time.Nanosecond },
-		Register:   func(n int) time.Duration { return 38*time.Microsecond + time.Duration(n/4)*time.Nanosecond },
-		Deregister: func(int) time.Duration { return 5 * time.Microsecond },
+func platform(psPerByte int, lookUp time.Duration) *verbs.Costs {
+	return &verbs.Costs{
+		Copy:       verbs.LinearCost{PicosecondsPerByte: psPerByte},
+		Register:   verbs.LinearCost{Base: 38 * time.Microsecond, PicosecondsPerByte: 250},
+		Deregister: verbs.LinearCost{Base: 5 * time.Microsecond},
 		LookUp:     lookUp,
 	}
 }
 
 // fastPath and sendReceive are the costs of the two transports: copies into ring buffers
 // cost more, because of their memory layout.
-func fastPath() *memory.Costs    { return platform(175, 5*time.Nanosecond) }
-func sendReceive() *memory.Costs { return platform(120, 20*time.Nanosecond) }
+func fastPath() *verbs.Costs    { return platform(175, 5*time.Nanosecond) }
+func sendReceive() *verbs.Costs { return platform(120, 20*time.Nanosecond) }
 
-func platformFabric(ranks int, costs *memory.Costs) mpihost.Fabric {
+func platformFabric(ranks int, costs *verbs.Costs) mpihost.Fabric {
 	return mpihost.Fabric{
 		Ranks: ranks, Limit: time.Minute, Costs: costs,
 		Link: sim.LinkConfig{RateBps: lineRate, Latency: 250 * time.Nanosecond, MTU: 2200},
@@ -52,12 +53,9 @@ func platformConfig(cfg carrier.Config) carrier.Config {
 
 // measuredOn runs a workload on the platform, and returns the result and statistics of rank
 // 0.
-func measuredOn(t *testing.T, name string, ranks int, costs *memory.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
+func measuredOn(t *testing.T, name string, ranks int, costs *verbs.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
 	t.Helper()
-	wl, err := work.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find(name))(t)
 	var stats carrier.Stats
 	o := mpi.Options{Carrier: platformConfig(cfg), OnFinalize: func(rank int, s mpi.Stats) {
 		if rank == 0 {
@@ -73,7 +71,7 @@ func measuredOn(t *testing.T, name string, ranks int, costs *memory.Costs, cfg c
 }
 
 // gain returns the relative gain in time by reuse, and the time without.
-func gain(t *testing.T, name, what string, ranks int, costs *memory.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
+func gain(t *testing.T, name, what string, ranks int, costs *verbs.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
 	t.Helper()
 	with, _ := measuredOn(t, name, ranks, costs, cfg, p)
 	cfg.Reuse.Off = true
@@ -89,7 +87,7 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	gains := map[carrier.Design]float64{}
 	for _, way := range []struct {
 		design      carrier.Design
-		costs       *memory.Costs
+		costs       *verbs.Costs
 		least, most float64
 	}{
 		{carrier.RingSRQ, fastPath(), 0.11, 0.16},
@@ -109,7 +107,7 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 			return 1 - with.Seconds()/without.Seconds(), without.Seconds() * 1e6 / (2 * trips)
 		}
 		got, latency := at(8 << 10)
-		theory := (way.costs.Copy(8<<10) - 2*way.costs.LookUp).Seconds() * 1e6 / latency
+		theory := (way.costs.Copy.Of(8<<10) - 2*way.costs.LookUp).Seconds() * 1e6 / latency
 		if got < way.least || got > way.most || math.Abs(got-theory) > 0.02 {
 			t.Errorf("%s: 8 KB take %.1f %% less than %.2f us; %.1f %% were to be expected", way.design, got*100, latency, theory*100)
 		}
@@ -155,7 +153,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 		for i := 1; i <= buffers; i++ {
 			uses += i
 			if i > after {
-				sum += time.Duration(i-after)*(costs.Copy(8<<10)-2*costs.LookUp) - costs.Register(8<<10)
+				sum += time.Duration(i-after)*(costs.Copy.Of(8<<10)-2*costs.LookUp) - costs.Register.Of(8<<10)
 			}
 		}
 		return sum.Seconds() * 1e6 / float64(uses) / latency
@@ -174,7 +172,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 func TestMeasuredThresholdsMatchPaper(t *testing.T) {
 	for _, way := range []struct {
 		name  string
-		costs *memory.Costs
+		costs *verbs.Costs
 		want  []int // below 1 KB, and from 1 to 8
 	}{
 		{"fast path", fastPath(), []int{432, 200, 110, 76, 60, 48, 40, 36, 32}},

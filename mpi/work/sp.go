@@ -5,9 +5,7 @@ package work
 // Each line passes on factors and right sides of two points (22 numbers), and unknowns of
 // two points on the way back (10): smaller messages than BT's, and more of them per work
 // (Survey Table 1).
-func scalarPentadiagonal() *Workload {
-	return adiWorkload("sp", "lines of five diagonals on a multipartition (NPB SP)", func() lineSolver { return pentaSolver{} })
-}
+func scalarPentadiagonal(j *job) { runADI(j, pentaSolver{}) }
 
 type pentaSolver struct{}
 

@@ -11,28 +11,23 @@ import (
 // order is unknown, therefore receives are of any source and any tag. Messages come in
 // bursts and up to a third of them unexpected; 94 % and more are below 2 KB, and a few have
 // most of the volume (Survey §3.3, Table 2, Fig. 7).
-func triangularSolve() *Workload {
-	return newWorkload(&Workload{
-		Name: "superlu", Title: "message-driven solution of a sparse triangular system (SuperLU)", Paper: "Survey §3.3, Table 2, Fig. 7",
-		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) {
-		size := map[Class]sluSize{
-			ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},
-			ClassS: {blocks: 120, percent: 20, rights: 4, solves: 5},
-			ClassW: {blocks: 300, percent: 10, rights: 4, solves: 10},
-			ClassA: {blocks: 600, percent: 8, rights: 8, solves: 20},
-		}[j.p.Class]
-		s := newSLU(j, size)
-		for solve := range j.setIterations(size.solves) {
-			s.reset(solve)
-			j.start()
-			s.solve(solve)
-			j.stop()
-			s.check(solve)
-		}
-		messages := j.sumAll(float64(s.received))
-		j.addFigure("messages", messages, "")
-	})
+func triangularSolve(j *job) {
+	size := map[Class]sluSize{
+		ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},
+		ClassS: {blocks: 120, percent: 20, rights: 4, solves: 5},
+		ClassW: {blocks: 300, percent: 10, rights: 4, solves: 10},
+		ClassA: {blocks: 600, percent: 8, rights: 8, solves: 20},
+	}[j.p.Class]
+	s := newSLU(j, size)
+	for solve := range j.setIterations(size.solves) {
+		s.reset(solve)
+		j.start()
+		s.solve(solve)
+		j.stop()
+		s.check(solve)
+	}
+	messages := j.sumAll(float64(s.received))
+	j.addFigure("messages", messages, "")
 }
 
 // Kinds of messages: a part of the solution, for the ranks with blocks of its column, or

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -74,10 +75,7 @@ var (
 // all ranks.
 func runOnTestbed(t *testing.T, name string, cfg p2p.Config, ranks int, p work.Params) (work.Result, p2p.Stats) {
 	t.Helper()
-	wl, err := work.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := must.Get(work.Find(name))(t)
 	var all p2p.Stats
 	results, _, err := inWorld(testbed(ranks), testbedOptions(cfg, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) }), wl, p)
 	if err != nil {

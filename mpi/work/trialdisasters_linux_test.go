@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -190,10 +191,7 @@ func nothingIsLeft(t *testing.T) {
 // leftOver are processes of the machine that are ranks of this test's own.
 func leftOver(t *testing.T) (found []string) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc"))(t)
 	for _, e := range entries {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", e.Name()))
 		args := strings.Split(string(text), "\x00")

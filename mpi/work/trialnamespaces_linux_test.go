@@ -11,7 +11,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"

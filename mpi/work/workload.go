@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // Class is the problem size.
@@ -78,12 +76,11 @@ type Workload struct {
 	RankRule RankRule
 	// Sized means that Params.Bytes is the size of its messages.
 	Sized bool
-	// Run runs it as one rank of the world. All ranks get the same result.
-	Run func(w *mpi.World, p Params) (Result, error)
-
 	// unfit explains why the problem of a class cannot be divided among a number of ranks;
 	// "" if it can. nil: it always can.
 	unfit func(c Class, ranks int) string
+	// do is the program of a rank.
+	do func(*job)
 }
 
 // Check reports why the workload cannot run with this number of ranks and these parameters.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -76,10 +77,7 @@ func TestAllWorkloadsOverAllDesigns(t *testing.T) {
 // Two runs with the same seed are identical, and another seed gives other data.
 func TestSameParametersSameRun(t *testing.T) {
 	for _, name := range []string{"cg", "superlu", "radix", "amg"} {
-		wl, err := work.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := must.Get(work.Find(name))(t)
 		f := mpihost.Fabric{Ranks: 4, Limit: time.Minute}
 		run := func(seed uint64) (string, uint64) {
 			results, out, err := inWorld(f, mpi.Options{}, wl, work.Params{Seed: seed})

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// meet is one collective call, with the contributions of all ranks.
-type meet struct {
+// collective is one collective call, with the contributions of all ranks.
+type collective struct {
 	in   []any
 	n    int
 	made map[int]*group
@@ -18,17 +18,17 @@ type meet struct {
 	op   mpi.Op
 }
 
-func (m *meet) complete() bool { return m.n == len(m.in) }
+func (m *collective) complete() bool { return m.n == len(m.in) }
 
-// meet adds a rank's contribution to the next collective call.
-func (c *comm) meet(part any) *meet {
+// join adds a rank's contribution to the next collective call.
+func (c *comm) join(part any) *collective {
 	g := c.g
 	call := c.calls
 	c.calls++
-	m := g.meets[call]
+	m := g.collectives[call]
 	if m == nil {
-		m = &meet{in: make([]any, len(g.ranks))}
-		g.meets[call] = m
+		m = &collective{in: make([]any, len(g.ranks))}
+		g.collectives[call] = m
 	}
 	m.in[c.rank] = part
 	m.n++
@@ -40,10 +40,10 @@ func (c *comm) Barrier() error {
 		return c.fail("Barrier", err)
 	}
 	defects := c.p.w.defects
-	m := c.meet(nil)
+	m := c.join(nil)
 	if defects.CollectivesShow {
 		for to := range c.g.ranks {
-			c.p.w.launch(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
+			c.p.w.enqueue(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
 		}
 	}
 	c.p.blockUntil("the others at a barrier", func() bool {
@@ -57,7 +57,7 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 		return nil, c.fail("Ibarrier", err)
 	}
 	defects := c.p.w.defects
-	m := c.meet(nil)
+	m := c.join(nil)
 	r := &request{p: c.p, c: c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
 		return m.complete() || defects.IbarrierEarly || defects.BarrierMissesOne && m.n >= len(m.in)-1
@@ -79,7 +79,7 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	if defects.RootIsZero {
 		root = 0
 	}
-	m := c.meet(bytes.Clone(buf))
+	m := c.join(bytes.Clone(buf))
 	if c.rank == root {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if defects.ReducesBySum {
 		op = mpi.Sum
 	}
-	m := c.meet(bytes.Clone(buf))
+	m := c.join(bytes.Clone(buf))
 	if m.n == 1 {
 		m.kind, m.op = t, op
 	} else if m.kind != t || m.op != op {
@@ -131,6 +131,7 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
+// badReduction returns the error of an invalid type, operation or length.
 func (c *comm) badReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	defects := c.p.w.defects
 	switch {
@@ -157,7 +158,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 		}
 		return nil
 	}
-	m := c.meet(bytes.Clone(mine))
+	m := c.join(bytes.Clone(mine))
 	c.p.blockUntil("the others at Allgather", m.complete)
 	n := len(mine)
 	for i := range c.Size() {
@@ -184,7 +185,7 @@ func (c *comm) Alltoall(send, recv []byte) error {
 		}
 		return nil
 	}
-	m := c.meet(bytes.Clone(send))
+	m := c.join(bytes.Clone(send))
 	c.p.blockUntil("the others at Alltoall", m.complete)
 	n := len(send) / c.Size()
 	for i := range c.Size() {

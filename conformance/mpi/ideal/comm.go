@@ -10,15 +10,16 @@ import (
 
 // group is the state that the ranks of a communicator share.
 type group struct {
-	id    int
-	ranks []int // of the world
-	boxes []*box
-	meets map[int]*meet
+	id          int
+	ranks       []int // of the world
+	boxes       []*box
+	collectives map[int]*collective
 }
 
+// group creates the state of a communicator of some ranks of the world.
 func (w *world) group(ranks []int) *group {
 	w.ids++
-	g := &group{id: w.ids, ranks: ranks, meets: make(map[int]*meet)}
+	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
 		g.boxes = append(g.boxes, &box{})
 	}
@@ -60,7 +61,7 @@ func (c *comm) fail(call string, err error) error {
 	}
 	defects := c.p.w.defects
 	if defects.ErrorWedges {
-		c.p.shut = err
+		c.p.failure = err
 	}
 	if defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized
@@ -80,7 +81,7 @@ func (c *comm) usable() error {
 	if c.freed && !c.p.w.defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
-	return c.p.shut
+	return c.p.failure
 }
 
 // part is a rank's argument of a call that creates communicators.
@@ -107,6 +108,7 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	return c.split(node, key)
 }
 
+// split is collective: it makes a communicator for each colour, ordered by key.
 func (c *comm) split(color, key int) (cases.Comm, error) {
 	defects := c.p.w.defects
 	if defects.SplitDropsReceives {
@@ -124,7 +126,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	if defects.NegativeKeysLast && key < 0 {
 		key = 1000 - key
 	}
-	m := c.meet(part{color, key, c.rank})
+	m := c.join(part{color, key, c.rank})
 	c.p.blockUntil("the others at Split", m.complete)
 	if color == mpi.Undefined {
 		return nil, nil
@@ -156,6 +158,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	return c.child(g, slices.IndexFunc(members, func(of part) bool { return of.rank == c.rank })), nil
 }
 
+// child returns a communicator that was made of c.
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{p: c.p, g: g, rank: rank, handler: c.handler, parent: c}
 	if c.p.w.defects.HandlerNotInherited {
@@ -169,7 +172,7 @@ func (c *comm) Dup() (cases.Comm, error) {
 		return nil, c.fail("Dup", err)
 	}
 	defects := c.p.w.defects
-	m := c.meet(nil)
+	m := c.join(nil)
 	c.p.blockUntil("the others at Dup", m.complete)
 	if m.made == nil {
 		ranks := slices.Clone(c.g.ranks)

@@ -18,10 +18,6 @@ type claim struct {
 	granted bool
 }
 
-func (g *guard) ask(c *claim) {
-	g.waiting = append(g.waiting, c)
-}
-
 // grant grants the next claims that are compatible.
 func (g *guard) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
@@ -43,6 +39,7 @@ func (g *guard) release(c *claim) {
 	g.granted = slices.DeleteFunc(g.granted, func(o *claim) bool { return o == c })
 }
 
+// badTarget returns the error of a target that is no rank.
 func (w *win) badTarget(target int) error {
 	if (target < 0 || target >= w.c.Size()) && !w.c.p.w.defects.RanksUnchecked {
 		return mpi.ErrRank
@@ -51,46 +48,51 @@ func (w *win) badTarget(target int) error {
 }
 
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
-	if err := w.begin(w.held[target] != nil || w.every); err != nil {
-		return w.fail("Lock", err)
-	}
-	if target == mpi.ProcNull {
+	return w.call("Lock", w.held[target] != nil || w.lockedAll, func() error {
+		if target == mpi.ProcNull {
+			return nil
+		}
+		if err := w.badTarget(target); err != nil || target < 0 || target >= w.c.Size() {
+			return err
+		}
+		c := w.requestLock(kind, target)
+		// Lock may return before it is granted, except for the rank's own memory.
+		if target == w.c.rank || w.c.p.w.rng.IntN(2) == 0 {
+			w.waitGranted(c)
+		}
 		return nil
-	}
-	if err := w.badTarget(target); err != nil || target < 0 || target >= w.c.Size() {
-		return w.fail("Lock", err)
-	}
-	c := w.claim(kind, target)
-	// Lock may return before it is granted, except for the rank's own memory.
-	if target == w.c.rank || w.c.p.w.rng.IntN(2) == 0 {
-		w.c.p.blockUntil("a lock", func() bool { return c.granted })
-	}
-	return nil
+	})
 }
 
-func (w *win) claim(kind mpi.LockKind, target int) *claim {
+// requestLock requests the lock of a target, which may be granted at once.
+func (w *win) requestLock(kind mpi.LockKind, target int) *claim {
 	c := &claim{kind: kind}
 	w.held[target] = c
-	w.all.locks[target].ask(c)
+	w.all.locks[target].waiting = append(w.all.locks[target].waiting, c)
 	w.all.locks[target].grant(w.c.p.w.defects)
 	return c
 }
 
-func (w *win) Unlock(target int) error {
-	if err := w.begin(target != mpi.ProcNull && w.held[target] == nil || w.every); err != nil {
-		return w.fail("Unlock", err)
-	}
-	if target != mpi.ProcNull && w.held[target] != nil {
-		w.release(target)
-	}
-	return nil
+// waitGranted waits until a lock is granted.
+func (w *win) waitGranted(c *claim) {
+	w.c.p.blockUntil("a lock", func() bool { return c.granted })
 }
 
+func (w *win) Unlock(target int) error {
+	return w.call("Unlock", target != mpi.ProcNull && w.held[target] == nil || w.lockedAll, func() error {
+		if target != mpi.ProcNull && w.held[target] != nil {
+			w.release(target)
+		}
+		return nil
+	})
+}
+
+// release completes the operations on a target, and gives its lock back.
 func (w *win) release(target int) {
 	c := w.held[target]
-	w.c.p.blockUntil("a lock", func() bool { return c.granted })
+	w.waitGranted(c)
 	if !w.c.p.w.defects.UnlockEarly {
-		w.settle("Unlock", func(t int) bool { return t == target })
+		w.waitApplied("Unlock", func(t int) bool { return t == target })
 	}
 	w.all.locks[target].release(c)
 	w.all.locks[target].grant(w.c.p.w.defects)
@@ -98,79 +100,70 @@ func (w *win) release(target int) {
 }
 
 func (w *win) LockAll(mpi.Assert) error {
-	if err := w.begin(len(w.held) > 0); err != nil {
-		return w.fail("LockAll", err)
-	}
-	w.every = true
-	for t := range w.c.Size() {
-		if c := w.claim(mpi.Shared, t); t == w.c.rank {
-			w.c.p.blockUntil("a lock", func() bool { return c.granted })
+	return w.call("LockAll", len(w.held) > 0, func() error {
+		w.lockedAll = true
+		for t := range w.c.Size() {
+			if c := w.requestLock(mpi.Shared, t); t == w.c.rank {
+				w.waitGranted(c)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (w *win) UnlockAll() error {
-	if err := w.begin(!w.every); err != nil {
-		return w.fail("UnlockAll", err)
-	}
-	for t := range w.c.Size() {
-		if w.held[t] != nil {
-			w.release(t)
+	return w.call("UnlockAll", !w.lockedAll, func() error {
+		for t := range w.c.Size() {
+			if w.held[t] != nil {
+				w.release(t)
+			}
 		}
-	}
-	w.every = false
-	return nil
+		w.lockedAll = false
+		return nil
+	})
 }
 
 func (w *win) Flush(target int) error {
-	if err := w.begin(w.held[target] == nil); err != nil {
-		return w.fail("Flush", err)
-	}
-	if !w.c.p.w.defects.FlushEarly {
-		w.settle("Flush", func(t int) bool { return t == target })
-	}
-	return nil
+	return w.flush("Flush", w.held[target] == nil, func(t int) bool { return t == target })
 }
 
 func (w *win) FlushAll() error {
-	if err := w.begin(len(w.held) == 0); err != nil {
-		return w.fail("FlushAll", err)
-	}
-	defects := w.c.p.w.defects
-	if !defects.FlushEarly {
-		w.settle("FlushAll", func(t int) bool { return t == 0 || !defects.FlushAllMisses })
-	}
-	return nil
+	return w.flush("FlushAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
 }
 
-// local completes operations on some targets at the origin: their buffers can be reused.
-func (w *win) local(of func(int) bool) {
-	if w.c.p.w.defects.FlushLocalEarly {
-		return
-	}
-	for _, o := range w.ops {
-		if of(o.target) && !o.hasResult() {
-			o.keep()
+// flush completes the operations on the selected targets.
+func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
+	return w.call(name, unlocked, func() error {
+		if !w.c.p.w.defects.FlushEarly {
+			w.waitApplied(name, selected)
 		}
-	}
-	w.c.p.blockUntil("results", func() bool {
-		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.hasResult() && of(o.target) })
+		return nil
 	})
 }
 
 func (w *win) FlushLocal(target int) error {
-	if err := w.begin(w.held[target] == nil); err != nil {
-		return w.fail("FlushLocal", err)
-	}
-	w.local(func(t int) bool { return t == target })
-	return nil
+	return w.flushLocal("FlushLocal", w.held[target] == nil, func(t int) bool { return t == target })
 }
 
 func (w *win) FlushLocalAll() error {
-	if err := w.begin(len(w.held) == 0); err != nil {
-		return w.fail("FlushLocalAll", err)
-	}
-	w.local(func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
-	return nil
+	return w.flushLocal("FlushLocalAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
+}
+
+// flushLocal completes the operations on the selected targets at the origin: their buffers
+// can be reused.
+func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
+	return w.call(name, unlocked, func() error {
+		if w.c.p.w.defects.FlushLocalEarly {
+			return nil
+		}
+		for _, o := range w.ops {
+			if selected(o.target) && !o.hasResult() {
+				o.keep()
+			}
+		}
+		w.c.p.blockUntil("results", func() bool {
+			return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.hasResult() && selected(o.target) })
+		})
+		return nil
+	})
 }

@@ -33,8 +33,8 @@ type box struct {
 	count      int
 }
 
-// launch sends a message.
-func (w *world) launch(src, dst int, to *box, m *msg) {
+// enqueue puts a message on the wire to a rank.
+func (w *world) enqueue(src, dst int, to *box, m *msg) {
 	if to.wires == nil {
 		to.wires = make(map[int]*wire)
 	}
@@ -69,7 +69,7 @@ func (w *world) deliver(x *wire) bool {
 		return true
 	case defects.EmptyDropped && len(m.data) == 0, defects.SelfLost && x.src == x.dst,
 		defects.ReadyLost && m.ready, defects.FloodLost && len(x.to.unexpected) >= 500:
-		m.left()
+		m.releaseSendBuffer()
 		return true
 	}
 	if defects.SyncOnArrival && m.sync {
@@ -127,6 +127,7 @@ func (w *world) preferred(posted []*request, m *msg, k int) int {
 	return k
 }
 
+// matches reports whether a receive matches a message.
 func (w *world) matches(r *request, m *msg) bool {
 	defects := w.defects
 	return (r.source == mpi.AnySource || r.source == m.source || defects.SourceIgnored) &&
@@ -201,7 +202,7 @@ func (w *world) fill(r *request, m *msg) {
 			st.Count = len(d)
 		}
 		if defects.TruncateWedges {
-			r.p.shut = mpi.ErrTruncate
+			r.p.failure = mpi.ErrTruncate
 		}
 		if defects.TruncateFailsSender && m.of != nil {
 			m.of.err = mpi.ErrTruncate
@@ -213,11 +214,11 @@ func (w *world) fill(r *request, m *msg) {
 	}
 	r.st = st
 	r.finish(err)
-	m.left()
+	m.releaseSendBuffer()
 }
 
-// left notes that the send buffer of a message is no longer needed.
-func (m *msg) left() {
+// releaseSendBuffer notes that the send buffer of a message is no longer needed.
+func (m *msg) releaseSendBuffer() {
 	if m.buffered && !m.sender.w.defects.BufferLeaks {
 		m.sender.used -= len(m.data) + overhead
 	}

@@ -102,6 +102,7 @@ func (o *op) apply(mem []byte) bool {
 	return true
 }
 
+// combine applies an accumulate or a compare-and-swap, and reports whether it is finished.
 func (o *op) combine(at []byte) bool {
 	defects := o.w.defects
 	old := bytes.Clone(at)

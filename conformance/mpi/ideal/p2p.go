@@ -36,6 +36,7 @@ func (c *comm) badTarget(dest, tag int) error {
 	return nil
 }
 
+// badSource returns the error of an invalid source or tag. Wildcards are valid.
 func (c *comm) badSource(source, tag int) error {
 	if source == mpi.AnySource {
 		source = 0
@@ -46,8 +47,8 @@ func (c *comm) badSource(source, tag int) error {
 	return c.badTarget(source, tag)
 }
 
-// sending returns a request for a send.
-func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
+// newSend returns a request for a send.
+func (c *comm) newSend(m mode, buf []byte, dest, tag int) (*request, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
@@ -74,13 +75,13 @@ func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
 		if defects.InitCopies && r.persistent {
 			r.buf = from
 		}
-		return c.leave(r, m)
+		return c.transmit(r, m)
 	}
 	return &request{p: c.p, c: c, buf: buf, source: dest, tag: tag, start: start}, nil
 }
 
-// leave sends the message of a send request.
-func (c *comm) leave(r *request, m mode) error {
+// transmit sends the message of a send request.
+func (c *comm) transmit(r *request, m mode) error {
 	defects := c.p.w.defects
 	x := &msg{source: c.rank, tag: r.tag, data: r.buf, of: r, sender: c.p, sync: m == synchronous, ready: m == ready}
 	free := func() { // the send is complete
@@ -110,13 +111,13 @@ func (c *comm) leave(r *request, m mode) error {
 	if defects.WorldMatches {
 		to, into = c.p.w.all.ranks[c.g.ranks[r.source]], c.p.w.all.boxes[c.g.ranks[r.source]]
 	}
-	c.p.w.launch(c.p.rank, to, into, x)
+	c.p.w.enqueue(c.p.rank, to, into, x)
 	return nil
 }
 
 // isend starts a send; name is the name of the call.
 func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
-	r, err := c.sending(m, buf, dest, tag)
+	r, err := c.newSend(m, buf, dest, tag)
 	if err == nil {
 		err = r.begin()
 	}
@@ -129,8 +130,9 @@ func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Requ
 	return r, nil
 }
 
+// send sends a message and waits until the send is complete.
 func (c *comm) send(call string, m mode, buf []byte, dest, tag int) error {
-	r, err := c.sending(m, buf, dest, tag)
+	r, err := c.newSend(m, buf, dest, tag)
 	if err == nil {
 		err = r.begin()
 	}
@@ -141,8 +143,9 @@ func (c *comm) send(call string, m mode, buf []byte, dest, tag int) error {
 	return c.fail(call, err)
 }
 
+// sendInit returns a persistent request.
 func (c *comm) sendInit(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
-	r, err := c.sending(m, buf, dest, tag)
+	r, err := c.newSend(m, buf, dest, tag)
 	if err != nil {
 		return nil, c.fail(call, err)
 	}
@@ -192,8 +195,8 @@ func (c *comm) RsendInit(b []byte, dest, tag int) (cases.Request, error) {
 	return c.sendInit("RsendInit", ready, b, dest, tag)
 }
 
-// receiving returns a request for a receive.
-func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
+// newRecv returns a request for a receive.
+func (c *comm) newRecv(buf []byte, source, tag int) (*request, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
@@ -203,7 +206,7 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 	r := &request{p: c.p, c: c, buf: buf, source: source, tag: tag, box: c.g.boxes[c.rank]}
 	r.start = func(r *request) error {
 		if source == mpi.ProcNull {
-			c.fromNobody(r)
+			c.recvFromProcNull(r)
 			return nil
 		}
 		box := r.box
@@ -216,9 +219,11 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 	return r, nil
 }
 
-var nobody = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
+// procNullStatus is the status of a receive from MPI_PROC_NULL.
+var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-func (c *comm) fromNobody(r *request) {
+// recvFromProcNull completes a receive from MPI_PROC_NULL.
+func (c *comm) recvFromProcNull(r *request) {
 	defects := c.p.w.defects
 	if defects.NullBlocks {
 		return
@@ -226,7 +231,7 @@ func (c *comm) fromNobody(r *request) {
 	if defects.NullWipes {
 		clear(r.buf)
 	}
-	r.st = nobody
+	r.st = procNullStatus
 	if defects.NullIsAnySource {
 		r.st = empty
 	}
@@ -234,7 +239,7 @@ func (c *comm) fromNobody(r *request) {
 }
 
 func (c *comm) Irecv(buf []byte, source, tag int) (cases.Request, error) {
-	r, err := c.receiving(buf, source, tag)
+	r, err := c.newRecv(buf, source, tag)
 	if err == nil {
 		err = r.begin()
 	}
@@ -245,7 +250,7 @@ func (c *comm) Irecv(buf []byte, source, tag int) (cases.Request, error) {
 }
 
 func (c *comm) RecvInit(buf []byte, source, tag int) (cases.Request, error) {
-	r, err := c.receiving(buf, source, tag)
+	r, err := c.newRecv(buf, source, tag)
 	if err != nil {
 		return nil, c.fail("RecvInit", err)
 	}
@@ -256,8 +261,9 @@ func (c *comm) RecvInit(buf []byte, source, tag int) (cases.Request, error) {
 	return r, nil
 }
 
+// recv receives a message.
 func (c *comm) recv(call string, buf []byte, source, tag int) (mpi.Status, error) {
-	r, err := c.receiving(buf, source, tag)
+	r, err := c.newRecv(buf, source, tag)
 	if err == nil {
 		err = r.begin()
 	}
@@ -280,11 +286,11 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 		}
 		return c.recv("Sendrecv", in, source, inTag)
 	}
-	s, err := c.sending(standard, out, dest, outTag)
+	s, err := c.newSend(standard, out, dest, outTag)
 	if err != nil {
 		return mpi.Status{}, c.fail("Sendrecv", err)
 	}
-	r, err := c.receiving(in, source, inTag)
+	r, err := c.newRecv(in, source, inTag)
 	if err != nil {
 		return mpi.Status{}, c.fail("Sendrecv", err)
 	}

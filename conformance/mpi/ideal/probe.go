@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// seen returns the status of a probed message.
-func (c *comm) seen(b *box, k int) mpi.Status {
+// probedStatus returns the status of a probed message.
+func (c *comm) probedStatus(b *box, k int) mpi.Status {
 	defects := c.p.w.defects
 	if defects.ProbeLatest {
 		k = len(b.unexpected) - 1
@@ -26,7 +26,7 @@ func (c *comm) seen(b *box, k int) mpi.Status {
 	}
 	if defects.ProbeConsumes {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
-		m.left()
+		m.releaseSendBuffer()
 	}
 	return st
 }
@@ -34,21 +34,13 @@ func (c *comm) seen(b *box, k int) mpi.Status {
 func (c *comm) box() *box { return c.g.boxes[c.rank] }
 
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
-	if err := c.usable(); err != nil {
-		return mpi.Status{}, false, c.fail("Iprobe", err)
-	}
-	if err := c.badSource(source, tag); err != nil {
-		return mpi.Status{}, false, c.fail("Iprobe", err)
-	}
-	c.p.letOthersRun()
 	defects := c.p.w.defects
-	if source == mpi.ProcNull && !defects.NullBlocks {
-		return nobody, true, nil
-	}
-	k := c.p.w.find(c.box(), source, tag)
+	k, found, err := c.findMessage("Iprobe", source, tag, false)
 	switch {
-	case k >= 0 && !defects.IprobeNever:
-		return c.seen(c.box(), k), true, nil
+	case err != nil || found && k < 0:
+		return procNullStatus, found, err
+	case found:
+		return c.probedStatus(c.box(), k), true, nil
 	case defects.IprobeAlways:
 		return mpi.Status{Source: 0, Tag: max(tag, 0)}, true, nil
 	}
@@ -56,21 +48,39 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 }
 
 func (c *comm) Probe(source, tag int) (mpi.Status, error) {
-	if err := c.usable(); err != nil {
-		return mpi.Status{}, c.fail("Probe", err)
+	k, _, err := c.findMessage("Probe", source, tag, true)
+	if err != nil || k < 0 {
+		return procNullStatus, err
 	}
-	if err := c.badSource(source, tag); err != nil {
-		return mpi.Status{}, c.fail("Probe", err)
+	return c.probedStatus(c.box(), k), nil
+}
+
+// findMessage returns the index of the unexpected message that a probe finds, or -1 with
+// found for MPI_PROC_NULL. If wait is true, it waits for a message.
+func (c *comm) findMessage(call string, source, tag int, wait bool) (k int, found bool, err error) {
+	err = c.usable()
+	if err == nil {
+		err = c.badSource(source, tag)
+	}
+	if err != nil {
+		return -1, false, c.fail(call, err)
+	}
+	if !wait {
+		c.p.letOthersRun()
 	}
 	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return nobody, nil
+		return -1, true, nil
 	}
-	k := -1
-	c.p.blockUntil("a message to probe", func() bool {
+	find := func() bool {
 		k = c.p.w.find(c.box(), source, tag)
 		return k >= 0
-	})
-	return c.seen(c.box(), k), nil
+	}
+	if wait {
+		c.p.blockUntil("a message of "+call, find)
+		return k, true, nil
+	}
+	found = find()
+	return k, found && !c.p.w.defects.IprobeNever, nil
 }
 
 // message is a message that Mprobe returned. It is empty for MPI_PROC_NULL.
@@ -80,14 +90,12 @@ type message struct {
 	gone bool
 }
 
-// take removes a message from the unexpected ones.
-func (c *comm) take(source, tag, k int) (cases.Message, mpi.Status) {
+// takeMatched removes a message from the unexpected ones.
+func (c *comm) takeMatched(source, tag, k int) (cases.Message, mpi.Status) {
 	defects, b := c.p.w.defects, c.box()
 	m := b.unexpected[k]
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	switch {
-	case defects.MprobeLeaves:
-	default:
+	if !defects.MprobeLeaves {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
 	}
 	if defects.MprobeGetsNext {
@@ -99,45 +107,32 @@ func (c *comm) take(source, tag, k int) (cases.Message, mpi.Status) {
 }
 
 func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error) {
-	if err := c.badSource(source, tag); err != nil {
-		return nil, mpi.Status{}, false, c.fail("Improbe", err)
-	}
-	c.p.letOthersRun()
-	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return &message{c: c}, nobody, true, nil
-	}
-	k := c.p.w.find(c.box(), source, tag)
-	if k < 0 || c.p.w.defects.IprobeNever {
-		return nil, mpi.Status{}, false, nil
-	}
-	m, st := c.take(source, tag, k)
-	return m, st, true, nil
+	return c.mprobe("Improbe", source, tag, false)
 }
 
 func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
-	if err := c.usable(); err != nil {
-		return nil, mpi.Status{}, c.fail("Mprobe", err)
+	m, st, _, err := c.mprobe("Mprobe", source, tag, true)
+	return m, st, err
+}
+
+// mprobe finds a message and removes it from the unexpected ones.
+func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
+	k, found, err := c.findMessage(call, source, tag, wait)
+	switch {
+	case err != nil || !found:
+		return nil, mpi.Status{}, false, err
+	case k < 0:
+		return &message{c: c}, procNullStatus, true, nil
 	}
-	if err := c.badSource(source, tag); err != nil {
-		return nil, mpi.Status{}, c.fail("Mprobe", err)
-	}
-	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
-		return &message{c: c}, nobody, nil
-	}
-	k := -1
-	c.p.blockUntil("a message to take", func() bool {
-		k = c.p.w.find(c.box(), source, tag)
-		return k >= 0
-	})
-	m, st := c.take(source, tag, k)
-	return m, st, nil
+	m, st := c.takeMatched(source, tag, k)
+	return m, st, true, nil
 }
 
 func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	r := &request{p: x.c.p, c: x.c, buf: buf, source: mpi.ProcNull, active: true}
 	switch {
 	case x.m == nil:
-		x.c.fromNobody(r)
+		x.c.recvFromProcNull(r)
 	case x.gone && !x.c.p.w.defects.MessageTwice:
 		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:

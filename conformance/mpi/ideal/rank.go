@@ -13,7 +13,8 @@ type rank struct {
 	self *comm
 }
 
-func (p *proc) world() cases.World {
+// newWorld returns the world communicator and the self communicator of a rank.
+func (p *proc) newWorld() cases.World {
 	all := &comm{p: p, g: p.w.all, rank: p.rank}
 	own := p.w.group([]int{p.rank})
 	if p.w.defects.SelfIsWorld {
@@ -40,7 +41,7 @@ func (r *rank) Compute(d time.Duration) {
 		d = 0
 	}
 	p.until = p.w.now + d
-	p.hold(computing, func() bool { return p.w.now >= p.until })
+	p.yieldUntil(computing, func() bool { return p.w.now >= p.until })
 }
 
 func (r *rank) Invalidate(buf []byte) error {

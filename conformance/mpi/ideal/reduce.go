@@ -24,27 +24,27 @@ func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
 		a, b := into[i:], with[i:]
 		switch t {
 		case mpi.Byte:
-			a[0] = whole(a[0], b[0], op)
+			a[0] = combineIntegers(a[0], b[0], op)
 		case mpi.Int32:
-			binary.LittleEndian.PutUint32(a, uint32(whole(int32(binary.LittleEndian.Uint32(a)), int32(binary.LittleEndian.Uint32(b)), op)))
+			binary.LittleEndian.PutUint32(a, uint32(combineIntegers(int32(binary.LittleEndian.Uint32(a)), int32(binary.LittleEndian.Uint32(b)), op)))
 		case mpi.Uint32:
-			binary.LittleEndian.PutUint32(a, whole(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b), op))
+			binary.LittleEndian.PutUint32(a, combineIntegers(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b), op))
 		case mpi.Int64:
-			binary.LittleEndian.PutUint64(a, uint64(whole(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b)), op)))
+			binary.LittleEndian.PutUint64(a, uint64(combineIntegers(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b)), op)))
 		case mpi.Uint64:
-			binary.LittleEndian.PutUint64(a, whole(binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b), op))
+			binary.LittleEndian.PutUint64(a, combineIntegers(binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b), op))
 		case mpi.Float32:
 			x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
-			binary.LittleEndian.PutUint32(a, math.Float32bits(number(x, y, op)))
+			binary.LittleEndian.PutUint32(a, math.Float32bits(combineNumbers(x, y, op)))
 		case mpi.Float64:
 			x, y := math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b))
-			binary.LittleEndian.PutUint64(a, math.Float64bits(number(x, y, op)))
+			binary.LittleEndian.PutUint64(a, math.Float64bits(combineNumbers(x, y, op)))
 		}
 	}
 }
 
-// whole combines integers.
-func whole[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
+// combineIntegers combines integers.
+func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	switch op {
 	case mpi.BAnd:
 		return a & b
@@ -53,11 +53,11 @@ func whole[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	case mpi.BXor:
 		return a ^ b
 	}
-	return number(a, b, op)
+	return combineNumbers(a, b, op)
 }
 
-// number combines numbers.
-func number[N addable](a, b N, op mpi.Op) N {
+// combineNumbers combines numbers.
+func combineNumbers[N addable](a, b N, op mpi.Op) N {
 	truth := func(is bool) N {
 		if is {
 			return 1

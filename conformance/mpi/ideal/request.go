@@ -33,8 +33,10 @@ var empty = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
 // undefinedStatus is the status of a send, which is undefined.
 var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 
+// finish completes the operation.
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
+// complete reports whether the operation is complete. A pending cancellation takes effect.
 func (r *request) complete() bool {
 	r.awaited = true
 	if r.cancelling && !r.done {
@@ -186,8 +188,8 @@ func (r *request) Free() error {
 	return nil
 }
 
-// own returns the requests of a slice that are not nil.
-func own(rs []cases.Request) []*request {
+// concrete returns the requests of a slice that are not nil.
+func concrete(rs []cases.Request) []*request {
 	all := make([]*request, len(rs))
 	for i, r := range rs {
 		if r != nil {

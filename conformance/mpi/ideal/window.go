@@ -18,16 +18,16 @@ type window struct {
 
 // win is a window of one rank.
 type win struct {
-	c      *comm
-	all    *window
-	freed  bool
-	open   bool        // between fences
-	starts map[int]int // count of Starts by target
-	access []int       // of Start; nil if there is no such epoch
-	expose []int       // of Post
-	held   map[int]*claim
-	every  bool // the locks are of LockAll
-	ops    []*op
+	c         *comm
+	all       *window
+	freed     bool
+	open      bool        // between fences
+	starts    map[int]int // count of Starts by target
+	access    []int       // of Start; nil if there is no such epoch
+	expose    []int       // of Post
+	held      map[int]*claim
+	lockedAll bool // the locks are of LockAll
+	ops       []*op
 }
 
 func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
@@ -39,11 +39,12 @@ func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 
 func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.window(make([]byte, size)) }
 
+// window is collective: it creates a window of the buffers of all ranks.
 func (c *comm) window(buf []byte) (cases.Win, error) {
 	if err := c.usable(); err != nil {
 		return nil, c.fail("WinCreate", err)
 	}
-	m := c.meet(buf)
+	m := c.join(buf)
 	c.p.blockUntil("the others at WinCreate", m.complete)
 	defects, n := c.p.w.defects, c.Size()
 	if m.win == nil {
@@ -56,10 +57,10 @@ func (c *comm) window(buf []byte) (cases.Win, error) {
 	}
 	all := m.win
 	if defects.WindowsMixed {
-		if c.g.meets[-1] == nil {
-			c.g.meets[-1] = m
+		if c.g.collectives[-1] == nil {
+			c.g.collectives[-1] = m
 		}
-		all = &window{mem: c.g.meets[-1].win.mem, locks: all.locks, fences: all.fences, posts: all.posts, dones: all.dones}
+		all = &window{mem: c.g.collectives[-1].win.mem, locks: all.locks, fences: all.fences, posts: all.posts, dones: all.dones}
 	}
 	return &win{c: c, all: all, starts: make(map[int]int), held: make(map[int]*claim)}, nil
 }
@@ -81,93 +82,80 @@ func (w *win) usable() error {
 	if w.freed && !w.c.p.w.defects.FreedWindowIsUsable {
 		return mpi.ErrWin
 	}
-	return w.c.p.shut
+	return w.c.p.failure
 }
 
-// misuse returns the error of a call that does not fit the epoch.
-func (w *win) misuse(is bool) error {
-	if is && !w.c.p.w.defects.EpochsUnchecked {
-		return mpi.ErrRMASync
+// call runs a call on the window. It is an error if the call does not fit the epoch.
+func (w *win) call(name string, wrongEpoch bool, do func() error) error {
+	err := w.usable()
+	switch {
+	case err != nil:
+	case wrongEpoch && !w.c.p.w.defects.EpochsUnchecked:
+		err = mpi.ErrRMASync
+	default:
+		err = do()
 	}
-	return nil
-}
-
-// begin begins a call that is invalid in some states.
-func (w *win) begin(wrong bool) error {
-	if err := w.usable(); err != nil {
-		return err
-	}
-	return w.misuse(wrong)
+	return w.fail(name, err)
 }
 
 func (w *win) Free() error {
-	if err := w.begin(len(w.held) > 0); err != nil {
-		return w.fail("Free", err)
-	}
-	m := w.c.meet(nil)
-	w.c.p.blockUntil("the others at Win.Free", m.complete)
-	w.freed = true
-	return nil
+	return w.call("Free", len(w.held) > 0, func() error {
+		m := w.c.join(nil)
+		w.c.p.blockUntil("the others at Win.Free", m.complete)
+		w.freed = true
+		return nil
+	})
 }
 
-// settle waits until the operations on a target, or on all, have been applied.
-func (w *win) settle(what string, of func(target int) bool) {
-	w.c.p.blockUntil("operations before "+what, func() bool {
-		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && of(o.target) })
+// waitApplied waits until the operations on the selected targets have been applied.
+func (w *win) waitApplied(before string, selected func(target int) bool) {
+	w.c.p.blockUntil("operations before "+before, func() bool {
+		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && selected(o.target) })
 	})
 	w.ops = slices.DeleteFunc(w.ops, func(o *op) bool { return o.done })
 }
 
-func everyone(int) bool { return true }
+func anyTarget(int) bool { return true }
 
 func (w *win) Fence(a mpi.Assert) error {
-	if err := w.begin(len(w.held) > 0 || w.access != nil); err != nil {
-		return w.fail("Fence", err)
-	}
-	defects := w.c.p.w.defects
-	if !defects.FenceEarly {
-		w.settle("Fence", everyone)
-	}
-	if a&mpi.NoPrecede == 0 && !defects.FenceAlone {
-		m := w.c.meet(nil)
-		w.c.p.blockUntil("the others at Fence", m.complete)
-	}
-	w.all.fences[w.c.rank]++
-	w.open = a&mpi.NoSucceed == 0
-	return nil
+	return w.call("Fence", len(w.held) > 0 || w.access != nil, func() error {
+		defects := w.c.p.w.defects
+		if !defects.FenceEarly {
+			w.waitApplied("Fence", anyTarget)
+		}
+		if a&mpi.NoPrecede == 0 && !defects.FenceAlone {
+			m := w.c.join(nil)
+			w.c.p.blockUntil("the others at Fence", m.complete)
+		}
+		w.all.fences[w.c.rank]++
+		w.open = a&mpi.NoSucceed == 0
+		return nil
+	})
 }
 
 func (w *win) Post(group []int, _ mpi.Assert) error {
-	if err := w.begin(w.expose != nil); err != nil {
-		return w.fail("Post", err)
-	}
-	w.expose = slices.Clone(group)
-	if w.expose == nil {
-		w.expose = []int{}
-	}
-	for _, o := range group {
-		w.all.posts[w.c.rank][o]++
-	}
-	return nil
+	return w.call("Post", w.expose != nil, func() error {
+		w.expose = append([]int{}, group...)
+		for _, o := range group {
+			w.all.posts[w.c.rank][o]++
+		}
+		return nil
+	})
 }
 
 func (w *win) Start(group []int, _ mpi.Assert) error {
-	if err := w.begin(w.access != nil); err != nil {
-		return w.fail("Start", err)
-	}
-	w.access = slices.Clone(group)
-	if w.access == nil {
-		w.access = []int{}
-	}
-	for _, t := range group {
-		w.starts[t]++
-	}
-	if w.c.p.w.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
-		w.c.p.blockUntil("posts", func() bool {
-			return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.starts[t]) })
-		})
-	}
-	return nil
+	return w.call("Start", w.access != nil, func() error {
+		w.access = append([]int{}, group...)
+		for _, t := range group {
+			w.starts[t]++
+		}
+		if w.c.p.w.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
+			w.c.p.blockUntil("posts", func() bool {
+				return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.starts[t]) })
+			})
+		}
+		return nil
+	})
 }
 
 // posted reports whether a target has posted its window to this rank for the n-th time.
@@ -176,17 +164,16 @@ func (w *win) posted(target, n int) bool {
 }
 
 func (w *win) Complete() error {
-	if err := w.begin(w.access == nil); err != nil {
-		return w.fail("Complete", err)
-	}
-	if !w.c.p.w.defects.CompleteEarly {
-		w.settle("Complete", everyone)
-	}
-	for _, t := range w.access {
-		w.all.dones[t][w.c.rank]++
-	}
-	w.access = nil
-	return nil
+	return w.call("Complete", w.access == nil, func() error {
+		if !w.c.p.w.defects.CompleteEarly {
+			w.waitApplied("Complete", anyTarget)
+		}
+		for _, t := range w.access {
+			w.all.dones[t][w.c.rank]++
+		}
+		w.access = nil
+		return nil
+	})
 }
 
 // exposed reports whether an origin of the exposure epoch has not completed.
@@ -201,29 +188,24 @@ func (w *win) exposed() bool {
 }
 
 func (w *win) Wait() error {
-	if err := w.begin(w.expose == nil); err != nil {
-		return w.fail("Wait", err)
-	}
-	w.c.p.blockUntil("origins to complete", func() bool { return !w.exposed() })
-	w.expose = nil
-	return nil
+	return w.call("Wait", w.expose == nil, func() error {
+		w.c.p.blockUntil("origins to complete", func() bool { return !w.exposed() })
+		w.expose = nil
+		return nil
+	})
 }
 
-func (w *win) Test() (bool, error) {
+func (w *win) Test() (done bool, err error) {
 	w.c.p.letOthersRun()
-	if err := w.begin(w.expose == nil); err != nil {
-		return false, w.fail("Test", err)
-	}
-	if w.exposed() {
-		return false, nil
-	}
-	w.expose = nil
-	return true, nil
+	err = w.call("Test", w.expose == nil, func() error {
+		if done = !w.exposed(); done {
+			w.expose = nil
+		}
+		return nil
+	})
+	return done, err
 }
 
 func (w *win) Sync() error {
-	if err := w.begin(len(w.held) == 0); err != nil {
-		return w.fail("Sync", err)
-	}
-	return nil
+	return w.call("Sync", len(w.held) == 0, func() error { return nil })
 }

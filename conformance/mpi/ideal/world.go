@@ -68,7 +68,7 @@ type proc struct {
 	attached, used int
 	hasBuffer      bool
 	until          time.Duration // end of Compute
-	shut           error         // set by a defect that blocks the rank
+	failure        error         // set by a defect: all later calls fail with it
 }
 
 // Run runs f for each rank and returns when all have ended. It returns the error of the first
@@ -97,6 +97,7 @@ func Run(o Options, f func(cases.World) error) error {
 
 var errStopped = errors.New("stopped")
 
+// start creates the coroutine of a rank.
 func (w *world) start(rank int, f func(cases.World) error) *proc {
 	p := &proc{w: w, rank: rank}
 	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -107,7 +108,7 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 				p.err = fmt.Errorf("rank %d panics: %v\n%s", rank, r, debug.Stack())
 			}
 		}()
-		p.err = f(p.world())
+		p.err = f(p.newWorld())
 		if p.err == nil {
 			p.blockUntil("all to end", func() bool { return true })
 		}
@@ -175,6 +176,7 @@ func (w *world) advanceClock() bool {
 	return true
 }
 
+// hung returns the error that names what every rank waits for.
 func (w *world) hung() *HungError {
 	e := &HungError{}
 	for _, p := range w.procs {
@@ -209,11 +211,12 @@ func (w *world) anyEvent() bool {
 // blockUntil blocks the rank in a call until ready.
 func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inside = true
-	p.hold(what, ready)
+	p.yieldUntil(what, ready)
 	p.inside = false
 }
 
-func (p *proc) hold(what string, ready func() bool) {
+// yieldUntil lets other ranks run until ready returns true.
+func (p *proc) yieldUntil(what string, ready func() bool) {
 	p.ready, p.what = ready, what
 	if !p.yield(struct{}{}) {
 		panic(errStopped)

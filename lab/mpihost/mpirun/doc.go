@@ -77,7 +77,7 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 }
 
 // notARank is the error text for a program that did not join.
-const notARank = "it never asked which rank it is: it must call mpi.Main, and import lab/mpihost/join"
+const notARank = "it never asked which rank it is: it must call mpi.Main, and import lab/mpihost"
 
 // exitStatus returns the exit code of a launch, and prints the errors of ranks to
 // w.

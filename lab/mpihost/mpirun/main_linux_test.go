@@ -14,8 +14,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
-	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -76,8 +77,12 @@ func beRank(program func(*transport.Env) error) error {
 
 // programs are what ranks do in these tests.
 var programs = map[string]func(*transport.Env) error{
-	"exchange": func(e *transport.Env) error { return exercise.AllToAll(e, 20) },
-	"share":    share,
+	"exchange": func(e *transport.Env) error {
+		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
+			return w.Alltoall(make([]byte, 3000*e.Size), make([]byte, 3000*e.Size))
+		})
+	},
+	"share": share,
 	"hello": func(e *transport.Env) error {
 		fmt.Printf("rank %d of %d on host %d: %s\n", e.Rank, e.Size, e.Nodes[e.Rank], e.NICs[0].Addr)
 		return nil
@@ -209,10 +214,7 @@ func runOf(program string, ranks, perHost int) Config {
 // launched runs launcher as a shell would.
 func launched(t *testing.T, stdin string, args ...string) (code int, out string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	cmd := exec.Command(self, append([]string{launchCommand}, args...)...)
 	var b bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &b, &b

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
@@ -173,10 +174,7 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 // ranks of this test's own binary.
 func processes(t *testing.T, word string) (found []string) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc"))(t)
 	for _, e := range entries {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", e.Name()))
 		args := strings.Split(string(text), "\x00")

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // the launcher
+	_ "github.com/fabrictest/fabrictest/lab/mpihost" // the launcher
 	"github.com/fabrictest/fabrictest/mpi"
 )
 

@@ -49,7 +49,7 @@ func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
 
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	r.p.enter()
-	qs := own(rs)
+	qs := concrete(rs)
 	defects := r.p.w.defects
 	if defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
 		r.p.blockUntil("what is not active", func() bool { return false })
@@ -70,7 +70,7 @@ func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 	r.p.letOthersRun()
-	qs := own(rs)
+	qs := concrete(rs)
 	for _, q := range qs {
 		if active(q) && !q.complete() {
 			if r.p.w.defects.TestAllTakesSome {
@@ -135,20 +135,21 @@ func (r *rank) takeAny(qs []*request, which []int, none bool) (int, mpi.Status, 
 
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.p.enter()
-	qs := own(rs)
+	qs := concrete(rs)
 	which, none := r.someOf(qs, true)
 	i, st, err := r.takeAny(qs, which, none)
 	return i, st, r.fail("WaitAny", err)
 }
 
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
-	qs := own(rs)
+	qs := concrete(rs)
 	which, none := r.someOf(qs, false)
 	i, st, err := r.takeAny(qs, which, none)
 	is := none && !r.p.w.defects.InactiveTestsFalse || len(which) > 0 && !r.p.w.defects.TestNever
 	return i, st, is, r.fail("TestAny", err)
 }
 
+// takeSome ends the complete requests, and returns their indices.
 func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error) {
 	defects := r.p.w.defects
 	some := make([]*request, 0, len(which))
@@ -169,7 +170,7 @@ func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error)
 
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.p.enter()
-	qs := own(rs)
+	qs := concrete(rs)
 	which, none := r.someOf(qs, true)
 	if none && r.p.w.defects.NoneIsFirst {
 		return []int{0}, []mpi.Status{empty}, nil
@@ -178,7 +179,7 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 }
 
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	qs := own(rs)
+	qs := concrete(rs)
 	which, _ := r.someOf(qs, false)
 	if r.p.w.defects.TestNever {
 		which = nil

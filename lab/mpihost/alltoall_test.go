@@ -1,6 +1,4 @@
-// Package exercise is a program for the ranks of tests that uses all parts of an
-// transport.Env. It needs neither the runtime nor its carrier.
-package exercise
+package mpihost
 
 import (
 	"errors"
@@ -15,9 +13,9 @@ import (
 // waitTimeout is long enough for busy machines.
 const waitTimeout = time.Minute
 
-// AllToAll sends messages from every rank to every other on every rail, and checks
+// allToAll sends messages from every rank to every other on every rail, and checks
 // what arrives.
-func AllToAll(e *transport.Env, messages int) error {
+func allToAll(e *transport.Env, messages int) error {
 	attr, err := e.NICs[0].Device.QueryDevice()
 	if err != nil {
 		return err
@@ -31,7 +29,7 @@ func AllToAll(e *transport.Env, messages int) error {
 		all = append(all, workload.NIC{Device: n.Device, Addr: n.Addr, Rail: rail})
 	}
 	program, err := workload.New(cfg.WithDefaults(e.Size), &workload.Rank{
-		Rank: e.Rank, Size: e.Size, Seed: e.Seed, Proc: e.Proc, NICs: all, Control: control{e.Control},
+		Rank: e.Rank, Size: e.Size, Seed: e.Seed, Proc: e.Proc, NICs: all, Control: workloadControl{e.Control},
 		Concurrent: e.Concurrent, StallTimeout: waitTimeout,
 	})
 	if err != nil {
@@ -51,15 +49,15 @@ func AllToAll(e *transport.Env, messages int) error {
 	return nil
 }
 
-// control is a workload.Control over an transport.Control. It converts errors, and
+// workloadControl is a workload.Control over a transport.Control. It converts errors, and
 // ignores marks and samples.
-type control struct{ transport.Control }
+type workloadControl struct{ transport.Control }
 
 // Send implements workload.Control.
-func (c control) Send(to int, msg []byte) error { return markPeerGone(c.Control.Send(to, msg)) }
+func (c workloadControl) Send(to int, msg []byte) error { return markPeerGone(c.Control.Send(to, msg)) }
 
 // Recv implements workload.Control.
-func (c control) Recv(from int, timeout time.Duration) ([]byte, error) {
+func (c workloadControl) Recv(from int, timeout time.Duration) ([]byte, error) {
 	msg, err := c.Control.Recv(from, timeout)
 	return msg, markPeerGone(err)
 }
@@ -73,7 +71,7 @@ func markPeerGone(err error) error {
 }
 
 // Mark implements workload.Control.
-func (control) Mark(string) {}
+func (workloadControl) Mark(string) {}
 
 // Sample implements workload.Control.
-func (control) Sample(workload.Sample) {}
+func (workloadControl) Sample(workload.Sample) {}

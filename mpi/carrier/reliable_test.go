@@ -1,4 +1,4 @@
-package reliable
+package carrier
 
 import (
 	"math"
@@ -16,8 +16,8 @@ func TestBeforeWraps(t *testing.T) {
 		a, b uint32
 		want bool
 	}{{1, 2, true}, {2, 1, false}, {3, 3, false}, {math.MaxUint32, 0, true}, {5, math.MaxUint32 - 5, false}} {
-		if got := Before(c.a, c.b); got != c.want {
-			t.Errorf("Before(%d, %d) = %v", c.a, c.b, got)
+		if got := seqBefore(c.a, c.b); got != c.want {
+			t.Errorf("seqBefore(%d, %d) = %v", c.a, c.b, got)
 		}
 	}
 }
@@ -27,28 +27,28 @@ func TestReceiverOrdersPackets(t *testing.T) {
 		name      string
 		arrive    []uint32
 		delivered []uint32
-		orders    []Order
+		orders    []arrivalOrder
 	}{
-		{"in order", []uint32{1, 2, 3}, []uint32{1, 2, 3}, []Order{InOrder, InOrder, InOrder}},
-		{"swapped", []uint32{2, 3, 1, 4}, []uint32{1, 2, 3, 4}, []Order{Early, Early, InOrder, InOrder}},
-		{"duplicates", []uint32{1, 1, 3, 3, 2, 3}, []uint32{1, 2, 3}, []Order{InOrder, Duplicate, Early, Early, InOrder, Duplicate}},
-		{"far ahead", []uint32{2 + MaxEarly, 1 + MaxEarly, 1}, []uint32{1}, []Order{TooEarly, Early, InOrder}},
-		{"old", []uint32{0, math.MaxUint32, 1}, []uint32{1}, []Order{Duplicate, Duplicate, InOrder}},
+		{"in order", []uint32{1, 2, 3}, []uint32{1, 2, 3}, []arrivalOrder{inOrder, inOrder, inOrder}},
+		{"swapped", []uint32{2, 3, 1, 4}, []uint32{1, 2, 3, 4}, []arrivalOrder{tooSoon, tooSoon, inOrder, inOrder}},
+		{"duplicates", []uint32{1, 1, 3, 3, 2, 3}, []uint32{1, 2, 3}, []arrivalOrder{inOrder, duplicate, tooSoon, tooSoon, inOrder, duplicate}},
+		{"far ahead", []uint32{2 + maxEarly, 1 + maxEarly, 1}, []uint32{1}, []arrivalOrder{tooFarAhead, tooSoon, inOrder}},
+		{"old", []uint32{0, math.MaxUint32, 1}, []uint32{1}, []arrivalOrder{duplicate, duplicate, inOrder}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := NewReceiver[uint32]()
+			r := newPacketReceiver[uint32]()
 			var got []uint32
-			var orders []Order
+			var orders []arrivalOrder
 			for _, seq := range c.arrive {
 				o := r.Receive(seq)
 				orders = append(orders, o)
 				switch o {
-				case InOrder:
+				case inOrder:
 					got = append(got, seq)
 					for next, ok := r.Take(); ok; next, ok = r.Take() {
 						got = append(got, next)
 					}
-				case Early:
+				case tooSoon:
 					before := r.Buffered()
 					if added := r.Buffer(seq, seq); added != (r.Buffered() > before) {
 						t.Errorf("packet %d: Buffer returned %v with %d buffered", seq, added, r.Buffered())
@@ -66,7 +66,7 @@ func TestReceiverOrdersPackets(t *testing.T) {
 }
 
 func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
-	s := NewSender[pkt](time.Millisecond)
+	s := newPacketSender[pkt](time.Millisecond)
 	s.next = math.MaxUint32 - 1 // it wraps
 	var sent []pkt
 	for range 4 {
@@ -88,7 +88,7 @@ func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
 
 func TestRetransmissionTimeoutDoubles(t *testing.T) {
 	const first = 300 * time.Millisecond
-	s := NewSender[pkt](first)
+	s := newPacketSender[pkt](first)
 	s.Keep(pkt(s.NextSeq()))
 	if !s.StartTimer(1) || s.StartTimer(5) || s.Expiry() != 1+first {
 		t.Fatalf("the timer expires at %v", s.Expiry())
@@ -117,7 +117,7 @@ func TestRetransmissionTimeoutDoubles(t *testing.T) {
 }
 
 func TestAckTimer(t *testing.T) {
-	a := AckTimer{Every: 3, Delay: 100}
+	a := ackTimer{Every: 3, Delay: 100}
 	for i, want := range []time.Duration{101, 101, 3} { // delayed, then at once
 		if a.Received(time.Duration(i + 1)); a.Expiry() != want {
 			t.Errorf("after packet %d an acknowledgement is due at %v, want %v", i+1, a.Expiry(), want)

@@ -1,25 +1,23 @@
-// Package reliable holds the state that makes packets between two ranks arrive once and in
-// order: sequence numbers, acknowledgement, retransmission and reordering. Package
-// mpi/carrier sends and receives the packets and tells the time.
-//
-// Every packet acknowledges all packets that were received before it. A packet with an
-// acknowledgement alone follows after a number of packets or a delay. The sender retransmits
-// packets that are not acknowledged in time.
-package reliable
+package carrier
 
 import (
 	"slices"
 	"time"
 )
 
-// Before compares sequence numbers, which wrap.
-func Before(a, b uint32) bool { return int32(a-b) < 0 }
+// seqBefore compares sequence numbers, which wrap.
+func seqBefore(a, b uint32) bool { return int32(a-b) < 0 }
 
-// Packet is a sent packet.
-type Packet interface{ Seq() uint32 }
+// sequenced is a sent packet.
+type sequenced interface{ Seq() uint32 }
 
-// Sender numbers the packets to a peer, and keeps them until the peer has acknowledged them.
-type Sender[P Packet] struct {
+// The types of this file make packets between two ranks arrive once and in order. Every
+// packet acknowledges all packets that were received before it. A packet with an
+// acknowledgement alone follows after a number of packets or a delay. The sender retransmits
+// packets that are not acknowledged in time.
+
+// packetSender numbers the packets to a peer, and keeps them until the peer has acknowledged them.
+type packetSender[P sequenced] struct {
 	timeout     time.Duration // first retransmission timeout
 	next        uint32        // sequence number
 	unacked     []P           // in sequence
@@ -29,28 +27,28 @@ type Sender[P Packet] struct {
 	expiry      time.Duration // 0 if the timer does not run
 }
 
-// NewSender returns a sender whose first retransmission timeout is given.
-func NewSender[P Packet](timeout time.Duration) Sender[P] {
-	return Sender[P]{timeout: timeout, next: 1}
+// newPacketSender returns a sender whose first retransmission timeout is given.
+func newPacketSender[P sequenced](timeout time.Duration) packetSender[P] {
+	return packetSender[P]{timeout: timeout, next: 1}
 }
 
 // NextSeq returns the sequence number of the next packet.
-func (s *Sender[P]) NextSeq() uint32 {
+func (s *packetSender[P]) NextSeq() uint32 {
 	s.next++
 	return s.next - 1
 }
 
 // Keep keeps a packet until it is acknowledged.
-func (s *Sender[P]) Keep(pkt P) { s.unacked = append(s.unacked, pkt) }
+func (s *packetSender[P]) Keep(pkt P) { s.unacked = append(s.unacked, pkt) }
 
 // Unacked returns the packets that are not acknowledged, in sequence.
-func (s *Sender[P]) Unacked() []P { return s.unacked }
+func (s *packetSender[P]) Unacked() []P { return s.unacked }
 
 // Acknowledge removes the packets before a sequence number and stops the timer if there are
 // any. The result is valid until the next call.
-func (s *Sender[P]) Acknowledge(ack uint32) []P {
+func (s *packetSender[P]) Acknowledge(ack uint32) []P {
 	n := 0
-	for n < len(s.unacked) && Before(s.unacked[n].Seq(), ack) {
+	for n < len(s.unacked) && seqBefore(s.unacked[n].Seq(), ack) {
 		n++
 	}
 	if n == 0 {
@@ -64,7 +62,7 @@ func (s *Sender[P]) Acknowledge(ack uint32) []P {
 
 // StartTimer starts the retransmission timer, unless it runs or all packets are
 // acknowledged. It reports whether it did.
-func (s *Sender[P]) StartTimer(now time.Duration) bool {
+func (s *packetSender[P]) StartTimer(now time.Duration) bool {
 	if s.expiry != 0 || len(s.unacked) == 0 {
 		return false
 	}
@@ -73,13 +71,13 @@ func (s *Sender[P]) StartTimer(now time.Duration) bool {
 }
 
 // RestartTimer starts the timer again after it has expired.
-func (s *Sender[P]) RestartTimer(now time.Duration) { s.expiry = now + s.retransmitTimeout() }
+func (s *packetSender[P]) RestartTimer(now time.Duration) { s.expiry = now + s.retransmitTimeout() }
 
 // Expiry is when the timer expires; 0 if it does not run.
-func (s *Sender[P]) Expiry() time.Duration { return s.expiry }
+func (s *packetSender[P]) Expiry() time.Duration { return s.expiry }
 
 // retransmitTimeout doubles with every retransmission, up to a second.
-func (s *Sender[P]) retransmitTimeout() time.Duration {
+func (s *packetSender[P]) retransmitTimeout() time.Duration {
 	const most = time.Second
 	return min(most, s.timeout<<min(s.retransmits, 16))
 }
@@ -87,7 +85,7 @@ func (s *Sender[P]) retransmitTimeout() time.Duration {
 // Expired counts an expiry of the timer. It returns how often it has expired and how long the
 // peer has been silent since its last acknowledgement. The time counts only if the first
 // packet was transmitted since the timer started.
-func (s *Sender[P]) Expired(transmitted bool) (retransmits int, silent time.Duration) {
+func (s *packetSender[P]) Expired(transmitted bool) (retransmits int, silent time.Duration) {
 	if transmitted {
 		s.unackedFor += s.retransmitTimeout()
 	}
@@ -96,54 +94,54 @@ func (s *Sender[P]) Expired(transmitted bool) (retransmits int, silent time.Dura
 }
 
 // Stop removes all packets, which it returns, and stops the timer.
-func (s *Sender[P]) Stop() []P {
+func (s *packetSender[P]) Stop() []P {
 	all := s.unacked
 	s.unacked, s.expiry = nil, 0
 	return all
 }
 
-// Order is the order in which a packet has arrived.
-type Order uint8
+// arrivalOrder is the order in which a packet has arrived.
+type arrivalOrder uint8
 
 // The orders.
 const (
-	InOrder   Order = iota
-	Early           // must be buffered until the packets before it have arrived
-	Duplicate       // has arrived before
-	TooEarly        // must be dropped
+	inOrder     arrivalOrder = iota
+	tooSoon                  // must be buffered until the packets before it have arrived
+	duplicate                // has arrived before
+	tooFarAhead              // must be dropped
 )
 
-// MaxEarly is how far ahead of its turn a packet is buffered.
-const MaxEarly = 4096
+// maxEarly is how far ahead of its turn a packet is buffered.
+const maxEarly = 4096
 
-// Receiver puts the packets of a peer in sequence. It buffers packets of type P.
-type Receiver[P any] struct {
+// packetReceiver puts the packets of a peer in sequence. It buffers packets of type P.
+type packetReceiver[P any] struct {
 	next  uint32
 	early map[uint32]P
 }
 
-// NewReceiver returns the receiver of a peer that has sent nothing.
-func NewReceiver[P any]() Receiver[P] { return Receiver[P]{next: 1} }
+// newPacketReceiver returns the receiver of a peer that has sent nothing.
+func newPacketReceiver[P any]() packetReceiver[P] { return packetReceiver[P]{next: 1} }
 
 // Next is the sequence number of the next packet: all before it have arrived.
-func (r *Receiver[P]) Next() uint32 { return r.next }
+func (r *packetReceiver[P]) Next() uint32 { return r.next }
 
 // Receive reports the order of a packet. If it is in order, the next one is due.
-func (r *Receiver[P]) Receive(seq uint32) Order {
+func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:
 		r.next++
-		return InOrder
-	case Before(seq, r.next):
-		return Duplicate
-	case Before(r.next+MaxEarly, seq):
-		return TooEarly
+		return inOrder
+	case seqBefore(seq, r.next):
+		return duplicate
+	case seqBefore(r.next+maxEarly, seq):
+		return tooFarAhead
 	}
-	return Early
+	return tooSoon
 }
 
 // Buffer keeps an early packet. It returns false if the packet is buffered already.
-func (r *Receiver[P]) Buffer(seq uint32, pkt P) bool {
+func (r *packetReceiver[P]) Buffer(seq uint32, pkt P) bool {
 	if r.early == nil {
 		r.early = make(map[uint32]P)
 	}
@@ -155,7 +153,7 @@ func (r *Receiver[P]) Buffer(seq uint32, pkt P) bool {
 }
 
 // Take returns the next packet if it is buffered.
-func (r *Receiver[P]) Take() (pkt P, ok bool) {
+func (r *packetReceiver[P]) Take() (pkt P, ok bool) {
 	if len(r.early) == 0 {
 		return pkt, false
 	}
@@ -167,14 +165,14 @@ func (r *Receiver[P]) Take() (pkt P, ok bool) {
 }
 
 // Buffered is the number of early packets.
-func (r *Receiver[P]) Buffered() int { return len(r.early) }
+func (r *packetReceiver[P]) Buffered() int { return len(r.early) }
 
 // Drop drops all early packets.
-func (r *Receiver[P]) Drop() { r.early = nil }
+func (r *packetReceiver[P]) Drop() { r.early = nil }
 
-// AckTimer decides when received packets are acknowledged without a packet to carry the
+// ackTimer decides when received packets are acknowledged without a packet to carry the
 // acknowledgement.
-type AckTimer struct {
+type ackTimer struct {
 	Every int           // packets
 	Delay time.Duration // of fewer packets
 
@@ -183,7 +181,7 @@ type AckTimer struct {
 }
 
 // Received counts a received packet.
-func (t *AckTimer) Received(now time.Duration) {
+func (t *ackTimer) Received(now time.Duration) {
 	t.packets++
 	switch {
 	case t.packets >= t.Every:
@@ -194,10 +192,10 @@ func (t *AckTimer) Received(now time.Duration) {
 }
 
 // ExpireAt sets when an acknowledgement is due.
-func (t *AckTimer) ExpireAt(at time.Duration) { t.expiry = at }
+func (t *ackTimer) ExpireAt(at time.Duration) { t.expiry = at }
 
 // Acknowledged notes that a packet carries the acknowledgement.
-func (t *AckTimer) Acknowledged() { t.packets, t.expiry = 0, 0 }
+func (t *ackTimer) Acknowledged() { t.packets, t.expiry = 0, 0 }
 
 // Expiry is when an acknowledgement is due; 0 if none is.
-func (t *AckTimer) Expiry() time.Duration { return t.expiry }
+func (t *ackTimer) Expiry() time.Duration { return t.expiry }

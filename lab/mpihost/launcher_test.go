@@ -1,4 +1,4 @@
-package join
+package mpihost
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -34,7 +33,7 @@ var programs = map[string]func(*mpi.World) error{
 func world(t *testing.T, program, job string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "ranks", program)
-	cmd.Env = append(os.Environ(), mpihost.WorldVar+"="+job)
+	cmd.Env = append(os.Environ(), WorldVar+"="+job)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "ok " + string(out)

@@ -1,0 +1,26 @@
+package mpi_test
+
+import (
+	"testing"
+
+	cases "github.com/fabrictest/fabrictest/conformance/mpi"
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// The conformance cases hold for any order of events: on a fabric that delivers at random
+// times, without credits, without NIC atomics, and with every rank in a goroutine.
+func TestConformanceCases(t *testing.T) {
+	names := mpi.ConfigurationNames()
+	for i, c := range cases.Cases() {
+		if testing.Short() && i%2 != 0 {
+			continue // -short is for the race detector, which takes long
+		}
+		name := names[i%len(names)]
+		if cases.NeedsBackground(&c) {
+			name = "rget background"
+		}
+		t.Run(c.ID, func(t *testing.T) {
+			mpi.RunConfiguration(t, name, c.Setup.Ranks, func(w *mpi.World) error { return cases.RunOn(&c, cases.On(w)) })
+		})
+	}
+}

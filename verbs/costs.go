@@ -1,0 +1,26 @@
+package verbs
+
+import "time"
+
+// Costs is the CPU time of a host for verb calls and for operations on memory. The
+// simulator lets it pass in virtual time; in real time calls take the time that they take.
+type Costs struct {
+	// Control, Post and Poll are the times of a verb call, by kind.
+	Control, Post, Poll time.Duration
+	// Copy, Register and Deregister are the times of operations on memory, and LookUp is
+	// that of a lookup in a table of buffers. A program that simulates them spends them
+	// itself.
+	Copy, Register, Deregister LinearCost
+	LookUp                     time.Duration
+}
+
+// LinearCost is a time that grows with the number of bytes.
+type LinearCost struct {
+	Base               time.Duration
+	PicosecondsPerByte int
+}
+
+// Of returns the time for n bytes.
+func (c LinearCost) Of(n int) time.Duration {
+	return c.Base + time.Duration(n*c.PicosecondsPerByte/1000)
+}
