@@ -166,7 +166,7 @@ func (f *compatibility) checkCounts() string {
 	atLeast := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
 	switch {
 	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
-		return "it counts retransmitted packets: TCP retransmits without a counter"
+		return "its expect.retransmits needs a counter, which TCP does not have: use lost"
 	case !(f.p.HasECN && f.caps.Has(verbs.CapCongestion)) && atLeast(f.want.Marked):
 		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", f.p.Title)
 	case f.p.OverTCP && f.tier == scenarios.Sim && atLeast(f.want.Lost) && !f.hasLoss():

@@ -36,7 +36,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded]}}\n", `it expects "retry exceeded"`},
 		{pair + stream + "expect: {errors: {host0: [flushed, remote access]}}\n", ""},
-		{pair + stream + "expect: {retransmits: {max: 0}}\n", "counts retransmitted packets"},
+		{pair + stream + "expect: {retransmits: {max: 0}}\n", "expect.retransmits needs a counter"},
 		{pair + stream + "expect: {in: {sim: {retransmits: {max: 0}}}}\n", ""},
 		{pair + stream + "expect: {marked: {min: 1}}\n", "with CE marks"},
 		{pair + stream + "expect: {marked: {max: 0}}\n", ""},

@@ -137,10 +137,11 @@ type Expect struct {
 	Memory string `yaml:"memory,omitempty" enum:"identical any"`
 	// Errors are the completion errors that must occur, by host pattern: {host0: [retry
 	// exceeded]}. No others may, but for allowed_errors. Requests that are flushed because
-	// of one of them, at either end, need not be listed.
+	// of one of them, at either end, need not be listed. Without errors and allowed_errors,
+	// completion errors are not judged; the messages that they cost are.
 	Errors map[string][]string `yaml:"errors,omitempty"`
-	// AllowedErrors are completion errors that may occur, by host pattern; with or without
-	// errors, no others may.
+	// AllowedErrors are completion errors that may occur, by host pattern. No others may, but
+	// for errors.
 	AllowedErrors map[string][]string `yaml:"allowed_errors,omitempty"`
 	// Killed are the hosts that are killed before the end.
 	Killed []string `yaml:"killed,omitempty"`
@@ -156,7 +157,8 @@ type Expect struct {
 	Marked Range `yaml:"marked,omitempty"`
 	// Lost counts packets lost in the fabric or corrupted.
 	Lost Range `yaml:"lost,omitempty"`
-	// MaxTime is the longest time that the workload may take.
+	// MaxTime is the longest time that the workload of a rank may take, from its first request
+	// to its last completion of a message.
 	MaxTime time.Duration `yaml:"max_time,omitempty"`
 	// MaxMemory is the largest resident memory of any rank's process.
 	MaxMemory Bytes `yaml:"max_memory,omitempty" range:"1048576..1099511627776"`

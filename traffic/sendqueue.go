@@ -129,7 +129,7 @@ func (q *SendQueue) Drain() error {
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest {
-		return verbs.WCSuccess, fmt.Errorf("request %d completed, with %d to %d outstanding", n, q.oldest, int64(q.next)-1)
+		return verbs.WCSuccess, fmt.Errorf("request %d completed, but is not outstanding: requests %d to %d are", n, q.oldest, int64(q.next)-1)
 	}
 	if wc.QPN != q.qp.QPN() {
 		err = fmt.Errorf("a completion names queue pair %#x, not %#x", wc.QPN, q.qp.QPN())

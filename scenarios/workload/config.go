@@ -17,7 +17,8 @@ type Config struct {
 	// uc, ud, rd (reliable datagrams: one queue pair for all peers). Only random takes more
 	// than one.
 	Services []string `yaml:"services,omitempty" json:"services,omitempty"`
-	// Op is the operation that moves the data: send, write, read.
+	// Op is the operation that moves the data: send, write, read. Every eighth write, and the
+	// last before a sender waits, has immediate data; with depth 1 every write has.
 	Op string `yaml:"op,omitempty" json:"op,omitempty"`
 
 	// Messages is the number of messages of a connection in each direction, of rounds of a
