@@ -1,6 +1,8 @@
 package work_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,18 @@ import (
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
 	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
 	return err
+}
+
+// The workload of docs/mpi.md is that of neighbour_test.go, and it runs.
+func TestDocumentedWorkload(t *testing.T) {
+	doc, code := must.Get(os.ReadFile("../../docs/mpi.md"))(t), must.Get(os.ReadFile("neighbour_test.go"))(t)
+	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
+		t.Error("the workload in docs/mpi.md is not that of neighbour_test.go")
+	}
+	must.Do(t, start(4, mpi.Options{}, func(w *mpi.World) error {
+		_, err := work.Neighbour.Run(w, work.Params{Class: work.ClassT})
+		return err
+	}))
 }
 
 // memoryCurves measures some patterns, and returns points by pattern, design and ranks.
