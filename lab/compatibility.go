@@ -46,6 +46,18 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 	return ""
 }
 
+// Check returns an error, with the place in the file, if the scenario cannot run with its NICs
+// and these additional defects on a tier.
+func Check(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) error {
+	if _, err := NICs(s, ""); err != nil {
+		return err
+	}
+	if why := Incompatibility(s, tier, defects...); why != "" {
+		return s.Errorf("nic.provider", "%s", why)
+	}
+	return nil
+}
+
 // compatibility compares a scenario with its provider. Each check returns the
 // reason of an incompatibility, or an empty string.
 type compatibility struct {

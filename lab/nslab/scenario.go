@@ -52,8 +52,8 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 // also of a run that was stopped. It calls onTruncated if the capture of the fabric
 // reaches its limit.
 func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onTruncated func()) (*lab.Observation, error) {
-	if why := lab.Incompatibility(s, scenarios.NetNS, opts.Defects...); why != "" {
-		return nil, s.Errorf("nic.provider", "%s", why)
+	if err := lab.Check(s, scenarios.NetNS, opts.Defects...); err != nil {
+		return nil, err
 	}
 	plan, err := lab.NewPlan(s, opts)
 	if err != nil {

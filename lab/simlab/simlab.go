@@ -78,8 +78,8 @@ func (r *run) build(s *scenarios.Scenario) (err error) {
 	if !s.RunsOn(scenarios.Sim) {
 		return s.Errorf("tiers", "the scenario is not meant for %s", scenarios.Sim)
 	}
-	if why := lab.Incompatibility(s, scenarios.Sim, r.opts.Defects...); why != "" {
-		return s.Errorf("nic.provider", "%s", why)
+	if err := lab.Check(s, scenarios.Sim, r.opts.Defects...); err != nil {
+		return err
 	}
 	if r.plan, err = lab.NewPlan(s, *r.opts); err != nil {
 		return err
