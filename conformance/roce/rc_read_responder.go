@@ -283,7 +283,7 @@ func (c *Conn) readInvalidatedWindow() {
 	c.expectReadRefused(0, win.reth(0, 8))
 }
 
-// readOnce reads n bytes from the start of targetMem with the first PSN, and returns the
+// readOnce reads n bytes from the start of c.TargetMem with the first PSN, and returns the
 // request.
 func (c *Conn) readOnce(n int) ib.Packet {
 	read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))

@@ -168,8 +168,8 @@ func EditDistance(a, b string) int {
 	return prev[len(b)]
 }
 
-// goBuildDir matches the go command's temporary folders, and its cache.
-var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/`)
+// goBuildDir matches the go command's temporary folders, and the executables in its cache.
+var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
 
 // GoRun runs the program in a checkout.
 const GoRun = "go run ./cmd/fabrictest"
