@@ -121,6 +121,7 @@ func TestInvocation(t *testing.T) {
 	for arg0, want := range map[string]string{
 		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
 		"/tmp/go-build123/b001/exe/fabrictest": cmdline.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
+		"/home/u/cache/19/19b2000000000000000000000000000000000000000000000000000000000000-d/fabrictest": cmdline.GoRun,
 	} {
 		if got := cmdline.Invocation(arg0); got != want {
 			t.Errorf("%s: %s, want %s", arg0, got, want)
