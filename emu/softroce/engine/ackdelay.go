@@ -58,94 +58,10 @@ func (h *ackDelay) initial() ackDelay {
 	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
 }
 
-// delayAck decides whether to delay the pending ACK, after a request was sent ahead
-// of it.
-func (q *QP) delayAck(now mono.Time) {
-	h, d := &q.resp.hold, q.nic.cfg.AckDelay
-	if !h.eligible || d < 0 {
-		return
-	}
-	if h.skip > 0 {
-		h.skip--
-		return
-	}
-	if h.covers <= 1 {
-		h.since = now
-	}
-	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
-		return
-	}
-	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
-		return
-	}
-	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
-	q.nic.holds.add(q)
-}
-
-// peerShortOfCredits reports whether the peer's next message may use its last
-// credit.
-func (q *QP) peerShortOfCredits() bool {
-	h := &q.resp.hold
-	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
-}
-
-// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
-func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
-	n, counted := wire.CreditCount(s.Value())
-	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
-	return s
-}
-
-// releaseAck ends a delay. The ACK stays pending until the QP next sends.
-func (q *QP) releaseAck() {
-	if q.resp.hold.on {
-		q.nic.holds.drop(q)
-		q.resp.hold.on = false
-		q.resp.requestSentFirst = false
-	}
-}
-
-// notePeerContinued records that a request arrived in order: the peer did not wait
-// for the delayed ACK.
-func (q *QP) notePeerContinued() {
-	h := &q.resp.hold
-	if !h.on {
-		return
-	}
-	q.releaseAck()
-	q.wake() // the request may not have AckReq set
-	if h.streak++; h.streak >= ackDelayStreak {
-		h.streak, h.penalty = ackDelayProof, ackDelayProof
-	}
-}
-
 // noteFailure records that the peer probably waited for the delayed ACK.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)
-}
-
-// holdExpired sends an ACK whose delay has expired.
-func (q *QP) holdExpired() {
-	q.releaseAck()
-	q.resp.hold.noteFailure()
-	q.wake()
-}
-
-// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
-// any. A driver calls it before it stops calling Tick, and before a QP is modified
-// or destroyed.
-func (n *NIC) ReleaseAcks() bool {
-	if n.holds.held == 0 {
-		return false
-	}
-	for _, e := range n.holds.queue[n.holds.head:] {
-		if e.q.resp.hold.on {
-			e.q.releaseAck()
-			e.q.wake()
-		}
-	}
-	return true
 }
 
 // holdQueue holds the QPs that delay an ACK, ordered by deadline. All delays are

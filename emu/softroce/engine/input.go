@@ -9,6 +9,50 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// Deadline returns when Tick must be called next, or mono.Never.
+func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
+
+// StrictDeadline is Deadline without delayed ACKs that may be sent a millisecond
+// late, because their peers have been shown not to wait for them.
+func (n *NIC) StrictDeadline() mono.Time {
+	if n.holds.strict == 0 {
+		return n.timers.Next()
+	}
+	return n.Deadline()
+}
+
+// Tick handles all deadlines that have passed.
+func (n *NIC) Tick(now mono.Time) {
+	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
+		q.holdExpired()
+	}
+	for {
+		q := n.timers.due(now)
+		if q == nil {
+			return
+		}
+		q.tick(now)
+		q.rearm()
+	}
+}
+
+// tick handles expired deadlines of the QP.
+func (q *QP) tick(now mono.Time) {
+	if q.limiter.Active() {
+		q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
+		if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
+			q.req.paced = false
+			q.wake()
+		}
+	}
+	if q.req.rnrUntil <= now {
+		q.rnrWaitExpired()
+	}
+	if q.req.timer <= now {
+		q.timeout()
+	}
+}
+
 // Input handles one received datagram. It keeps no reference to d or its payload.
 //
 // Checks run from the outside in: addresses, ICRC, transport headers. A packet that
@@ -149,24 +193,4 @@ func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	}
 	q.checkInvariants()
 	q.rearm()
-}
-
-// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have
-// full membership.
-func (n *NIC) pkeyOK(own, got uint16) bool {
-	const full = 0x8000
-	return own&^full == got&^full && (own|got)&full != 0
-}
-
-func (n *NIC) qkeyOK(own, got uint32) bool { return own == got }
-
-// dropPKey and dropQKey count a packet with a wrong P_Key or Q_Key.
-func (n *NIC) dropPKey() {
-	n.Count.DropPKey++
-	n.badPKeys++
-}
-
-func (n *NIC) dropQKey() {
-	n.Count.DropQKey++
-	n.badQKeys++
 }

@@ -49,11 +49,6 @@ func (q *QP) migrate() {
 	q.wake()
 }
 
-// matches reports whether a received datagram has the addresses of pa, reversed.
-func (pa *path) matches(d *link.Datagram) bool {
-	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
-}
-
 // expectedPKey returns the P_Key of the path that a packet with this MigReq bit
 // should have taken.
 func (q *QP) expectedPKey(migReq bool) uint16 {

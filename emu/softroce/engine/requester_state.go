@@ -2,9 +2,48 @@ package engine
 
 import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// requester is the sending side of a connected QP. PSNs in [una, max) are
+// unacknowledged. next is the PSN to send now; it equals max except during
+// retransmission.
+type requester struct {
+	una, next, max wire.PSN
+	cur            uint32 // index of the request being sent
+	pkt            int32  // its next packet
+	reads          int    // READ-like requests before cur without a complete response
+	ssn            wire.MSN
+
+	limited bool     // the peer advertises a credit count
+	lsn     wire.MSN // limit sequence number: last request covered by credits
+
+	retries    uint8
+	rnrRetries uint8
+	timer      mono.Time // transport timer (ACK timeout)
+	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
+
+	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
+	nakPSN  wire.PSN
+	nakEnd  wire.PSN // max at that time
+
+	sinceAckReq int32
+	paced       bool // waits for congestion control
+	stalled     bool // stopped for good, by policy
+	plainAck    bool // the current ACK may complete a READ
+}
+
+// halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
+// could not tell duplicates from new packets.
+const halfPSNSpace = 1 << 23
+
+func (r *requester) outstanding() bool { return r.una != r.max }
+
+// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is
+// exact for the full range una..max.
+func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
 // wqeState is the progress of a send work request.
 type wqeState uint8
@@ -84,3 +123,33 @@ func newSendQueue(c *verbs.QPCaps) sendQueue {
 func (q *sendQueue) at(i uint32) *sendWQE { return &q.ring[i&uint32(len(q.ring)-1)] }
 func (q *sendQueue) full() bool           { return q.tail-q.head >= q.depth }
 func (q *sendQueue) empty() bool          { return q.tail == q.head }
+
+// expectsResponse reports whether op is a response opcode for w.
+func (w *sendWQE) expectsResponse(op wire.Operation) bool {
+	switch w.Op {
+	case verbs.OpRDMARead:
+		return op != wire.OpAtomicAcknowledge
+	case verbs.OpFlush, verbs.OpAtomicWrite:
+		return op == wire.OpReadResponseOnly
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return op == wire.OpAtomicAcknowledge
+	}
+	return false
+}
+
+// inSequence checks the opcode of a READ response against its position. A READ that
+// was retransmitted from the middle may be answered as the rest of the original or
+// as a new READ.
+func (w *sendWQE) inSequence(op wire.Operation) bool {
+	first, last := w.answered == 0, w.answered == w.packets-1
+	switch op {
+	case wire.OpReadResponseFirst:
+		return !last && (first || w.resumed)
+	case wire.OpReadResponseMiddle:
+		return !last && !first
+	case wire.OpReadResponseLast:
+		return last && !first
+	default:
+		return last && (first || w.resumed)
+	}
+}
