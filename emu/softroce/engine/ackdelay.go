@@ -64,70 +64,70 @@ func (h *ackDelay) noteFailure() {
 	h.penalty = min(2*h.penalty, ackDelayWary)
 }
 
-// holdQueue holds the QPs that delay an ACK, ordered by deadline. All delays are
+// holdQueue holds delayed ACKs and their QPs, ordered by deadline. All delays are
 // equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
 // entry; due corrects it.
-type holdQueue struct {
-	queue  []heldQP
+type holdQueue[QueuePair any] struct {
+	queue  []heldAck[QueuePair]
 	head   int
 	held   int // QPs that delay an ACK
 	strict int // of them, QPs whose peer may be waiting for the ACK
 }
 
-type heldQP struct {
-	q  *QP
-	at mono.Time
+type heldAck[QueuePair any] struct {
+	q    *QueuePair
+	hold *ackDelay
+	at   mono.Time
 }
 
-func (f *holdQueue) next() mono.Time {
+func (f *holdQueue[QueuePair]) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
 	}
 	return f.queue[f.head].at
 }
 
-// add counts a delay that begins.
-func (f *holdQueue) add(q *QP) {
+// add counts a delay of q that begins.
+func (f *holdQueue[QueuePair]) add(q *QueuePair, h *ackDelay) {
 	f.held++
-	if q.resp.hold.strict {
+	if h.strict {
 		f.strict++
 	}
-	if !q.resp.hold.queued {
-		f.push(q)
+	if !h.queued {
+		f.enqueue(q, h)
 	}
 }
 
-func (f *holdQueue) push(q *QP) {
+func (f *holdQueue[QueuePair]) enqueue(q *QueuePair, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)
 		f.head = 0
 	}
-	q.resp.hold.queued = true
-	f.queue = append(f.queue, heldQP{q, q.resp.hold.until})
+	h.queued = true
+	f.queue = append(f.queue, heldAck[QueuePair]{q, h, h.until})
 }
 
 // drop counts a delay that ends.
-func (f *holdQueue) drop(q *QP) {
+func (f *holdQueue[QueuePair]) drop(h *ackDelay) {
 	f.held--
-	if q.resp.hold.strict {
+	if h.strict {
 		f.strict--
 	}
 }
 
 // due removes and returns a QP whose ACK must be sent now, or nil.
-func (f *holdQueue) due(now mono.Time) *QP {
+func (f *holdQueue[QueuePair]) due(now mono.Time) *QueuePair {
 	for f.next() <= now {
-		q := f.queue[f.head].q
-		f.queue[f.head].q = nil
+		q, h := f.queue[f.head].q, f.queue[f.head].hold
+		f.queue[f.head] = heldAck[QueuePair]{}
 		f.head++
-		h := &q.resp.hold
 		h.queued = false
 		switch {
 		case !h.on:
 		case h.until <= now:
 			return q
 		default:
-			f.push(q)
+			f.enqueue(q, h)
 		}
 	}
 	return nil

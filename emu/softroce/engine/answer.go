@@ -57,7 +57,7 @@ func (q *QP) delayAck(now mono.Time) {
 		return
 	}
 	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
-	q.nic.holds.add(q)
+	q.nic.holds.add(q, h)
 }
 
 // peerShortOfCredits reports whether the peer's next message may use its last
@@ -77,7 +77,7 @@ func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 // releaseAck ends a delay. The ACK stays pending until the QP next sends.
 func (q *QP) releaseAck() {
 	if q.resp.hold.on {
-		q.nic.holds.drop(q)
+		q.nic.holds.drop(&q.resp.hold)
 		q.resp.hold.on = false
 		q.resp.requestSentFirst = false
 	}
@@ -112,7 +112,7 @@ func (n *NIC) ReleaseAcks() bool {
 		return false
 	}
 	for _, e := range n.holds.queue[n.holds.head:] {
-		if e.q.resp.hold.on {
+		if e.hold != nil && e.hold.on {
 			e.q.releaseAck()
 			e.q.wake()
 		}

@@ -57,7 +57,7 @@ func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 		n.Count.CNPsLost++
 		return
 	}
-	pa := n.defaultPath(d.Dst.Addr(), d.Src.Addr())
+	pa := n.cfg.defaultPath(d.Dst.Addr(), d.Src.Addr())
 	n.cnps = append(n.cnps, pendingCNP{path: pa, pkey: pkey, qpn: qpn})
 }
 

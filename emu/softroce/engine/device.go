@@ -132,7 +132,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 	if err := n.CheckPD("create_ah", pd); err != nil {
 		return nil, err
 	}
-	p, err := n.resolve(&attr, 0, 0)
+	p, err := n.cfg.resolve(&attr, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 		PSN: n.madPSN,
 	}
 	p.DETH = wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}
-	pa := n.defaultPath(m.Local, m.Remote)
+	pa := n.cfg.defaultPath(m.Local, m.Remote)
 	copy(writeHeaders(d, &pa, p, MADLen), m.Data[:])
 	n.seal(d, &pa.icrc)
 	n.madPSN = n.madPSN.Next()

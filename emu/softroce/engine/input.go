@@ -145,7 +145,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++
 		return
-	case p.BTH.Opcode.Transport() != q.transport():
+	case p.BTH.Opcode.Transport() != q.Transport():
 		n.Count.DropQPType++
 		return
 	case q.state == verbs.QPStateReset: // no P_Key is set yet
@@ -175,10 +175,6 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	switch {
-	case q.nic.cfg.UCAwaitsAck && q.typ == verbs.QPTypeUC && p.BTH.Opcode.Operation() == wire.OpAcknowledge:
-		if r := &q.req; p.BTH.PSN.Sub(r.una) >= 0 && p.BTH.PSN.Sub(r.max) < 0 {
-			q.acknowledge(now, p.BTH.PSN, true)
-		}
 	case known && info.Class.Has(wire.Response):
 		if !sends(q.typ) || !q.reliable() {
 			q.nic.Count.DropOpcode++
@@ -188,6 +184,8 @@ func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	case !receives(q.typ):
 		q.nic.Count.DropOpcode++
 		return
+	case !q.reliable():
+		q.handleUC(p, known)
 	default:
 		q.handleRequest(p, known)
 	}

@@ -25,7 +25,7 @@ type NIC struct {
 
 	active  qpQueue // QPs that may have something to send
 	timers  qpTimers
-	holds   holdQueue
+	holds   holdQueue[QP]
 	madsIn  []MAD
 	madsOut []MAD
 	madPSN  wire.PSN
@@ -114,14 +114,6 @@ type MAD struct {
 // MTU returns the largest path MTU that the link supports.
 func (n *NIC) MTU() verbs.MTU { return verbs.MTUFor(n.cfg.LinkMTU - encapsulation) }
 
-// gid returns the address of GID index i if it is a RoCEv2 GID.
-func (n *NIC) gid(i uint8) (netip.Addr, bool) {
-	if int(i) >= len(n.cfg.GIDs) || n.cfg.GIDs[i].Type != verbs.GIDTypeRoCEv2 {
-		return netip.Addr{}, false
-	}
-	return n.cfg.GIDs[i].GID.Addr(), true
-}
-
 // owns reports whether addr is a RoCEv2 address of the port.
 func (n *NIC) owns(addr netip.Addr) bool {
 	for i := range n.cfg.GIDs {
@@ -158,7 +150,8 @@ func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-func (q *QP) transport() wire.Transport {
+// Transport returns the transport of the QP's opcodes.
+func (q *QP) Transport() wire.Transport {
 	switch q.typ {
 	case verbs.QPTypeUC:
 		return wire.TransportUC

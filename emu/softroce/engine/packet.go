@@ -4,13 +4,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // header sets the BTH fields that all packets of the QP share.
 func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	p := &q.nic.scratch
 	p.BTH = wire.BTH{
-		Opcode: wire.MakeOpcode(q.transport(), op), MigReq: q.migReq(), PKey: q.pkey,
+		Opcode: wire.MakeOpcode(q.Transport(), op), MigReq: q.attr.PathMigState == verbs.MigMigrated, PKey: q.pkey,
 		DestQP: uint32(q.attr.DestQPN), PSN: psn,
 	}
 	return p

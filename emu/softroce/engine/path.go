@@ -58,8 +58,8 @@ type AH struct {
 
 // resolve resolves an address vector. If it has no flow label, localQPN and
 // remoteQPN select the UDP source port.
-func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
-	src, ok := n.gid(av.GRH.SGIDIndex)
+func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
+	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {
 		return path{}, nic.OpError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
 	}
@@ -67,7 +67,7 @@ func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error
 	if dst.Is4() != src.Is4() {
 		return path{}, nic.OpError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
 	}
-	port := n.cfg.Link.SrcPort
+	port := c.Link.SrcPort
 	if port == 0 {
 		port = sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN)
 	}
@@ -83,8 +83,8 @@ func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error
 }
 
 // defaultPath returns a path between two addresses with default header fields.
-func (n *NIC) defaultPath(src, dst netip.Addr) path {
-	port := n.cfg.Link.SrcPort
+func (c *Config) defaultPath(src, dst netip.Addr) path {
+	port := c.Link.SrcPort
 	if port == 0 {
 		port = datagramPort(gsiQPN)
 	}

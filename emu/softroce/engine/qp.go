@@ -180,12 +180,6 @@ func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.ds
 // Expected returns the PSN of the next request to execute.
 func (q *QP) Expected() wire.PSN { return q.resp.expected }
 
-// HasReceive reports whether a receive is available for the next message.
-func (q *QP) HasReceive() bool { return receives(q.typ) && q.receiveReady() }
-
-// Transport returns the transport of the QP's opcodes.
-func (q *QP) Transport() wire.Transport { return q.transport() }
-
 // Modify changes the attributes that mask selects. On error it changes none.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	from := q.state
@@ -240,7 +234,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 // resolve resolves an address vector to a path. Errors are reported as errors of
 // modify_qp.
 func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
-	pa, err := q.nic.resolve(av, q.num, uint32(dest))
+	pa, err := q.nic.cfg.resolve(av, q.num, uint32(dest))
 	var e *verbs.OpError
 	if errors.As(err, &e) {
 		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: e.Err}

@@ -38,7 +38,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	if !c.Has(wire.Read) {
 		r.ackPSN = e.last // an ACK may carry this PSN, unlike that of a READ
 	}
-	q.countMessage()
+	r.countMessage()
 	e.msn = r.msn
 	q.replayFrom(e, e.first, e.length)
 	return accepted

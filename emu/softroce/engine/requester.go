@@ -183,9 +183,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
 	}
 	if !q.reliable() {
-		if !q.nic.cfg.UCAwaitsAck {
-			q.completeUCIfSent(w)
-		}
+		q.completeUCIfSent(w)
 		return true
 	}
 	q.armTimer(now)

@@ -6,14 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleRequest handles a request packet. known is false for undefined opcodes.
+// handleRequest handles a request packet of a reliable QP. known is false for undefined opcodes.
 func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
-	if !q.reliable() {
-		q.handleUC(p, known)
-		return
-	}
 	ahead := p.BTH.PSN.Sub(r.expected)
 	switch {
 	case ahead > 0:
@@ -99,11 +95,6 @@ func isReadLike(op wire.Opcode) bool {
 func classOf(p *wire.Packet) wire.Class {
 	info, _ := p.BTH.Opcode.Info()
 	return info.Class
-}
-
-// countMessage increments the MSN after a request was executed completely.
-func (q *QP) countMessage() {
-	q.resp.msn = q.resp.msn.Next()
 }
 
 // execute executes the request packet with the expected PSN.
@@ -226,7 +217,7 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	if !ok {
 		return silentlyFailed
 	}
-	q.countMessage()
+	q.resp.countMessage()
 	return accepted
 }
 
@@ -302,7 +293,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	}
 	r.open = messageNone
 	if !imm {
-		q.countMessage()
+		r.countMessage()
 		return accepted
 	}
 	r.recv.active = false

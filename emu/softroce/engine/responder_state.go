@@ -80,6 +80,9 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
+// countMessage increments the MSN after a request was executed completely.
+func (r *responder) countMessage() { r.msn = r.msn.Next() }
+
 // advance moves past a PSN that was executed and that an ACK acknowledges.
 func (r *responder) advance() {
 	r.ackPSN = r.expected
