@@ -136,12 +136,10 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 		if q.rateLimited(now) {
 			return false
 		}
-		if !q.buildResponse(now, d, e) {
+		if !q.buildResponse(d, e) {
 			return q.nextResponse(now, d)
 		}
-		if q.limiter.Active() {
-			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-		}
+		q.chargeRate(now, d)
 	case r.pending:
 		q.buildAck(d)
 	default:
@@ -181,12 +179,12 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 
 // buildResponse builds the next response packet of a READ, atomic, FLUSH or ATOMIC
 // WRITE. It reports false if the response was dropped.
-func (q *QP) buildResponse(now mono.Time, d *link.Datagram, e *replay) bool {
+func (q *QP) buildResponse(d *link.Datagram, e *replay) bool {
 	psn := e.next
 	switch e.op {
 	case wire.OpReadRequest:
 		if !q.buildReadResponse(d, e) {
-			return q.readFailed(now, d, e)
+			return q.readFailed(d, e)
 		}
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		p := q.header(wire.OpAtomicAcknowledge, psn)
@@ -236,7 +234,7 @@ func readOperation(first, last bool) wire.Operation {
 // NAK with the PSN of the missing packet. If it is a repeated response and the key
 // was valid when the duplicate arrived, it drops the rest of the response and
 // reports false.
-func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) bool {
+func (q *QP) readFailed(d *link.Datagram, e *replay) bool {
 	if e.delivered && !e.refused {
 		e.finish()
 		return false

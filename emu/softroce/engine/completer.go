@@ -100,7 +100,7 @@ func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
 
 // handleFatalNAK fails the request that a fatal NAK names.
 func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
-	w := q.findRequest(psn)
+	w := q.sq.find(psn)
 	switch {
 	case w == nil:
 	case q.nic.policy.NAKCompletesRead && w.Op == verbs.OpRDMARead && psn != w.first:
@@ -199,7 +199,7 @@ func (q *QP) noteProgress(now mono.Time) {
 	}
 	q.loadRetries()
 	r.nakSeen = r.nakSeen && q.nic.policy.OneNAKPerWindow && r.una.Less(r.nakEnd)
-	r.timer, r.rnrUntil = mono.Never, mono.Never
+	r.stopTimers()
 	q.armTimer(now)
 	q.wake()
 }
@@ -232,7 +232,7 @@ func (q *QP) badResponse(psn wire.PSN) {
 // completeThenFail completes all requests up to the one that psn belongs to with
 // success and then fails the QP.
 func (q *QP) completeThenFail(psn wire.PSN) {
-	last := q.findRequest(psn)
+	last := q.sq.find(psn)
 	if last == nil {
 		return
 	}
@@ -248,7 +248,7 @@ func (q *QP) completeThenFail(psn wire.PSN) {
 // order. A response of the wrong type fails the request.
 func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
-	w := q.findRequest(psn)
+	w := q.sq.find(psn)
 	if w == nil {
 		return nil
 	}
@@ -307,8 +307,7 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	n := min(w.Length-off, uint32(q.mtu))
 	switch got := uint32(len(p.Payload)); {
 	case got < n && q.nic.policy.ShortResponseStops:
-		q.req.stalled = true
-		q.req.timer = mono.Never
+		q.req.stall()
 		return
 	case got != n:
 		q.badResponse(p.BTH.PSN)

@@ -87,3 +87,16 @@ func (q *QP) slowDown(now mono.Time) {
 	q.limiter.OnCNP(now, &q.nic.cfg.Congestion)
 	q.rearm()
 }
+
+// recoverRate handles expired timers of the rate limit. It wakes the QP if the next
+// packet may be sent.
+func (q *QP) recoverRate(now mono.Time) {
+	if !q.limiter.Active() {
+		return
+	}
+	q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
+	if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
+		q.req.paced = false
+		q.wake()
+	}
+}

@@ -38,13 +38,7 @@ func (n *NIC) Tick(now mono.Time) {
 
 // tick handles expired deadlines of the QP.
 func (q *QP) tick(now mono.Time) {
-	if q.limiter.Active() {
-		q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
-		if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
-			q.req.paced = false
-			q.wake()
-		}
-	}
+	q.recoverRate(now)
 	if q.req.rnrUntil <= now {
 		q.rnrWaitExpired()
 	}

@@ -251,7 +251,7 @@ func (q *QP) fail() {
 		return
 	}
 	q.state = verbs.QPStateErr
-	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
+	q.req.stopTimers()
 	q.flushSends()
 	q.flushRecvs()
 	if q.srq != nil {

@@ -71,6 +71,13 @@ func (q *QP) rateLimited(now mono.Time) bool {
 	return true
 }
 
+// chargeRate counts a packet that is sent now against the rate of congestion control.
+func (q *QP) chargeRate(now mono.Time, d *link.Datagram) {
+	if q.limiter.Active() {
+		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
+	}
+}
+
 // buildCNP builds a CNP for QP qpn at the destination of pa.
 func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 	p := &n.scratch

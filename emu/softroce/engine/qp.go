@@ -126,7 +126,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
-	q.resp.dropPending()
 	q.reset() // it may still be in NIC.active
 	return nil
 }
@@ -149,11 +148,9 @@ func (q *QP) reset() {
 	q.migErrReported = false
 	q.sq.head, q.sq.tail = 0, 0
 	q.rq.Clear()
-	held := q.resp.recv.sges[:0]
 	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
 	q.releaseAck()
-	q.resp = responder{hold: q.resp.hold.initial()}
-	q.resp.recv.sges = held
+	q.resp = q.resp.initial()
 	q.limiter = rateLimiter{}
 	q.notifier = cnpNotifier{}
 	q.cnpDue = false
@@ -325,8 +322,7 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPAttrMaxDestRdAtomic) {
 		q.attr.MaxDestRdAtomic = a.MaxDestRdAtomic
-		depth := int(q.attr.MaxDestRdAtomic)
-		q.resp.resize(depth)
+		q.resp.resize(int(a.MaxDestRdAtomic))
 	}
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
@@ -341,8 +337,7 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPAttrSQPSN) {
 		q.attr.SQPSN = a.SQPSN
-		psn := wire.PSN(a.SQPSN)
-		q.req.una, q.req.next, q.req.max = psn, psn, psn
+		q.req.startAt(wire.PSN(a.SQPSN))
 	}
 	if has(verbs.QPAttrRQPSN) {
 		q.attr.RQPSN = a.RQPSN

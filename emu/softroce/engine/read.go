@@ -148,8 +148,7 @@ func (q *QP) duplicate(p *wire.Packet) {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
 		if r.hold.on {
-			q.releaseAck()
-			r.hold.noteFailure()
+			q.holdExpired()
 		}
 		q.respond(answer{psn: ack, ack: true})
 		return

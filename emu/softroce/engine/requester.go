@@ -19,8 +19,7 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 		case wqeFailed:
 			return false
 		case wqeDone: // a completed local operation between retransmitted requests
-			r.cur++
-			r.pkt = 0
+			r.nextWQE()
 			continue
 		case wqePosted:
 			if q.state == verbs.QPStateSQD {
@@ -173,15 +172,12 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 		q.nic.Count.Retransmits++
 	}
 	if r.pkt == w.packets {
-		r.cur++
-		r.pkt = 0
+		r.nextWQE()
 		if w.readLike() && q.reliable() {
 			r.reads++
 		}
 	}
-	if q.limiter.Active() {
-		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-	}
+	q.chargeRate(now, d)
 	if !q.reliable() {
 		q.completeUCIfSent(w)
 		return true
@@ -193,7 +189,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 // completeUCIfSent completes a UC request when its last packet was sent.
 func (q *QP) completeUCIfSent(w *sendWQE) {
 	r := &q.req
-	r.una, r.max = r.next, r.next
+	r.acknowledgeSent()
 	if r.pkt == 0 {
 		w.state = wqeDone
 		q.retire()

@@ -45,6 +45,24 @@ func (r *requester) outstanding() bool { return r.una != r.max }
 // exact for the full range una..max.
 func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
+// startAt sets the first PSN.
+func (r *requester) startAt(psn wire.PSN) { r.una, r.next, r.max = psn, psn, psn }
+
+// acknowledgeSent acknowledges what was sent, for services without ACKs.
+func (r *requester) acknowledgeSent() { r.una, r.max = r.next, r.next }
+
+// nextWQE moves to the next request.
+func (r *requester) nextWQE() {
+	r.cur++
+	r.pkt = 0
+}
+
+// stopTimers stops the transport timer and ends an RNR wait.
+func (r *requester) stopTimers() { r.timer, r.rnrUntil = mono.Never, mono.Never }
+
+// stall stops the requester for good.
+func (r *requester) stall() { r.stalled, r.timer = true, mono.Never }
+
 // wqeState is the progress of a send work request.
 type wqeState uint8
 
@@ -152,4 +170,15 @@ func (w *sendWQE) inSequence(op wire.Operation) bool {
 	default:
 		return last && (first || w.resumed)
 	}
+}
+
+// find returns the sent request that psn belongs to, or nil.
+func (q *sendQueue) find(psn wire.PSN) *sendWQE {
+	for i := q.head; i != q.tail; i++ {
+		w := q.at(i)
+		if w.state == wqeSent && psn.Sub(w.first) >= 0 && psn.Sub(w.last) <= 0 {
+			return w
+		}
+	}
+	return nil
 }

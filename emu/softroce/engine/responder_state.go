@@ -80,6 +80,12 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
+// initial returns the state after QP creation or RESET. It keeps the memory of the
+// scatter list and the place in NIC.holds.
+func (r *responder) initial() responder {
+	return responder{hold: r.hold.initial(), recv: recvInProgress{sges: r.recv.sges[:0]}}
+}
+
 // countMessage increments the MSN after a request was executed completely.
 func (r *responder) countMessage() { r.msn = r.msn.Next() }
 

@@ -13,7 +13,7 @@ import (
 // unacknowledged PSN, or fails when no retry is left.
 func (q *QP) timeout() {
 	r := &q.req
-	r.timer, r.rnrUntil = mono.Never, mono.Never
+	r.stopTimers()
 	if !r.outstanding() {
 		return
 	}
@@ -99,7 +99,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 // not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
-	w := q.findRequest(psn)
+	w := q.sq.find(psn)
 	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
@@ -138,17 +138,6 @@ func (q *QP) armTimer(now mono.Time) {
 	}
 }
 
-// findRequest returns the sent request that psn belongs to, or nil.
-func (q *QP) findRequest(psn wire.PSN) *sendWQE {
-	for i := q.sq.head; i != q.sq.tail; i++ {
-		w := q.sq.at(i)
-		if w.state == wqeSent && psn.Sub(w.first) >= 0 && psn.Sub(w.last) <= 0 {
-			return w
-		}
-	}
-	return nil
-}
-
 // localError fails a request because of a local error.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	switch how := q.nic.policy.LocalErrors; {
@@ -165,7 +154,7 @@ func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 // queue stops and nothing completes.
 func (q *QP) failAsQPOpError(w *sendWQE) {
 	if q.req.outstanding() {
-		q.req.stalled, q.req.timer = true, mono.Never
+		q.req.stall()
 		return
 	}
 	q.failRequest(w, verbs.WCLocQPOpErr)
@@ -181,9 +170,8 @@ func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 
 // failRequestAt fails the request that psn belongs to.
 func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
-	if w := q.findRequest(psn); w != nil {
-		w.state, w.status = wqeFailed, status
-		q.retire()
+	if w := q.sq.find(psn); w != nil {
+		q.failRequest(w, status)
 	}
 }
 
@@ -200,8 +188,7 @@ func (q *QP) retire() {
 			break
 		}
 		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
-			q.req.cur++
-			q.req.pkt = 0
+			q.req.nextWQE()
 		}
 		q.completeSend(w, verbs.WCSuccess)
 	}
@@ -223,18 +210,13 @@ func (q *QP) sendFailed(op verbs.WROpcode) {
 
 // supportsOp reports whether the QP type supports an operation.
 func (q *QP) supportsOp(op verbs.WROpcode) bool {
-	return opcodeAllowed(q.typ, op)
-}
-
-// opcodeAllowed reports whether a QP type supports an operation.
-func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpSend, verbs.OpSendImm:
 		return true
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
-		return t != verbs.QPTypeUD
+		return q.typ != verbs.QPTypeUD
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite:
-		return t == verbs.QPTypeRC || t == verbs.QPTypeXRCSend
+		return q.typ == verbs.QPTypeRC || q.typ == verbs.QPTypeXRCSend
 	}
 	return false
 }

@@ -41,9 +41,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 			return false
 		}
 		r.next = r.next.Next()
-		if q.limiter.Active() {
-			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-		}
+		q.chargeRate(now, d)
 		q.datagramSent(w)
 		return true
 	}
@@ -51,7 +49,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 }
 
 func (q *QP) datagramSent(w *sendWQE) {
-	q.req.una, q.req.max = q.req.next, q.req.next
+	q.req.acknowledgeSent()
 	q.req.cur++
 	w.state = wqeDone
 	q.retire()
