@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -34,7 +32,6 @@ type ackDelay struct {
 }
 
 const (
-	defaultAckDelay = 100 * time.Microsecond
 	// ackDelayTotal limits the total delay of an ACK while further messages arrive, in
 	// multiples of Config.AckDelay.
 	ackDelayTotal = 4

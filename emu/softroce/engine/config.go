@@ -96,6 +96,7 @@ const (
 	defaultLinkMTU     = 1500
 	defaultFirstQPN    = 0x11
 	defaultWindow      = 256
+	defaultAckDelay    = 100 * time.Microsecond
 	defaultCNPInterval = 50 * time.Microsecond
 	defaultLineRate    = 100_000_000_000
 	gsiQPN             = 1
