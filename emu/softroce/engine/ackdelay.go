@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -34,7 +32,6 @@ type ackDelay struct {
 }
 
 const (
-	defaultAckDelay = 100 * time.Microsecond
 	// ackDelayTotal limits the total delay of an ACK while further messages arrive, in
 	// multiples of Config.AckDelay.
 	ackDelayTotal = 4
@@ -58,160 +55,76 @@ func (h *ackDelay) initial() ackDelay {
 	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
 }
 
-// delayAck decides whether to delay the pending ACK, after a request was sent ahead
-// of it.
-func (q *QP) delayAck(now mono.Time) {
-	h, d := &q.resp.hold, q.nic.cfg.AckDelay
-	if !h.eligible || d < 0 {
-		return
-	}
-	if h.skip > 0 {
-		h.skip--
-		return
-	}
-	if h.covers <= 1 {
-		h.since = now
-	}
-	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
-		return
-	}
-	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
-		return
-	}
-	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
-	q.nic.holds.add(q)
-}
-
-// peerShortOfCredits reports whether the peer's next message may use its last
-// credit.
-func (q *QP) peerShortOfCredits() bool {
-	h := &q.resp.hold
-	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
-}
-
-// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
-func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
-	n, counted := wire.CreditCount(s.Value())
-	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
-	return s
-}
-
-// releaseAck ends a delay. The ACK stays pending until the QP next sends.
-func (q *QP) releaseAck() {
-	if q.resp.hold.on {
-		q.nic.holds.drop(q)
-		q.resp.hold.on = false
-		q.resp.requestSentFirst = false
-	}
-}
-
-// notePeerContinued records that a request arrived in order: the peer did not wait
-// for the delayed ACK.
-func (q *QP) notePeerContinued() {
-	h := &q.resp.hold
-	if !h.on {
-		return
-	}
-	q.releaseAck()
-	q.wake() // the request may not have AckReq set
-	if h.streak++; h.streak >= ackDelayStreak {
-		h.streak, h.penalty = ackDelayProof, ackDelayProof
-	}
-}
-
 // noteFailure records that the peer probably waited for the delayed ACK.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)
 }
 
-// holdExpired sends an ACK whose delay has expired.
-func (q *QP) holdExpired() {
-	q.releaseAck()
-	q.resp.hold.noteFailure()
-	q.wake()
-}
-
-// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
-// any. A driver calls it before it stops calling Tick, and before a QP is modified
-// or destroyed.
-func (n *NIC) ReleaseAcks() bool {
-	if n.holds.held == 0 {
-		return false
-	}
-	for _, e := range n.holds.queue[n.holds.head:] {
-		if e.q.resp.hold.on {
-			e.q.releaseAck()
-			e.q.wake()
-		}
-	}
-	return true
-}
-
-// holdQueue holds the QPs that delay an ACK, ordered by deadline. All delays are
+// holdQueue holds delayed ACKs and their QPs, ordered by deadline. All delays are
 // equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
 // entry; due corrects it.
-type holdQueue struct {
-	queue  []heldQP
+type holdQueue[QueuePair any] struct {
+	queue  []heldAck[QueuePair]
 	head   int
 	held   int // QPs that delay an ACK
 	strict int // of them, QPs whose peer may be waiting for the ACK
 }
 
-type heldQP struct {
-	q  *QP
-	at mono.Time
+type heldAck[QueuePair any] struct {
+	q    *QueuePair
+	hold *ackDelay
+	at   mono.Time
 }
 
-func (f *holdQueue) next() mono.Time {
+func (f *holdQueue[QueuePair]) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
 	}
 	return f.queue[f.head].at
 }
 
-// add counts a delay that begins.
-func (f *holdQueue) add(q *QP) {
+// add counts a delay of q that begins.
+func (f *holdQueue[QueuePair]) add(q *QueuePair, h *ackDelay) {
 	f.held++
-	if q.resp.hold.strict {
+	if h.strict {
 		f.strict++
 	}
-	if !q.resp.hold.queued {
-		f.push(q)
+	if !h.queued {
+		f.enqueue(q, h)
 	}
 }
 
-func (f *holdQueue) push(q *QP) {
+func (f *holdQueue[QueuePair]) enqueue(q *QueuePair, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)
 		f.head = 0
 	}
-	q.resp.hold.queued = true
-	f.queue = append(f.queue, heldQP{q, q.resp.hold.until})
+	h.queued = true
+	f.queue = append(f.queue, heldAck[QueuePair]{q, h, h.until})
 }
 
 // drop counts a delay that ends.
-func (f *holdQueue) drop(q *QP) {
+func (f *holdQueue[QueuePair]) drop(h *ackDelay) {
 	f.held--
-	if q.resp.hold.strict {
+	if h.strict {
 		f.strict--
 	}
 }
 
 // due removes and returns a QP whose ACK must be sent now, or nil.
-func (f *holdQueue) due(now mono.Time) *QP {
+func (f *holdQueue[QueuePair]) due(now mono.Time) *QueuePair {
 	for f.next() <= now {
-		q := f.queue[f.head].q
-		f.queue[f.head].q = nil
+		q, h := f.queue[f.head].q, f.queue[f.head].hold
+		f.queue[f.head] = heldAck[QueuePair]{}
 		f.head++
-		h := &q.resp.hold
 		h.queued = false
 		switch {
 		case !h.on:
 		case h.until <= now:
 			return q
 		default:
-			f.push(q)
+			f.enqueue(q, h)
 		}
 	}
 	return nil

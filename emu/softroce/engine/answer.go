@@ -1,11 +1,124 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// respond schedules an ACK or NAK. It replaces an earlier pending one, which it
+// implies.
+func (q *QP) respond(a answer) {
+	r := &q.resp
+	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
+		return // an ACK of earlier packets must not replace a NAK
+	}
+	q.releaseAck()
+	r.pending, r.answer, r.hold.eligible = true, a, false
+	q.wake()
+}
+
+// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive
+// completes with status; without one, the event is raised.
+func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
+	r := &q.resp
+	switch {
+	case r.recv.active:
+		q.completeRecvInError(status)
+	case !r.causeReported:
+		q.nic.Report(nic.Event{Type: event, QP: q})
+	}
+	q.nic.Count.FatalNAKsSent++
+	q.respond(answer{psn: psn, syndrome: wire.Nak(code)})
+	r.fatal = true
+	q.fail()
+}
+
+// delayAck decides whether to delay the pending ACK, after a request was sent ahead
+// of it.
+func (q *QP) delayAck(now mono.Time) {
+	h, d := &q.resp.hold, q.nic.cfg.AckDelay
+	if !h.eligible || d < 0 {
+		return
+	}
+	if h.skip > 0 {
+		h.skip--
+		return
+	}
+	if h.covers <= 1 {
+		h.since = now
+	}
+	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
+		return
+	}
+	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
+		return
+	}
+	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
+	q.nic.holds.add(q, h)
+}
+
+// peerShortOfCredits reports whether the peer's next message may use its last
+// credit.
+func (q *QP) peerShortOfCredits() bool {
+	h := &q.resp.hold
+	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
+}
+
+// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
+func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
+	n, counted := wire.CreditCount(s.Value())
+	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
+	return s
+}
+
+// releaseAck ends a delay. The ACK stays pending until the QP next sends.
+func (q *QP) releaseAck() {
+	if q.resp.hold.on {
+		q.nic.holds.drop(&q.resp.hold)
+		q.resp.hold.on = false
+		q.resp.requestSentFirst = false
+	}
+}
+
+// notePeerContinued records that a request arrived in order: the peer did not wait
+// for the delayed ACK.
+func (q *QP) notePeerContinued() {
+	h := &q.resp.hold
+	if !h.on {
+		return
+	}
+	q.releaseAck()
+	q.wake() // the request may not have AckReq set
+	if h.streak++; h.streak >= ackDelayStreak {
+		h.streak, h.penalty = ackDelayProof, ackDelayProof
+	}
+}
+
+// holdExpired sends an ACK whose delay has expired.
+func (q *QP) holdExpired() {
+	q.releaseAck()
+	q.resp.hold.noteFailure()
+	q.wake()
+}
+
+// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
+// any. A driver calls it before it stops calling Tick, and before a QP is modified
+// or destroyed.
+func (n *NIC) ReleaseAcks() bool {
+	if n.holds.held == 0 {
+		return false
+	}
+	for _, e := range n.holds.queue[n.holds.head:] {
+		if e.hold != nil && e.hold.on {
+			e.q.releaseAck()
+			e.q.wake()
+		}
+	}
+	return true
+}
 
 // nextResponse builds the responder's next packet. Responses are sent in PSN order:
 // an ACK or NAK waits for READ and atomic responses with earlier PSNs, which the
@@ -23,12 +136,10 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 		if q.rateLimited(now) {
 			return false
 		}
-		if !q.buildResponse(now, d, e) {
+		if !q.buildResponse(d, e) {
 			return q.nextResponse(now, d)
 		}
-		if q.limiter.Active() {
-			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-		}
+		q.chargeRate(now, d)
 	case r.pending:
 		q.buildAck(d)
 	default:
@@ -68,12 +179,12 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 
 // buildResponse builds the next response packet of a READ, atomic, FLUSH or ATOMIC
 // WRITE. It reports false if the response was dropped.
-func (q *QP) buildResponse(now mono.Time, d *link.Datagram, e *replay) bool {
+func (q *QP) buildResponse(d *link.Datagram, e *replay) bool {
 	psn := e.next
 	switch e.op {
 	case wire.OpReadRequest:
 		if !q.buildReadResponse(d, e) {
-			return q.readFailed(now, d, e)
+			return q.readFailed(d, e)
 		}
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		p := q.header(wire.OpAtomicAcknowledge, psn)
@@ -123,7 +234,7 @@ func readOperation(first, last bool) wire.Operation {
 // NAK with the PSN of the missing packet. If it is a repeated response and the key
 // was valid when the duplicate arrived, it drops the rest of the response and
 // reports false.
-func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) bool {
+func (q *QP) readFailed(d *link.Datagram, e *replay) bool {
 	if e.delivered && !e.refused {
 		e.finish()
 		return false

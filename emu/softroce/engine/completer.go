@@ -91,6 +91,25 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	}
 }
 
+// handlePositiveAck acknowledges all PSNs up to psn.
+func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
+	q.req.plainAck = q.nic.policy.AckCompletesReads
+	q.acknowledge(now, psn, false)
+	q.req.plainAck = false
+}
+
+// handleFatalNAK fails the request that a fatal NAK names.
+func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
+	w := q.sq.find(psn)
+	switch {
+	case w == nil:
+	case q.nic.policy.NAKCompletesRead && w.Op == verbs.OpRDMARead && psn != w.first:
+		q.completeThenFail(psn)
+	default:
+		q.failRequestAt(psn, status)
+	}
+}
+
 // failOnReservedSyndrome fails the oldest request after an AETH with a reserved
 // syndrome. Such a response acknowledges nothing.
 func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
@@ -133,7 +152,7 @@ func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	}
 	q.retire()
 	if !clean && q.state != verbs.QPStateErr {
-		q.nic.countImpliedNAK()
+		q.nic.Count.ImpliedNAKs++
 		q.retransmitFrom(r.una)
 	}
 	return clean && q.state != verbs.QPStateErr
@@ -180,7 +199,7 @@ func (q *QP) noteProgress(now mono.Time) {
 	}
 	q.loadRetries()
 	r.nakSeen = r.nakSeen && q.nic.policy.OneNAKPerWindow && r.una.Less(r.nakEnd)
-	r.timer, r.rnrUntil = mono.Never, mono.Never
+	r.stopTimers()
 	q.armTimer(now)
 	q.wake()
 }
@@ -200,25 +219,6 @@ func (q *QP) updateCredits(a wire.AETH) {
 	r.limited = true
 }
 
-// findRequest returns the sent request that psn belongs to, or nil.
-func (q *QP) findRequest(psn wire.PSN) *sendWQE {
-	for i := q.sq.head; i != q.sq.tail; i++ {
-		w := q.sq.at(i)
-		if w.state == wqeSent && psn.Sub(w.first) >= 0 && psn.Sub(w.last) <= 0 {
-			return w
-		}
-	}
-	return nil
-}
-
-// failRequestAt fails the request that psn belongs to.
-func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
-	if w := q.findRequest(psn); w != nil {
-		w.state, w.status = wqeFailed, status
-		q.retire()
-	}
-}
-
 // badResponse fails a request whose response is malformed.
 func (q *QP) badResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
@@ -232,7 +232,7 @@ func (q *QP) badResponse(psn wire.PSN) {
 // completeThenFail completes all requests up to the one that psn belongs to with
 // success and then fails the QP.
 func (q *QP) completeThenFail(psn wire.PSN) {
-	last := q.findRequest(psn)
+	last := q.sq.find(psn)
 	if last == nil {
 		return
 	}
@@ -248,7 +248,7 @@ func (q *QP) completeThenFail(psn wire.PSN) {
 // order. A response of the wrong type fails the request.
 func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
-	w := q.findRequest(psn)
+	w := q.sq.find(psn)
 	if w == nil {
 		return nil
 	}
@@ -261,41 +261,11 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	}
 	if due := w.first.Add(w.answered); psn != due {
 		// An earlier response was lost: retransmit without waiting for the timer.
-		q.nic.countImpliedNAK()
+		q.nic.Count.ImpliedNAKs++
 		q.retransmitFrom(due)
 		return nil
 	}
 	return w
-}
-
-// expectsResponse reports whether op is a response opcode for w.
-func (w *sendWQE) expectsResponse(op wire.Operation) bool {
-	switch w.Op {
-	case verbs.OpRDMARead:
-		return op != wire.OpAtomicAcknowledge
-	case verbs.OpFlush, verbs.OpAtomicWrite:
-		return op == wire.OpReadResponseOnly
-	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
-		return op == wire.OpAtomicAcknowledge
-	}
-	return false
-}
-
-// inSequence checks the opcode of a READ response against its position. A READ that
-// was retransmitted from the middle may be answered as the rest of the original or
-// as a new READ.
-func (w *sendWQE) inSequence(op wire.Operation) bool {
-	first, last := w.answered == 0, w.answered == w.packets-1
-	switch op {
-	case wire.OpReadResponseFirst:
-		return !last && (first || w.resumed)
-	case wire.OpReadResponseMiddle:
-		return !last && !first
-	case wire.OpReadResponseLast:
-		return last && !first
-	default:
-		return last && (first || w.resumed)
-	}
 }
 
 // handleReadResponse handles a READ response packet, which also answers FLUSH and
@@ -337,8 +307,7 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	n := min(w.Length-off, uint32(q.mtu))
 	switch got := uint32(len(p.Payload)); {
 	case got < n && q.nic.policy.ShortResponseStops:
-		q.req.stalled = true
-		q.req.timer = mono.Never
+		q.req.stall()
 		return
 	case got != n:
 		q.badResponse(p.BTH.PSN)
@@ -384,4 +353,13 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	}
 	q.noteProgress(now)
 	q.retire()
+}
+
+// readResponseTooLong reports whether a READ response is longer than the rest of
+// the READ. It fails the READ even if the policy completes one with a bad response.
+func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
+	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
+		return false
+	}
+	return uint32(len(p.Payload)) > w.Length-uint32(w.answered)*uint32(q.mtu)
 }

@@ -52,10 +52,6 @@ type Config struct {
 	CNPInterval time.Duration
 	LineRateBps uint64
 
-	// UCAwaitsAck makes a UC send complete when an ACK arrives. UC has no ACKs: the driver
-	// makes them up.
-	UCAwaitsAck bool
-
 	// Policy has the decisions in which real devices differ.
 	Policy Policy
 }
@@ -100,6 +96,7 @@ const (
 	defaultLinkMTU     = 1500
 	defaultFirstQPN    = 0x11
 	defaultWindow      = 256
+	defaultAckDelay    = 100 * time.Microsecond
 	defaultCNPInterval = 50 * time.Microsecond
 	defaultLineRate    = 100_000_000_000
 	gsiQPN             = 1
@@ -172,4 +169,12 @@ func RoCEv2GIDs(addrs ...netip.Addr) []verbs.GIDEntry {
 		table[i] = verbs.GIDEntry{GID: verbs.GIDFrom(a), Index: i, Type: verbs.GIDTypeRoCEv2}
 	}
 	return table
+}
+
+// gid returns the address of GID index i if it is a RoCEv2 GID.
+func (c *Config) gid(i uint8) (netip.Addr, bool) {
+	if int(i) >= len(c.GIDs) || c.GIDs[i].Type != verbs.GIDTypeRoCEv2 {
+		return netip.Addr{}, false
+	}
+	return c.GIDs[i].GID.Addr(), true
 }

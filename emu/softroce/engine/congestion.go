@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -14,13 +12,6 @@ import (
 func (q *QP) countCongestionMark(now mono.Time, notifier *cnpNotifier) bool {
 	q.nic.Count.ECNMarked++
 	return notifier.OnMark(now, q.nic.cfg.CNPInterval)
-}
-
-// flow identifies a sender of UD datagrams, or a pair of addresses, for which CNPs
-// are rate limited.
-type flow struct {
-	peer, own netip.Addr
-	qpn       uint32
 }
 
 // notifierFor returns the CNP rate limiter of a flow. The table is cleared when it
@@ -61,40 +52,13 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// rateLimited reports whether congestion control delays the QP's next packet. If
-// so, the QP is woken when the packet may be sent.
-func (q *QP) rateLimited(now mono.Time) bool {
-	if !q.limiter.Active() || q.limiter.ReadyAt() <= now {
-		return false
-	}
-	q.req.paced = true
-	return true
-}
-
-// pendingCNP is a CNP to the sender of a UD datagram.
-type pendingCNP struct {
-	path path
-	pkey uint16
-	qpn  uint32
-}
-
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++
 		return
 	}
-	pa := n.defaultPath(d.Dst.Addr(), d.Src.Addr())
+	pa := n.cfg.defaultPath(d.Dst.Addr(), d.Src.Addr())
 	n.cnps = append(n.cnps, pendingCNP{path: pa, pkey: pkey, qpn: qpn})
-}
-
-// buildCNP builds a CNP for QP qpn at the destination of pa.
-func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
-	p := &n.scratch
-	p.BTH = wire.BTH{Opcode: wire.CNP, PKey: pkey, BECN: true, DestQP: qpn}
-	clear(writeHeaders(d, pa, p, wire.CNPPayloadLen))
-	d.TClass &^= link.ECN // CNPs are not ECN-capable
-	n.seal(d, &pa.icrc)
-	n.Count.CNPsSent++
 }
 
 // handleCNP reduces the rate of the destination QP. A CNP has no PSN. It carries
@@ -122,4 +86,17 @@ func (n *NIC) handleCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 func (q *QP) slowDown(now mono.Time) {
 	q.limiter.OnCNP(now, &q.nic.cfg.Congestion)
 	q.rearm()
+}
+
+// recoverRate handles expired timers of the rate limit. It wakes the QP if the next
+// packet may be sent.
+func (q *QP) recoverRate(now mono.Time) {
+	if !q.limiter.Active() {
+		return
+	}
+	q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
+	if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
+		q.req.paced = false
+		q.wake()
+	}
 }

@@ -43,13 +43,8 @@ func (c *Counters) Dropped() uint64 {
 		c.DropNoReceive + c.DropTooLong + c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
 }
 
-func (n *NIC) countImpliedNAK() {
-	n.Count.ImpliedNAKs++
-}
-
-// Counters returns all counters by name, in a fixed order.
-func (n *NIC) Counters() []verbs.Counter {
-	c := &n.Count
+// named returns the counters by name, in a fixed order.
+func (c *Counters) named() []verbs.Counter {
 	return []verbs.Counter{
 		{Name: "sent_pkts", Value: c.Sent},
 		{Name: "rcvd_pkts", Value: c.Received},
@@ -102,7 +97,5 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "drop_queue", Value: c.DropQueue},
 		{Name: "drop_dead", Value: c.DropDead},
 		{Name: "icrc_blind", Value: c.BlindICRC},
-		{Name: "cq_overrun", Value: n.CQOverruns},
-		{Name: "events_lost", Value: n.EventsLost},
 	}
 }

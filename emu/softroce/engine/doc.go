@@ -16,6 +16,17 @@
 // packets, the responder executes them and sends responses, and the completer handles
 // responses and completes work requests.
 //
+// A file uses only files that come before it here:
+//
+//   - policy, counters, dcqcn, config, path
+//   - requester_state, ackdelay, responder_state: state that does not know its QP
+//   - nic: NIC and QP, how a QP fails, and its completions; device
+//   - packet, migrate, congestion
+//   - receive, answer, read, responder: the responder
+//   - retry, requester, completer: the requester
+//   - uc, ud, gsi
+//   - input, output, post, qp: the calls of a driver
+//
 // [Policy] has the decisions in which real devices differ from the specification. Its zero
 // value follows the specification.
 package engine

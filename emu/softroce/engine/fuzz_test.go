@@ -211,7 +211,7 @@ func (v *victim) rewrite(mode byte, b []byte) []byte {
 		b[1] &^= 0x0f
 		copy(b[2:], []byte{0xff, 0xff})
 		copy(b[5:8], []byte{byte(q.num >> 16), byte(q.num >> 8), byte(q.num)})
-		b[0] = b[0]&0x1f | byte(q.transport())
+		b[0] = b[0]&0x1f | byte(q.Transport())
 		b = b[:len(b)&^3]
 	}
 	if mode&fuzzOwnPSN == 0 {

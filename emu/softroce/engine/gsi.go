@@ -1,22 +1,10 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
-
-// MADLen is the size of a management datagram.
-const MADLen = 256
-
-// MAD is a management datagram to or from QP 1.
-type MAD struct {
-	Local, Remote netip.Addr
-	PKey          uint16
-	Data          [MADLen]byte
-}
 
 // SendMAD queues a management datagram and reports false if the queue is full.
 // Senders of MADs retransmit them.
@@ -101,23 +89,9 @@ func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 		PSN: n.madPSN,
 	}
 	p.DETH = wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}
-	pa := n.defaultPath(m.Local, m.Remote)
+	pa := n.cfg.defaultPath(m.Local, m.Remote)
 	copy(writeHeaders(d, &pa, p, MADLen), m.Data[:])
 	n.seal(d, &pa.icrc)
 	n.madPSN = n.madPSN.Next()
 	n.Count.MADsSent++
-}
-
-// defaultPath returns a path between two addresses with default header fields.
-func (n *NIC) defaultPath(src, dst netip.Addr) path {
-	port := n.cfg.Link.SrcPort
-	if port == 0 {
-		port = datagramPort(gsiQPN)
-	}
-	pa := path{
-		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
-		hopLimit: defaultHopLimit,
-	}
-	pa.icrc = wire.NewICRC(pa.src, pa.dst)
-	return pa
 }

@@ -9,6 +9,44 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// Deadline returns when Tick must be called next, or mono.Never.
+func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
+
+// StrictDeadline is Deadline without delayed ACKs that may be sent a millisecond
+// late, because their peers have been shown not to wait for them.
+func (n *NIC) StrictDeadline() mono.Time {
+	if n.holds.strict == 0 {
+		return n.timers.Next()
+	}
+	return n.Deadline()
+}
+
+// Tick handles all deadlines that have passed.
+func (n *NIC) Tick(now mono.Time) {
+	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
+		q.holdExpired()
+	}
+	for {
+		q := n.timers.due(now)
+		if q == nil {
+			return
+		}
+		q.tick(now)
+		q.rearm()
+	}
+}
+
+// tick handles expired deadlines of the QP.
+func (q *QP) tick(now mono.Time) {
+	q.recoverRate(now)
+	if q.req.rnrUntil <= now {
+		q.rnrWaitExpired()
+	}
+	if q.req.timer <= now {
+		q.timeout()
+	}
+}
+
 // Input handles one received datagram. It keeps no reference to d or its payload.
 //
 // Checks run from the outside in: addresses, ICRC, transport headers. A packet that
@@ -101,7 +139,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	case q == nil || d.Dst.Addr().IsMulticast():
 		n.Count.DropQPN++
 		return
-	case p.BTH.Opcode.Transport() != q.transport():
+	case p.BTH.Opcode.Transport() != q.Transport():
 		n.Count.DropQPType++
 		return
 	case q.state == verbs.QPStateReset: // no P_Key is set yet
@@ -131,10 +169,6 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	switch {
-	case q.nic.cfg.UCAwaitsAck && q.typ == verbs.QPTypeUC && p.BTH.Opcode.Operation() == wire.OpAcknowledge:
-		if r := &q.req; p.BTH.PSN.Sub(r.una) >= 0 && p.BTH.PSN.Sub(r.max) < 0 {
-			q.acknowledge(now, p.BTH.PSN, true)
-		}
 	case known && info.Class.Has(wire.Response):
 		if !sends(q.typ) || !q.reliable() {
 			q.nic.Count.DropOpcode++
@@ -144,29 +178,11 @@ func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	case !receives(q.typ):
 		q.nic.Count.DropOpcode++
 		return
+	case !q.reliable():
+		q.handleUC(p, known)
 	default:
 		q.handleRequest(p, known)
 	}
 	q.checkInvariants()
 	q.rearm()
-}
-
-// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have
-// full membership.
-func (n *NIC) pkeyOK(own, got uint16) bool {
-	const full = 0x8000
-	return own&^full == got&^full && (own|got)&full != 0
-}
-
-func (n *NIC) qkeyOK(own, got uint32) bool { return own == got }
-
-// dropPKey and dropQKey count a packet with a wrong P_Key or Q_Key.
-func (n *NIC) dropPKey() {
-	n.Count.DropPKey++
-	n.badPKeys++
-}
-
-func (n *NIC) dropQKey() {
-	n.Count.DropQKey++
-	n.badQKeys++
 }

@@ -9,10 +9,6 @@ import (
 // Automatic path migration. A QP in MIGRATED sends MigReq 1. REARM becomes ARMED when a
 // packet with MigReq 0 shows that the peer is also ready to migrate.
 
-func (q *QP) migReq() bool {
-	return q.attr.PathMigState == verbs.MigMigrated
-}
-
 // checkMigState checks a requested migration state: REARM needs an alternate path,
 // MIGRATED is allowed unless REARM is pending. Applications cannot request ARMED.
 func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
@@ -47,11 +43,6 @@ func (q *QP) migrate() {
 	q.attr.PathMigState = verbs.MigMigrated
 	q.nic.Report(nic.Event{Type: verbs.EventPathMig, QP: q})
 	q.wake()
-}
-
-// matches reports whether a received datagram has the addresses of pa, reversed.
-func (pa *path) matches(d *link.Datagram) bool {
-	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
 }
 
 // expectedPKey returns the P_Key of the path that a packet with this MigReq bit

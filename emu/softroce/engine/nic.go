@@ -1,8 +1,10 @@
 package engine
 
 import (
-	"iter"
+	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -23,7 +25,7 @@ type NIC struct {
 
 	active  qpQueue // QPs that may have something to send
 	timers  qpTimers
-	holds   holdQueue
+	holds   holdQueue[QP]
 	madsIn  []MAD
 	madsOut []MAD
 	madPSN  wire.PSN
@@ -46,93 +48,71 @@ type NIC struct {
 	badQKeys uint32
 }
 
-// New returns a NIC with its port up.
-func New(cfg Config) (*NIC, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
-	n.policy = &n.cfg.Policy
-	n.Init(cfg.Limits.Limits, cfg.Policy.Shared)
-	n.Mem.Scramble(cfg.KeySecret)
-	return n, nil
+// QP is a queue pair. Requester, responder and completer are in files with these
+// names.
+type QP struct {
+	nic  *NIC
+	num  uint32
+	typ  verbs.QPType
+	caps verbs.QPCaps
+	pd   nic.PD
+
+	sendCQ, recvCQ *nic.CQ
+	srq            *nic.SRQ
+	xrcd           *nic.XRCD
+	signalAll      bool
+
+	state verbs.QPState
+	attr  verbs.QPAttr // as last set, without the state
+	path  path
+	alt   path
+	mtu   int32
+	pkey  uint16
+
+	sq   sendQueue
+	rq   nic.RecvQueue
+	req  requester
+	resp responder
+
+	limiter  rateLimiter
+	notifier cnpNotifier
+	cnpDue   bool
+	cnpPKey  uint16 // P_Key of the packet that caused the CNP
+
+	drainNotify    bool // raise SQ_DRAINED when draining ends
+	migErrReported bool // PATH_MIG_ERR was reported
+	groups         int  // multicast attachments
+	opens          int  // additional handles of an XRC target QP
+
+	queued bool // in NIC.active
+	timer  nic.Timer[QP]
+
+	// Owner is for use by the driver.
+	Owner any
 }
 
-// Deadline returns when Tick must be called next, or mono.Never.
-func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
+// maxMessage is the longest message a request may carry.
+const maxMessage = 1 << 31
 
-// StrictDeadline is Deadline without delayed ACKs that may be sent a millisecond
-// late, because their peers have been shown not to wait for them.
-func (n *NIC) StrictDeadline() mono.Time {
-	if n.holds.strict == 0 {
-		return n.timers.Next()
-	}
-	return n.Deadline()
+// pendingCNP is a CNP to the sender of a UD datagram.
+type pendingCNP struct {
+	path path
+	pkey uint16
+	qpn  uint32
 }
 
-// Tick handles all deadlines that have passed.
-func (n *NIC) Tick(now mono.Time) {
-	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
-		q.holdExpired()
-	}
-	for {
-		q := n.timers.due(now)
-		if q == nil {
-			return
-		}
-		q.tick(now)
-		q.rearm()
-	}
-}
+// MADLen is the size of a management datagram.
+const MADLen = 256
 
-// SetPort sets the port state and raises PORT_ACTIVE or PORT_ERR.
-func (n *NIC) SetPort(up bool) {
-	if n.portDown == !up {
-		return
-	}
-	n.portDown = !up
-	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
-	if !up {
-		e.Type = verbs.EventPortErr
-	}
-	n.Report(e)
+// MAD is a management datagram to or from QP 1.
+type MAD struct {
+	Local, Remote netip.Addr
+	PKey          uint16
+	Data          [MADLen]byte
 }
-
-// SetGIDs replaces the GID table after a change of host addresses. The NIC then
-// drops packets to and from removed addresses.
-func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
-	n.cfg.GIDs = table
-	n.gidsChanged = true
-	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
-}
-
-// Config returns the configuration including defaults.
-func (n *NIC) Config() *Config { return &n.cfg }
 
 // MTU returns the largest path MTU that the link supports.
 func (n *NIC) MTU() verbs.MTU { return verbs.MTUFor(n.cfg.LinkMTU - encapsulation) }
-
-// Port returns the port attributes.
-func (n *NIC) Port() verbs.PortAttr {
-	a := verbs.PortAttr{
-		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: n.MTU(),
-		GIDs: len(n.cfg.GIDs), PKeys: len(n.cfg.PKeys), MaxMsg: maxMessage,
-		BadPKeys: n.badPKeys, QKeyViolations: n.badQKeys, RateBps: n.cfg.LineRateBps,
-	}
-	if n.portDown {
-		a.State = verbs.PortDown
-	}
-	return a
-}
-
-// gid returns the address of GID index i if it is a RoCEv2 GID.
-func (n *NIC) gid(i uint8) (netip.Addr, bool) {
-	if int(i) >= len(n.cfg.GIDs) || n.cfg.GIDs[i].Type != verbs.GIDTypeRoCEv2 {
-		return netip.Addr{}, false
-	}
-	return n.cfg.GIDs[i].GID.Addr(), true
-}
 
 // owns reports whether addr is a RoCEv2 address of the port.
 func (n *NIC) owns(addr netip.Addr) bool {
@@ -144,5 +124,263 @@ func (n *NIC) owns(addr netip.Addr) bool {
 	return false
 }
 
-// QPs iterates over the NIC's QPs in the order of their numbers.
-func (n *NIC) QPs() iter.Seq[*QP] { return n.qps.All() }
+// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have
+// full membership.
+func (n *NIC) pkeyOK(own, got uint16) bool {
+	const full = 0x8000
+	return own&^full == got&^full && (own|got)&full != 0
+}
+
+func (n *NIC) qkeyOK(own, got uint32) bool { return own == got }
+
+// dropPKey and dropQKey count a packet with a wrong P_Key or Q_Key.
+func (n *NIC) dropPKey() {
+	n.Count.DropPKey++
+	n.badPKeys++
+}
+
+func (n *NIC) dropQKey() {
+	n.Count.DropQKey++
+	n.badQKeys++
+}
+
+// sends and receives report whether a QP type has a requester and a responder.
+func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
+func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
+
+func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
+
+// Transport returns the transport of the QP's opcodes.
+func (q *QP) Transport() wire.Transport {
+	switch q.typ {
+	case verbs.QPTypeUC:
+		return wire.TransportUC
+	case verbs.QPTypeUD:
+		return wire.TransportUD
+	case verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
+		return wire.TransportXRC
+	default:
+		return wire.TransportRC
+	}
+}
+
+func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.QPTypeUD }
+
+// packetCount returns the number of packets for n bytes. An empty message has one
+// packet.
+func packetCount(n uint32, mtu int32) int32 {
+	if n == 0 {
+		return 1
+	}
+	return int32((uint64(n) + uint64(mtu) - 1) / uint64(mtu))
+}
+
+// wake queues the QP for sending.
+func (q *QP) wake() { q.nic.active.push(q) }
+
+// deadline returns the earliest deadline of the QP.
+func (q *QP) deadline() mono.Time {
+	at := min(q.req.timer, q.req.rnrUntil)
+	if q.limiter.Active() {
+		at = min(at, q.limiter.NextTimer())
+		if q.req.paced {
+			at = min(at, q.limiter.ReadyAt())
+		}
+	}
+	return at
+}
+
+// rearm updates the QP's entry in the NIC's timer heap.
+func (q *QP) rearm() { q.nic.timers.set(q, q.deadline()) }
+
+// qpTimers orders QPs by deadline. Most deadlines move later often, so a later
+// deadline does not update the heap; due corrects it.
+type qpTimers struct{ nic.TimerHeap[QP] }
+
+// due returns a QP whose deadline has passed, or nil.
+func (h *qpTimers) due(now mono.Time) *QP {
+	for q := h.PopExpired(now); q != nil; q = h.PopExpired(now) {
+		at := q.deadline()
+		if at <= now {
+			return q
+		}
+		h.set(q, at) // the deadline was moved
+	}
+	return nil
+}
+
+// set makes due return q when at has passed. An unneeded earlier entry is skipped
+// by due.
+func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
+
+// qpQueue is a FIFO that holds each QP at most once.
+type qpQueue struct{ nic.FIFO[*QP] }
+
+func (l *qpQueue) push(q *QP) {
+	if !q.queued {
+		q.queued = true
+		l.Push(q)
+	}
+}
+
+func (l *qpQueue) pop() *QP {
+	q, ok := l.Pop()
+	if ok {
+		q.queued = false
+	}
+	return q
+}
+
+// ackTimeout returns the interval of the transport timer, or 0 if it is disabled.
+func (q *QP) ackTimeout() time.Duration {
+	return q.roundTimer(wire.AckTimeout(q.attr.Timeout))
+}
+
+// roundTimer rounds a timer up to the policy's granularity.
+func (q *QP) roundTimer(d time.Duration) time.Duration {
+	tick := q.nic.policy.TimerGranularity
+	if tick == 0 {
+		return d
+	}
+	return (d + tick - 1) / tick * tick
+}
+
+// fail moves the QP to ERR and flushes the send queue, then the receive queue.
+func (q *QP) fail() {
+	if q.state == verbs.QPStateErr {
+		return
+	}
+	q.state = verbs.QPStateErr
+	q.req.stopTimers()
+	q.flushSends()
+	q.flushRecvs()
+	if q.srq != nil {
+		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
+	}
+}
+
+// flushSends completes all send work requests with WR_FLUSH_ERR.
+func (q *QP) flushSends() {
+	for !q.sq.empty() {
+		q.completeSend(q.sq.at(q.sq.head), verbs.WCWRFlushErr)
+	}
+	q.req.cur = q.sq.tail
+	q.req.pkt = 0
+}
+
+// flushRecvs completes the claimed receive and all posted receives with
+// WR_FLUSH_ERR. Receives of an SRQ stay for its other QPs.
+func (q *QP) flushRecvs() {
+	if h := &q.resp.recv; h.active {
+		h.active = false
+		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
+	}
+	for q.rq.Count() > 0 {
+		status := verbs.WCWRFlushErr
+		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
+		q.rq.Take()
+	}
+}
+
+// completeSend removes the oldest send work request and completes it. Unsignaled
+// requests complete only in error.
+func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
+	q.sq.head++
+	q.nic.Count.Sends++
+	if w.Sent(status) {
+		q.nic.Count.Messages++
+	}
+	if !w.Signaled() && status == verbs.WCSuccess {
+		return
+	}
+	wc := w.Completion(status, verbs.QPN(q.num))
+	if !q.sendCQ.Push(&wc, false) {
+		q.fail()
+	}
+}
+
+// pushRecv adds a completion to the receive CQ. A full CQ fails the QP.
+func (q *QP) pushRecv(wc *verbs.WC) bool {
+	wc.QPN = verbs.QPN(q.num)
+	cq := q.recvCQ
+	if q.typ == verbs.QPTypeXRCRecv {
+		cq = q.resp.xrcCQ
+	}
+	if cq == nil {
+		return true
+	}
+	return q.pushTo(cq, wc, q.resp.solicited)
+}
+
+func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
+	if !cq.Push(wc, solicited) {
+		q.fail()
+		return false
+	}
+	q.nic.Count.Recvs++
+	return true
+}
+
+// checkInvariants panics if the state of a QP is inconsistent. No input from a peer
+// may cause this. The checks are cheap and always enabled, because continuing could
+// write to the wrong memory.
+func (q *QP) checkInvariants() {
+	r := &q.req
+	next, sent := r.sinceUna(r.next), r.sinceUna(r.max)
+	switch {
+	case next > sent || sent > halfPSNSpace:
+		q.panicInvariant("PSNs out of order")
+	case q.sq.tail-q.sq.head > uint32(len(q.sq.ring)):
+		q.panicInvariant("send queue exceeds its ring")
+	case r.cur-q.sq.head > q.sq.tail-q.sq.head:
+		q.panicInvariant("current request is not in the send queue")
+	case q.rq.Overfull():
+		q.panicInvariant("receive queue exceeds its ring")
+	case q.resp.replays.count > len(q.resp.replays.ring):
+		q.panicInvariant("replay entries exceed the ring")
+	case q.resp.recv.active && q.resp.recv.filled > q.resp.recv.length:
+		q.panicInvariant("receive filled beyond its length")
+	}
+}
+
+func (q *QP) panicInvariant(what string) {
+	panic(fmt.Sprintf("%s in %v: %s: requester %+v, sends %d..%d of %d, receives %v, responder expects %#x, holds %d of %d bytes",
+		q.name(), q.state, what, q.req, q.sq.head, q.sq.tail, len(q.sq.ring), &q.rq,
+		uint32(q.resp.expected), q.resp.recv.filled, q.resp.recv.length))
+}
+
+// atomicUnit executes atomics on memory. The operands are fields of the NIC because
+// a closure for each atomic would be allocated.
+type atomicUnit struct {
+	op               wire.Operation
+	swapAdd, compare uint64
+	apply            func(uint64) uint64
+	word             [8]byte
+}
+
+// update executes the current operation on the word at off and returns its previous
+// value.
+func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
+	if u.apply == nil {
+		u.apply = u.result
+	}
+	return mem.Update(off, u.apply)
+}
+
+func (u *atomicUnit) result(v uint64) uint64 {
+	switch {
+	case u.op == wire.OpFetchAdd:
+		return v + u.swapAdd
+	case u.op == wire.OpCompareSwap && v != u.compare:
+		return v
+	default: // matching COMPARE_SWAP, or ATOMIC WRITE
+		return u.swapAdd
+	}
+}
+
+// hostOrder returns v in the byte order of the host. The slice is valid until the
+// next call.
+func (u *atomicUnit) hostOrder(v uint64) []byte {
+	binary.LittleEndian.PutUint64(u.word[:], v)
+	return u.word[:]
+}

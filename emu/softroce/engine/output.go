@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -45,19 +44,6 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	}
 	n.Count.Sent += uint64(filled)
 	return filled
-}
-
-// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant
-// for all datagrams. If too little is left, ds[i].Payload becomes nil and a new
-// buffer is allocated.
-func shareBuffer(ds []link.Datagram, i int) {
-	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
-		return
-	}
-	ds[i].Payload = nil
-	if b := ds[i-1].Payload; cap(b)-len(b) >= wire.MaxPacketLen {
-		ds[i].Payload = b[len(b):]
-	}
 }
 
 // emit builds the next packet of the QP and reports whether there was one. CNPs
@@ -113,45 +99,4 @@ func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	}
 	q.delayAck(now)
 	return true
-}
-
-// header sets the BTH fields that all packets of the QP share.
-func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
-	p := &q.nic.scratch
-	p.BTH = wire.BTH{
-		Opcode: wire.MakeOpcode(q.transport(), op), MigReq: q.migReq(), PKey: q.pkey,
-		DestQP: uint32(q.attr.DestQPN), PSN: psn,
-	}
-	return p
-}
-
-// writeHeaders writes the headers of p to d and returns the space for n bytes of
-// payload. The caller fills it and calls seal.
-func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
-	pad := wire.PadLen(n)
-	p.BTH.PadCount = uint8(pad)
-	d.Src, d.Dst = pa.src, pa.dst
-	d.TClass, d.HopLimit, d.FlowLabel = pa.tclass, pa.hopLimit, pa.flowLabel
-	d.IPID, d.Variants = link.IPIDUnknown, link.NoChecksum // the ICRC protects the packet
-	b := p.AppendHeaders(d.Payload[:0])
-	head := len(b)
-	total := head + n + pad + wire.ICRCLen
-	if cap(b) < total {
-		grown := make([]byte, head, wire.MaxPacketLen)
-		copy(grown, b)
-		b = grown
-	}
-	b = b[:total]
-	clear(b[head+n:])
-	d.Payload = b
-	return b[head : head+n]
-}
-
-// seal appends the ICRC. It assumes IPv4 identification 0, which Linux uses for
-// packets with DF from unconnected sockets.
-func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
-	if n.cfg.ICRC == ICRCOffloaded {
-		return
-	}
-	icrc.Seal(0, d.Payload)
 }

@@ -19,33 +19,12 @@ type path struct {
 	icrc      wire.ICRC
 }
 
-const defaultHopLimit = 64
-
-// resolve resolves an address vector. If it has no flow label, localQPN and
-// remoteQPN select the UDP source port.
-func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
-	src, ok := n.gid(av.GRH.SGIDIndex)
-	if !ok {
-		return path{}, nic.OpError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
-	}
-	dst := av.GRH.DGID.Addr()
-	if dst.Is4() != src.Is4() {
-		return path{}, nic.OpError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
-	}
-	port := n.cfg.Link.SrcPort
-	if port == 0 {
-		port = sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN)
-	}
-	p := path{
-		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
-		tclass: tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
-	}
-	if p.hopLimit == 0 {
-		p.hopLimit = defaultHopLimit
-	}
-	p.icrc = wire.NewICRC(p.src, p.dst)
-	return p, nil
+// matches reports whether a received datagram has the addresses of pa, reversed.
+func (pa *path) matches(d *link.Datagram) bool {
+	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
 }
+
+const defaultHopLimit = 64
 
 // tclass keeps the DSCP of a traffic class and sets the ECN bits to ECT(0).
 func tclass(tc uint8) uint8 { return tc&^link.ECN | link.ECT0 }
@@ -77,32 +56,42 @@ type AH struct {
 	gone bool
 }
 
-// CreateAH makes an address handle.
-func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
-	if n.ahs >= n.cfg.Limits.AHs {
-		return nil, nic.OpError("create_ah", "", "%w: %d handles", verbs.ErrNoMemory, n.ahs)
+// resolve resolves an address vector. If it has no flow label, localQPN and
+// remoteQPN select the UDP source port.
+func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
+	src, ok := c.gid(av.GRH.SGIDIndex)
+	if !ok {
+		return path{}, nic.OpError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
 	}
-	if attr.Port != 1 {
-		return nil, nic.OpError("create_ah", "", "%w: port %d, there is only port 1", verbs.ErrInvalid, attr.Port)
+	dst := av.GRH.DGID.Addr()
+	if dst.Is4() != src.Is4() {
+		return path{}, nic.OpError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
 	}
-	if err := n.CheckPD("create_ah", pd); err != nil {
-		return nil, err
+	port := c.Link.SrcPort
+	if port == 0 {
+		port = sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN)
 	}
-	p, err := n.resolve(&attr, 0, 0)
-	if err != nil {
-		return nil, err
+	p := path{
+		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
+		tclass: tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
 	}
-	n.ahs++
-	n.UsePD(pd, 1)
-	return &AH{Attr: attr, pd: pd, path: p}, nil
+	if p.hopLimit == 0 {
+		p.hopLimit = defaultHopLimit
+	}
+	p.icrc = wire.NewICRC(p.src, p.dst)
+	return p, nil
 }
 
-// DestroyAH removes an address handle.
-func (n *NIC) DestroyAH(a *AH) {
-	if a.gone {
-		return
+// defaultPath returns a path between two addresses with default header fields.
+func (c *Config) defaultPath(src, dst netip.Addr) path {
+	port := c.Link.SrcPort
+	if port == 0 {
+		port = datagramPort(gsiQPN)
 	}
-	n.ahs--
-	a.gone = true
-	n.UsePD(a.pd, -1)
+	pa := path{
+		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
+		hopLimit: defaultHopLimit,
+	}
+	pa.icrc = wire.NewICRC(pa.src, pa.dst)
+	return pa
 }

@@ -98,24 +98,6 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// supportsOp reports whether the QP type supports an operation.
-func (q *QP) supportsOp(op verbs.WROpcode) bool {
-	return opcodeAllowed(q.typ, op)
-}
-
-// opcodeAllowed reports whether a QP type supports an operation.
-func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
-	switch op {
-	case verbs.OpSend, verbs.OpSendImm:
-		return true
-	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
-		return t != verbs.QPTypeUD
-	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite:
-		return t == verbs.QPTypeRC || t == verbs.QPTypeXRCSend
-	}
-	return false
-}
-
 // PostRecv posts one receive work request.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.srq != nil || !receives(q.typ) || q.typ == verbs.QPTypeXRCRecv {
@@ -132,21 +114,4 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 		return nil
 	}
 	return q.rq.Post(wr)
-}
-
-// completeSend removes the oldest send work request and completes it. Unsignaled
-// requests complete only in error.
-func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
-	q.sq.head++
-	q.nic.Count.Sends++
-	if w.Sent(status) {
-		q.nic.Count.Messages++
-	}
-	if !w.Signaled() && status == verbs.WCSuccess {
-		return
-	}
-	wc := w.Completion(status, verbs.QPN(q.num))
-	if !q.sendCQ.Push(&wc, false) {
-		q.fail()
-	}
 }

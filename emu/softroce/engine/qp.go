@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -9,52 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// maxMessage is the longest message a request may carry.
-const maxMessage = 1 << 31
-
-// QP is a queue pair. Requester, responder and completer are in files with these
-// names.
-type QP struct {
-	nic  *NIC
-	num  uint32
-	typ  verbs.QPType
-	caps verbs.QPCaps
-	pd   nic.PD
-
-	sendCQ, recvCQ *nic.CQ
-	srq            *nic.SRQ
-	xrcd           *nic.XRCD
-	signalAll      bool
-
-	state verbs.QPState
-	attr  verbs.QPAttr // as last set, without the state
-	path  path
-	alt   path
-	mtu   int32
-	pkey  uint16
-
-	sq   sendQueue
-	rq   nic.RecvQueue
-	req  requester
-	resp responder
-
-	limiter  rateLimiter
-	notifier cnpNotifier
-	cnpDue   bool
-	cnpPKey  uint16 // P_Key of the packet that caused the CNP
-
-	drainNotify    bool // raise SQ_DRAINED when draining ends
-	migErrReported bool // PATH_MIG_ERR was reported
-	groups         int  // multicast attachments
-	opens          int  // additional handles of an XRC target QP
-
-	queued bool // in NIC.active
-	timer  nic.Timer[QP]
-
-	// Owner is for use by the driver.
-	Owner any
-}
 
 // QPConfig has the attributes of a new QP.
 type QPConfig struct {
@@ -66,10 +21,6 @@ type QPConfig struct {
 	Caps           verbs.QPCaps
 	SignalAll      bool
 }
-
-// sends and receives report whether a QP type has a requester and a responder.
-func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
-func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 
 // CreateQP creates a QP in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
@@ -175,7 +126,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
-	q.resp.dropPending()
 	q.reset() // it may still be in NIC.active
 	return nil
 }
@@ -190,6 +140,25 @@ func (n *NIC) OpenQP(x *nic.XRCD, qpn uint32) (*QP, error) {
 	return q, nil
 }
 
+// reset restores the state after CreateQP.
+func (q *QP) reset() {
+	q.state = verbs.QPStateReset
+	q.attr = verbs.QPAttr{}
+	q.path, q.alt = path{}, path{}
+	q.migErrReported = false
+	q.sq.head, q.sq.tail = 0, 0
+	q.rq.Clear()
+	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
+	q.releaseAck()
+	q.resp = q.resp.initial()
+	q.limiter = rateLimiter{}
+	q.notifier = cnpNotifier{}
+	q.cnpDue = false
+	q.drainNotify = false
+	q.mtu = int32(q.nic.MTU().Bytes())
+	q.pkey = q.nic.cfg.PKeys[0]
+}
+
 // Num returns the QP number.
 func (q *QP) Num() uint32 { return q.num }
 
@@ -202,146 +171,215 @@ func (q *QP) State() verbs.QPState { return q.state }
 // RateBps returns the rate limit set by congestion control, or the line rate.
 func (q *QP) RateBps() uint64 { return q.limiter.RateBps(&q.nic.cfg.Congestion) }
 
-func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
-
 // Ends returns the addresses of the QP's path; they are invalid if it has none.
 func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.dst.Addr() }
 
 // Expected returns the PSN of the next request to execute.
 func (q *QP) Expected() wire.PSN { return q.resp.expected }
 
-// HasReceive reports whether a receive is available for the next message.
-func (q *QP) HasReceive() bool { return receives(q.typ) && q.receiveReady() }
-
-// Transport returns the transport of the QP's opcodes.
-func (q *QP) Transport() wire.Transport { return q.transport() }
-
-func (q *QP) transport() wire.Transport {
-	switch q.typ {
-	case verbs.QPTypeUC:
-		return wire.TransportUC
-	case verbs.QPTypeUD:
-		return wire.TransportUD
-	case verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
-		return wire.TransportXRC
-	default:
-		return wire.TransportRC
+// Modify changes the attributes that mask selects. On error it changes none.
+func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	from := q.state
+	if q.nic.qps.At(q.num) != q {
+		return nic.OpError("modify_qp", q.name(), "%w: destroyed", verbs.ErrInvalid)
 	}
+	to, err := nic.Transition(q.typ, from, &a, mask)
+	if err != nil {
+		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
+	}
+	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
+	if err != nil {
+		return err
+	}
+	// Nothing can fail from here on.
+	q.path, q.alt = newPath, newAlt
+	if from == verbs.QPStateRTS && to == verbs.QPStateSQD {
+		q.attr.EnSQDAsyncNotify = false // unless set in this call
+	}
+	q.storeAttrs(&a, mask)
+	q.enterState(from, to)
+	return nil
 }
 
-func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.QPTypeUD }
-
-// reset restores the state after CreateQP.
-func (q *QP) reset() {
-	q.state = verbs.QPStateReset
-	q.attr = verbs.QPAttr{}
-	q.path, q.alt = path{}, path{}
-	q.migErrReported = false
-	q.sq.head, q.sq.tail = 0, 0
-	q.rq.Clear()
-	held := q.resp.recv.sges[:0]
-	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
-	q.releaseAck()
-	q.resp = responder{hold: q.resp.hold.initial()}
-	q.resp.recv.sges = held
-	q.limiter = rateLimiter{}
-	q.notifier = cnpNotifier{}
-	q.cnpDue = false
-	q.drainNotify = false
-	q.mtu = int32(q.nic.MTU().Bytes())
-	q.pkey = q.nic.cfg.PKeys[0]
-}
-
-// wake queues the QP for sending.
-func (q *QP) wake() { q.nic.active.push(q) }
-
-// deadline returns the earliest deadline of the QP.
-func (q *QP) deadline() mono.Time {
-	at := min(q.req.timer, q.req.rnrUntil)
-	if q.limiter.Active() {
-		at = min(at, q.limiter.NextTimer())
-		if q.req.paced {
-			at = min(at, q.limiter.ReadyAt())
+// checkModify validates attributes and resolves the primary and the alternate path.
+func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) (main, alt path, err error) {
+	if err := q.checkValues(a, mask); err != nil {
+		return path{}, path{}, err
+	}
+	if mask&verbs.QPAttrPathMigState != 0 {
+		if err := q.checkMigState(a.PathMigState, mask); err != nil {
+			return path{}, path{}, err
 		}
 	}
-	return at
+	if from == verbs.QPStateSQD && (to == verbs.QPStateRTS || to == verbs.QPStateSQD) && q.draining() {
+		return path{}, path{}, nic.OpError("modify_qp", q.name(), "%w: the send queue is still draining", verbs.ErrInvalid)
+	}
+	main, alt = q.path, q.alt
+	dest := q.attr.DestQPN
+	if mask&verbs.QPAttrDestQPN != 0 {
+		dest = a.DestQPN
+	}
+	if mask&verbs.QPAttrAV != 0 {
+		main, err = q.resolve(&a.AH, dest)
+	}
+	if mask&verbs.QPAttrAltPath != 0 && err == nil {
+		alt, err = q.resolve(&a.AltAH, dest)
+	}
+	return main, alt, err
 }
 
-// rearm updates the QP's entry in the NIC's timer heap.
-func (q *QP) rearm() { q.nic.timers.set(q, q.deadline()) }
+// resolve resolves an address vector to a path. Errors are reported as errors of
+// modify_qp.
+func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
+	pa, err := q.nic.cfg.resolve(av, q.num, uint32(dest))
+	var e *verbs.OpError
+	if errors.As(err, &e) {
+		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: e.Err}
+	}
+	return pa, err
+}
 
-// tick handles expired deadlines of the QP.
-func (q *QP) tick(now mono.Time) {
-	if q.limiter.Active() {
-		q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
-		if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
-			q.req.paced = false
-			q.wake()
+// checkValues checks attribute values against their ranges and the limits of the
+// device.
+func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	invalid := func(format string, args ...any) error {
+		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
+	}
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	limit, pkeys := q.nic.cfg.Limits.RdAtomic, len(q.nic.cfg.PKeys)
+	switch {
+	case has(verbs.QPAttrPort) && a.Port != 1:
+		return invalid("port %d, there is only port 1", a.Port)
+	case has(verbs.QPAttrAV) && a.AH.Port != 1:
+		return invalid("address vector for port %d, there is only port 1", a.AH.Port)
+	case has(verbs.QPAttrAltPath) && (a.AltAH.Port != 1 || a.AltPort != 1):
+		return invalid("alternate path for ports %d and %d, there is only port 1", a.AltPort, a.AltAH.Port)
+	case has(verbs.QPAttrPKeyIndex) && int(a.PKeyIndex) >= pkeys:
+		return invalid("P_Key index %d of %d", a.PKeyIndex, pkeys)
+	case has(verbs.QPAttrAltPath) && int(a.AltPKeyIndex) >= pkeys:
+		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
+	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
+		return invalid("path MTU code %d", uint32(a.PathMTU))
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.policy.PathMTUAbovePort:
+		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
+	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
+		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
+	case has(verbs.QPAttrMaxDestRdAtomic) && a.MaxDestRdAtomic > limit:
+		return invalid("max_dest_rd_atomic %d, limit %d", a.MaxDestRdAtomic, limit)
+	case has(verbs.QPAttrTimeout) && a.Timeout > 31, has(verbs.QPAttrMinRNRTimer) && a.MinRNRTimer > 31,
+		has(verbs.QPAttrAltPath) && a.AltTimeout > 31:
+		return invalid("timer codes are 0..31")
+	case has(verbs.QPAttrRetryCnt) && a.RetryCnt > 7, has(verbs.QPAttrRNRRetry) && a.RNRRetry > 7:
+		return invalid("retry counts are 0..7")
+	case has(verbs.QPAttrRQPSN) && a.RQPSN > uint32(wire.PSNMask), has(verbs.QPAttrSQPSN) && a.SQPSN > uint32(wire.PSNMask):
+		return invalid("PSNs have 24 bits")
+	case has(verbs.QPAttrDestQPN) && a.DestQPN >= verbs.MulticastQPN:
+		return invalid("destination QP %#x: numbers have 24 bits, and the last is that of multicast", a.DestQPN)
+	}
+	return nil
+}
+
+// storeAttrs stores the attributes that mask selects.
+func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	if has(verbs.QPAttrEnSQDAsyncNotify) {
+		q.attr.EnSQDAsyncNotify = a.EnSQDAsyncNotify
+	}
+	if has(verbs.QPAttrAccessFlags) {
+		q.attr.Access = a.Access
+	}
+	if has(verbs.QPAttrPKeyIndex) {
+		q.attr.PKeyIndex = a.PKeyIndex
+		q.pkey = q.nic.cfg.PKeys[a.PKeyIndex]
+	}
+	if has(verbs.QPAttrPort) {
+		q.attr.Port = a.Port
+	}
+	if has(verbs.QPAttrQKey) {
+		q.attr.QKey = a.QKey
+	}
+	if has(verbs.QPAttrAV) {
+		q.attr.AH = a.AH
+	}
+	if has(verbs.QPAttrPathMTU) {
+		q.attr.PathMTU = a.PathMTU
+		q.mtu = int32(a.PathMTU.Bytes())
+	}
+	if has(verbs.QPAttrTimeout) {
+		q.attr.Timeout = a.Timeout
+	}
+	if has(verbs.QPAttrRetryCnt) {
+		q.attr.RetryCnt = a.RetryCnt
+	}
+	if has(verbs.QPAttrRNRRetry) {
+		q.attr.RNRRetry = a.RNRRetry
+	}
+	if has(verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry) {
+		q.loadRetries()
+	}
+	if has(verbs.QPAttrMaxQPRdAtomic) {
+		q.attr.MaxRdAtomic = a.MaxRdAtomic
+	}
+	if has(verbs.QPAttrMaxDestRdAtomic) {
+		q.attr.MaxDestRdAtomic = a.MaxDestRdAtomic
+		q.resp.resize(int(a.MaxDestRdAtomic))
+	}
+	if has(verbs.QPAttrAltPath) {
+		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
+		q.attr.AltPort, q.attr.AltTimeout = a.AltPort, a.AltTimeout
+		q.migErrReported = false
+	}
+	if has(verbs.QPAttrMinRNRTimer) {
+		q.attr.MinRNRTimer = a.MinRNRTimer
+	}
+	if has(verbs.QPAttrDestQPN) {
+		q.attr.DestQPN = a.DestQPN
+	}
+	if has(verbs.QPAttrSQPSN) {
+		q.attr.SQPSN = a.SQPSN
+		q.req.startAt(wire.PSN(a.SQPSN))
+	}
+	if has(verbs.QPAttrRQPSN) {
+		q.attr.RQPSN = a.RQPSN
+		q.resp.expected = wire.PSN(a.RQPSN)
+		q.resp.ackPSN = q.resp.expected.Add(-1)
+	}
+	if has(verbs.QPAttrPathMigState) {
+		q.setMigState(a.PathMigState)
+	}
+}
+
+// enterState performs the actions of a state transition.
+func (q *QP) enterState(from, to verbs.QPState) {
+	switch to {
+	case verbs.QPStateReset:
+		q.reset()
+		return
+	case verbs.QPStateErr:
+		if from != verbs.QPStateErr { // a QP that is in ERR already may still have to send a NAK
+			q.resp.dropPending()
 		}
-	}
-	if q.req.rnrUntil <= now {
-		q.rnrWaitExpired()
-	}
-	if q.req.timer <= now {
-		q.timeout()
-	}
-}
-
-// fail moves the QP to ERR and flushes the send queue, then the receive queue.
-func (q *QP) fail() {
-	if q.state == verbs.QPStateErr {
+		q.fail()
 		return
 	}
-	q.state = verbs.QPStateErr
-	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
-	q.flushSends()
-	q.flushRecvs()
-	if q.srq != nil {
-		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
+	q.state = to
+	switch {
+	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
+		q.drainNotify = q.attr.EnSQDAsyncNotify
+		q.checkDrained()
+	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
+		return
 	}
+	q.wake()
 }
 
-// flushSends completes all send work requests with WR_FLUSH_ERR.
-func (q *QP) flushSends() {
-	for !q.sq.empty() {
-		q.completeSend(q.sq.at(q.sq.head), verbs.WCWRFlushErr)
-	}
-	q.req.cur = q.sq.tail
-	q.req.pkt = 0
-}
-
-// flushRecvs completes the claimed receive and all posted receives with
-// WR_FLUSH_ERR. Receives of an SRQ stay for its other QPs.
-func (q *QP) flushRecvs() {
-	if h := &q.resp.recv; h.active {
-		h.active = false
-		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
-	}
-	for q.rq.Count() > 0 {
-		status := verbs.WCWRFlushErr
-		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
-		q.rq.Take()
-	}
-}
-
-// pushRecv adds a completion to the receive CQ. A full CQ fails the QP.
-func (q *QP) pushRecv(wc *verbs.WC) bool {
-	wc.QPN = verbs.QPN(q.num)
-	cq := q.recvCQ
-	if q.typ == verbs.QPTypeXRCRecv {
-		cq = q.resp.xrcCQ
-	}
-	if cq == nil {
-		return true
-	}
-	return q.pushTo(cq, wc, q.resp.solicited)
-}
-
-func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
-	if !cq.Push(wc, solicited) {
-		q.fail()
-		return false
-	}
-	q.nic.Count.Recvs++
-	return true
+// Query returns the current attributes. SQPSN and RQPSN are the next PSN to send
+// and to receive.
+func (q *QP) Query() verbs.QPAttr {
+	a := q.attr
+	a.State, a.CurState = q.state, q.state
+	a.Caps = q.caps
+	a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
+	a.SQDraining = q.draining()
+	return a
 }

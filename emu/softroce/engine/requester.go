@@ -7,44 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// requester is the sending side of a connected QP. PSNs in [una, max) are
-// unacknowledged. next is the PSN to send now; it equals max except during
-// retransmission.
-type requester struct {
-	una, next, max wire.PSN
-	cur            uint32 // index of the request being sent
-	pkt            int32  // its next packet
-	reads          int    // READ-like requests before cur without a complete response
-	ssn            wire.MSN
-
-	limited bool     // the peer advertises a credit count
-	lsn     wire.MSN // limit sequence number: last request covered by credits
-
-	retries    uint8
-	rnrRetries uint8
-	timer      mono.Time // transport timer (ACK timeout)
-	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
-
-	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
-	nakPSN  wire.PSN
-	nakEnd  wire.PSN // max at that time
-
-	sinceAckReq int32
-	paced       bool // waits for congestion control
-	stalled     bool // stopped for good, by policy
-	plainAck    bool // the current ACK may complete a READ
-}
-
-// halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
-// could not tell duplicates from new packets.
-const halfPSNSpace = 1 << 23
-
-func (r *requester) outstanding() bool { return r.una != r.max }
-
-// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is
-// exact for the full range una..max.
-func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
-
 // nextRequest builds the next request packet and reports whether one could be sent.
 func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
@@ -57,8 +19,7 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 		case wqeFailed:
 			return false
 		case wqeDone: // a completed local operation between retransmitted requests
-			r.cur++
-			r.pkt = 0
+			r.nextWQE()
 			continue
 		case wqePosted:
 			if q.state == verbs.QPStateSQD {
@@ -108,6 +69,20 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
+// resultWritable checks that the local buffer of a READ or atomic is writable. The
+// requester checks it before sending, because an atomic whose result cannot be
+// stored must not be executed.
+func (q *QP) resultWritable(w *sendWQE) bool {
+	switch w.Op {
+	case verbs.OpRDMARead:
+		return q.nic.Accessible(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+	default:
+		return true
+	}
+	return q.nic.Writable(w.SGL, q.pd, int(w.Length))
+}
+
 // mayContinue reports whether window, credits and rate limit allow another packet.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
@@ -149,15 +124,6 @@ func (q *QP) packets(w *sendWQE) int32 {
 		return 1
 	}
 	return packetCount(w.Length, q.mtu)
-}
-
-// packetCount returns the number of packets for n bytes. An empty message has one
-// packet.
-func packetCount(n uint32, mtu int32) int32 {
-	if n == 0 {
-		return 1
-	}
-	return int32((uint64(n) + uint64(mtu) - 1) / uint64(mtu))
 }
 
 // runLocal executes a request that sends no packets.
@@ -206,39 +172,24 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 		q.nic.Count.Retransmits++
 	}
 	if r.pkt == w.packets {
-		r.cur++
-		r.pkt = 0
+		r.nextWQE()
 		if w.readLike() && q.reliable() {
 			r.reads++
 		}
 	}
-	if q.limiter.Active() {
-		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-	}
+	q.chargeRate(now, d)
 	if !q.reliable() {
-		if !q.nic.cfg.UCAwaitsAck {
-			q.completeUCIfSent(w)
-		}
+		q.completeUCIfSent(w)
 		return true
 	}
 	q.armTimer(now)
 	return true
 }
 
-// armTimer starts the transport timer if packets are unacknowledged and it is not
-// running. After a rewind it starts with the first retransmitted packet, so that
-// waiting in the send queue uses no retry.
-func (q *QP) armTimer(now mono.Time) {
-	r := &q.req
-	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
-		r.timer = now.Add(t)
-	}
-}
-
 // completeUCIfSent completes a UC request when its last packet was sent.
 func (q *QP) completeUCIfSent(w *sendWQE) {
 	r := &q.req
-	r.una, r.max = r.next, r.next
+	r.acknowledgeSent()
 	if r.pkt == 0 {
 		w.state = wqeDone
 		q.retire()
@@ -350,68 +301,4 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 		}
 	}
 	return true
-}
-
-// localError fails a request because of a local error.
-func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
-	switch how := q.nic.policy.LocalErrors; {
-	case how == LocalErrorFlushes:
-		q.fail()
-	case how == LocalErrorQPOp && status != verbs.WCMWBindErr:
-		q.failAsQPOpError(w)
-	default:
-		q.failRequest(w, status)
-	}
-}
-
-// failAsQPOpError implements LocalErrorQPOp. If earlier requests are unacknowledged, the send
-// queue stops and nothing completes.
-func (q *QP) failAsQPOpError(w *sendWQE) {
-	if q.req.outstanding() {
-		q.req.stalled, q.req.timer = true, mono.Never
-		return
-	}
-	q.failRequest(w, verbs.WCLocQPOpErr)
-	q.fail() // also for UC and UD
-}
-
-// failRequest marks a request as failed. It completes after all earlier requests;
-// later ones are not sent.
-func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
-	w.state, w.status = wqeFailed, status
-	q.retire()
-}
-
-// retire completes the oldest requests that are done or failed, in order.
-func (q *QP) retire() {
-	for !q.sq.empty() && q.state != verbs.QPStateErr {
-		w := q.sq.at(q.sq.head)
-		if w.state == wqeFailed {
-			q.completeSend(w, w.status)
-			q.sendFailed(w.Op)
-			return
-		}
-		if w.state != wqeDone {
-			break
-		}
-		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
-			q.req.cur++
-			q.req.pkt = 0
-		}
-		q.completeSend(w, verbs.WCSuccess)
-	}
-	q.checkDrained()
-}
-
-// sendFailed handles an error completion: a reliable QP moves to ERR, others to
-// SQE.
-func (q *QP) sendFailed(op verbs.WROpcode) {
-	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
-		q.fail()
-		return
-	}
-	if q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD {
-		q.state = verbs.QPStateSQE
-	}
-	q.flushSends()
 }

@@ -6,88 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// responder is the receiving side of a connected QP.
-type responder struct {
-	expected wire.PSN
-	ackPSN   wire.PSN // PSN of the last SEND, WRITE or atomic executed
-	msn      wire.MSN
-
-	open         message // type of the unfinished message
-	discarding   bool    // UC: the responder drops the rest of the message
-	gapInMessage bool    // a packet of the open message was lost
-	recv         recvInProgress
-	write        struct {
-		va        uint64
-		rkey      uint32
-		remaining uint32
-		length    uint32 // length of the message
-	}
-	causeReported bool // the receive completed with the cause; the fatal NAK reports no event
-	solicited     bool // the next completion is solicited
-
-	established bool // COMM_EST was reported
-	seqNAKed    bool // a sequence NAK was sent for expected
-	rnrNAKed    bool // an RNR NAK was sent for expected
-
-	pending          bool // answer must be sent
-	answer           answer
-	requestSentFirst bool // a request was sent ahead of the pending ACK
-	hold             ackDelay
-	fatal            bool // answer is a NAK to send although the QP is in ERR
-	reading          bool // replays has unsent responses
-	requestTurn      bool // interleaveRequest: the next packet is a request
-	replays          replayRing
-
-	xrcSRQ *nic.SRQ // SRQ of the current XRC packet
-	xrcCQ  *nic.CQ
-}
-
-// message is the type of an unfinished message.
-type message uint8
-
-const (
-	messageNone message = iota
-	messageSend
-	messageWrite
-)
-
-// answer is an ACK or NAK.
-type answer struct {
-	psn      wire.PSN
-	syndrome wire.Syndrome
-	ack      bool // ACK: the syndrome is computed when it is sent
-}
-
-// recvInProgress is the receive that the unfinished message fills.
-type recvInProgress struct {
-	active bool
-	wrID   uint64
-	sges   []verbs.SGE
-	length uint32
-	filled uint32
-	pd     nic.PD
-}
-
-// verdict is the result of executing a request packet.
-type verdict uint8
-
-const (
-	accepted verdict = iota
-	refusedInvalid
-	refusedAccess
-	refusedOperational
-	notReady
-	silentlyFailed // the QP failed and sends no NAK
-)
-
-// handleRequest handles a request packet. known is false for undefined opcodes.
+// handleRequest handles a request packet of a reliable QP. known is false for undefined opcodes.
 func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
-	if !q.reliable() {
-		q.handleUC(p, known)
-		return
-	}
 	ahead := p.BTH.PSN.Sub(r.expected)
 	switch {
 	case ahead > 0:
@@ -165,41 +87,6 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	}
 }
 
-// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive
-// completes with status; without one, the event is raised.
-func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
-	r := &q.resp
-	switch {
-	case r.recv.active:
-		q.completeRecvInError(status)
-	case !r.causeReported:
-		q.nic.Report(nic.Event{Type: event, QP: q})
-	}
-	q.nic.Count.FatalNAKsSent++
-	q.respond(answer{psn: psn, syndrome: wire.Nak(code)})
-	r.fatal = true
-	q.fail()
-}
-
-// completeRecvInError completes the claimed receive with an error status.
-func (q *QP) completeRecvInError(status verbs.WCStatus) {
-	h := &q.resp.recv
-	h.active = false
-	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
-}
-
-// respond schedules an ACK or NAK. It replaces an earlier pending one, which it
-// implies.
-func (q *QP) respond(a answer) {
-	r := &q.resp
-	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
-		return // an ACK of earlier packets must not replace a NAK
-	}
-	q.releaseAck()
-	r.pending, r.answer, r.hold.eligible = true, a, false
-	q.wake()
-}
-
 func isReadLike(op wire.Opcode) bool {
 	info, _ := op.Info()
 	return info.Class&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0
@@ -210,20 +97,225 @@ func classOf(p *wire.Packet) wire.Class {
 	return info.Class
 }
 
-// countMessage increments the MSN after a request was executed completely.
-func (q *QP) countMessage() {
-	q.resp.msn = q.resp.msn.Next()
-}
-
-// advance moves past a PSN that was executed and that an ACK acknowledges.
-func (r *responder) advance() {
-	r.ackPSN = r.expected
-	r.expected = r.expected.Add(1)
-}
-
-func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
-	if n == 0 {
-		return nil, 0, nil
+// execute executes the request packet with the expected PSN.
+func (q *QP) execute(p *wire.Packet) verdict {
+	info, _ := p.BTH.Opcode.Info()
+	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
+		return refusedInvalid
 	}
-	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)
+	if q.typ == verbs.QPTypeXRCRecv && !q.selectSRQ(p.XRCETH.SRQN) {
+		return refusedInvalid
+	}
+	switch {
+	case info.Class.Has(wire.Send):
+		return q.executeSend(p, info.Class)
+	case info.Class.Has(wire.Write):
+		return q.executeWrite(p, info.Class)
+	default:
+		return q.executeRead(p, info.Class)
+	}
+}
+
+// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and
+// LAST must follow each other.
+func (q *QP) inSequence(c wire.Class) bool {
+	switch q.resp.open {
+	case messageSend:
+		return c.Has(wire.Send) && !c.Has(wire.Start)
+	case messageWrite:
+		return c.Has(wire.Write) && !c.Has(wire.Start)
+	default:
+		return c.Has(wire.Start)
+	}
+}
+
+// lengthOK checks the payload length of a packet against its position in the
+// message.
+func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
+	n := int32(len(p.Payload))
+	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
+		return true
+	}
+	switch {
+	case !c.Has(wire.HasPayload):
+		return n == 0
+	case c.Has(wire.First), c.Has(wire.Middle):
+		return n == q.mtu
+	case c.Has(wire.Last):
+		return n >= 1 && n <= q.mtu
+	default:
+		return n <= q.mtu
+	}
+}
+
+// executeSend executes one packet of a SEND.
+func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
+	r := &q.resp
+	info, _ := p.BTH.Opcode.Info()
+	if info.Headers.Has(wire.HasIETH) && !q.canSave(p.IETH.RKey) || c.Has(wire.Start) && !q.claimReceive() {
+		return notReady
+	}
+	if v := q.placeSend(p.Payload); v != accepted {
+		return v
+	}
+	r.advance()
+	r.open = messageSend
+	if !c.Has(wire.End) {
+		return accepted
+	}
+	r.open = messageNone
+	wc := verbs.WC{WRID: r.recv.wrID, Opcode: verbs.WCOpRecv, ByteLen: r.recv.filled, SrcQP: q.attr.DestQPN}
+	switch {
+	case info.Headers.Has(wire.HasImm):
+		wc.Flags, wc.Imm = verbs.WCWithImm, uint32(p.Imm)
+	case info.Headers.Has(wire.HasIETH):
+		if v := q.remoteInvalidate(p.IETH.RKey); v != accepted {
+			return v
+		}
+		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(p.IETH.RKey)
+	}
+	r.recv.active = false
+	v := q.deliver(p, &wc)
+	return v
+}
+
+// placeSend copies the payload of a SEND into the claimed receive.
+func (q *QP) placeSend(payload []byte) verdict {
+	h := &q.resp.recv
+	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
+		if !q.reliable() && q.srq == nil {
+			return refusedInvalid // message dropped; the next message reuses the receive
+		}
+		if q.nic.policy.LongSendOperational {
+			q.failReceive(verbs.WCLocQPOpErr)
+			return refusedOperational
+		}
+		q.failReceive(verbs.WCLocLenErr)
+		return refusedInvalid
+	}
+	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
+		q.failReceive(verbs.WCLocProtErr)
+		return refusedOperational
+	}
+	h.filled += uint32(len(payload))
+	return accepted
+}
+
+// failReceive completes the claimed receive with status. sendFatalNAK then reports
+// neither a second completion nor an event.
+func (q *QP) failReceive(status verbs.WCStatus) {
+	q.completeRecvInError(status)
+	q.resp.causeReported = true
+}
+
+// deliver completes a receive. If the CQ is full, the QP fails and the message is
+// not acknowledged.
+func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
+	q.resp.solicited = p.BTH.Solicited
+	ok := q.pushRecv(wc)
+	q.resp.solicited = false
+	if !ok {
+		return silentlyFailed
+	}
+	q.resp.countMessage()
+	return accepted
+}
+
+// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure
+// completes the receive in error and fails the QP without a NAK.
+func (q *QP) remoteInvalidate(rkey uint32) verdict {
+	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
+	if err == nil {
+		q.saveReads(rkey)
+		err = q.nic.Mem.Invalidate(rkey, q.accessPD(), q.num)
+	}
+	if err == nil {
+		return accepted
+	}
+	if q.nic.policy.UnboundInvalidateFatal && q.nic.Mem.Unbound(rkey) {
+		q.nic.dead = true
+		q.nic.Report(nic.Event{Type: verbs.EventDeviceFatal})
+		return silentlyFailed
+	}
+	q.completeRecvInError(verbs.WCMWBindErr)
+	if q.nic.policy.AckFailedInvalidate {
+		q.respond(answer{psn: q.resp.ackPSN, ack: true})
+		q.resp.fatal = true
+	}
+	q.fail()
+	return silentlyFailed
+}
+
+// executeWrite executes one packet of an RDMA WRITE.
+func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
+	r := &q.resp
+	payload := p.Payload
+	n := uint32(len(payload))
+	va, rkey, remaining := r.write.va, r.write.rkey, r.write.remaining
+	if c.Has(wire.Start) {
+		va, rkey, remaining = p.RETH.VA, p.RETH.RKey, p.RETH.DMALen
+		if v := q.admitWrite(p); v != accepted {
+			return v
+		}
+	}
+	if c.Has(wire.End) && n != remaining || !c.Has(wire.End) && n >= remaining {
+		return refusedInvalid
+	}
+	imm := c.Has(wire.CompletesRecv)
+	mem, at, err := q.remoteMemory(rkey, va, uint64(n), verbs.AccessRemoteWrite)
+	if err != nil {
+		if imm && q.nic.policy.ClaimBeforeAccessCheck {
+			q.claimReceive()
+		}
+		return refusedAccess
+	}
+	// A WRITE with immediate needs a receive before any data is written.
+	ready := !imm || q.receiveReady()
+	if n > 0 && ready {
+		if err := mem.WriteAt(payload, at); err != nil {
+			return refusedOperational
+		}
+	}
+	if !ready {
+		return notReady
+	}
+	if imm {
+		q.claimReceive()
+	}
+	r.advance()
+	r.open = messageWrite
+	r.write.va, r.write.rkey, r.write.remaining = va+uint64(n), rkey, remaining-min(n, remaining)
+	if c.Has(wire.Start) {
+		r.write.length = p.RETH.DMALen
+	}
+	if !c.Has(wire.End) {
+		return accepted
+	}
+	r.open = messageNone
+	if !imm {
+		r.countMessage()
+		return accepted
+	}
+	r.recv.active = false
+	return q.deliver(p, &verbs.WC{
+		WRID: r.recv.wrID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: r.write.length,
+		Flags: verbs.WCWithImm, Imm: uint32(p.Imm), SrcQP: q.attr.DestQPN,
+	})
+}
+
+// admitWrite checks the first packet of a WRITE: the QP's access flags, the message
+// length and the whole memory range.
+func (q *QP) admitWrite(p *wire.Packet) verdict {
+	switch {
+	case !q.allowsAccess(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
+		return refusedInvalid
+	}
+	if _, _, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
+		info, _ := p.BTH.Opcode.Info()
+		if q.nic.policy.ClaimBeforeAccessCheck && info.Class.Has(wire.CompletesRecv) {
+			q.claimReceive()
+		}
+		return refusedAccess
+	}
+	return accepted
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -12,7 +13,7 @@ import (
 // unacknowledged PSN, or fails when no retry is left.
 func (q *QP) timeout() {
 	r := &q.req
-	r.timer, r.rnrUntil = mono.Never, mono.Never
+	r.stopTimers()
 	if !r.outstanding() {
 		return
 	}
@@ -98,7 +99,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 // not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
-	w := q.findRequest(psn)
+	w := q.sq.find(psn)
 	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
@@ -127,16 +128,108 @@ func (q *QP) rnrWaitExpired() {
 	q.wake()
 }
 
-// ackTimeout returns the interval of the transport timer, or 0 if it is disabled.
-func (q *QP) ackTimeout() time.Duration {
-	return q.roundTimer(wire.AckTimeout(q.attr.Timeout))
+// armTimer starts the transport timer if packets are unacknowledged and it is not
+// running. After a rewind it starts with the first retransmitted packet, so that
+// waiting in the send queue uses no retry.
+func (q *QP) armTimer(now mono.Time) {
+	r := &q.req
+	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
+		r.timer = now.Add(t)
+	}
 }
 
-// roundTimer rounds a timer up to the policy's granularity.
-func (q *QP) roundTimer(d time.Duration) time.Duration {
-	tick := q.nic.policy.TimerGranularity
-	if tick == 0 {
-		return d
+// localError fails a request because of a local error.
+func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
+	switch how := q.nic.policy.LocalErrors; {
+	case how == LocalErrorFlushes:
+		q.fail()
+	case how == LocalErrorQPOp && status != verbs.WCMWBindErr:
+		q.failAsQPOpError(w)
+	default:
+		q.failRequest(w, status)
 	}
-	return (d + tick - 1) / tick * tick
+}
+
+// failAsQPOpError implements LocalErrorQPOp. If earlier requests are unacknowledged, the send
+// queue stops and nothing completes.
+func (q *QP) failAsQPOpError(w *sendWQE) {
+	if q.req.outstanding() {
+		q.req.stall()
+		return
+	}
+	q.failRequest(w, verbs.WCLocQPOpErr)
+	q.fail() // also for UC and UD
+}
+
+// failRequest marks a request as failed. It completes after all earlier requests;
+// later ones are not sent.
+func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
+	w.state, w.status = wqeFailed, status
+	q.retire()
+}
+
+// failRequestAt fails the request that psn belongs to.
+func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
+	if w := q.sq.find(psn); w != nil {
+		q.failRequest(w, status)
+	}
+}
+
+// retire completes the oldest requests that are done or failed, in order.
+func (q *QP) retire() {
+	for !q.sq.empty() && q.state != verbs.QPStateErr {
+		w := q.sq.at(q.sq.head)
+		if w.state == wqeFailed {
+			q.completeSend(w, w.status)
+			q.sendFailed(w.Op)
+			return
+		}
+		if w.state != wqeDone {
+			break
+		}
+		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
+			q.req.nextWQE()
+		}
+		q.completeSend(w, verbs.WCSuccess)
+	}
+	q.checkDrained()
+}
+
+// sendFailed handles an error completion: a reliable QP moves to ERR, others to
+// SQE.
+func (q *QP) sendFailed(op verbs.WROpcode) {
+	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
+		q.fail()
+		return
+	}
+	if q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD {
+		q.state = verbs.QPStateSQE
+	}
+	q.flushSends()
+}
+
+// supportsOp reports whether the QP type supports an operation.
+func (q *QP) supportsOp(op verbs.WROpcode) bool {
+	switch op {
+	case verbs.OpSend, verbs.OpSendImm:
+		return true
+	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
+		return q.typ != verbs.QPTypeUD
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite:
+		return q.typ == verbs.QPTypeRC || q.typ == verbs.QPTypeXRCSend
+	}
+	return false
+}
+
+// draining reports whether the QP is in SQD and has unacknowledged requests.
+func (q *QP) draining() bool {
+	return q.state == verbs.QPStateSQD && (q.req.outstanding() || q.req.pkt > 0)
+}
+
+// checkDrained raises SQ_DRAINED when draining has ended.
+func (q *QP) checkDrained() {
+	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() {
+		q.drainNotify = false
+		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
+	}
 }

@@ -10,6 +10,7 @@ import (
 // completes in error.
 func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
+	q.communicationEstablished()
 	if !known {
 		q.nic.Count.DropOpcode++
 		return

@@ -3,7 +3,9 @@ package engine
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -39,9 +41,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 			return false
 		}
 		r.next = r.next.Next()
-		if q.limiter.Active() {
-			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
-		}
+		q.chargeRate(now, d)
 		q.datagramSent(w)
 		return true
 	}
@@ -49,7 +49,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 }
 
 func (q *QP) datagramSent(w *sendWQE) {
-	q.req.una, q.req.max = q.req.next, q.req.next
+	q.req.acknowledgeSent()
 	q.req.cur++
 	w.state = wqeDone
 	q.retire()
@@ -220,4 +220,40 @@ func checksum(b []byte) uint16 {
 		sum = sum&0xffff + sum>>16
 	}
 	return ^uint16(sum)
+}
+
+// Attach attaches a UD QP to a multicast group.
+func (n *NIC) Attach(q *QP, group netip.Addr) error {
+	members := n.mcast[group]
+	switch {
+	case q.typ != verbs.QPTypeUD || !group.IsMulticast():
+		return nic.OpError("attach_mcast", q.name(), "%w: %v to group %v", verbs.ErrInvalid, q.typ, group)
+	case n.qps.At(q.num) != q:
+		return nic.OpError("attach_mcast", q.name(), "%w: destroyed", verbs.ErrInvalid)
+	case slices.Contains(members, q):
+		return nil
+	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups:
+		return nic.OpError("attach_mcast", q.name(), "%w: %d groups", verbs.ErrNoMemory, len(n.mcast))
+	case len(members) >= n.cfg.Limits.McastQPs:
+		return nic.OpError("attach_mcast", q.name(), "%w: %d QPs in the group", verbs.ErrNoMemory, len(members))
+	}
+	n.mcast[group] = append(members, q)
+	q.groups++
+	return nil
+}
+
+// Detach detaches a QP from a multicast group.
+func (n *NIC) Detach(q *QP, group netip.Addr) error {
+	members := n.mcast[group]
+	i := slices.Index(members, q)
+	if i < 0 {
+		return nic.OpError("detach_mcast", q.name(), "%w: not attached to %v", verbs.ErrInvalid, group)
+	}
+	q.groups--
+	if members = slices.Delete(members, i, i+1); len(members) == 0 {
+		delete(n.mcast, group)
+	} else {
+		n.mcast[group] = members
+	}
+	return nil
 }

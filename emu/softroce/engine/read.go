@@ -1,133 +1,11 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"encoding/binary"
+
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// replay is an executed READ, atomic, FLUSH or ATOMIC WRITE, kept to repeat its
-// response, and the state of the response being sent.
-type replay struct {
-	op          wire.Operation
-	first, last wire.PSN
-	va          uint64
-	rkey        uint32
-	length      uint32
-	original    uint64 // result of an atomic, repeated for duplicates
-	msn         wire.MSN
-	pd          nic.PD // protection domain in which rkey is checked
-
-	// The response being sent has the PSNs [from, to]; next is the next one. A
-	// duplicate READ may request less than the original.
-	from, next, to wire.PSN
-	end            uint32 // offset of the end of the response in the READ
-	unsent         bool
-	delivered      bool // a response was sent completely
-	refused        bool // a duplicate READ arrived after its key had become invalid
-	continued      bool // respond with MIDDLE and LAST
-	saved          savedBytes
-}
-
-// savedBytes are the bytes that a READ response needs of memory whose key was
-// invalidated by a later request before the response was sent.
-type savedBytes struct {
-	valid bool
-	from  uint32 // offset in the READ
-	data  []byte
-}
-
-// replayRing holds the last max_dest_rd_atomic requests, oldest first.
-type replayRing struct {
-	ring  []replay
-	head  int
-	count int
-	idle  int // number of oldest entries without a response to send; due skips them
-}
-
-func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
-
-// add returns a new entry and overwrites the oldest if the ring is full. It returns
-// nil if the oldest was never answered: the peer has exceeded max_dest_rd_atomic.
-// An unsent repetition does not count, because a peer that sends a new request has
-// received the first response.
-func (r *replayRing) add(evenUnanswered bool) *replay {
-	if len(r.ring) == 0 {
-		return nil
-	}
-	if r.count == len(r.ring) {
-		if !r.at(0).delivered && !evenUnanswered {
-			return nil
-		}
-		r.head = (r.head + 1) % len(r.ring)
-		r.count--
-		r.idle = max(0, r.idle-1)
-	}
-	r.count++
-	e := r.at(r.count - 1)
-	*e = replay{}
-	return e
-}
-
-// find returns the newest entry that psn belongs to, or nil. An old entry may have
-// the same PSN after a wrap.
-func (r *replayRing) find(psn wire.PSN) *replay {
-	for i := r.count - 1; i >= 0; i-- {
-		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
-			return e
-		}
-	}
-	return nil
-}
-
-// due returns the entry whose response is sent next, in PSN order, or nil. With
-// newFirst repeated responses are sent last.
-func (r *replayRing) due(newFirst bool) *replay {
-	var found *replay
-	for i := min(r.idle, r.count); i < r.count; i++ {
-		e := r.at(i)
-		if !e.unsent {
-			if i == r.idle {
-				r.idle++
-			}
-			continue
-		}
-		if !newFirst || !e.delivered {
-			return e
-		}
-		if found == nil {
-			found = e
-		}
-	}
-	return found
-}
-
-// markUnsent makes due consider an entry that has a response to send.
-func (r *replayRing) markUnsent(e *replay) {
-	for i := r.count - 1; i >= 0; i-- {
-		if r.at(i) == e {
-			r.idle = min(r.idle, i)
-			return
-		}
-	}
-}
-
-// resize changes the number of entries and keeps the newest ones.
-func (r *responder) resize(n int) {
-	old := r.replays
-	r.replays = replayRing{ring: make([]replay, n)}
-	for i := max(0, old.count-n); i < old.count; i++ {
-		*r.replays.add(true) = *old.at(i)
-	}
-}
-
-// dropPending drops all unsent responses.
-func (r *responder) dropPending() {
-	r.pending, r.reading, r.hold.covers = false, false, 0
-	for i := range r.replays.count {
-		r.replays.at(i).finish()
-	}
-}
 
 // executeRead executes a READ, atomic, FLUSH or ATOMIC WRITE.
 func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
@@ -160,7 +38,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	if !c.Has(wire.Read) {
 		r.ackPSN = e.last // an ACK may carry this PSN, unlike that of a READ
 	}
-	q.countMessage()
+	r.countMessage()
 	e.msn = r.msn
 	q.replayFrom(e, e.first, e.length)
 	return accepted
@@ -216,6 +94,38 @@ func flushAccess(f wire.FETH) verbs.Access {
 	return need
 }
 
+// runAtomic executes a COMPARE_SWAP or FETCH_ADD and keeps the original value for
+// duplicates.
+func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
+	a := &p.AtomicETH
+	mem, at, err := q.remoteMemory(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
+	if err != nil {
+		return refusedAccess
+	}
+	u := &q.nic.atomics
+	u.op, u.swapAdd, u.compare = p.BTH.Opcode.Operation(), a.SwapAdd, a.Compare
+	if e.original, err = u.update(mem, at); err != nil {
+		return refusedOperational
+	}
+	return accepted
+}
+
+// runAtomicWrite stores the eight bytes of an ATOMIC WRITE atomically.
+func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
+	mem, at, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
+	if err != nil {
+		return refusedAccess
+	}
+	var word [8]byte
+	copy(word[:], p.Payload)
+	u := &q.nic.atomics
+	u.op, u.swapAdd = wire.OpAtomicWrite, binary.LittleEndian.Uint64(word[:])
+	if _, err := u.update(mem, at); err != nil {
+		return refusedOperational
+	}
+	return accepted
+}
+
 // replayFrom schedules n bytes of the response to e, starting at psn.
 func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
@@ -238,8 +148,7 @@ func (q *QP) duplicate(p *wire.Packet) {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
 		if r.hold.on {
-			q.releaseAck()
-			r.hold.noteFailure()
+			q.holdExpired()
 		}
 		q.respond(answer{psn: ack, ack: true})
 		return
@@ -283,9 +192,6 @@ func (q *QP) shortenReplay(p *wire.Packet, e *replay) {
 	}
 }
 
-// finish ends the response being sent.
-func (e *replay) finish() { e.unsent, e.saved = false, savedBytes{} }
-
 // maxSaved limits the bytes that a QP saves for READ responses. A SEND with
 // invalidate that would exceed it gets an RNR NAK.
 const maxSaved = 512 << 10
@@ -317,35 +223,4 @@ func (q *QP) canSave(rkey uint32) bool {
 		}
 	}
 	return total <= maxSaved
-}
-
-// readsBy reports whether the unsent response to a READ needs memory of rkey.
-func (e *replay) readsBy(rkey uint32) bool {
-	return e.unsent && e.op == wire.OpReadRequest && e.rkey == rkey && !e.refused && !e.saved.valid
-}
-
-// offset returns the offset of the next response packet in the READ.
-func (e *replay) offset(mtu int32) uint32 { return uint32(e.next.Sub(e.first)) * uint32(mtu) }
-
-// readMemory fills b with the data of e from offset off. It reports false if the
-// memory is not readable.
-func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
-	switch {
-	case e.refused:
-		return false
-	case e.saved.valid:
-		copy(b, e.saved.data[off-e.saved.from:])
-		return true
-	}
-	mem, at, err := q.remoteMemoryFor(e, e.va+uint64(off), uint64(len(b)))
-	if err != nil {
-		return false
-	}
-	return len(b) == 0 || mem.ReadAt(b, at) == nil
-}
-
-// remoteMemoryFor resolves the R_Key of e in the protection domain of the original
-// request.
-func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
-	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// selectSRQ selects the SRQ that an XRC packet names, which must be in the QP's XRC
+// domain. All packets of a message must name the same SRQ.
+func (q *QP) selectSRQ(num uint32) bool {
+	s := q.nic.SRQ(num)
+	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
+		return false
+	}
+	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.CQ
+	return true
+}
+
+// recvSRQ returns the SRQ of the next receive, or nil if the QP has its own receive
+// queue.
+func (q *QP) recvSRQ() *nic.SRQ {
+	if q.typ == verbs.QPTypeXRCRecv {
+		return q.resp.xrcSRQ
+	}
+	return q.srq
+}
+
+// nextReceive returns the receive for the next message and the protection domain of
+// its memory, or nil.
+func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
+	s := q.recvSRQ()
+	if s == nil {
+		return q.rq.Peek(), q.pd
+	}
+	w := s.Peek()
+	if w == nil {
+		return nil, 0
+	}
+	return w, s.PD
+}
+
+// popReceive removes the receive that nextReceive returned. Its contents stay valid
+// until the next post.
+func (q *QP) popReceive() {
+	if s := q.recvSRQ(); s != nil {
+		s.Take()
+	} else {
+		q.rq.Take()
+	}
+}
+
+// receiveReady reports whether claimReceive would succeed.
+func (q *QP) receiveReady() bool {
+	w, _ := q.nextReceive()
+	return q.resp.recv.active || w != nil
+}
+
+// claimReceive takes a receive for a new message and reports whether there was one.
+// It first reuses the receive of an abandoned UC message.
+func (q *QP) claimReceive() bool {
+	h := &q.resp.recv
+	if h.active {
+		h.filled = 0
+		return true
+	}
+	w, pd := q.nextReceive()
+	if w == nil {
+		return false
+	}
+	h.active, h.wrID, h.length, h.filled = true, w.WRID, w.Length, 0
+	h.sges = append(h.sges[:0], w.SGL...)
+	h.pd = pd
+	q.popReceive()
+	return true
+}
+
+// completeRecvInError completes the claimed receive with an error status.
+func (q *QP) completeRecvInError(status verbs.WCStatus) {
+	h := &q.resp.recv
+	h.active = false
+	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
+}
+
+// accessPD is the protection domain that remote keys are checked in.
+func (q *QP) accessPD() nic.PD {
+	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
+		return q.resp.xrcSRQ.PD
+	}
+	return q.pd
+}
+
+// allowsAccess reports whether the QP lets its peer have an access.
+func (q *QP) allowsAccess(need verbs.Access) bool {
+	return q.attr.Access&need != 0
+}
+
+// remoteMemory resolves an R_Key for this QP. Zero-length accesses are not checked.
+func (q *QP) remoteMemory(rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+	return q.remoteMemoryIn(q.accessPD(), rkey, va, n, need)
+}
+
+// remoteMemoryFor resolves the R_Key of e in the protection domain of the original
+// request.
+func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
+	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
+}
+
+func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+	if n == 0 {
+		return nil, 0, nil
+	}
+	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)
+}
+
+// readMemory fills b with the data of e from offset off. It reports false if the
+// memory is not readable.
+func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
+	switch {
+	case e.refused:
+		return false
+	case e.saved.valid:
+		copy(b, e.saved.data[off-e.saved.from:])
+		return true
+	}
+	mem, at, err := q.remoteMemoryFor(e, e.va+uint64(off), uint64(len(b)))
+	if err != nil {
+		return false
+	}
+	return len(b) == 0 || mem.ReadAt(b, at) == nil
+}

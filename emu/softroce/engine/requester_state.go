@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// requester is the sending side of a connected QP. PSNs in [una, max) are
+// unacknowledged. next is the PSN to send now; it equals max except during
+// retransmission.
+type requester struct {
+	una, next, max wire.PSN
+	cur            uint32 // index of the request being sent
+	pkt            int32  // its next packet
+	reads          int    // READ-like requests before cur without a complete response
+	ssn            wire.MSN
+
+	limited bool     // the peer advertises a credit count
+	lsn     wire.MSN // limit sequence number: last request covered by credits
+
+	retries    uint8
+	rnrRetries uint8
+	timer      mono.Time // transport timer (ACK timeout)
+	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
+
+	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
+	nakPSN  wire.PSN
+	nakEnd  wire.PSN // max at that time
+
+	sinceAckReq int32
+	paced       bool // waits for congestion control
+	stalled     bool // stopped for good, by policy
+	plainAck    bool // the current ACK may complete a READ
+}
+
+// halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
+// could not tell duplicates from new packets.
+const halfPSNSpace = 1 << 23
+
+func (r *requester) outstanding() bool { return r.una != r.max }
+
+// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is
+// exact for the full range una..max.
+func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
+
+// startAt sets the first PSN.
+func (r *requester) startAt(psn wire.PSN) { r.una, r.next, r.max = psn, psn, psn }
+
+// acknowledgeSent acknowledges what was sent, for services without ACKs.
+func (r *requester) acknowledgeSent() { r.una, r.max = r.next, r.next }
+
+// nextWQE moves to the next request.
+func (r *requester) nextWQE() {
+	r.cur++
+	r.pkt = 0
+}
+
+// stopTimers stops the transport timer and ends an RNR wait.
+func (r *requester) stopTimers() { r.timer, r.rnrUntil = mono.Never, mono.Never }
+
+// stall stops the requester for good.
+func (r *requester) stall() { r.stalled, r.timer = true, mono.Never }
+
+// wqeState is the progress of a send work request.
+type wqeState uint8
+
+const (
+	wqePosted wqeState = iota
+	wqeSent            // PSNs are assigned; at least one packet was sent
+	wqeDone            // completes after all earlier requests
+	wqeFailed          // completes in error after all earlier requests; later ones are not sent
+)
+
+// sendWQE is a send work request in the send queue.
+type sendWQE struct {
+	nic.Work
+	roceFields
+	sendProgress
+}
+
+// roceFields are the parts of a send work request that only RoCE has.
+type roceFields struct {
+	flush verbs.Flush
+	srqn  uint32 // XRC
+	ah    *AH    // UD
+	qpn   uint32
+	qkey  uint32
+}
+
+// sendProgress is the state of a request on the wire.
+type sendProgress struct {
+	state       wqeState
+	status      verbs.WCStatus
+	first, last wire.PSN
+	packets     int32
+	answered    int32 // READ-like requests: response packets received in order
+	restart     int32 // READ: first packet of the last retransmission, counted from 1; 0: none
+	resumed     bool  // READ: was retransmitted from the middle
+	ssn         wire.MSN
+}
+
+// readLike reports whether the request needs a response other than an ACK, and
+// therefore a responder resource of the peer.
+func (w *sendWQE) readLike() bool {
+	switch w.Op {
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpFlush, verbs.OpAtomicWrite:
+		return true
+	}
+	return false
+}
+
+// local reports whether the request sends no packets.
+func (w *sendWQE) local() bool { return w.Op == verbs.OpLocalInv || w.Op == verbs.OpBindMW }
+
+// consumesReceive reports whether the request consumes a receive of the peer.
+func (w *sendWQE) consumesReceive() bool {
+	switch w.Op {
+	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWriteImm:
+		return true
+	}
+	return false
+}
+
+// sendQueue is a ring of send work requests. Indices only increase; at returns the
+// entry of an index.
+type sendQueue struct {
+	ring  []sendWQE
+	slots nic.Slots
+	depth uint32
+	head  uint32 // oldest request not yet completed
+	tail  uint32 // next free slot
+}
+
+func newSendQueue(c *verbs.QPCaps) sendQueue {
+	slots, places := nic.NewSlots(c.MaxSendWR, c.MaxSendSGE, c.MaxInline)
+	return sendQueue{ring: make([]sendWQE, places), slots: slots, depth: uint32(c.MaxSendWR)}
+}
+
+func (q *sendQueue) at(i uint32) *sendWQE { return &q.ring[i&uint32(len(q.ring)-1)] }
+func (q *sendQueue) full() bool           { return q.tail-q.head >= q.depth }
+func (q *sendQueue) empty() bool          { return q.tail == q.head }
+
+// expectsResponse reports whether op is a response opcode for w.
+func (w *sendWQE) expectsResponse(op wire.Operation) bool {
+	switch w.Op {
+	case verbs.OpRDMARead:
+		return op != wire.OpAtomicAcknowledge
+	case verbs.OpFlush, verbs.OpAtomicWrite:
+		return op == wire.OpReadResponseOnly
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return op == wire.OpAtomicAcknowledge
+	}
+	return false
+}
+
+// inSequence checks the opcode of a READ response against its position. A READ that
+// was retransmitted from the middle may be answered as the rest of the original or
+// as a new READ.
+func (w *sendWQE) inSequence(op wire.Operation) bool {
+	first, last := w.answered == 0, w.answered == w.packets-1
+	switch op {
+	case wire.OpReadResponseFirst:
+		return !last && (first || w.resumed)
+	case wire.OpReadResponseMiddle:
+		return !last && !first
+	case wire.OpReadResponseLast:
+		return last && !first
+	default:
+		return last && (first || w.resumed)
+	}
+}
+
+// find returns the sent request that psn belongs to, or nil.
+func (q *sendQueue) find(psn wire.PSN) *sendWQE {
+	for i := q.head; i != q.tail; i++ {
+		w := q.at(i)
+		if w.state == wqeSent && psn.Sub(w.first) >= 0 && psn.Sub(w.last) <= 0 {
+			return w
+		}
+	}
+	return nil
+}
