@@ -14,13 +14,14 @@ var ErrTooManyCalls = errors.New("too many calls are pending")
 type Calls struct {
 	mu      sync.Mutex
 	last    uint64 // number of the newest call
-	replies uint64
+	replies uint64 // number of received replies
 	closed  bool
 	waiting map[uint64]func(body []byte, ok bool)
 }
 
-// Begin registers a call, of at most limit, and returns the number for its frame. done is
-// called once: with the body of the reply by Reply, or with false by Close.
+// Begin registers a call and returns the number for its frame, or ErrTooManyCalls if limit
+// calls are pending. done is called once: by Reply with the body of the reply, or by Close
+// with ok false.
 func (c *Calls) Begin(limit int, done func(body []byte, ok bool)) (num uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,15 +38,16 @@ func (c *Calls) Begin(limit int, done func(body []byte, ok bool)) (num uint64, e
 	return c.last, nil
 }
 
-// Forget drops a call, and its reply if it comes.
+// Forget drops a pending call: its done is not called, and Reply ignores a later reply.
 func (c *Calls) Forget(num uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, num)
 }
 
-// Reply ends a call. It drops the reply to a call that was forgotten, and returns
-// ErrProtocol for one that was never made.
+// Reply handles a received Reply frame: it ends the call with the number of the frame. It
+// ignores the reply to a call that was forgotten, and returns ErrProtocol if there was no
+// call with that number.
 func (c *Calls) Reply(f Frame) error {
 	c.mu.Lock()
 	done := c.waiting[f.Num]
@@ -62,14 +64,14 @@ func (c *Calls) Reply(f Frame) error {
 	return nil
 }
 
-// Replies returns the number of replies.
+// Replies returns the number of replies that Reply has handled.
 func (c *Calls) Replies() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.replies
 }
 
-// Close ends all calls. Begin then returns ErrClosed.
+// Close ends all pending calls without a reply. Begin then returns ErrClosed.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	waiting := c.waiting

@@ -75,7 +75,7 @@ type Conn struct {
 	reason  error     // why the connection was closed
 }
 
-// New returns a connection on a stream.
+// New returns a connection that carries frames on a stream.
 func New(s Stream, c Config) *Conn {
 	conn := &Conn{Config: c, stream: s, reader: bufio.NewReaderSize(s, 64<<10)}
 	conn.changed.L = &conn.mu
@@ -101,8 +101,8 @@ func (c *Conn) Read() (Frame, error) {
 	return f, err
 }
 
-// Serve calls handle for every frame until the connection ends or handle fails, and
-// returns the reason.
+// Serve reads frames and calls handle for each, except for pings if Heartbeat is set. It
+// returns when reading or handle fails: the reason of Close if that was called, else the error.
 func (c *Conn) Serve(handle func(Frame) error) error {
 	for {
 		f, err := c.Read()
@@ -120,13 +120,15 @@ func (c *Conn) Serve(handle func(Frame) error) error {
 	}
 }
 
-// Write writes a frame. It overtakes queued frames.
+// Write writes a frame at once, before frames that are still queued.
 func (c *Conn) Write(f Frame) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.write(f.Append(nil))
 }
 
+// write writes b to the stream. It fails if the peer reads nothing for WriteTimeout, unless
+// KeepWaiting returns true. The caller holds c.writing.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		closing, err := c.startWriteTimeout()
@@ -145,7 +147,8 @@ func (c *Conn) write(b []byte) error {
 	return nil
 }
 
-// startWriteTimeout sets the deadline of the next write, unless Close has set it.
+// startWriteTimeout sets the deadline of the next write to WriteTimeout from now. If Close
+// was called, it keeps the deadline of Close and reports closing.
 func (c *Conn) startWriteTimeout() (closing bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,11 +167,11 @@ func (c *Conn) Queue(f Frame) error {
 	for !c.noQueue && len(c.queue) > 0 && len(c.queue)+headerLen+len(f.Body) > c.QueueBytes {
 		c.changed.Wait()
 	}
-	return c.add(f)
+	return c.enqueue(f)
 }
 
-// QueueNow queues a frame for Run without blocking. It closes the connection if the peer
-// does not read, and MaxQueueBytes are queued.
+// QueueNow queues a frame for Run without blocking. If more than MaxQueueBytes would be
+// queued, the peer does not read: QueueNow then drops the queue and closes the connection.
 func (c *Conn) QueueNow(f Frame) error {
 	c.mu.Lock()
 	var err error
@@ -177,7 +180,7 @@ func (c *Conn) QueueNow(f Frame) error {
 		c.queue = nil
 		err = fmt.Errorf("the other end does not read: %d bytes are queued", c.MaxQueueBytes)
 	} else {
-		err = c.add(f)
+		err = c.enqueue(f)
 	}
 	c.mu.Unlock()
 	if full {
@@ -186,7 +189,8 @@ func (c *Conn) QueueNow(f Frame) error {
 	return err
 }
 
-func (c *Conn) add(f Frame) error {
+// enqueue appends a frame to the queue. The caller holds c.mu.
+func (c *Conn) enqueue(f Frame) error {
 	if c.noQueue {
 		return ErrClosed
 	}
@@ -195,7 +199,8 @@ func (c *Conn) add(f Frame) error {
 	return nil
 }
 
-// CloseQueue makes queueing fail. Run returns when it has sent the queued frames.
+// CloseQueue makes later calls of Queue and QueueNow fail with ErrClosed. Run returns when it
+// has written the queued frames.
 func (c *Conn) CloseQueue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,12 +208,13 @@ func (c *Conn) CloseQueue() {
 	c.changed.Broadcast()
 }
 
-// Run writes queued frames and heartbeats until CloseQueue, or until writing fails.
+// Run writes queued frames and heartbeats until the queue is closed and empty, or until
+// writing fails. It leaves the queue closed.
 func (c *Conn) Run() error {
 	if c.Heartbeat > 0 {
 		done := make(chan struct{})
 		defer close(done)
-		go c.beat(done)
+		go c.queuePings(done)
 	}
 	defer c.takeQueue(nil)
 	defer c.CloseQueue()
@@ -232,7 +238,8 @@ func (c *Conn) Run() error {
 	}
 }
 
-// takeQueue returns the queued frames, and makes spare the queue.
+// takeQueue removes and returns the queued frames. The empty slice spare becomes the queue,
+// so that its memory is reused.
 func (c *Conn) takeQueue(spare []byte) (batch []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +248,8 @@ func (c *Conn) takeQueue(spare []byte) (batch []byte) {
 	return batch
 }
 
-func (c *Conn) beat(done <-chan struct{}) {
+// queuePings queues a Ping in each Heartbeat interval until done is closed.
+func (c *Conn) queuePings(done <-chan struct{}) {
 	t := time.NewTicker(c.Heartbeat)
 	defer t.Stop()
 	for {
@@ -254,8 +262,9 @@ func (c *Conn) beat(done <-chan struct{}) {
 	}
 }
 
-// Close sends the queued frames and the reason, and closes the stream. A peer that does not
-// read delays it by at most closeTimeout. The reason of the first call is returned by Serve.
+// Close writes the queued frames and a Close frame with the reason, and closes the stream. A
+// peer that does not read delays it by at most closeTimeout. Serve returns the reason of the
+// first call; later calls have no effect.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	first := c.reason == nil
@@ -278,10 +287,11 @@ func (c *Conn) Close(reason error) {
 	} else if c.writing.TryLock() {
 		c.writeReason(reason)
 	}
-	_ = c.stream.Close() // the reason is what counts
+	_ = c.stream.Close()
 }
 
-// writeReason writes the queue and a Close frame, best effort. It releases c.writing.
+// writeReason writes the queued frames and a Close frame, and ignores errors. The caller holds
+// c.writing, which writeReason releases.
 func (c *Conn) writeReason(reason error) {
 	defer c.writing.Unlock()
 	text, coded := reason.Error(), new(CloseError)

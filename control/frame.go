@@ -28,7 +28,7 @@ const (
 	Own Kind = 32 // the first kind that a protocol may define
 )
 
-// String returns the name of a kind below Own.
+// String returns the name of a kind below Own, and the number of others.
 func (k Kind) String() string {
 	names := [...]string{"kind 0x00", "hello", "close", "ping", "pong", "call", "reply", "stdin", "stdout", "stderr", "signal", "exit"}
 	if int(k) < len(names) {
@@ -59,7 +59,7 @@ type Frame struct {
 	Body []byte
 }
 
-// Append appends the encoded frame to b.
+// Append appends the encoded frame to b and returns the extended slice.
 func (f Frame) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(lengthBase+len(f.Body)))
 	b = append(b, byte(f.Kind))
@@ -72,8 +72,8 @@ type Limits map[Kind]int
 
 // read reads one frame. It returns io.EOF if the peer closed the channel between two
 // frames, io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits
-// does not allow. It allocates memory only for bytes that have arrived, or maxAtOnce.
-// names are those of kinds from Own on, for errors.
+// does not allow. Before a body has arrived, it allocates at most maxAtOnce bytes for it.
+// names are the names of kinds from Own on, for errors.
 func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {

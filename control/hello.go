@@ -19,7 +19,7 @@ type Protocol struct {
 	Timeout  time.Duration // limits the wait for the peer's hello; 0 for none
 }
 
-// SendHello writes the hello of this end.
+// SendHello writes the hello of this end: the version of p, and body as JSON.
 func (c *Conn) SendHello(p Protocol, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -28,8 +28,9 @@ func (c *Conn) SendHello(p Protocol, body any) error {
 	return c.Write(Frame{Kind: Hello, Num: p.Version, Body: b})
 }
 
-// ReadHello reads the hello of the peer. There is no negotiation: an end of another
-// version is ErrVersion.
+// ReadHello reads the hello of the peer and decodes its JSON body into the variable that into
+// points to. It returns ErrVersion if the peer has another version, and a CloseError if the
+// peer closed the connection instead.
 func (c *Conn) ReadHello(p Protocol, into any) error {
 	if p.Timeout > 0 {
 		if err := c.stream.SetReadDeadline(time.Now().Add(p.Timeout)); err != nil {
@@ -54,7 +55,7 @@ func (c *Conn) ReadHello(p Protocol, into any) error {
 	return nil
 }
 
-// unmarshalStrict decodes one JSON value without unknown fields.
+// unmarshalStrict decodes b into into. It rejects unknown fields, and more than one value.
 func unmarshalStrict(b []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

@@ -57,43 +57,44 @@ func ExitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// ServeProgram sends the output of a program, and forwards input and signals to it, until
-// it ends. It kills the program if the client disconnects; connected is false then. The
-// caller sends the exit code and closes the connection.
+// ServeProgram sends the output of a program to the client, and forwards the client's input
+// and signals, until the program ends. It kills the program if the client disconnects;
+// connected is false then. The caller sends the exit code and closes the connection.
 func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 	var outputs sync.WaitGroup
 	if p.Stdout != nil {
 		outputs.Go(func() { _, _ = c.CopyFrom(Stdout, p.Stdout) })
 		outputs.Go(func() { _, _ = c.CopyFrom(Stderr, p.Stderr) })
 	}
-	gone := make(chan struct{})
+	disconnected := make(chan struct{})
 	go func() {
-		defer close(gone)
-		_ = c.Serve(func(f Frame) error { return c.control(p, f) })
+		defer close(disconnected)
+		_ = c.Serve(func(f Frame) error { return c.handleClientFrame(p, f) })
 	}()
 	var status syscall.WaitStatus
 	select {
 	case status = <-p.Ended:
-	case <-gone:
+	case <-disconnected:
 		return ExitCode(p.hangUp()), false
 	}
-	read := make(chan struct{})
-	go func() { outputs.Wait(); close(read) }()
+	outputSent := make(chan struct{})
+	go func() { outputs.Wait(); close(outputSent) }()
 	select {
-	case <-read:
+	case <-outputSent:
 	case <-time.After(outputTimeout):
 		p.Stdout.Close()
 		p.Stderr.Close()
-		<-read
+		<-outputSent
 	}
 	return ExitCode(status), true
 }
 
-// control handles a frame of the client.
-func (c *Conn) control(p *Program, f Frame) error {
+// handleClientFrame forwards a signal or input of the client to the program. It answers a
+// signal with a Pong. Input of no bytes is the end of the input.
+func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	switch {
 	case f.Kind == Signal:
-		_ = syscall.Kill(-p.PID, syscall.Signal(f.Num)) // it may have ended
+		_ = syscall.Kill(-p.PID, syscall.Signal(f.Num)) // the program may have ended
 		return c.Write(Frame{Kind: Pong, Num: f.Num})
 	case p.Stdin == nil:
 		return fmt.Errorf("%w: unexpected frame: %v", ErrProtocol, f.Kind)
@@ -107,7 +108,8 @@ func (c *Conn) control(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program without a client. A shell forwards SIGHUP to its jobs.
+// hangUp ends a program whose client has disconnected, and returns its status. It sends
+// SIGHUP, which a shell forwards to its jobs, and SIGKILL after HangupTimeout.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)
@@ -122,7 +124,8 @@ func (p *Program) hangUp() syscall.WaitStatus {
 	return <-p.Ended
 }
 
-// CopyFrom sends all data of a reader in frames.
+// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of
+// bytes sent.
 func (c *Conn) CopyFrom(k Kind, from io.Reader) (sent int64, err error) {
 	b := make([]byte, maxChunk)
 	for {
@@ -159,7 +162,8 @@ func (e *OutputError) Error() string { return "write output: " + e.Err.Error() }
 
 func (e *OutputError) Unwrap() error { return e.Err }
 
-// AwaitExit handles the frames of ServeProgram and returns the exit code.
+// AwaitExit is the client of ServeProgram: it writes the program's output to p, forwards
+// signals, and returns the exit code.
 func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 	ended := make(chan struct{})
 	defer close(ended)
@@ -179,7 +183,7 @@ func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 			to = p.Stderr
 		case Pong:
 			if p.SignalTimeout > 0 {
-				_ = c.stream.SetReadDeadline(time.Time{})
+				_ = c.stream.SetReadDeadline(time.Time{}) // a signal was answered
 			}
 		}
 		if to != nil {
@@ -190,6 +194,8 @@ func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 	}
 }
 
+// forwardSignals sends a Signal frame for each of p.Signals until ended is closed. If the
+// other end does not answer within SignalTimeout, reading fails.
 func (c *Conn) forwardSignals(p *ProgramClient, ended <-chan struct{}) {
 	for {
 		select {

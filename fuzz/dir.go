@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const tempDirs = "fabrictest-fuzz-"
+const tempDirPrefix = "fabrictest-fuzz-"
 
 // tempDir is a folder for test programs. Its process keeps it locked, so that a later
 // run can remove the folder of a process that was killed.
@@ -16,20 +16,21 @@ type tempDir struct {
 	lock *os.File
 }
 
-// newTempDir makes a folder, and removes those that no process has locked.
+// newTempDir creates and locks a folder. It removes the folders that killed processes left:
+// those that no process has locked.
 func newTempDir() (*tempDir, error) {
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirs+"*"))
+	existing, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirPrefix+"*"))
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range left {
+	for _, path := range existing {
 		// A folder that another process is creating has no lock file yet and is kept;
 		// another user's lock cannot be opened.
 		if d, err := lockDir(path, os.O_RDWR); err == nil {
-			d.close()
+			d.remove()
 		}
 	}
-	path, err := os.MkdirTemp("", tempDirs)
+	path, err := os.MkdirTemp("", tempDirPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,8 @@ func lockDir(path string, flags int) (*tempDir, error) {
 	return &tempDir{path: path, lock: f}, nil
 }
 
-func (d *tempDir) close() {
+// remove removes the folder and releases its lock.
+func (d *tempDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.lock.Close()
 }

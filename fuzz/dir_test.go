@@ -16,7 +16,7 @@ func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	killed := must.Get(newTempDir())(t)
 	held := must.Get(newTempDir())(t)
-	defer held.close()
+	defer held.remove()
 	_ = killed.lock.Close() // as the kernel does for the dead
 	next := must.Get(newTempDir())(t)
 	if _, err := os.Stat(killed.path); !errors.Is(err, fs.ErrNotExist) {
@@ -25,7 +25,7 @@ func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	if _, err := os.Stat(held.path); err != nil {
 		t.Errorf("it took a folder in use: %v", err)
 	}
-	next.close()
+	next.remove()
 	if _, err := os.Stat(next.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", next.path, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Table prints a line for each target that has ended and, on a terminal, a line with
@@ -15,24 +16,25 @@ import (
 type Table struct {
 	out, status io.Writer
 	terminal    bool
-	count       int
-	width       int
+	count       int // number of targets
+	width       int // of the column of targets
 	results     []*Result
 	began       time.Time
-	hasHeader   bool // it has been printed
+	hasHeader   bool // the header has been printed
 }
 
-// NewTable makes a table of results that are printed to out, and counters to status if
-// that is a terminal.
+// NewTable returns a table that prints the results of targets to out and, if terminal is set,
+// the counters of the running target to status.
 func NewTable(out, status io.Writer, terminal bool, targets []Target) *Table {
 	t := &Table{out: out, status: status, terminal: terminal, count: len(targets), began: time.Now(), width: len("target")}
-	for _, x := range targets {
-		t.width = max(t.width, len(x.String()))
+	for _, target := range targets {
+		t.width = max(t.width, len(target.String()))
 	}
 	return t
 }
 
-// Progress shows the counters of the target that runs, and the executions of all.
+// Progress prints the counters of the running target, and the executions of all targets, on
+// a terminal.
 func (t *Table) Progress(r *Result) {
 	if !t.terminal {
 		return
@@ -45,15 +47,16 @@ func (t *Table) Progress(r *Result) {
 		len(t.results)+1, t.count, r, thousands(r.Executions), thousands(uint64(r.PerSecond)), r.New, r.Corpus, thousands(all))
 }
 
-func (t *Table) clear() {
+// clearProgress removes the line that Progress printed.
+func (t *Table) clearProgress() {
 	if t.terminal {
 		fmt.Fprint(t.status, "\r\x1b[K")
 	}
 }
 
-// Add prints the result of a target.
+// Add adds the result of a target and prints it, with the output and the inputs of a failure.
 func (t *Table) Add(r *Result) {
-	t.clear()
+	t.clearProgress()
 	t.results = append(t.results, r)
 	if r.Seconds > 0 {
 		r.PerSecond = float64(r.Executions) / r.Seconds
@@ -82,6 +85,7 @@ func (t *Table) Add(r *Result) {
 // maxOutput is how many lines of a failed target's output are shown.
 const maxOutput = 40
 
+// outputLines returns the first lines of a text, indented.
 func outputLines(text string) string {
 	lines := strings.Split(text, "\n")
 	if len(lines) > maxOutput {
@@ -90,15 +94,15 @@ func outputLines(text string) string {
 	return "    " + strings.Join(lines, "\n    ")
 }
 
-// Finish prints the totals.
+// Finish prints how many targets have each verdict, and all executions.
 func (t *Table) Finish() {
-	t.clear()
-	r := t.Summary()
-	counts := map[string]int{}
-	for _, x := range t.results {
-		counts[x.Verdict]++
+	t.clearProgress()
+	summary := t.Summary()
+	counts := map[string]int{} // by verdict
+	for _, r := range t.results {
+		counts[r.Verdict]++
 	}
-	words := []string{}
+	var words []string
 	for _, v := range []string{Passed, Failed, Broken, Absent, Interrupted} {
 		if counts[v] > 0 {
 			words = append(words, fmt.Sprintf("%d %s", counts[v], v))
@@ -107,8 +111,8 @@ func (t *Table) Finish() {
 	if left := t.count - len(t.results); left > 0 {
 		words = append(words, fmt.Sprintf("%d not begun", left))
 	}
-	fmt.Fprintf(t.out, "\n%d targets: %s; %s executions in %v\n", t.count, strings.Join(words, ", "), thousands(r.Executions),
-		time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
+	fmt.Fprintf(t.out, "\n%d targets: %s; %s executions in %v\n", t.count, strings.Join(words, ", "), thousands(summary.Executions),
+		time.Duration(summary.Seconds*float64(time.Second)).Round(time.Second))
 }
 
 // Summary has the results of all targets.
@@ -121,8 +125,8 @@ type Summary struct {
 // Summary returns the results of the targets that have ended.
 func (t *Table) Summary() Summary {
 	r := Summary{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
-	for _, x := range t.results {
-		r.Executions += x.Executions
+	for _, result := range t.results {
+		r.Executions += result.Executions
 	}
 	return r
 }
@@ -137,21 +141,15 @@ func (t *Table) Failed() bool {
 	return false
 }
 
-// thousands writes a number with its thousands apart.
-func thousands(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + " " + s[i:]
-	}
-	return s
-}
+// thousands formats a number with spaces between thousands: "12 345".
+func thousands(n uint64) string { return textfmt.Count(n, " ") }
 
-// wholeStackShares is the share of a target of whole stacks, where that of others is 1:
-// an input takes about that much longer.
+// wholeStackShares is the number of shares of the total time for a target of package fuzz,
+// whose inputs run whole stacks and take longer. Other targets have one share.
 const wholeStackShares = 4
 
-// Times returns how long each target is fuzzed: the time each, or if that is 0 its share
-// of the total.
+// Times returns how long each target is fuzzed: for the time each or, if that is 0, for its
+// share of the total, at least a second.
 func Times(total, each time.Duration, targets []Target) []time.Duration {
 	shares := make([]int, len(targets))
 	sum := 0
@@ -170,42 +168,43 @@ func Times(total, each time.Duration, targets []Target) []time.Duration {
 	return times
 }
 
-// Select returns the targets that match one of the arguments, in the order of the list;
-// all without arguments.
-func Select(all []Target, args []string) (some []Target, err error) {
+// Select returns the targets that match one of the arguments, in the order of all; all of
+// them without arguments. An argument that matches no target is an error.
+func Select(all []Target, args []string) (selected []Target, err error) {
 	if len(args) == 0 {
 		return all, nil
 	}
-	used := make([]bool, len(args))
+	matched := make([]bool, len(args))
 	for _, t := range all {
-		wanted := false
+		isSelected := false
 		for i, arg := range args {
 			if t.matches(arg) {
-				wanted, used[i] = true, true
+				isSelected, matched[i] = true, true
 			}
 		}
-		if wanted {
-			some = append(some, t)
+		if isSelected {
+			selected = append(selected, t)
 		}
 	}
 	for i, arg := range args {
-		if !used[i] {
+		if !matched[i] {
 			var names []string
 			for _, t := range all {
 				names = append(names, t.String(), t.Name)
 			}
-			hint := "'fabrictest fuzz --list' shows them"
-			if like := cmdline.Similar(arg, names); len(like) > 0 {
-				hint = fmt.Sprintf("did you mean %s?", strings.Join(like, " or "))
+			hint := "'fabrictest fuzz --list' shows all targets"
+			if similar := cmdline.Similar(arg, names); len(similar) > 0 {
+				hint = fmt.Sprintf("did you mean %s?", strings.Join(similar, " or "))
 			}
 			return nil, cmdline.Errorf("no fuzz target %q: %s", arg, hint)
 		}
 	}
-	return some, nil
+	return selected, nil
 }
 
-// matches reports whether an argument names a target: by its package, its function or
-// both, or by a pattern of either. A pattern that ends in /* matches all packages below.
+// matches reports whether arg names the target: its package, a folder above that, its
+// function, or package.function, each perhaps as a pattern of path.Match. A package may begin
+// with ./ and end in /... or, for those below it only, in /*.
 func (t Target) matches(arg string) bool {
 	arg = strings.TrimSuffix(strings.TrimPrefix(arg, "./"), "/...")
 	pkg := strings.TrimPrefix(t.Package, "./")

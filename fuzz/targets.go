@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// ListFile is where the list is, in the folder of the module.
+// ListFile is the file of the list, relative to the folder of the module.
 const ListFile = "fuzz/targets.txt"
 
 //go:embed targets.txt
@@ -36,7 +36,7 @@ type Target struct {
 	Name    string // of its function
 }
 
-// String is how a target is named on a command line: "emu/softroce/engine.FuzzInput".
+// String returns the name of the target on a command line: "emu/softroce/engine.FuzzInput".
 func (t Target) String() string { return strings.TrimPrefix(t.Package, "./") + "." + t.Name }
 
 // Targets lists the targets that the program was built with.
@@ -48,8 +48,8 @@ func Targets() []Target {
 	return all
 }
 
-// ParseList reads a list: a line for each target, its package and its name, and
-// comments behind #.
+// ParseList parses a list of targets. A line has the package and the name of one target:
+// "./scenarios FuzzParse". Comments begin with #.
 func ParseList(text string) (all []Target, err error) {
 	seen := map[Target]bool{}
 	for i, line := range strings.Split(text, "\n") {
@@ -66,7 +66,7 @@ func ParseList(text string) (all []Target, err error) {
 		case len(words) != 2 || !strings.HasPrefix(t.Package, "./") || !strings.HasPrefix(t.Name, "Fuzz"):
 			return nil, fmt.Errorf("%s:%d: want a package such as ./scenarios and the name of a target such as FuzzParse, not %q", ListFile, i+1, strings.TrimSpace(line))
 		case seen[t]:
-			return nil, fmt.Errorf("%s:%d: %v is there twice", ListFile, i+1, t)
+			return nil, fmt.Errorf("%s:%d: %v is listed twice", ListFile, i+1, t)
 		}
 		seen[t] = true
 		all = append(all, t)

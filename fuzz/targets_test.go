@@ -153,7 +153,7 @@ func TestParseList(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"./a": "targets.txt:1: want a package", "a FuzzOne": "want a package", "./a TestOne": "want a package",
-		"./a FuzzOne more": "want a package", "\n./a FuzzOne\n./a FuzzOne": "targets.txt:3: a.FuzzOne is there twice",
+		"./a FuzzOne more": "want a package", "\n./a FuzzOne\n./a FuzzOne": "targets.txt:3: a.FuzzOne is listed twice",
 	} {
 		if _, err := fuzz.ParseList(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)

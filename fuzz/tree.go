@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// maxListed bounds the size of go.mod and of the list of targets, in bytes.
-const maxListed = 1 << 20
+// maxFileLen limits the size of go.mod and of the list of targets, in bytes.
+const maxFileLen = 1 << 20
 
 // Module is the module whose targets are run.
 const Module = "github.com/fabrictest/fabrictest"
@@ -28,12 +28,13 @@ type Tree struct {
 
 	root  string
 	goCmd string
-	cache string   // the go command's folder of generated inputs
-	dir   *tempDir // of test programs
-	built map[string]string
+	cache string            // the go command's folder of generated inputs
+	dir   *tempDir          // of test programs
+	built map[string]string // test program of each package that was built
 }
 
-// FindTree looks for the module in the current folder and its parents.
+// FindTree finds the source tree of the module, in the current folder or a parent, and reads
+// its list of targets.
 func FindTree() (*Tree, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -41,7 +42,7 @@ func FindTree() (*Tree, error) {
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		if isModule(filepath.Join(at, "go.mod")) {
-			text, err := cmdline.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxListed)
+			text, err := cmdline.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxFileLen)
 			if err != nil {
 				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
 			}
@@ -57,8 +58,9 @@ func FindTree() (*Tree, error) {
 	}
 }
 
+// isModule reports whether a go.mod file is that of the module.
 func isModule(file string) bool {
-	b, err := cmdline.ReadFile(file, maxListed)
+	b, err := cmdline.ReadFile(file, maxFileLen)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
 }
 
@@ -79,17 +81,19 @@ func (f *Tree) Prepare(ctx context.Context) (err error) {
 // Close removes the test programs.
 func (f *Tree) Close() {
 	if f.dir != nil {
-		f.dir.close()
+		f.dir.remove()
 	}
 }
 
+// goCommand returns a go command that runs in the root of the tree.
 func (f *Tree) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, f.goCmd, args...)
 	cmd.Dir = f.root
 	return cmd
 }
 
-// build builds the test program of a package, once.
+// build builds the test program of a package, unless it did before, and returns its path.
+// With an error it returns the output of the go command.
 func (f *Tree) build(ctx context.Context, pkg string) (program string, output []byte, err error) {
 	if program, ok := f.built[pkg]; ok {
 		return program, nil, nil
@@ -140,8 +144,9 @@ type Input struct {
 // failure is retried.
 const attempts = 3
 
-// Run fuzzes a target, and calls progress whenever the fuzzer reports its counters.
-func (f *Tree) Run(ctx context.Context, t Target, each time.Duration, progress func(*Result)) *Result {
+// Run fuzzes a target for a time and returns the result. It calls progress at the start, and
+// whenever the fuzzer reports its counters.
+func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progress func(*Result)) *Result {
 	r := &Result{Package: t.Package, Name: t.Name, Verdict: Passed}
 	began := time.Now()
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
@@ -155,7 +160,7 @@ func (f *Tree) Run(ctx context.Context, t Target, each time.Duration, progress f
 		return r
 	}
 	for range attempts {
-		log, err := f.run(ctx, program, t, each, r, progress)
+		log, err := f.runProgram(ctx, program, t, fuzzTime, r, progress)
 		switch {
 		case ctx.Err() != nil:
 			r.Verdict = Interrupted
@@ -168,7 +173,7 @@ func (f *Tree) Run(ctx context.Context, t Target, each time.Duration, progress f
 		}
 		r.Failures = f.failures(t, log)
 		if len(r.Failures) == 0 && deadlineMistaken.MatchString(log) {
-			continue
+			continue // see attempts
 		}
 		r.Verdict, r.Output = Failed, log
 		return r
@@ -176,9 +181,10 @@ func (f *Tree) Run(ctx context.Context, t Target, each time.Duration, progress f
 	return r
 }
 
-// run runs the test program of a target and returns its output without progress lines.
-func (f *Tree) run(ctx context.Context, program string, t Target, each time.Duration, r *Result, progress func(*Result)) (string, error) {
-	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+each.String(),
+// runProgram runs the test program of a target. It sets the counters of r, calls progress for
+// each progress line of the fuzzer, and returns the other lines of the output.
+func (f *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTime time.Duration, r *Result, progress func(*Result)) (string, error) {
+	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+fuzzTime.String(),
 		// The default, a minute for each new input, is more than most targets run.
 		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(f.cache, Module, filepath.FromSlash(t.Package)))
 	cmd.Dir = filepath.Join(f.root, filepath.FromSlash(t.Package)) // the folder with the corpus
@@ -192,21 +198,21 @@ func (f *Tree) run(ctx context.Context, program string, t Target, each time.Dura
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	var said strings.Builder
+	var output strings.Builder
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		if r.parse(line) {
+		if r.parseProgress(line) {
 			progress(r)
 		} else {
-			said.WriteString(line)
+			output.WriteString(line)
 		}
 		if err != nil {
 			break
 		}
 	}
 	err = cmd.Wait()
-	return said.String(), err
+	return output.String(), err
 }
 
 var (
@@ -218,8 +224,9 @@ var (
 	deadlineMistaken = regexp.MustCompile(`(?m)^ *context deadline exceeded`)
 )
 
-// parse reads a progress line of the fuzzer, and reports whether it is one.
-func (r *Result) parse(line string) bool {
+// parseProgress sets the counters of r if the line is a progress line of the fuzzer that has
+// them. It reports whether the line is a progress line.
+func (r *Result) parseProgress(line string) bool {
 	m := progressLine.FindStringSubmatch(line)
 	if m == nil {
 		return busyLine.MatchString(line)
@@ -233,7 +240,8 @@ func (r *Result) parse(line string) bool {
 	return true
 }
 
-// failures returns the inputs on which a target failed.
+// failures returns the inputs on which a target failed, from the output of its test program:
+// new inputs that the fuzzer wrote to files, and seeds.
 func (f *Tree) failures(t Target, log string) (all []Input) {
 	replay := func(entry string) string { return fmt.Sprintf("go test %s -run '^%s$'", t.Package, entry) }
 	for _, m := range inputWritten.FindAllStringSubmatch(log, -1) {

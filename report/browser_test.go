@@ -34,7 +34,7 @@ func TestPageInABrowser(t *testing.T) {
 	shapes := browser.Look{Name: "shapes", Width: 1280, Scheme: "light"}
 	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
 	b.Audit("shapes")
-	b.Shoot(shapes, 1400)
+	b.Screenshot(shapes, 1400)
 	t.Run("wordy", func(t *testing.T) { wordy(t, b) })
 	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
 	t.Run("hostile", func(t *testing.T) { hostilePage(t, b) })
@@ -62,7 +62,7 @@ func wordy(t *testing.T, b *browser.Browser) {
 	page := pageFile(t, "wordy", wordyRun())
 	for _, l := range []browser.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
-		b.Shoot(l, 1400)
+		b.Screenshot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
 		b.Eval(`(() => {
 			const cells = document.querySelector(".checks tbody").rows[1].cells;
@@ -146,8 +146,8 @@ func hostilePage(t *testing.T, b *browser.Browser) {
 // scriptless opens the page in a browser that runs no scripts.
 func scriptless(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
-	b.RunScripts(false)
-	defer b.RunScripts(true)
+	b.EnableScripts(false)
+	defer b.EnableScripts(true)
 	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int

@@ -20,7 +20,7 @@ type LinearCost struct {
 	PicosecondsPerByte int
 }
 
-// Of returns the time for n bytes.
+// Of returns the time of an operation on n bytes.
 func (c LinearCost) Of(n int) time.Duration {
-	return c.Base + time.Duration(n*c.PicosecondsPerByte/1000)
+	return c.Base + time.Duration(n*c.PicosecondsPerByte/1000)*time.Nanosecond
 }

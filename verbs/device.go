@@ -129,7 +129,7 @@ const (
 	MTU4096
 )
 
-// Bytes returns the payload size, or 0 if m is not a valid MTU.
+// Bytes returns the MTU in bytes, or 0 if m is not one of the constants.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -137,7 +137,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// String returns the size in bytes.
+// String returns the MTU in bytes as text: "1024".
 func (m MTU) String() string {
 	if n := m.Bytes(); n != 0 {
 		return fmt.Sprint(n)
@@ -145,7 +145,7 @@ func (m MTU) String() string {
 	return fmt.Sprintf("MTU(%d)", uint32(m))
 }
 
-// MTUFor returns the largest MTU of at most n bytes, or 0 if n is less than 256.
+// MTUFor returns the largest path MTU of at most n bytes, or 0 if n is less than 256.
 func MTUFor(n int) MTU {
 	for m := MTU4096; m >= MTU256; m-- {
 		if m.Bytes() <= n {
@@ -232,8 +232,8 @@ func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, erro
 	return a, nil
 }
 
-// isIPv4UDP reports whether h is an IPv4 header without options, for UDP, with a
-// valid checksum.
+// isIPv4UDP reports whether the 20 bytes h are an IPv4 header without options, for
+// UDP, with a valid checksum.
 func isIPv4UDP(h []byte) bool {
 	var sum uint32
 	for i := 0; i < len(h); i += 2 {

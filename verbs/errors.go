@@ -55,7 +55,7 @@ type RejectError struct {
 	PrivateData []byte
 }
 
-// Error returns the reason.
+// Error returns the text and the number of the reason.
 func (e *RejectError) Error() string {
 	return fmt.Sprintf("connection rejected: %s (reason %d)", e.Text, e.Reason)
 }

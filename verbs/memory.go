@@ -87,7 +87,7 @@ type SGE struct {
 	LKey   LKey
 }
 
-// SGEOf returns the SGE of n bytes of mr that start at offset off.
+// SGEOf returns the SGE for the n bytes at offset off of mr.
 func SGEOf(mr MR, off, n int) SGE {
 	return SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// name returns table[v], or "kind(v)" if the table has no name for v.
+// name returns the name of value v, table[v], or "kind(v)" if the table has none.
 func name[T ~uint32](table []string, v T, kind string) string {
 	if uint64(v) < uint64(len(table)) && table[v] != "" {
 		return table[v]
@@ -61,7 +61,8 @@ var qpAttrNames = []string{
 	"IBV_QP_SQ_PSN", "IBV_QP_MAX_DEST_RD_ATOMIC", "IBV_QP_PATH_MIG_STATE", "IBV_QP_CAP", "IBV_QP_DEST_QPN",
 }
 
-// String joins the libibverbs names with "|" and appends unknown bits as a number.
+// String returns the libibverbs names of the selected attributes, joined by "|", with
+// unknown bits as one hexadecimal number at the end.
 func (m QPAttrMask) String() string {
 	var names []string
 	for i, n := range qpAttrNames {

@@ -163,7 +163,7 @@ func TestFuzzSaysWhatIsMissing(t *testing.T) {
 	}{
 		{[]string{"--list"}, exitOK, ""},
 		{[]string{"FuzzOnf"}, exitUsage, `no fuzz target "FuzzOnf": did you mean FuzzOne`},
-		{[]string{"quite-different"}, exitUsage, "'fabrictest fuzz --list' shows them"},
+		{[]string{"quite-different"}, exitUsage, "'fabrictest fuzz --list' shows all targets"},
 		{[]string{"--for", "1m", "--each", "1s"}, exitUsage, "none of the others can be"},
 		{[]string{"--for", "0s"}, exitUsage, "more than nothing"},
 	} {

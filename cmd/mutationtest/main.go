@@ -35,7 +35,7 @@ type options struct {
 	workers int
 	tests   bool
 	min     float64
-	// Internal: what a worker process does.
+	// Flags of child processes: the baseline file to write, or to read as a worker.
 	baseline, worker string
 }
 
@@ -44,8 +44,8 @@ func main() {
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the `seed` of the draw")
 	flag.IntVar(&o.workers, "workers", 2, "the `number` of worker processes")
-	flag.BoolVar(&o.tests, "tests", false, "run the package's tests with mutants that no case notices")
-	flag.Float64Var(&o.min, "min", 0, "exit with 1 if the cases notice less than this `share` of the mutants")
+	flag.BoolVar(&o.tests, "tests", false, "run the package's tests with mutants that no case kills")
+	flag.Float64Var(&o.min, "min", 0, "exit with 1 if the cases kill less than this `share` of the mutants")
 	flag.StringVar(&o.baseline, "write-baseline", "", "internal")
 	flag.StringVar(&o.worker, "worker", "", "internal")
 	flag.Usage = func() {
@@ -59,6 +59,8 @@ func main() {
 	}
 }
 
+// run judges the mutants of packages. In a child process, it writes the baseline or judges
+// mutants as a worker instead.
 func (o *options) run(packages []string) error {
 	switch {
 	case o.baseline != "":
@@ -68,7 +70,7 @@ func (o *options) run(packages []string) error {
 		}
 		return errors.Join(writeBaseline(f), f.Close())
 	case o.worker != "":
-		return worker(o.worker, os.Stdin, os.Stdout)
+		return serveMutants(o.worker, os.Stdin, os.Stdout)
 	case len(packages) == 0:
 		return errors.New("name packages, for example ./emu/softroce/cm")
 	}
@@ -82,7 +84,8 @@ func (o *options) run(packages []string) error {
 	return o.judgeAll(ctx, dir, packages)
 }
 
-// judgeAll builds and judges the mutants of packages, and prints the outcome.
+// judgeAll generates the mutants of packages, draws some of them, builds them into one program
+// in the temporary folder dir, judges them with the cases and prints the outcome.
 func (o *options) judgeAll(ctx context.Context, dir string, packages []string) error {
 	root, files, err := sourceFiles(ctx, packages)
 	if err != nil {
@@ -103,7 +106,7 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d do not compile; running all cases without mutants\n", len(all)-len(valid))
-	p := pool{program: program, baseline: filepath.Join(dir, "baseline.json"), dir: dir}
+	p := pool{program: program, baseline: filepath.Join(dir, "baseline.json")}
 	if out, err := exec.CommandContext(ctx, program, "-write-baseline", p.baseline).CombinedOutput(); err != nil {
 		return fmt.Errorf("run all cases without mutants: %w\n%s", err, out)
 	}
@@ -119,7 +122,7 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 	return report(os.Stdout, valid, results, o.min)
 }
 
-// sourceFiles returns the Go files of packages, relative to the root of the module.
+// sourceFiles returns the folder of the module, and the Go files of packages relative to it.
 func sourceFiles(ctx context.Context, packages []string) (root string, files []string, err error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{.Module.Dir}}{{range .GoFiles}} {{$.Dir}}/{{.}}{{end}}`}, packages...)...).Output()
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 
 // pool judges mutants in worker processes.
 type pool struct {
-	program, baseline, dir string
+	program  string // with all mutants
+	baseline string // file of writeBaseline
 }
 
-// judge judges all mutants and returns the results in their order.
+// judge judges all mutants, in the given number of worker processes at a time, and returns
+// the results in their order.
 func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
 	results := make([]result, len(all))
 	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
 		for {
-			more, err := p.work(ctx, all, results, next)
+			more, err := p.runWorker(ctx, all, results, next)
 			if err != nil || !more {
 				return err
 			}
@@ -34,9 +36,10 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 	return results, err
 }
 
-// work runs one worker process until there are no more mutants, or until it ends because
-// of one. It reports whether another worker has to go on.
-func (p *pool) work(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
+// runWorker runs one worker process. It has the worker judge the mutants whose indexes next
+// returns, until there are no more or a mutant ends the worker. more reports the latter:
+// another worker has to judge the rest.
+func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -51,7 +54,7 @@ func (p *pool) work(ctx context.Context, all []mutant.Mutant, results []result, 
 	}
 	defer func() {
 		in.Close()
-		_ = cmd.Wait() // it may have crashed
+		_ = cmd.Wait() // the worker may have crashed
 	}()
 	dec := json.NewDecoder(out)
 	for {
@@ -59,11 +62,11 @@ func (p *pool) work(ctx context.Context, all []mutant.Mutant, results []result, 
 		if !ok {
 			return false, ctx.Err()
 		}
-		_, _ = fmt.Fprintln(in, all[i].Name)
+		_, _ = fmt.Fprintln(in, all[i].Name) // if it fails, so does Decode
 		switch err := dec.Decode(&results[i]); {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF): // the worker crashed in a case, and did not say in which
 			results[i] = result{Mutant: all[i].Name, Reached: 1, KilledBy: "(any)", How: "crash"}
 			return true, nil
 		case err != nil:
@@ -74,9 +77,9 @@ func (p *pool) work(ctx context.Context, all []mutant.Mutant, results []result, 
 	}
 }
 
-// parallel runs some workers, which take the numbers from 0 to n-1 by a function, and
-// shows progress.
-func parallel(n, workers int, what string, work func(next func() (int, bool)) error) error {
+// parallel runs work in several goroutines. Each takes numbers from 0 to n-1 by next, until
+// that returns false. Progress is printed as "50 of 100" and the participle done.
+func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0
 	next := func() (int, bool) {
@@ -87,7 +90,7 @@ func parallel(n, workers int, what string, work func(next func() (int, bool)) er
 		}
 		taken++
 		if taken%50 == 0 || taken == n {
-			fmt.Fprintf(os.Stderr, "%d of %d %s\n", taken, n, what)
+			fmt.Fprintf(os.Stderr, "%d of %d %s\n", taken, n, done)
 		}
 		return taken - 1, true
 	}
@@ -100,13 +103,15 @@ func parallel(n, workers int, what string, work func(next func() (int, bool)) er
 	return errors.Join(errs...)
 }
 
-// runTests runs the tests of the packages with the mutants that no case noticed.
+// runTests runs the Go tests of the packages with each mutant that no case killed, and sets
+// the results of mutants with which a test fails. It builds one test program for each package,
+// with all of these mutants, in the temporary folder dir.
 func runTests(ctx context.Context, root, dir string, all []mutant.Mutant, results []result, workers int) error {
-	var left []int
 	var survivors []mutant.Mutant
+	var indexes []int // of the survivors in all and results
 	for i := range all {
 		if results[i].KilledBy == "" {
-			left, survivors = append(left, i), append(survivors, all[i])
+			indexes, survivors = append(indexes, i), append(survivors, all[i])
 		}
 	}
 	overlay, err := mutant.Overlay(root, dir, survivors)
@@ -126,14 +131,14 @@ func runTests(ctx context.Context, root, dir string, all []mutant.Mutant, result
 			return fmt.Errorf("build tests with mutants: %w\n%s", err, out)
 		}
 	}
-	return parallel(len(left), workers, "tested", func(next func() (int, bool)) error {
+	return parallel(len(survivors), workers, "tested", func(next func() (int, bool)) error {
 		for k, ok := next(); ok && ctx.Err() == nil; k, ok = next() {
 			folder := path.Dir(survivors[k].Hunks[0].File)
 			cmd := exec.CommandContext(ctx, programs[folder], "-test.failfast", "-test.timeout=10m")
 			cmd.Dir = filepath.Join(root, folder)
 			cmd.Env = append(os.Environ(), mutant.Variable+"="+survivors[k].Name)
 			if cmd.Run() != nil {
-				results[left[k]].KilledBy, results[left[k]].How = "tests", byTests
+				results[indexes[k]].KilledBy, results[indexes[k]].How = "tests", byTests
 			}
 		}
 		return ctx.Err()

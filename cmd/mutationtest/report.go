@@ -9,18 +9,19 @@ import (
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
-// Ways to notice a mutant, beside the verdicts of cases.
+// Ways to kill a mutant, beside the verdicts of cases.
 const (
 	endlessLoop = "endless loop"
 	outOfMemory = "out of memory"
 	byTests     = "tests"
 )
 
-// count is the outcome of a package.
-type count struct{ mutants, cases, tests int }
+// count is the outcome of a package: its mutants, and those that cases and Go tests killed.
+type count struct{ mutants, byCases, byTests int }
 
-// report prints the counts of each package and the mutants that nothing noticed. It
-// returns an error if cases noticed less than a share of all.
+// report prints the mutants that survived, and the counts of each package. It returns an
+// error if the conformance cases killed less than the share minimum of all mutants; those
+// that only Go tests killed do not count.
 func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
@@ -37,15 +38,15 @@ func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64)
 			c.mutants++
 			switch {
 			case results[i].How == byTests:
-				c.tests++
+				c.byTests++
 			case results[i].KilledBy != "":
-				c.cases++
+				c.byCases++
 			}
 		}
 		if results[i].KilledBy == "" {
-			reached := fmt.Sprintf("%d cases call it", results[i].Reached)
+			reached := fmt.Sprintf("%d cases call the function", results[i].Reached)
 			if results[i].Reached == 0 {
-				reached = "no case calls it"
+				reached = "no case calls the function"
 			}
 			fmt.Fprintf(w, "%s\n    %s\n    %s\n", all[i].Name, all[i].Does, reached)
 		}
@@ -56,13 +57,16 @@ func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64)
 		counts[f].print(w, f)
 	}
 	sum.print(w, "all")
-	if share := float64(sum.cases) / float64(sum.mutants); share < minimum {
-		return fmt.Errorf("cases notice %.1f %% of the mutants, want %.1f %%", 100*share, 100*minimum)
+	if share := float64(sum.byCases) / float64(sum.mutants); share < minimum {
+		return fmt.Errorf("the cases kill %.1f %% of the mutants, want %.1f %%", 100*share, 100*minimum)
 	}
 	return nil
 }
 
+// print prints a line of the table: the mutants, the share that cases killed, the share that
+// cases or tests killed, and the number of survivors.
 func (c *count) print(w io.Writer, name string) {
-	fmt.Fprintf(w, "%-40s %8d %7.1f%% %7.1f%% %8d\n", name, c.mutants, 100*float64(c.cases)/float64(c.mutants),
-		100*float64(c.cases+c.tests)/float64(c.mutants), c.mutants-c.cases-c.tests)
+	killed := c.byCases + c.byTests
+	fmt.Fprintf(w, "%-40s %8d %7.1f%% %7.1f%% %8d\n", name, c.mutants, 100*float64(c.byCases)/float64(c.mutants),
+		100*float64(killed)/float64(c.mutants), c.mutants-killed)
 }

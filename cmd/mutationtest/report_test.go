@@ -20,7 +20,7 @@ func TestReportCountsByPackage(t *testing.T) {
 	if err := report(&out, all, results, 0.25); err != nil {
 		t.Error(err)
 	}
-	want := "a2\n    f: a -> b\n    3 cases call it\na3\n    f: a -> b\n    no case calls it\n\n" +
+	want := "a2\n    f: a -> b\n    3 cases call the function\na3\n    f: a -> b\n    no case calls the function\n\n" +
 		"package                                   mutants    cases    tests     left\n" +
 		"emu/a                                           3     0.0%    33.3%        2\n" +
 		"emu/b                                           1   100.0%   100.0%        0\n" +
@@ -28,7 +28,7 @@ func TestReportCountsByPackage(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
-	if err := report(&out, all, results, 0.26); err == nil || !strings.Contains(err.Error(), "cases notice 25.0 % of the mutants, want 26.0 %") {
+	if err := report(&out, all, results, 0.26); err == nil || !strings.Contains(err.Error(), "the cases kill 25.0 % of the mutants, want 26.0 %") {
 		t.Errorf("minimum: %v", err)
 	}
 }

@@ -22,18 +22,18 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// trial is a case on a device without mutants.
+// trial is a case on a device. Took and Functions are those of a run without mutants.
 type trial struct {
 	Device, Case string
 	Took         time.Duration // CPU time
-	Functions    []int         // with variants, that were called
+	Functions    []int         // numbers of the called functions that have mutants
 
 	lab   conformance.Lab
 	c     *conformance.Case
-	kills int
+	kills int // number of mutants that the case killed
 }
 
-// trials returns all cases on all emulated devices.
+// trials returns a trial for each case on each emulated device.
 func trials() (all []*trial) {
 	for _, p := range nics.All() {
 		lab := bench.InSimulation(p, bench.SimOptions{})
@@ -46,17 +46,19 @@ func trials() (all []*trial) {
 	return all
 }
 
-func (t *trial) verdict() conformance.Verdict {
+// run runs the case on its device, in simulation, and returns the verdict.
+func (t *trial) run() conformance.Verdict {
 	return conformance.Judge(context.Background(), t.lab, t.c, conformance.Options{Seed: 1}).Verdict
 }
 
-// writeBaseline runs every case without mutants, and writes those that pass.
+// writeBaseline runs every case without mutants. It writes, as JSON, the trials that pass and
+// call a function that has mutants.
 func writeBaseline(w io.Writer) error {
 	var passed []*trial
 	for _, t := range trials() {
 		begun := cpuTime()
 		var v conformance.Verdict
-		t.Functions = mutant.Trace(func() { v = t.verdict() })
+		t.Functions = mutant.Trace(func() { v = t.run() })
 		t.Took = cpuTime() - begun
 		if v == conformance.VerdictPass && len(t.Functions) > 0 {
 			passed = append(passed, t)
@@ -65,18 +67,19 @@ func writeBaseline(w io.Writer) error {
 	return json.NewEncoder(w).Encode(passed)
 }
 
-// result is what became of a mutant.
+// result is the outcome of a mutant.
 type result struct {
 	Mutant string
 	// Reached is the number of cases that call a function which the mutant changes.
 	Reached int
-	// KilledBy is the case that noticed the mutant; empty if none did.
+	// KilledBy is the case that did not pass with the mutant; empty if all passed.
 	KilledBy string
 	How      string // verdict of the case, or why the worker ended
 }
 
-// worker judges the mutants that it reads from in, one name on a line.
-func worker(baseline string, in io.Reader, out io.Writer) error {
+// serveMutants reads names of mutants from in, one on a line, judges each with the trials of a
+// baseline file, and writes the results to out as JSON.
+func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 	text, err := os.ReadFile(baseline)
 	if err != nil {
 		return err
@@ -92,7 +95,7 @@ func worker(baseline string, in io.Reader, out io.Writer) error {
 	for _, t := range passed {
 		t.lab, t.c = byID[t.Device+" "+t.Case].lab, byID[t.Device+" "+t.Case].c
 	}
-	w := watch{out: json.NewEncoder(out)}
+	w := watchdog{out: json.NewEncoder(out)}
 	go w.run()
 	names := mutant.Names()
 	lines := bufio.NewScanner(in)
@@ -108,25 +111,26 @@ func worker(baseline string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// judge runs the cases that call functions of a mutant, until one notices it.
-func (w *watch) judge(name string, functions []int, passed []*trial) result {
+// judge runs the trials that call one of the functions that a mutant changes, with the mutant,
+// until one does not pass.
+func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	var reaching []*trial
 	for _, t := range passed {
 		if slices.ContainsFunc(functions, func(f int) bool { return slices.Contains(t.Functions, f) }) {
 			reaching = append(reaching, t)
 		}
 	}
-	// Cases that noticed many mutants first, then short ones.
+	// First the cases that killed most mutants, then the shortest.
 	slices.SortStableFunc(reaching, func(a, b *trial) int {
 		return cmp.Or(cmp.Compare(b.kills, a.kills), cmp.Compare(a.Took, b.Took))
 	})
 	r := result{Mutant: name, Reached: len(reaching)}
 	for _, t := range reaching {
-		w.begin(&r, t)
+		w.start(&r, t)
 		mutant.Select(name)
-		v := t.verdict()
+		v := t.run()
 		mutant.Select("")
-		w.end()
+		w.stop()
 		if v != conformance.VerdictPass {
 			t.kills++
 			r.KilledBy, r.How = t.Case, string(v)
@@ -136,13 +140,14 @@ func (w *watch) judge(name string, functions []int, passed []*trial) result {
 	return r
 }
 
-// watch ends a worker whose mutant loops or allocates without end. Such a mutant is
-// noticed.
-type watch struct {
+// watchdog ends a worker whose mutant loops or allocates without end. Such a mutant is
+// killed.
+type watchdog struct {
 	out     *json.Encoder
-	current atomic.Pointer[attempt]
+	current atomic.Pointer[attempt] // nil between attempts
 }
 
+// attempt is a trial with a mutant, and the result if the watchdog ends it.
 type attempt struct {
 	result
 	begun, limit time.Duration // CPU time
@@ -153,15 +158,18 @@ const (
 	maxHeap     = 3 << 30
 )
 
-func (w *watch) begin(r *result, t *trial) {
+// start has the watchdog watch a trial with the mutant of r, until stop.
+func (w *watchdog) start(r *result, t *trial) {
 	a := &attempt{result: *r, begun: cpuTime(), limit: minCaseTime + 20*t.Took}
 	a.KilledBy = t.Case
 	w.current.Store(a)
 }
 
-func (w *watch) end() { w.current.Store(nil) }
+func (w *watchdog) stop() { w.current.Store(nil) }
 
-func (w *watch) run() {
+// run checks the current attempt periodically. Over its limit of CPU time or memory, run
+// writes the result and exits the process.
+func (w *watchdog) run() {
 	for range time.Tick(250 * time.Millisecond) {
 		a := w.current.Load()
 		if a == nil {

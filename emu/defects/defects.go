@@ -3,7 +3,7 @@
 //
 //   - Defects of single packets and of verbs calls, in the packages below. Each has a struct
 //     with a field of type bool for each defect. Tags describe the defect and name its source.
-//     [All], [Set] and [On] list and set the fields by name.
+//     [All], [Set] and [Enabled] list and set the fields by name.
 //   - Defects of Linux's soft-RoCE (rxe) and soft-iWARP (siw) and of NICs that policies of the
 //     engines imitate. A [Table] has the policy of each.
 //   - Mutants: changes of the sources of the engines, kept as data in mutants/*.txt. Package
@@ -24,18 +24,18 @@ type Info struct {
 	Does     string // behaviour of the device, in one line
 }
 
-// All lists all defects in the order of the struct that defects points to. It ignores fields
-// that are not bool.
+// All describes the defects of the struct that defects points to, in its order: its fields
+// of type bool, with their tags.
 func All(defects any) []Info {
 	var all []Info
-	each(defects, func(f reflect.StructField, _ reflect.Value) {
+	forEach(defects, func(f reflect.StructField, _ reflect.Value) {
 		all = append(all, Info{Name: f.Name, Imitates: f.Tag.Get("imitates"), Does: f.Tag.Get("does")})
 	})
 	return all
 }
 
-// Set enables or disables a defect by name. The error for an unknown defect is
-// verbs.ErrNotFound.
+// Set enables or disables a defect of the struct that defects points to, by name. It returns
+// verbs.ErrNotFound if the struct has no such defect.
 func Set(defects any, name string, on bool) error {
 	v := reflect.ValueOf(defects).Elem()
 	field := v.FieldByName(name)
@@ -46,10 +46,10 @@ func Set(defects any, name string, on bool) error {
 	return nil
 }
 
-// On lists the enabled defects.
-func On(defects any) []string {
+// Enabled returns the names of the enabled defects of the struct that defects points to.
+func Enabled(defects any) []string {
 	var names []string
-	each(defects, func(f reflect.StructField, v reflect.Value) {
+	forEach(defects, func(f reflect.StructField, v reflect.Value) {
 		if v.Bool() {
 			names = append(names, f.Name)
 		}
@@ -57,8 +57,8 @@ func On(defects any) []string {
 	return names
 }
 
-// each calls f for each defect.
-func each(defects any, f func(reflect.StructField, reflect.Value)) {
+// forEach calls f with each field of type bool of the struct that defects points to.
+func forEach(defects any, f func(reflect.StructField, reflect.Value)) {
 	v := reflect.ValueOf(defects).Elem()
 	for i := range v.NumField() {
 		if value := v.Field(i); value.Kind() == reflect.Bool {

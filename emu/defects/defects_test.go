@@ -24,7 +24,7 @@ func TestDefectsByName(t *testing.T) {
 		if err := Set(&q, d.Name, true); err != nil {
 			t.Fatal(err)
 		}
-		if on := On(&q); !slices.Equal(on, []string{d.Name}) {
+		if on := Enabled(&q); !slices.Equal(on, []string{d.Name}) {
 			t.Errorf("%s switches on %q", d.Name, on)
 		}
 		if err := Set(&q, d.Name, false); err != nil || q != (some{}) {

@@ -12,29 +12,30 @@ import (
 //go:embed mutants/*.txt
 var mutantFiles embed.FS
 
-// Mutants returns all mutants.
+// Mutants returns the mutants of all files in mutants.
 func Mutants() []mutant.Mutant { return slices.Clone(parseMutants()) }
 
+// parseMutants parses the files in mutants once. Its result must not be changed.
 var parseMutants = sync.OnceValue(func() (all []mutant.Mutant) {
-	list, err := mutantFiles.ReadDir("mutants")
+	files, err := mutantFiles.ReadDir("mutants")
 	if err != nil {
-		panic(err) // embedded
+		panic(err) // the folder is embedded
 	}
-	for _, f := range list {
+	for _, f := range files {
 		text, err := mutantFiles.ReadFile("mutants/" + f.Name())
 		if err != nil {
 			panic(err)
 		}
-		some, err := mutant.Parse(f.Name(), string(text))
+		mutants, err := mutant.Parse(f.Name(), string(text))
 		if err != nil {
 			panic(fmt.Sprintf("defects: %v", err))
 		}
-		all = append(all, some...)
+		all = append(all, mutants...)
 	}
 	return all
 })
 
-// FindMutant returns the mutant with a name, or nil.
+// FindMutant returns the mutant with a name, nil if there is none. Do not change the mutant.
 func FindMutant(name string) *mutant.Mutant {
 	i := slices.IndexFunc(parseMutants(), func(m mutant.Mutant) bool { return m.Name == name })
 	if i < 0 {

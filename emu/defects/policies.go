@@ -21,7 +21,8 @@ func (t Table[P]) All() []Info {
 	return all
 }
 
-// Set gives a policy the defect with a name. It reports false if the table does not have it.
+// Set changes a policy so that it has the defect with a name. It reports whether the table
+// has that defect.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for i := range t {
 		if t[i].name == name {
@@ -32,12 +33,14 @@ func (t Table[P]) Set(policy *P, name string) bool {
 	return false
 }
 
-// SetSoftRoCE gives a soft-RoCE NIC a defect. It reports false if there is no such defect.
+// SetSoftRoCE changes the policy of a soft-RoCE NIC so that it has the defect with a name. It
+// reports whether there is such a defect.
 func SetSoftRoCE(p *roce.Policy, name string) bool {
 	return RoCE.Set(p, name) || Shared.Set(&p.Shared, name)
 }
 
-// SetSoftIWARP gives a soft-iWARP NIC a defect. It reports false if there is no such defect.
+// SetSoftIWARP changes the policy of a soft-iWARP NIC so that it has the defect with a name.
+// It reports whether there is such a defect.
 func SetSoftIWARP(p *iwarp.Policy, name string) bool {
 	return IWARP.Set(p, name) || MPA.Set(&p.MPA, name) || RDMAP.Set(&p.Stream, name) || Shared.Set(&p.Shared, name)
 }

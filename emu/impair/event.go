@@ -76,7 +76,7 @@ type Dissector interface {
 }
 
 // Validate returns an error for every invalid field, and for fields that need a
-// Dissector if d is nil.
+// Dissector if d, that of the Pipe, is nil.
 func (e *Event) Validate(d Dissector) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -88,13 +88,13 @@ func (e *Event) Validate(d Dissector) error {
 		bad("action: set_field needs a dissector, and there is none")
 	}
 	if m.Nth != nil && (m.Seq != nil || e.Occurrence != 0) {
-		bad("match: nth already names one packet: leave out seq and time")
+		bad(`match: nth already selects one packet: leave out "seq" and "time"`)
 	}
 	if m.Nth != nil && *m.Nth == 0 {
 		bad("match: nth counts from 1")
 	}
 	if e.Occurrence < 0 {
-		bad("time: %d is negative (1 the first, 0 every one)", e.Occurrence)
+		bad("time: %d is negative: give 1 for the first packet that matches, 0 for all", e.Occurrence)
 	}
 	if err := e.Action.validate(); err != nil {
 		errs = append(errs, fmt.Errorf("action: %w", err))
@@ -102,6 +102,7 @@ func (e *Event) Validate(d Dissector) error {
 	return errors.Join(errs...)
 }
 
+// validate returns an error if the kind is unknown, or a field that it needs is invalid.
 func (a *Action) validate() error {
 	if a.Count < 0 || a.Count > maxCount {
 		return fmt.Errorf("count: %d is not in 0..%d", a.Count, maxCount)
@@ -117,11 +118,11 @@ func (a *Action) validate() error {
 		}
 	case Reorder:
 		if a.Delay == 0 {
-			return errors.New("reorder: set delay, the longest to wait for packets to overtake")
+			return errors.New(`reorder: set "delay", the longest time to wait for packets that overtake`)
 		}
 	case Truncate:
 		if a.Bytes < 0 {
-			return fmt.Errorf("truncate: %d bytes", a.Bytes)
+			return fmt.Errorf("truncate: %d bytes is negative", a.Bytes)
 		}
 	case SetECN:
 		if a.ECN&^uint8(link.ECN) != 0 {
@@ -144,11 +145,12 @@ const maxCount = 1000
 type eventState struct {
 	Event
 	seen  uint64 // packets that matched
-	fired uint64
+	fired uint64 // packets to which the action was applied
 }
 
-// observe counts a matching packet and reports whether the event applies to it.
-func (x *eventState) observe(d *link.Datagram, id dissection) bool {
+// countMatch counts a packet if it matches, and reports whether the event applies to it: the
+// packet has the number Nth or Occurrence among those that match.
+func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	if !x.Match.matchesFlow(d, id) {
 		return false
 	}
@@ -162,7 +164,8 @@ func (x *eventState) observe(d *link.Datagram, id dissection) bool {
 	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
-// exhausted reports whether the event cannot apply any more.
+// exhausted reports whether the event cannot apply any more: the packet of its number has
+// passed.
 func (x *eventState) exhausted() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth
@@ -188,8 +191,9 @@ func (m *Match) matchesFlow(d *link.Datagram, id dissection) bool {
 	return m.Flow == nil || (id.ok && *m.Flow == id.flow)
 }
 
-// applyEvents applies the exact events to d and appends the resulting packets
-// to out. Every event counts the packet, even if another event drops it.
+// applyEvents applies the events to d, and appends to out d unless it is dropped
+// or held, its copies, and the held packets that d is the last to overtake. Every
+// event counts the packet, even if another event drops it.
 func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	var id dissection
 	if p.needsDissector {
@@ -197,23 +201,23 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	}
 	p.due = p.due[:0]
 	for i := range p.events {
-		if x := &p.events[i]; !x.exhausted() && x.observe(d, id) {
+		if x := &p.events[i]; !x.exhausted() && x.countMatch(d, id) {
 			p.due = append(p.due, i)
 		}
 	}
-	waiting := len(p.held) // packets held before, which this one may overtake
+	heldBefore := len(p.held) // d may overtake these packets
 	p.copies = p.copies[:0]
-	o, alive := Outcome{Datagram: *d}, true
+	o, pass := Outcome{Datagram: *d}, true
 	for _, i := range p.due {
-		if alive = p.fire(now, &p.events[i], &o); !alive {
+		if pass = p.fire(now, &p.events[i], &o); !pass {
 			break
 		}
 	}
-	if !alive {
+	if !pass {
 		return append(out, p.copies...)
 	}
 	out = append(append(out, o), p.copies...)
-	for i := range p.held[:waiting] {
+	for i := range p.held[:heldBefore] {
 		if h := &p.held[i]; h.match.matchesFlow(d, id) {
 			h.overtakesLeft--
 		}
@@ -221,9 +225,9 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	return p.release(out, func(h *heldPacket) bool { return h.overtakesLeft <= 0 })
 }
 
-// fire applies x's action to o. Copies go to p.copies; alive is false if o
-// itself is dropped or held.
-func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (alive bool) {
+// fire applies x's action to o. Copies go to p.copies; pass is false if o
+// itself is dropped or held. An action that does not fit the packet has no effect.
+func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 	x.fired++
 	p.counters.EventsFired++
 	d, a := &o.Datagram, &x.Action
@@ -252,14 +256,14 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (alive bool) {
 			bit += total
 		}
 		if bit < 0 || bit >= total {
-			p.fail(x, fmt.Errorf("bit %d of a payload of %d bits", a.Bit, total))
+			p.fail(x, fmt.Errorf("there is no bit %d in a payload of %d bits", a.Bit, total))
 			break
 		}
 		p.flipBit(d, bit)
 		p.counters.Corrupted++
 	case Truncate:
 		if a.Bytes >= len(d.Payload) {
-			p.fail(x, fmt.Errorf("to %d bytes of a payload of %d", a.Bytes, len(d.Payload)))
+			p.fail(x, fmt.Errorf("%d bytes is not less than the payload of %d", a.Bytes, len(d.Payload)))
 			break
 		}
 		d.Payload = d.Payload[:a.Bytes]
@@ -279,14 +283,16 @@ func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (alive bool) {
 	return true
 }
 
+// fail counts an action of x that could not be applied, and keeps the first error for Err.
 func (p *Pipe) fail(x *eventState, err error) {
 	p.counters.EventsFailed++
 	if p.err == nil {
-		p.err = fmt.Errorf("event %s, packet %d that matched: %w", x.Action.Kind, x.seen, err)
+		p.err = fmt.Errorf("event %s, matching packet %d: %w", x.Action.Kind, x.seen, err)
 	}
 }
 
-// release appends the held packets for which done is true to out, oldest first.
+// release removes the held packets for which done returns true, and appends them to out,
+// oldest first.
 func (p *Pipe) release(out []Outcome, done func(*heldPacket) bool) []Outcome {
 	keep := p.held[:0]
 	for i := range p.held {

@@ -202,9 +202,9 @@ func TestInapplicableEventReportsError(t *testing.T) {
 		action Action
 		want   string
 	}{
-		{Action{Kind: CorruptBit, Bit: 56}, "bit 56 of a payload of 56 bits"},
+		{Action{Kind: CorruptBit, Bit: 56}, "there is no bit 56 in a payload of 56 bits"},
 		{Action{Kind: CorruptBit, Bit: -57}, "bit -57"},
-		{Action{Kind: Truncate, Bytes: 7}, "to 7 bytes of a payload of 7"},
+		{Action{Kind: Truncate, Bytes: 7}, "7 bytes is not less than the payload of 7"},
 		{Action{Kind: SetField, Field: "nosuch", Value: 1}, "nosuch = 0x1: no such field"},
 	} {
 		p := eventPipe(t, Event{Action: tc.action})
@@ -290,15 +290,15 @@ func TestEventValidateReportsErrors(t *testing.T) {
 		{Event{Match: Match{Flow: new(Flow(1))}, Action: drop}, true, "flow and seq need a dissector"},
 		{Event{Match: Match{Seq: new(uint32(1))}, Action: drop}, true, "flow and seq need a dissector"},
 		{Event{Action: Action{Kind: SetField, Field: "f"}}, true, "set_field needs a dissector"},
-		{Event{Match: Match{Nth: new(uint64(1)), Seq: new(uint32(1))}, Action: drop}, false, "leave out seq and time"},
-		{Event{Match: Match{Nth: new(uint64(1))}, Occurrence: 1, Action: drop}, false, "leave out seq and time"},
+		{Event{Match: Match{Nth: new(uint64(1)), Seq: new(uint32(1))}, Action: drop}, false, `leave out "seq" and "time"`},
+		{Event{Match: Match{Nth: new(uint64(1))}, Occurrence: 1, Action: drop}, false, `leave out "seq" and "time"`},
 		{Event{Match: Match{Nth: new(uint64(0))}, Action: drop}, false, "nth counts from 1"},
 		{Event{Occurrence: -1, Action: drop}, false, "time: -1 is negative"},
 		{Event{}, false, `kind "" is none of`},
 		{Event{Action: Action{Kind: "explode"}}, false, `kind "explode" is none of`},
 		{Event{Action: Action{Kind: Delay}}, false, "0 does nothing"},
 		{Event{Action: Action{Kind: Delay, Delay: -1}}, false, "negative"},
-		{Event{Action: Action{Kind: Reorder}}, false, "set delay"},
+		{Event{Action: Action{Kind: Reorder}}, false, `set "delay"`},
 		{Event{Action: Action{Kind: Truncate, Bytes: -1}}, false, "-1 bytes"},
 		{Event{Action: Action{Kind: SetECN, ECN: 4}}, false, "not a code point"},
 		{Event{Action: Action{Kind: SetField}}, false, "no field named"},

@@ -38,7 +38,10 @@ type Pacer struct {
 	remainder     uint64    // in 1/RateBps nanoseconds
 }
 
-// Next returns when n more bytes, sent now, have left.
+const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
+
+// Next adds n bytes at now behind the backlog, and returns when the last of them has
+// left.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now
@@ -46,30 +49,31 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.lastDeparture < now {
 		p.lastDeparture, p.remainder = now, 0
 	}
-	p.remainder += uint64(n) * 8 * 1e9 // 2 GB at most before this wraps
+	p.remainder += uint64(n) * nanobitsPerByte // wraps if n is more than 2 GB
 	p.lastDeparture += mono.Time(p.remainder / p.RateBps)
 	p.remainder %= p.RateBps
 	return p.lastDeparture
 }
 
-// Backlog returns how many bytes have not left at now, rounded up.
+// Backlog returns how many of the bytes given to Next have not left at now, rounded up:
+// the remaining time, times the rate, in 128 bits.
 func (p *Pacer) Backlog(now mono.Time) int64 {
 	if p.lastDeparture <= now || p.RateBps == 0 {
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(p.lastDeparture-now), p.RateBps)
-	lo, carry := bits.Add64(lo, p.remainder+8e9-1, 0)
-	n, _ := bits.Div64(hi+carry, lo, 8e9)
+	lo, carry := bits.Add64(lo, p.remainder+nanobitsPerByte-1, 0)
+	n, _ := bits.Div64(hi+carry, lo, nanobitsPerByte)
 	return int64(n)
 }
 
-// SetRate changes the rate of later packets.
+// SetRate changes the rate of later packets; 0 for no limit.
 func (p *Pacer) SetRate(bps uint64) { p.RateBps, p.remainder = bps, 0 }
 
 // Reset discards the backlog.
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
 
-// NewRand returns the random stream of that name, which depends only on the
+// NewRand returns the random stream with a name, which depends only on the
 // seed and the name. The simulation and the user-space switch use the same
 // names, so that the same packets meet the same decisions.
 func NewRand(seed uint64, name string) *rand.Rand {
@@ -79,7 +83,8 @@ func NewRand(seed uint64, name string) *rand.Rand {
 }
 
 // RandSources returns the source argument of NewPipe for one direction of one
-// port. Package sim uses the places "net/port/up" and "net/port/down".
+// port: the stream of each kind of impairment has the name "place/kind". Package
+// sim uses the places "net/port/up" and "net/port/down".
 func RandSources(seed uint64, place string) func(kind string) Source {
 	return func(kind string) Source { return NewRand(seed, place+"/"+kind) }
 }

@@ -67,7 +67,7 @@ type Pipe struct {
 	arena   []byte // payloads changed since the last call
 	scratch []Outcome
 	copies  []Outcome
-	due     []int
+	due     []int // indexes of the events that apply to the current packet
 }
 
 // heldPacket is a packet that a reorder event holds.
@@ -95,6 +95,8 @@ func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, e
 	return p, nil
 }
 
+// setStages creates a stage for each Spec that has an effect. Its random streams
+// have the names "index/kind".
 func (p *Pipe) setStages(specs []Spec) {
 	p.stages = nil
 	for i, spec := range specs {
@@ -106,7 +108,7 @@ func (p *Pipe) setStages(specs []Spec) {
 	}
 }
 
-// sourceFor returns the source of that name, created on first use.
+// sourceFor returns the random source with a name, which it creates on first use.
 func (p *Pipe) sourceFor(name string) Source {
 	s, ok := p.sources[name]
 	if !ok {
@@ -196,7 +198,8 @@ func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	return p.applyStages(now, out, start)
 }
 
-// applyStages applies every Spec that is active now to out[start:].
+// applyStages applies every Spec that is active now to out[start:], one after the
+// other, and counts the packets that are left.
 func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	for _, s := range p.stages {
 		if !s.spec.active(now) {
@@ -212,7 +215,7 @@ func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	return out
 }
 
-// copyPayload replaces d's payload by a copy that may be changed.
+// copyPayload replaces d's payload by a copy in the arena, which may be changed.
 func (p *Pipe) copyPayload(d *link.Datagram) {
 	start := len(p.arena)
 	p.arena = append(p.arena, d.Payload...)

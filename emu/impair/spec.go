@@ -63,8 +63,8 @@ type QueueMarks struct {
 	MaxPPM   uint32 `json:"max_ppm" yaml:"max_ppm"`
 }
 
-// ShouldMark reports whether to mark a packet that finds queued bytes, given a
-// random number in [0, PPM).
+// ShouldMark reports whether to mark a packet that finds that many queued bytes.
+// draw is a random number in [0, PPM).
 func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 	low, high := int64(m.MinBytes), int64(m.MaxBytes)
 	switch {
@@ -113,23 +113,23 @@ func (s *Spec) Validate() error {
 		}
 	}
 	for _, d := range []struct {
-		name string
-		d    time.Duration
+		name  string
+		value time.Duration
 	}{
 		{"duplicate_delay", s.DuplicateDelay},
 		{"reorder_delay", s.ReorderDelay},
 		{"delay", s.Delay},
 		{"jitter", s.Jitter},
 	} {
-		if d.d < 0 {
-			bad("%s: %v is negative", d.name, d.d)
+		if d.value < 0 {
+			bad("%s: %v is negative", d.name, d.value)
 		}
 	}
 	if s.From < 0 || (s.Until != 0 && s.Until <= s.From) {
 		bad("from %v, until %v: an empty span (until 0 means for ever)", s.From, s.Until)
 	}
 	if s.ReorderPPM > 0 && s.ReorderDelay == 0 {
-		bad("reorder_ppm: a packet held back for no time is not reordered: set reorder_delay")
+		bad("reorder_ppm: a packet that is not delayed is not reordered: set reorder_delay")
 	}
 	if s.Burst != (GilbertElliott{}) && s.Burst.LossBadPPM == 0 && s.Burst.LossGoodPPM == 0 {
 		bad("burst: loses nothing in either state: set loss_bad_ppm")
@@ -145,7 +145,7 @@ func (s *Spec) Validate() error {
 		case s.RateBps == 0:
 			bad("queue_marks: without rate_bps nothing ever queues")
 		case m.MinBytes < 0 || m.MaxBytes < m.MinBytes || m.MaxBytes == 0:
-			bad("queue_marks: from %d to %d bytes is no span", m.MinBytes, m.MaxBytes)
+			bad("queue_marks: %d to %d bytes is an empty or negative range", m.MinBytes, m.MaxBytes)
 		case m.MaxPPM > PPM:
 			bad("queue_marks.max_ppm: %d is more than %d, which is every packet", m.MaxPPM, PPM)
 		}
@@ -160,6 +160,7 @@ func (s *Spec) transparent() bool {
 	return rest == Spec{}
 }
 
+// active reports whether s applies at now.
 func (s *Spec) active(now mono.Time) bool {
 	return now >= s.From && (s.Until == 0 || now < s.Until)
 }

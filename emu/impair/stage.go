@@ -13,12 +13,13 @@ type Source interface {
 	Uint64() uint64
 }
 
-// randBelow returns a number in [0, n).
+// randBelow returns a random number in [0, n).
 func randBelow(s Source, n uint64) uint64 {
 	hi, _ := bits.Mul64(s.Uint64(), n)
 	return hi
 }
 
+// randHit returns true with a probability in millionths.
 func randHit(s Source, ppm uint32) bool { return randBelow(s, PPM) < uint64(ppm) }
 
 // stage applies one Spec. A Source is nil if its kind is disabled.
@@ -32,6 +33,8 @@ type stage struct {
 	lastDeparture mono.Time // for KeepOrder
 }
 
+// newStage returns a stage for spec. source returns the random source of a kind, and is
+// called for the enabled kinds only.
 func newStage(spec Spec, source func(kind string) Source) *stage {
 	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
 	for _, k := range []struct {
@@ -67,105 +70,106 @@ type decision struct {
 	truncateTo uint64 // a fraction of the bytes, in 2^-64
 }
 
-// decide draws what happens to the next packet.
-func (s *stage) decide() (f decision) {
+// decide draws the random decisions for the next packet.
+func (s *stage) decide() (drawn decision) {
 	if s.loss != nil {
-		f.lost = randHit(s.loss, s.spec.LossPPM)
+		drawn.lost = randHit(s.loss, s.spec.LossPPM)
 	}
 	if s.burst != nil {
-		f.lostInBurst = s.decideBurst()
+		drawn.lostInBurst = s.decideBurst()
 	}
 	if s.duplicate != nil {
-		f.duplicate = randHit(s.duplicate, s.spec.DuplicatePPM)
+		drawn.duplicate = randHit(s.duplicate, s.spec.DuplicatePPM)
 	}
 	if s.reorder != nil {
-		f.reorder = randHit(s.reorder, s.spec.ReorderPPM)
+		drawn.reorder = randHit(s.reorder, s.spec.ReorderPPM)
 	}
 	if s.jitter != nil {
-		f.jitter = time.Duration(randBelow(s.jitter, uint64(s.spec.Jitter)+1))
+		drawn.jitter = time.Duration(randBelow(s.jitter, uint64(s.spec.Jitter)+1))
 	}
 	if s.corrupt != nil {
-		f.corrupt, f.corruptAt = randHit(s.corrupt, s.spec.CorruptPPM), s.corrupt.Uint64()
+		drawn.corrupt, drawn.corruptAt = randHit(s.corrupt, s.spec.CorruptPPM), s.corrupt.Uint64()
 	}
 	if s.truncate != nil {
-		f.truncate, f.truncateTo = randHit(s.truncate, s.spec.TruncatePPM), s.truncate.Uint64()
+		drawn.truncate, drawn.truncateTo = randHit(s.truncate, s.spec.TruncatePPM), s.truncate.Uint64()
 	}
 	if s.mark != nil {
-		f.mark = randHit(s.mark, s.spec.MarkPPM)
+		drawn.mark = randHit(s.mark, s.spec.MarkPPM)
 	}
 	if s.queueMark != nil {
-		f.queueMark = randBelow(s.queueMark, PPM)
+		drawn.queueMark = randBelow(s.queueMark, PPM)
 	}
-	return f
+	return drawn
 }
 
 // decideBurst advances the Gilbert-Elliott chain by a packet, and draws its loss.
 func (s *stage) decideBurst() (lost bool) {
 	ge := &s.spec.Burst
-	move := ge.ToBadPPM
+	changePPM := ge.ToBadPPM
 	if s.inBadState {
-		move = ge.ToGoodPPM
+		changePPM = ge.ToGoodPPM
 	}
-	if randHit(s.burst, move) {
+	if randHit(s.burst, changePPM) {
 		s.inBadState = !s.inBadState
 	}
-	loss := ge.LossGoodPPM
+	lossPPM := ge.LossGoodPPM
 	if s.inBadState {
-		loss = ge.LossBadPPM
+		lossPPM = ge.LossBadPPM
 	}
-	return randHit(s.burst, loss)
+	return randHit(s.burst, lossPPM)
 }
 
-// applyStage appends the packets that s makes of o to out.
+// applyStage applies s to the packet o, and appends the result to out: nothing if o is
+// lost, else o as changed and delayed, and perhaps a duplicate.
 func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []Outcome {
-	f := s.decide()
-	n := &p.counters
+	drawn := s.decide()
+	counters := &p.counters
 	d := &o.Datagram
 	switch {
-	case f.lost:
-		n.Lost++
+	case drawn.lost:
+		counters.Lost++
 		return out
-	case f.lostInBurst:
-		n.LostInBurst++
+	case drawn.lostInBurst:
+		counters.LostInBurst++
 		return out
 	}
 	if s.spec.RateBps > 0 {
 		at, size := now.Add(o.Delay), d.IPBytes()
 		queued := s.pacer.Backlog(at)
 		if s.spec.QueueBytes > 0 && queued+int64(size) > int64(s.spec.QueueBytes) {
-			n.Overflowed++
+			counters.Overflowed++
 			return out
 		}
-		f.mark = f.mark || s.spec.QueueMarks.ShouldMark(queued, f.queueMark)
+		drawn.mark = drawn.mark || s.spec.QueueMarks.ShouldMark(queued, drawn.queueMark)
 		o.Delay = s.pacer.Next(at, size).Sub(now)
 	}
-	if f.mark && d.ECNBits() != link.NotECT && d.ECNBits() != link.CE {
+	if drawn.mark && d.ECNBits() != link.NotECT && d.ECNBits() != link.CE {
 		d.TClass |= link.CE
-		n.Marked++
+		counters.Marked++
 	}
-	if f.corrupt && len(d.Payload) > 0 {
-		bit, _ := bits.Mul64(f.corruptAt, uint64(len(d.Payload))*8)
+	if drawn.corrupt && len(d.Payload) > 0 {
+		bit, _ := bits.Mul64(drawn.corruptAt, uint64(len(d.Payload))*8)
 		p.flipBit(d, int(bit))
-		n.Corrupted++
+		counters.Corrupted++
 	}
-	if f.truncate && len(d.Payload) > 0 {
-		to, _ := bits.Mul64(f.truncateTo, uint64(len(d.Payload)))
+	if drawn.truncate && len(d.Payload) > 0 {
+		to, _ := bits.Mul64(drawn.truncateTo, uint64(len(d.Payload)))
 		d.Payload = d.Payload[:to]
-		n.Truncated++
+		counters.Truncated++
 	}
-	o.Delay += s.spec.Delay + f.jitter
-	if f.reorder {
+	o.Delay += s.spec.Delay + drawn.jitter
+	if drawn.reorder {
 		o.Delay += s.spec.ReorderDelay
-		n.Reordered++
+		counters.Reordered++
 	} else if s.spec.KeepOrder {
 		s.lastDeparture = max(s.lastDeparture, now.Add(o.Delay))
 		o.Delay = s.lastDeparture.Sub(now)
 	}
 	out = append(out, o)
-	if f.duplicate {
+	if drawn.duplicate {
 		o.Delay += s.spec.DuplicateDelay
 		out = append(out, o)
-		n.Duplicated++
+		counters.Duplicated++
 	}
 	return out
 }

@@ -65,7 +65,7 @@ const (
 	Padded                                 // padding follows the packet in its frame
 )
 
-// ECNBits returns the datagram's ECN code point.
+// ECNBits returns the datagram's ECN code point: NotECT, ECT0, ECT1 or CE.
 func (d *Datagram) ECNBits() uint8 { return d.TClass & ECN }
 
 // Features says which header fields a link can see and set.
@@ -153,13 +153,14 @@ const (
 	ACK
 )
 
-// Is4 reports whether the segment is sent over IPv4.
+// Is4 reports whether the segment is sent over IPv4: its destination is an IPv4 address,
+// perhaps mapped into IPv6.
 func (s *Segment) Is4() bool {
 	a := s.Dst.Addr()
 	return a.Is4() || a.Is4In6()
 }
 
-// IPBytes returns the length of the IP packet that carries the segment.
+// IPBytes returns the length of the IP packet that carries the segment, without options.
 func (s *Segment) IPBytes() int {
 	if s.Is4() {
 		return IPv4HeaderLen + TCPHeaderLen + len(s.Payload)

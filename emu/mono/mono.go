@@ -1,6 +1,6 @@
 // Package mono is the only time an engine sees: a count of nanoseconds that
-// never goes back. Whoever drives an engine decides where the count comes
-// from: a simulated world, a test's local variable or the machine's clock.
+// never goes back. The driver of an engine provides the count: from a simulated
+// world, a test's local variable or the machine's clock.
 package mono
 
 import (
@@ -15,8 +15,8 @@ type Time int64
 // Never is a deadline that is never reached.
 const Never Time = math.MaxInt64
 
-// Add returns the time d after t. Never stays Never, and a sum past the end of
-// time is Never too.
+// Add returns the time d after t. It returns Never if t is Never, or if the sum
+// overflows.
 func (t Time) Add(d time.Duration) Time {
 	sum := t + Time(d)
 	if t == Never || (d > 0 && sum < t) {
@@ -25,7 +25,7 @@ func (t Time) Add(d time.Duration) Time {
 	return sum
 }
 
-// Sub returns the duration from u to t.
+// Sub returns the duration from u to t, negative if u is later.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
 // Before reports whether t is earlier than u.

@@ -28,15 +28,15 @@ func main() {
 		log.Fatal(err)
 	}
 	err = greet(conn)
-	if cerr := conn.Close(err); err == nil {
-		err = cerr
+	if closeErr := conn.Close(err); err == nil {
+		err = closeErr
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// qpAddress is what a peer needs to connect to a QP and to write to our buffer.
+// qpAddress is the address of a QP, and of the memory that its peer writes to.
 type qpAddress struct {
 	GID  verbs.GID
 	QPN  verbs.QPN
@@ -46,6 +46,8 @@ type qpAddress struct {
 
 const timeout = 10 * time.Second
 
+// greet connects an RC QP to each neighbour, exchanging the addresses by conn. It writes a
+// greeting into the memory of the next rank, and prints the one from the previous rank.
 func greet(conn *launch.Conn) error {
 	host, err := nics.FromEnv()
 	if err != nil {
@@ -126,12 +128,12 @@ func greet(conn *launch.Conn) error {
 	if err := conn.Barrier(timeout); err != nil {
 		return err
 	}
-	said, _, _ := bytes.Cut(buf[len(buf)/2:], []byte{0})
-	fmt.Printf("%s, at %s\n", said, host.Name)
+	greeting, _, _ := bytes.Cut(buf[len(buf)/2:], []byte{0})
+	fmt.Printf("%s, at %s\n", greeting, host.Name)
 	return nil
 }
 
-// connect takes a queue pair to where it can send.
+// connect moves a QP through INIT and RTR to RTS, connected to the QP of peer.
 func connect(qp verbs.QP, peer qpAddress) error {
 	steps := []struct {
 		attr verbs.QPAttr
@@ -162,7 +164,8 @@ func connect(qp verbs.QP, peer qpAddress) error {
 	return nil
 }
 
-// waitCompletion waits for one completion, and returns an error unless it is a success.
+// waitCompletion polls until a completion arrives, and returns an error unless its status is
+// success.
 func waitCompletion(cq verbs.CQ) error {
 	var wc [1]verbs.WC
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

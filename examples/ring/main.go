@@ -10,17 +10,19 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	_ "github.com/fabrictest/fabrictest/lab/mpihost" // who starts ranks
+	_ "github.com/fabrictest/fabrictest/lab/mpihost" // the launcher of ranks
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
 func main() { mpi.Main(ring) }
 
+// ring is the program of a rank: it receives the sum from the previous rank, adds its own
+// rank and sends the sum to the next. Rank 0 starts with 0, and prints the sum that returns.
 func ring(w *mpi.World) error {
-	next, before := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
+	next, prev := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
 	sum := make([]byte, 8)
 	if w.Rank() > 0 {
-		if _, err := w.Recv(sum, before, 0); err != nil {
+		if _, err := w.Recv(sum, prev, 0); err != nil {
 			return err
 		}
 	}
@@ -31,7 +33,7 @@ func ring(w *mpi.World) error {
 	if w.Rank() > 0 {
 		return nil
 	}
-	if _, err := w.Recv(sum, before, 0); err != nil {
+	if _, err := w.Recv(sum, prev, 0); err != nil {
 		return err
 	}
 	fmt.Printf("all %d ranks were passed, and their numbers add up to %d\n", w.Size(), binary.LittleEndian.Uint64(sum))

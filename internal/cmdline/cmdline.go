@@ -1,5 +1,5 @@
-// Package cmdline has what a command and the packages below it need to talk about the
-// command line: errors about it, suggestions for misspelled words, quoted words, and the
+// Package cmdline has helpers for messages about the command line, for commands and the
+// packages below them: errors about it, suggestions for misspelled words, quoted words, and the
 // files that it names. It parses no flags; cmd/fabrictest does.
 package cmdline
 
@@ -26,23 +26,26 @@ func (e *Error) Unwrap() error { return e.Err }
 func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
 
 // Guess returns the end of an error message about an unknown word: "; did you mean
-// run?", or nothing if no known word is similar.
+// run?", or "" if no known word is similar.
 func Guess(word string, known []string) string {
-	if words := Similar(word, known); len(words) > 0 {
-		return "; did you mean " + strings.Join(words, ", ") + "?"
+	if similar := Similar(word, known); len(similar) > 0 {
+		return "; did you mean " + strings.Join(similar, ", ") + "?"
 	}
 	return ""
 }
 
-// DidYouMean returns what Guess does, followed by the command that lists all words.
-func DidYouMean(word string, known []string, list string) string {
-	if g := Guess(word, known); g != "" {
-		return strings.TrimPrefix(g, "; ") + " '" + list + "' lists all"
+// DidYouMean returns the end of an error message about an unknown word. listCommand is the
+// command that lists all words: "did you mean run? 'fabrictest list' lists all", or only the
+// second part if no known word is similar.
+func DidYouMean(word string, known []string, listCommand string) string {
+	lists := "'" + listCommand + "' lists all"
+	if guess := Guess(word, known); guess != "" {
+		return strings.TrimPrefix(guess, "; ") + " " + lists
 	}
-	return "'" + list + "' lists all"
+	return lists
 }
 
-// Choices lists words to choose from: a, b or c.
+// Choices lists two or more words to choose from: "a, b or c".
 func Choices(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
@@ -51,7 +54,7 @@ func Choices(words []string) string {
 // plainWord matches words that a shell passes on unchanged.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote returns a word quoted for a shell.
+// Quote returns a word as a shell needs it: in single quotes, unless it is plain.
 func Quote(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -59,7 +62,7 @@ func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Join returns a command line of quoted words.
+// Join returns a command line of words, each quoted if a shell needs that.
 func Join(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -74,7 +77,7 @@ type Line struct{ words []string }
 // NewLine begins a command line with words that are not quoted.
 func NewLine(words string) *Line { return &Line{[]string{words}} }
 
-// Args adds quoted arguments.
+// Args adds arguments, quoted if a shell needs that.
 func (l *Line) Args(args ...string) *Line {
 	for _, a := range args {
 		l.words = append(l.words, Quote(a))
@@ -82,7 +85,7 @@ func (l *Line) Args(args ...string) *Line {
 	return l
 }
 
-// Flag adds a flag for each value that is not empty.
+// Flag adds "--name value" for each value that is not empty.
 func (l *Line) Flag(name string, values ...string) *Line {
 	for _, v := range values {
 		if v != "" {
@@ -92,7 +95,7 @@ func (l *Line) Flag(name string, values ...string) *Line {
 	return l
 }
 
-// Switch adds a flag without a value, if it is on.
+// Switch adds "--name", a flag without a value, if on is set.
 func (l *Line) Switch(name string, on bool) *Line {
 	if on {
 		l.words = append(l.words, "--"+name)
@@ -115,8 +118,9 @@ func (l *Line) String() string { return strings.Join(l.words, " ") }
 
 const maxSuggestions = 5
 
-// Similar returns the known words that contain word, and those whose edit distance
-// is at most a third of its length, the most similar first. Case is ignored.
+// Similar returns up to maxSuggestions known words: those that contain word, if it has three
+// or more letters, then those within an edit distance of a third of its length, the most
+// similar first. Case is ignored.
 func Similar(word string, known []string) []string {
 	type candidate struct {
 		word     string
@@ -142,11 +146,12 @@ func Similar(word string, known []string) []string {
 
 // EditDistance returns the number of bytes to insert, delete, replace or swap with
 // their neighbour to turn a into b (optimal string alignment). If the lengths differ
-// widely it returns the longer length without computing the distance.
+// widely, it saves the computation and returns an upper bound: the longer length.
 func EditDistance(a, b string) int {
 	if d := len(a) - len(b); d > len(b)+8 || -d > len(a)+8 {
 		return max(len(a), len(b))
 	}
+	// row[j] is the distance between a[:i+1] and b[:j]; prev and prev2 are the rows before.
 	prev2, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {
 		prev[j] = j
@@ -174,22 +179,22 @@ var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-
 // GoRun runs the program in a checkout.
 const GoRun = "go run ./cmd/fabrictest"
 
-// Invocation returns how the program was called, for command lines that it prints: its
-// name if the shell finds it on PATH, else its path. A program in a go-build folder was
-// started by "go run".
+// Invocation returns the command that starts this program, for command lines that it prints.
+// arg0 is os.Args[0]. The result is the program's name if a shell finds it on PATH, else its
+// path; GoRun for a program in a go-build folder, which "go run" started.
 func Invocation(arg0 string) string {
 	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
 		return GoRun
 	}
 	base := filepath.Base(arg0)
-	if base == arg0 || sameFile(arg0, base) {
+	if base == arg0 || isOnPath(arg0, base) {
 		return base
 	}
 	return Quote(arg0)
 }
 
-// sameFile reports whether the shell finds a program under a name.
-func sameFile(program, name string) bool {
+// isOnPath reports whether a shell that looks up name on PATH finds the file program.
+func isOnPath(program, name string) bool {
 	found, err := exec.LookPath(name)
 	if err != nil {
 		return false

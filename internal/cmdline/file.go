@@ -18,9 +18,10 @@ var (
 )
 
 // OpenFile opens a file that a user named, for reading. It rejects all but regular files:
-// opening or reading a FIFO or a device could block forever.
+// opening or reading a FIFO or a device could block forever. It checks the file before, since
+// opening a device can have effects, and after, since the file may have been replaced.
 func OpenFile(path string) (*os.File, error) {
-	info, err := os.Stat(path) // opening a device can have effects
+	info, err := os.Stat(path)
 	if err == nil {
 		err = checkRegular(path, info)
 	}
@@ -40,7 +41,7 @@ func OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// CheckFile returns an error if OpenFile fails, for files that another program will read.
+// CheckFile returns the error of OpenFile, for a file that another program will open.
 func CheckFile(path string) error {
 	f, err := OpenFile(path)
 	if err != nil {
@@ -49,7 +50,8 @@ func CheckFile(path string) error {
 	return f.Close()
 }
 
-// checkRegular returns an error with the kind of file unless it is regular.
+// checkRegular returns nil for a regular file, else an ErrNotRegular that says what the path
+// is.
 func checkRegular(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -57,6 +59,7 @@ func checkRegular(path string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("it is %s, %w: name a regular file", kindOfFile(info.Mode()), ErrNotRegular)}
 }
 
+// kindOfFile returns the name of the type of a file that is not regular.
 func kindOfFile(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
@@ -71,7 +74,7 @@ func kindOfFile(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// ReadFile reads a regular file of at most limit bytes.
+// ReadFile reads a regular file. It returns ErrTooLong for a file of more than limit bytes.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := OpenFile(path)
 	if err != nil {
@@ -90,16 +93,16 @@ func DirFS(dir string) fs.FS { return dirFS(dir) }
 
 type dirFS string
 
-// Open implements fs.FS.
+// Open opens a regular file. As fs.FS demands, its errors have the name as path.
 func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
 	f, err := OpenFile(filepath.Join(string(d), filepath.FromSlash(name)))
-	var path *fs.PathError
+	var pathErr *fs.PathError
 	switch {
-	case errors.As(err, &path):
-		return nil, &fs.PathError{Op: path.Op, Path: name, Err: path.Err}
+	case errors.As(err, &pathErr):
+		return nil, &fs.PathError{Op: pathErr.Op, Path: name, Err: pathErr.Err}
 	case err != nil:
 		return nil, err
 	}

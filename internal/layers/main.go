@@ -1,7 +1,6 @@
-// Command layers holds what CI knows of the packages of this module. Its test checks the
+// Command layers checks the packages of this module in CI. Its test checks the
 // architecture: which packages may import which, and which code must not use clocks, goroutines
-// or random numbers. docs/architecture.md has the reasons;
-// rules_test.go has the rules.
+// or random numbers. docs/architecture.md has the reasons; rules_test.go has the rules.
 //
 // There are three kinds of rule:
 //
@@ -38,6 +37,8 @@ import (
 
 const module = "github.com/fabrictest/fabrictest"
 
+// main prints the packages that CI tests with the race detector: those with all of their
+// tests, or with -parts the others. With -run it prints a pattern instead.
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")
@@ -46,34 +47,37 @@ func main() {
 		fmt.Println(runPattern())
 		return
 	}
-	all, err := racedPackages(".")
+	all, err := readPackages(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "layers:", err)
 		os.Exit(1)
 	}
 	for _, p := range all {
-		if _, isPart := partOf(p.name()); p.raced() && isPart == *parts {
+		if _, someTestsOnly := partOf(p.name()); p.needsRace() && someTestsOnly == *parts {
 			fmt.Println(p.ImportPath)
 		}
 	}
 }
 
-// testedPackage is a package with what decides whether CI tests it with the race detector.
+// testedPackage is a package, with the facts that decide whether CI tests it with the race
+// detector.
 type testedPackage struct {
 	listed
-	concurrent bool
+	concurrent bool     // a file, or a test file, uses concurrency
 	tests      []string // names of its test functions
 }
 
-// raced reports whether the package uses concurrency and has tests.
-func (p *testedPackage) raced() bool {
+// needsRace reports whether CI tests the package with the race detector: it uses concurrency
+// and has tests.
+func (p *testedPackage) needsRace() bool {
 	return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
 }
 
+// name returns the path of the package in the module.
 func (p *testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-// racedPackages lists the packages of the module at dir, with the build tag race.
-func racedPackages(dir string) ([]*testedPackage, error) {
+// readPackages lists and parses all packages of the module at dir, with the build tag race.
+func readPackages(dir string) ([]*testedPackage, error) {
 	found, err := goList(dir, "-tags=race", "./...")
 	if err != nil {
 		return nil, err
@@ -81,21 +85,21 @@ func racedPackages(dir string) ([]*testedPackage, error) {
 	all := make([]*testedPackage, len(found))
 	for i, l := range found {
 		all[i] = &testedPackage{listed: l}
-		if err := all[i].read(); err != nil {
+		if err := all[i].parseFiles(); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// read parses the files of a package.
-func (p *testedPackage) read() error {
+// parseFiles parses the files of the package. It sets p.concurrent and p.tests.
+func (p *testedPackage) parseFiles() error {
 	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		p.concurrent = p.concurrent || concurrent(f)
+		p.concurrent = p.concurrent || usesConcurrency(f)
 		for _, d := range f.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && isTest(f.Name.Name) {
 				p.tests = append(p.tests, f.Name.Name)
@@ -105,14 +109,14 @@ func (p *testedPackage) read() error {
 	return nil
 }
 
-// isTest reports whether name is a test or fuzz target.
+// isTest reports whether a function with this name is a test or a fuzz target.
 func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// concurrent reports whether a file uses goroutines, channels, locks, atomics or
+// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or
 // parallel tests.
-func concurrent(f *ast.File) (found bool) {
+func usesConcurrency(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.ChanType:

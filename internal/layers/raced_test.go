@@ -22,7 +22,7 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 		"import \"testing\"\nfunc TestA(t *testing.T) { t.Parallel() }": true,
 	} {
 		f := must.Get(parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+body, 0))(t)
-		if got := concurrent(f); got != want {
+		if got := usesConcurrency(f); got != want {
 			t.Errorf("%s: %v, want %v", body, got, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 // packagesByName returns the packages of this module by name.
 func packagesByName(t *testing.T) map[string]*testedPackage {
 	t.Helper()
-	all := must.Get(racedPackages("../.."))(t)
+	all := must.Get(readPackages("../.."))(t)
 	byName := map[string]*testedPackage{}
 	for _, p := range all {
 		byName[p.name()] = p
@@ -48,7 +48,7 @@ func TestKnownPackagesAreRaced(t *testing.T) {
 		"netns": true, "scenarios/workload": true,
 		"emu/softiwarp/engine": false, "emu/softroce/wire": false, "mpi/p2p": false,
 	} {
-		if p := byName[name]; p == nil || p.raced() != want {
+		if p := byName[name]; p == nil || p.needsRace() != want {
 			t.Errorf("%s: raced %v, want %v", name, !want, want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestPartsNameTestsThatExist(t *testing.T) {
 	byName := packagesByName(t)
 	for _, part := range parts {
 		p := byName[part.name]
-		if p == nil || !p.raced() || part.reason == "" {
+		if p == nil || !p.needsRace() || part.reason == "" {
 			t.Errorf("%s is not raced, or a part of it without a reason", part.name)
 			continue
 		}

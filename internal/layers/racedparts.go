@@ -35,8 +35,9 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf returns the entry of a package in parts, if there is one.
-func partOf(name string) (part, bool) {
+// partOf returns the entry in parts of the package with a path in the module, and whether
+// there is one.
+func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {
 		return part{}, false
@@ -44,7 +45,7 @@ func partOf(name string) (part, bool) {
 	return parts[i], true
 }
 
-// runPattern returns a -run pattern for the tests of all parts.
+// runPattern returns the go test -run pattern that selects the tests of all parts.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {

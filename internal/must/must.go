@@ -20,7 +20,8 @@ func Do(t testing.TB, err error) {
 	}
 }
 
-// Get returns the value of a call, or ends the test if the call failed:
+// Get takes the results of a call and returns a function, which returns the value, or ends
+// the test if the call failed:
 //
 //	pd := must.Get(dev.AllocPD())(t)
 func Get[T any](value T, err error) func(testing.TB) T {
@@ -33,20 +34,21 @@ func Get[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// Fail reports an error of the test unless err is of the given kind and contains the given
-// texts. The test continues.
-func Fail(t testing.TB, what string, err, kind error, says ...string) {
+// Fail checks the error of a call that must fail: errors.Is(err, want) holds, and the message
+// contains all texts. If not, the test fails with a message that begins with the call, and
+// continues.
+func Fail(t testing.TB, call string, err, want error, texts ...string) {
 	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Errorf("%s: %v, want %v", what, err, kind)
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", call, err, want)
 		return
 	}
-	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %q does not say %q", what, err, s)
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: the error %q does not contain %q", call, err, text)
 		}
 	}
 }
 
-// Err returns the error of a call that returns a value too.
+// Err returns the error of a call and drops its value: must.Err(dev.AllocPD()).
 func Err[T any](_ T, err error) error { return err }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UsedCPU returns the usage of all threads of this process. It returns false if the kernel
-// lacks CONFIG_SCHED_INFO.
+// UsedCPU returns the sum of the usage of all running threads of this process. It returns
+// false if the kernel lacks CONFIG_SCHED_INFO.
 func UsedCPU() (CPUUsage, bool) {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
@@ -22,9 +22,9 @@ func UsedCPU() (CPUUsage, bool) {
 	}
 	var sum CPUUsage
 	for _, name := range files {
-		text, err := os.ReadFile(name) // the thread may have exited
+		text, err := os.ReadFile(name)
 		if err != nil {
-			continue
+			continue // the thread has exited
 		}
 		u, ok := parseSchedstat(text)
 		if !ok {
@@ -36,7 +36,8 @@ func UsedCPU() (CPUUsage, bool) {
 	return sum, sum.Ran > 0
 }
 
-// parseSchedstat parses "nanoseconds on a CPU, nanoseconds in a run queue, time slices".
+// parseSchedstat parses /proc/PID/task/TID/schedstat: nanoseconds on a CPU, nanoseconds in a
+// run queue, number of time slices. It returns false if the text is not of that form.
 func parseSchedstat(text []byte) (CPUUsage, bool) {
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {
@@ -47,7 +48,8 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// SampleCPU reads /proc/stat and getrusage. It returns false if /proc/stat has no counters.
+// SampleCPU reads the counters of the CPUs that this process may use, its own CPU time and
+// its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -57,7 +59,7 @@ func SampleCPU() (CPUSample, bool) {
 	if err != nil {
 		return CPUSample{}, false
 	}
-	s := CPUSample{At: time.Now(), Throttled: throttled("/")}
+	s := CPUSample{At: time.Now(), Throttled: throttledTime("/")}
 	s.addCPUs(text, set.IsSet)
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -68,15 +70,16 @@ func SampleCPU() (CPUSample, bool) {
 	return s, s.CPUs > 0 && s.All > 0
 }
 
-// throttled is how long the control groups of this process were throttled: the limit that
-// did most of it, where several apply. It is zero where there are no control groups.
-func throttled(root string) (most time.Duration) {
+// throttledTime returns how long CPU limits throttled this process: the largest time of its
+// control groups and their parents, 0 if there are none. root contains proc and sys.
+func throttledTime(root string) (longest time.Duration) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		// hierarchy ID, controllers, path: "0::/user.slice" in version 2.
+		// hierarchy ID, controllers, path: "4:cpu,cpuacct:/a" in version 1 of control groups,
+		// "0::/user.slice" in version 2.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
 			continue
@@ -88,18 +91,18 @@ func throttled(root string) (most time.Duration) {
 		mount = filepath.Join(root, "sys/fs/cgroup", mount)
 		for dir := filepath.Join("/", fields[2]); ; dir = filepath.Dir(dir) {
 			if stat, err := os.ReadFile(filepath.Join(mount, dir, "cpu.stat")); err == nil {
-				most = max(most, parseThrottled(stat))
+				longest = max(longest, parseThrottled(stat))
 			}
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return most
+	return longest
 }
 
-// parseThrottled reads cpu.stat: throttled_time in nanoseconds in version 1 of control
-// groups, throttled_usec in version 2.
+// parseThrottled returns the throttled time in a cpu.stat file: throttled_time in nanoseconds
+// in version 1 of control groups, throttled_usec in version 2. It returns 0 without either.
 func parseThrottled(stat []byte) time.Duration {
 	for line := range strings.Lines(string(stat)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -126,7 +129,8 @@ const (
 	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
 )
 
-// addCPUs adds the counters of the CPUs for which mayUse is true.
+// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of
+// /proc/stat.
 func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

@@ -78,7 +78,7 @@ func TestThrottledTimeOfControlGroups(t *testing.T) {
 			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o777))
 			must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 		}
-		if got := throttled(root); got != c.want {
+		if got := throttledTime(root); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

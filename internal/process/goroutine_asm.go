@@ -2,4 +2,5 @@
 
 package process
 
+// self returns the g pointer of the Go runtime.
 func self() uintptr

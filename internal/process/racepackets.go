@@ -13,8 +13,10 @@ import (
 // packets, because an answer may arrive on another path.
 var packets byte
 
-// RaceSend must be called before a packet is sent or published in shared memory.
+// RaceSend tells the race detector that earlier accesses to memory happen before the receipt
+// of a packet. Call it before the packet is sent or published in shared memory.
 func RaceSend() { runtime.RaceReleaseMerge(unsafe.Pointer(&packets)) }
 
-// RaceReceived must be called after a packet was received or found in shared memory.
+// RaceReceived tells the race detector that all accesses before a RaceSend happened before.
+// Call it after a packet was received or found in shared memory.
 func RaceReceived() { runtime.RaceAcquire(unsafe.Pointer(&packets)) }

@@ -2,8 +2,10 @@
 
 package process
 
-// RaceSend must be called before a packet is sent or published in shared memory.
+// RaceSend does nothing without the race detector. Call it before a packet is sent or
+// published in shared memory.
 func RaceSend() {}
 
-// RaceReceived must be called after a packet was received or found in shared memory.
+// RaceReceived does nothing without the race detector. Call it after a packet was received or
+// found in shared memory.
 func RaceReceived() {}

@@ -19,7 +19,8 @@ import (
 )
 
 // Printable escapes control characters, invalid UTF-8 and characters that change the text
-// direction. It keeps newlines and tabs.
+// direction. It keeps newlines and tabs. The output of encoding/json stays valid JSON: it has
+// no bytes that become \x, and \u is an escape of JSON too.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
@@ -34,7 +35,7 @@ func Printable(s string) string {
 			b.WriteRune(r)
 		case r < ' ':
 			fmt.Fprintf(&b, `\x%02x`, r)
-		case r <= 0xffff: // a JSON escape, so that JSON stays valid
+		case r <= 0xffff:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			hi, lo := utf16.EncodeRune(r)
@@ -45,8 +46,9 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// mustEscape reports whether r is a control or format character. Zero-width joiners are
-// allowed, because they are part of visible characters.
+// mustEscape reports whether r is a control character other than newline and tab, or an
+// invisible format character. Zero-width joiners (200c, 200d) need no escape: they are part of
+// visible characters.
 func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
@@ -70,20 +72,21 @@ type PrintableWriter struct {
 	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
-// Write implements io.Writer.
+// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next
+// Write or Flush.
 func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := append(w.rest, p...)
-	whole := len(text) - incomplete(text)
-	w.rest = bytes.Clone(text[whole:])
-	if _, err := io.WriteString(w.W, Printable(string(text[:whole]))); err != nil {
+	end := len(text) - incompleteLen(text)
+	w.rest = bytes.Clone(text[end:])
+	if _, err := io.WriteString(w.W, Printable(string(text[:end]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// Flush writes an incomplete UTF-8 sequence.
+// Flush writes the incomplete UTF-8 sequence that Write has kept, escaped.
 func (w *PrintableWriter) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,8 +95,9 @@ func (w *PrintableWriter) Flush() error {
 	return err
 }
 
-// incomplete returns the length of an incomplete UTF-8 sequence at the end of text.
-func incomplete(text []byte) int {
+// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if
+// there is none.
+func incompleteLen(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {
 			if utf8.FullRune(b) {
@@ -105,38 +109,40 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-// Bytes formats a size: "512 B", "5.5 MiB".
+// Bytes formats a size with at most three digits before the point: "512 B", "5.5 MiB".
 func Bytes[T int | int64 | uint64](n T) string {
-	v, u := float64(n), 0
-	names := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for v >= 1000 && u < len(names)-1 {
-		v, u = v/1024, u+1
+	v, unit := float64(n), 0
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for v >= 1000 && unit < len(units)-1 {
+		v, unit = v/1024, unit+1
 	}
-	if u == 0 {
+	if unit == 0 {
 		return fmt.Sprintf("%d B", n)
 	}
-	return fmt.Sprintf("%.1f %s", v, names[u])
+	return fmt.Sprintf("%.1f %s", v, units[unit])
 }
 
 // BitRate formats bits per second: "13.1 Gb/s".
 func BitRate(bps float64) string { return SI(bps, "b/s") }
 
-// SI formats a quantity with three digits and an SI prefix: "1.25 M", "13.1 Gb/s".
+// SI formats a quantity with three digits and an SI prefix before the unit: "1.25 M" if unit
+// is empty, "13.1 Gb/s" if it is "b/s".
 func SI(v float64, unit string) string {
 	prefixes := [...]string{"", "k", "M", "G", "T", "P"}
-	u := 0
+	prefix := 0
 	// 999.5 would be rounded to 1000.
-	for v >= 999.5 && u < len(prefixes)-1 {
-		v, u = v/1000, u+1
+	for v >= 999.5 && prefix < len(prefixes)-1 {
+		v, prefix = v/1000, prefix+1
 	}
 	text := ThreeDigits(v)
-	if prefixes[u]+unit == "" {
+	if prefixes[prefix]+unit == "" {
 		return text
 	}
-	return text + " " + prefixes[u] + unit
+	return text + " " + prefixes[prefix] + unit
 }
 
-// ThreeDigits formats a number below 1000: "0", "1.25", "13.1".
+// ThreeDigits formats a number below 1000 with three digits, an integer without decimals:
+// "0", "1.25", "13.1". Its limits are the numbers that rounding gives one more digit.
 func ThreeDigits(v float64) string {
 	switch {
 	case v == float64(int64(v)) && v < 1000:
@@ -151,7 +157,7 @@ func ThreeDigits(v float64) string {
 }
 
 // Duration formats a time: "850 ns", "416 µs", "3.55 ms", "12.3 s", "2 min 5 s",
-// "3 h 3 min".
+// "3 h 3 min". From 999.5 of a unit on, which would be rounded to 1000, it takes the next one.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "−" + Duration(-max(d, -math.MaxInt64)) // -math.MinInt64 overflows
@@ -183,7 +189,8 @@ func Count(n uint64, sep string) string {
 	return s
 }
 
-// Percent formats part/whole: "0", "0.82 %", "<0.01 %", "100 %".
+// Percent formats part/whole: "0", "0.82 %", "<0.01 %", "100 %". Only the whole is "100 %": a
+// smaller part is at most "99.9 %".
 func Percent(part, whole uint64) string {
 	switch {
 	case part == 0 || whole == 0:
@@ -198,7 +205,8 @@ func Percent(part, whole uint64) string {
 	return ThreeDigits(min(p, 99.9)) + " %"
 }
 
-// Plural formats a number with a regular noun: "1 rank", "64 ranks".
+// Plural formats a number with a noun, to which it adds an s unless n is 1: "1 rank",
+// "64 ranks".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -4,5 +4,5 @@ package textfmt
 
 import "os"
 
-// TerminalWidth returns 0, as for a file that is no terminal.
+// TerminalWidth returns 0, as for a file that is not a terminal: this system is not supported.
 func TerminalWidth(*os.File) int { return 0 }

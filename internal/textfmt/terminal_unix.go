@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalWidth returns the width of the terminal behind a file: 0 if it is none, and 80 if the
-// terminal does not know.
+// TerminalWidth returns the width of a terminal in columns: 0 if the file is not a terminal,
+// and 80 if the terminal does not report its width.
 func TerminalWidth(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	switch {

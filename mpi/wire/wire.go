@@ -46,14 +46,15 @@ const (
 // FirstWindowKind is the first kind of window messages.
 const FirstWindowKind = Accumulate
 
-var names = [...]string{
+var kindNames = [...]string{
 	"", "EAGER", "SYNC-ACK", "RTS", "CTS", "DONE", "RTR", "RTR-ACK", "RTS-ACK", "REVOKE", "REVOKED",
 	"ACCUMULATE", "SWAP", "OLD", "FLUSH", "FLUSHED", "POST", "COMPLETE", "LOCK", "GRANTED", "UNLOCK",
 }
 
+// String returns the name of the kind.
 func (k Kind) String() string {
-	if int(k) < len(names) && k > 0 {
-		return names[k]
+	if int(k) < len(kindNames) && k > 0 {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -153,7 +154,8 @@ var fields = [numKinds]field{
 	Unlock:          context,
 }
 
-// fieldsOf returns the fields of a header.
+// fieldsOf returns the fields that a header with this kind and these flags has. An Eager
+// header has a send request ID only with Sync, an Accumulate header a size only with Fetch.
 func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
@@ -182,13 +184,14 @@ var ErrMalformed = errors.New("malformed header")
 // Encoder encodes the headers of one direction between two ranks.
 type Encoder struct{ last Header }
 
-// Append appends a header to dst.
+// Append appends the encoding of h to dst. If envelope and flags are those of the previous
+// eager message, an eager header is encoded as CachedEager, followed by Send if Sync is set.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
 	f := fieldsOf(h.Kind, h.Flags)
 	if h.Kind == Eager {
 		if h.Flags == e.last.Flags && h.Context == e.last.Context && h.Tag == e.last.Tag && e.last.Kind == Eager {
-			dst = append(dst, byte(Eager)|cachedFlag)
+			dst = append(dst, CachedEager)
 			if f&sendID != 0 {
 				dst = le.AppendUint32(dst, h.Send)
 			}
@@ -233,12 +236,13 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 // Decoder decodes the headers of one direction between two ranks.
 type Decoder struct{ last Header }
 
-// Next decodes the first header of b and returns the bytes after it.
+// Next decodes the first header of b and returns the bytes after it. A CachedEager header
+// has the envelope and flags of the previous eager message. Errors are ErrMalformed.
 func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	r := reader{b: b}
-	first := r.byte()
-	if first&cachedFlag != 0 {
-		if Kind(first&^cachedFlag) != Eager || d.last.Kind != Eager {
+	kind := r.byte()
+	if kind&cachedFlag != 0 {
+		if kind != CachedEager || d.last.Kind != Eager {
 			return Header{}, nil, fmt.Errorf("%w: cached header without a previous eager message", ErrMalformed)
 		}
 		h = Header{Kind: Eager, Flags: d.last.Flags, Context: d.last.Context, Tag: d.last.Tag}
@@ -247,7 +251,7 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 		}
 		return h, r.b, r.err()
 	}
-	h.Kind, h.Flags = Kind(first), Flags(r.byte())
+	h.Kind, h.Flags = Kind(kind), Flags(r.byte())
 	if h.Kind == 0 || h.Kind >= numKinds || h.Flags >= flagsEnd {
 		return Header{}, nil, fmt.Errorf("%w: %v, flags %#x", ErrMalformed, h.Kind, uint8(h.Flags))
 	}
@@ -297,6 +301,8 @@ type reader struct {
 	truncated bool
 }
 
+// take returns the next n bytes, of at most 8. If fewer remain, it discards them, marks the
+// input as truncated and returns zeros.
 func (r *reader) take(n int) []byte {
 	if len(r.b) < n {
 		r.truncated, r.b = true, nil
@@ -311,6 +317,7 @@ func (r *reader) byte() uint8    { return r.take(1)[0] }
 func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
 func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 
+// err returns ErrMalformed if a number was read past the end of the input.
 func (r *reader) err() error {
 	if r.truncated {
 		return fmt.Errorf("%w: truncated", ErrMalformed)

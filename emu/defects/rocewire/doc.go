@@ -61,7 +61,7 @@ type remoteQP struct {
 // step applies a defect to a packet. It returns false if the packet is dropped or delayed.
 type step func(f *Filter, p *packet) (pass bool)
 
-// New returns a NIC with defects. hasICRC says whether packets carry an ICRC.
+// New returns a Filter that gives nic the defects. hasICRC says whether packets carry an ICRC.
 func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 	f := &Filter{nic: nic, defects: defects, hasICRC: hasICRC, batch: make([]link.Datagram, 64), hugeAt: map[remoteQP]wire.PSN{}}
 	for i := range f.batch {
@@ -108,7 +108,7 @@ func (f *Filter) addSteps() {
 	}
 }
 
-// apply applies defects to a packet until one drops or delays it. It reports whether the packet is left.
+// apply applies the steps to a packet until one drops or delays it. pass is false if one did.
 func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	for _, s := range steps {
 		if !s(f, p) {
@@ -118,7 +118,8 @@ func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	return true
 }
 
-// Input handles a received datagram.
+// Input passes a copy of a received datagram to the NIC, after the steps of received packets. Those that need a valid
+// ICRC are left out if the ICRC is wrong, and the ICRC of a changed packet is computed again.
 func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)
@@ -134,7 +135,8 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	f.nic.Input(now, &p.Datagram)
 }
 
-// Output fills ds with datagrams to send, and returns their number.
+// Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC
+// after the steps of sent packets.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])
@@ -146,7 +148,7 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 			break
 		}
 		for i := range filled {
-			f.send(now, &f.batch[i])
+			f.queueSent(now, &f.batch[i])
 		}
 	}
 	n := min(len(ds), len(f.queue))
@@ -164,8 +166,9 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// send queues a copy of a packet of the NIC.
-func (f *Filter) send(now mono.Time, d *link.Datagram) {
+// queueSent applies the steps of sent packets to a copy of a packet of the NIC, and queues it unless a step drops or
+// delays it.
+func (f *Filter) queueSent(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)
 	if f.apply(f.sent, &p) {
@@ -173,7 +176,7 @@ func (f *Filter) send(now mono.Time, d *link.Datagram) {
 	}
 }
 
-// Deadline is when the first delayed packet must be sent; mono.Never if none is delayed.
+// Deadline returns when the first delayed packet must be sent; mono.Never if none is delayed.
 func (f *Filter) Deadline() mono.Time {
 	if len(f.delayed) == 0 {
 		return mono.Never
@@ -181,8 +184,8 @@ func (f *Filter) Deadline() mono.Time {
 	return f.delayed[0].now.Add(nakDelay)
 }
 
-// qp returns the QP with a number.
-func (f *Filter) qp(num uint32) (q QP, ok bool) {
+// findQP returns the QP of the NIC with a number.
+func (f *Filter) findQP(num uint32) (q QP, ok bool) {
 	for _, q := range f.nic.QPs() {
 		if q.Num == num {
 			return q, true

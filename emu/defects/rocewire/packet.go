@@ -30,13 +30,14 @@ const (
 
 func (p *packet) opcode() wire.Opcode { return wire.Opcode(p.Payload[0]) }
 
+// info describes the opcode; it is zero for a reserved opcode.
 func (p *packet) info() wire.Info {
 	info, _ := p.opcode().Info()
 	return info
 }
 
-// is reports whether the packet has an operation of RC or XRC.
-func (p *packet) is(op wire.Operation) bool {
+// isReliable reports whether the packet is of RC or XRC, with an operation.
+func (p *packet) isReliable(op wire.Operation) bool {
 	t := p.opcode().Transport()
 	return (t == wire.TransportRC || t == wire.TransportXRC) && p.opcode().Operation() == op
 }
@@ -52,22 +53,24 @@ func (p *packet) setPSN(n wire.PSN) {
 
 func (p *packet) destQP() uint32 { return binary.BigEndian.Uint32(p.Payload[4:]) & lowBits24 }
 
-// header returns the bytes of an extension header; nil if the packet has no such header, or is too short.
+// header returns the bytes of the extension header h; nil if the packet has no such header, or is too short. Headers
+// follow each other in the order of their bits in a HeaderSet.
 func (p *packet) header(h wire.HeaderSet) []byte {
 	set := p.info().Headers
 	if !set.Has(h) {
 		return nil
 	}
-	at := wire.BTHLen + (set & (h - 1)).Len()
+	headersBefore := set & (h - 1)
+	at := wire.BTHLen + headersBefore.Len()
 	if at+h.Len()+wire.ICRCLen > len(p.Payload) {
 		return nil
 	}
 	return p.Payload[at:][:h.Len()]
 }
 
-// syndrome returns the AETH syndrome of an ACK or NAK of RC or XRC.
+// syndrome returns the AETH syndrome of an ACK or NAK of RC or XRC. ok is false for other packets.
 func (p *packet) syndrome() (s wire.Syndrome, ok bool) {
-	if h := p.header(wire.HasAETH); h != nil && p.is(wire.OpAcknowledge) {
+	if h := p.header(wire.HasAETH); h != nil && p.isReliable(wire.OpAcknowledge) {
 		return wire.Syndrome(h[0]), true
 	}
 	return 0, false
@@ -104,7 +107,8 @@ func (p *packet) rightICRC() uint32 {
 	return wire.NewICRC(p.Src, p.Dst).Sum(p.ipID(), body)
 }
 
-// checkICRC reports whether the ICRC is right. It sets the IP identification if only the ICRC reveals it.
+// checkICRC reports whether the ICRC is right, or packets have none. If the link does not show the IPv4 identification,
+// any one is accepted that makes the ICRC right, and stored in the packet.
 func (f *Filter) checkICRC(p *packet) bool {
 	icrc := wire.NewICRC(p.Src, p.Dst)
 	switch {
@@ -120,7 +124,7 @@ func (f *Filter) checkICRC(p *packet) bool {
 	return ok
 }
 
-// setICRC computes the ICRC of a changed packet.
+// setICRC sets the ICRC of a changed packet to the right one.
 func (f *Filter) setICRC(p *packet) {
 	if f.hasICRC {
 		p.replaceICRC(p.rightICRC())
@@ -129,7 +133,7 @@ func (f *Filter) setICRC(p *packet) {
 }
 
 // acceptWithoutDF (DFUnchecked) makes a packet with DF clear look as if DF were set. Links do not always show DF, but the
-// ICRC covers it.
+// ICRC covers it: for a packet whose ICRC is wrong, it inverts the effect of DF on the ICRC.
 func acceptWithoutDF(f *Filter, p *packet) bool {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
@@ -145,10 +149,10 @@ func acceptWithoutDF(f *Filter, p *packet) bool {
 	return true
 }
 
-// checkDoubledICRC (FlushICRCDoubled) replaces the doubled ICRC of a FLUSH by the right one, and the right one by a wrong
-// one.
+// checkDoubledICRC (FlushICRCDoubled) replaces the doubled ICRC of a received FLUSH, which this NIC expects, by the right
+// one, and any other by a wrong one.
 func checkDoubledICRC(f *Filter, p *packet) bool {
-	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.is(wire.OpFlush) {
+	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true
 	}
 	body, icrc := p.split()
@@ -160,20 +164,21 @@ func checkDoubledICRC(f *Filter, p *packet) bool {
 	return true
 }
 
-// doubleICRC (FlushICRCDoubled) sends a FLUSH with the ICRC that rxe computes.
+// doubleICRC (FlushICRCDoubled) replaces the ICRC of a FLUSH to send by the one that rxe computes.
 func (f *Filter) doubleICRC(p *packet) {
-	if f.hasICRC && p.is(wire.OpFlush) {
+	if f.hasICRC && p.isReliable(wire.OpFlush) {
 		body, right := p.split()
 		p.replaceICRC(doubledICRC(right, body))
 	}
 }
 
-// doubledICRC returns an ICRC that covers the transport packet twice, the second time with its variant byte.
+// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on twice, the second time with the
+// bits that an ICRC masks. icrc is the right ICRC, and body the packet from the BTH on.
 func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad (RaggedAccepted) pads a payload whose length is no multiple of four.
+// addPad (RaggedAccepted) pads a payload whose length is not a multiple of four.
 func addPad(_ *Filter, p *packet) bool {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[1]&padBits)>>padShift

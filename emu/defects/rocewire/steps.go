@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits replaces the bits of mask in the byte of the BTH at an offset.
+// setBits replaces the bits of mask in byte at of the BTH, and notes whether that changes the packet.
 func (p *packet) setBits(at int, mask, bits byte) {
 	if b := p.Payload[at]&^mask | bits; b != p.Payload[at] {
 		p.Payload[at] = b
@@ -24,7 +24,7 @@ func clearMigReq(_ *Filter, p *packet) bool {
 
 // hideMigReq (MigrationIgnored) clears MigReq in packets for a QP whose path migration is armed.
 func hideMigReq(f *Filter, p *packet) bool {
-	if q, ok := f.qp(p.destQP()); ok && q.Armed {
+	if q, ok := f.findQP(p.destQP()); ok && q.Armed {
 		p.setBits(1, migReqBit, 0)
 	}
 	return true
@@ -39,27 +39,28 @@ func requestMADAck(_ *Filter, p *packet) bool {
 	return true
 }
 
-// dropReservedBits (ReservedBitsChecked) drops packets with reserved bits in the BTH.
+// dropReservedBits (ReservedBitsChecked) drops packets that have reserved bits of the BTH set.
 func dropReservedBits(_ *Filter, p *packet) bool {
 	return p.Payload[4]&reserved6 == 0 && p.Payload[8]&reserved7 == 0
 }
 
-// dropReservedOpcode (ReservedOpSilent) drops the next request of a peer if its opcode is reserved.
+// dropReservedOpcode (ReservedOpSilent) drops a packet with a reserved opcode and the expected PSN of a connected QP,
+// which the engine would answer with a NAK.
 func dropReservedOpcode(f *Filter, p *packet) bool {
 	if _, known := p.opcode().Info(); known {
 		return true
 	}
-	q, ok := f.qp(p.destQP())
+	q, ok := f.findQP(p.destQP())
 	return !ok || !q.Peer.IsValid() || p.psn() != q.NextPSN
 }
 
-// fixHopLimit (FixedHopLimit) ignores the hop limit of the path.
+// fixHopLimit (FixedHopLimit) sets the hop limit to 64, whatever that of the path is.
 func fixHopLimit(_ *Filter, p *packet) bool {
 	p.HopLimit = 64
 	return true
 }
 
-// ignoreCongestion (NoCongestion) drops CNPs and removes congestion marks.
+// ignoreCongestion (NoCongestion) drops received CNPs and removes congestion marks.
 func ignoreCongestion(_ *Filter, p *packet) bool {
 	p.TClass &^= link.ECN
 	return p.opcode() != wire.CNP
@@ -71,7 +72,7 @@ func clearECN(_ *Filter, p *packet) bool {
 	return true
 }
 
-// copyECN (ECNFromTClass) sends the ECN bits of the connection's traffic class.
+// copyECN (ECNFromTClass) sets the ECN bits of a packet to those of the connection's traffic class.
 func copyECN(f *Filter, p *packet) bool {
 	for _, q := range f.nic.QPs() {
 		if q.PeerQPN == p.destQP() && q.Peer == p.Dst.Addr() && q.Service == p.opcode().Transport() {
@@ -91,7 +92,7 @@ func removeCredits(_ *Filter, p *packet) bool {
 
 // incrementAckPSN (AckPSNOff) adds one to the PSN of ACKs and NAKs.
 func incrementAckPSN(_ *Filter, p *packet) bool {
-	if p.is(wire.OpAcknowledge) {
+	if p.isReliable(wire.OpAcknowledge) {
 		p.setPSN(p.psn().Next())
 	}
 	return true
@@ -109,7 +110,7 @@ func hideSequenceNAK(_ *Filter, p *packet) bool {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK (NAKLate) delays a sequence NAK.
+// delayNAK (NAKLate) keeps a sequence NAK, which Output sends after nakDelay.
 func delayNAK(f *Filter, p *packet) bool {
 	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
 		return true
@@ -127,7 +128,7 @@ func recordHugeLength(f *Filter, p *packet) bool {
 		return true
 	}
 	if _, err := reth.Parse(h); err == nil && reth.DMALen > maxMessage {
-		if q, ok := f.qp(p.destQP()); ok && q.Peer.IsValid() {
+		if q, ok := f.findQP(p.destQP()); ok && q.Peer.IsValid() {
 			f.hugeAt[remoteQP{q.Peer, q.PeerQPN}] = p.psn()
 		}
 	}
@@ -149,7 +150,7 @@ func changeHugeNAK(f *Filter, p *packet) bool {
 // in it.
 func fillCompare(_ *Filter, p *packet) bool {
 	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // as seen from rxe
-	if h := p.header(wire.HasAtomicETH); h != nil && p.is(wire.OpFetchAdd) {
+	if h := p.header(wire.HasAtomicETH); h != nil && p.isReliable(wire.OpFetchAdd) {
 		binary.BigEndian.PutUint64(h[compareOffset:], oldMemory)
 		p.changed = true
 	}

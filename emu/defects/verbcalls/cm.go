@@ -10,7 +10,7 @@ import (
 // manager implements verbs.CM for the queue pairs of this package.
 type manager struct{ verbs.CM }
 
-// CM implements verbs.Context.
+// CM returns the connection manager of the device, for the queue pairs of this package.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	if err != nil {
@@ -19,21 +19,22 @@ func (d *device) CM() (verbs.CM, error) {
 	return manager{m}, nil
 }
 
-// Connect implements verbs.CM.
+// Connect connects the device's QP behind qp.
 func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := m.CM.Connect(innerOf(qp), addr, param, timeout)
-	return connected(qp, c, err)
+	return postAfterConnect(qp, c, err)
 }
 
-// connected posts the requests of RefusedWRStays after the connection manager has connected qp.
-func connected(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) {
+// postAfterConnect posts the requests that RefusedWRStays keeps, if the connection manager
+// has connected qp. It returns c and err, the results of connecting.
+func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) {
 	if q, ok := qp.(*queuePair); ok && err == nil {
 		q.postRefused()
 	}
 	return c, err
 }
 
-// Listen implements verbs.CM.
+// Listen returns a listener whose requests accept queue pairs of this package.
 func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	if err != nil {
@@ -45,7 +46,7 @@ func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int)
 // listener implements verbs.Listener.
 type listener struct{ verbs.Listener }
 
-// GetRequest implements verbs.Listener.
+// GetRequest returns a request that accepts queue pairs of this package.
 func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	if err != nil {
@@ -57,8 +58,8 @@ func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 // request implements verbs.ConnRequest.
 type request struct{ verbs.ConnRequest }
 
-// Accept implements verbs.ConnRequest.
+// Accept accepts the connection with the device's QP behind qp.
 func (r request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := r.ConnRequest.Accept(innerOf(qp), param, timeout)
-	return connected(qp, c, err)
+	return postAfterConnect(qp, c, err)
 }

@@ -15,7 +15,7 @@ type channel struct {
 
 func (c *channel) inner() verbs.CompChannel { return c.CompChannel }
 
-// CreateCompChannel implements verbs.Context.
+// CreateCompChannel returns a channel that delivers completion queues of this package.
 func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	c, err := d.Context.CreateCompChannel()
 	if err != nil {
@@ -24,7 +24,7 @@ func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	return &channel{c, d}, nil
 }
 
-// Wait implements verbs.CompChannel.
+// Wait returns the program's handle of the CQ with the next completion event.
 func (c *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	cq, err := c.CompChannel.Wait(timeout)
 	if err != nil {
@@ -46,7 +46,7 @@ type completionQueue struct {
 
 func (c *completionQueue) inner() verbs.CQ { return c.CQ }
 
-// CreateCQ implements verbs.Context.
+// CreateCQ creates a CQ of the device and returns a handle that has its defects.
 func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	in.Channel = innerOf(in.Channel)
 	cq, err := d.Context.CreateCQ(in)
@@ -58,7 +58,7 @@ func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return c, nil
 }
 
-// ReqNotify does nothing for a CQ without channel, with ArmsWithoutChannel.
+// ReqNotify succeeds without effect for a CQ without channel, with ArmsWithoutChannel.
 func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	if c.dev.defects.ArmsWithoutChannel && !c.hasChannel {
 		return nil
@@ -66,8 +66,8 @@ func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	return c.CQ.ReqNotify(solicitedOnly)
 }
 
-// Poll changes completions, reports some again (WCDoubled) and leaves some out (WCLost). If it has left out all of them,
-// it polls again.
+// Poll polls the device's CQ and applies the defects of completions: it changes some, reports some again in the next call
+// (WCDoubled) and leaves some out (WCLost). If all were left out, it polls again, since 0 would mean an empty CQ.
 func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 	c.mu.Lock()
 	repeated := copy(into, c.repeat)
@@ -77,7 +77,7 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 		return repeated, nil
 	}
 	for {
-		polled, err := c.CQ.Poll(into) // without the lock: it may wait in a simulated world
+		polled, err := c.CQ.Poll(into) // without the lock: the call may wait in a simulated world
 		n := c.change(into[:polled])
 		if n > 0 || polled == 0 {
 			return n, err
@@ -105,7 +105,8 @@ func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	return n
 }
 
-// changeCompletion applies the defects of single completions.
+// changeCompletion applies the defects that change a completion: InvalidateUnreported, GRHFlagOnConnected and
+// RecvErrorIsQPOp.
 func (d *device) changeCompletion(wc *verbs.WC) {
 	if d.defects.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv
@@ -115,7 +116,7 @@ func (d *device) changeCompletion(wc *verbs.WC) {
 		return
 	}
 	q := d.qpByNumber(wc.QPN)
-	if q == nil || q.Type() == verbs.QPTypeUD || !q.isReceive(wc) {
+	if q == nil || q.Type() == verbs.QPTypeUD || !q.completeReceive(wc) {
 		return
 	}
 	switch {
@@ -126,5 +127,5 @@ func (d *device) changeCompletion(wc *verbs.WC) {
 	}
 }
 
-// Close implements verbs.CQ.
+// Close closes the device's CQ and forgets the handle.
 func (c *completionQueue) Close() error { return c.dev.removeHandle(c.CQ, c.CQ.Close()) }

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device returns a device with defects; d itself if there are none. now is the time of the world that the device is in,
-// from any starting point.
+// Device returns device d with the defects q; d itself if q has none. now returns the time, real or simulated, from any
+// starting point.
 func Device(d verbs.Context, q Defects, now func() time.Duration) verbs.Context {
 	if q == (Defects{}) {
 		return d
@@ -34,17 +34,17 @@ func (d *device) addHandle(inner, handle any) {
 	d.handles[inner] = handle
 }
 
-// removeHandle undoes addHandle after a close without error.
-func (d *device) removeHandle(inner any, err error) error {
-	if err == nil {
+// removeHandle undoes addHandle if closing inner succeeded. It returns closeErr, the error of closing.
+func (d *device) removeHandle(inner any, closeErr error) error {
+	if closeErr == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.handles, inner)
 	}
-	return err
+	return closeErr
 }
 
-// handleOf returns the program's handle for a QP or CQ of the device.
+// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none, as nil.
 func handleOf[T any](d *device, inner T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +54,7 @@ func handleOf[T any](d *device, inner T) T {
 	return inner
 }
 
-// innerOf returns the device's object behind a handle of the program.
+// innerOf returns the device's object behind a handle of this package; other objects unchanged.
 func innerOf[T any](handle T) T {
 	if h, ok := any(handle).(interface{ inner() T }); ok {
 		return h.inner()
@@ -74,7 +74,8 @@ func (d *device) qpByNumber(num verbs.QPN) *queuePair {
 	return nil
 }
 
-// WaitAsync leaves out the events that defects hide.
+// WaitAsync returns the next event that no defect hides, or an error when the timeout has expired. A negative timeout
+// never expires.
 func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	end := d.now() + timeout
 	for {
@@ -115,7 +116,7 @@ func (d *device) Counters() []verbs.Counter {
 	return all
 }
 
-// CreateSRQ implements verbs.Context.
+// CreateSRQ creates an SRQ of the device, with the device's CQ behind in.CQ.
 func (d *device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ = innerOf(in.CQ)
 	return d.Context.CreateSRQ(in)

@@ -22,13 +22,13 @@ type queuePair struct {
 
 func (q *queuePair) inner() verbs.QP { return q.QP }
 
-// CreateQP implements verbs.Context.
+// CreateQP creates a QP of the device and returns a handle that has its defects.
 func (d *device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ = innerOf(in.SendCQ), innerOf(in.RecvCQ)
 	return d.newQueuePair(d.Context.CreateQP(in))
 }
 
-// OpenQP implements verbs.Context.
+// OpenQP opens an XRC target QP of the device and returns a handle that has its defects.
 func (d *device) OpenQP(x verbs.XRCD, num verbs.QPN) (verbs.QP, error) {
 	return d.newQueuePair(d.Context.OpenQP(x, num))
 }
@@ -43,7 +43,7 @@ func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 	return q, nil
 }
 
-// Close implements verbs.QP.
+// Close closes the device's QP and forgets the handle.
 func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
 
 // Query reports a QP in SQD as draining, with SQNeverDrains.
@@ -53,14 +53,14 @@ func (q *queuePair) Query() (verbs.QPAttr, error) {
 	return a, err
 }
 
-// state returns the state; RESET for a closed QP.
+// state returns the state of the QP; RESET if it is closed.
 func (q *queuePair) state() verbs.QPState {
 	a, _ := q.QP.Query()
 	return a.State
 }
 
-// Modify changes attributes that the device would reject (ValuesUnchecked, RTRIgnored) and those that RdAtomicRoundsUp
-// rounds up.
+// Modify modifies the QP with attributes changed by defects: it replaces invalid values (ValuesUnchecked), rounds up
+// depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored). Then it posts the requests of RefusedWRStays.
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defects := &q.dev.defects
 	if defects.ValuesUnchecked {
@@ -81,10 +81,10 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return err
 }
 
-// makeValid replaces invalid attributes (ValuesUnchecked).
+// makeValid replaces invalid attributes by valid ones, so that the device accepts them (ValuesUnchecked).
 func (d *device) makeValid(a *verbs.QPAttr) {
-	const timerMask, maxRetries = 31, 7
-	limits, _ := d.QueryDevice() // zero if the device is closed
+	const timerMask, maxRetries = 31, 7 // fields of five and three bits
+	limits, _ := d.QueryDevice()        // zero if the device is closed
 	port, _ := d.QueryPort(1)
 	if int(a.PKeyIndex) >= port.PKeys {
 		a.PKeyIndex = 0
@@ -97,7 +97,7 @@ func (d *device) makeValid(a *verbs.QPAttr) {
 	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
 }
 
-// roundUp returns the next power of two, if n is a depth that the limit allows.
+// roundUp rounds a depth n up to a power of two, but not above limit. It returns 0 and an n above limit unchanged.
 func roundUp(n, limit uint8) uint8 {
 	if n == 0 || n > limit {
 		return n
@@ -150,7 +150,7 @@ func (q *queuePair) postRefused() {
 	}
 }
 
-// PostRecv implements verbs.QP.
+// PostRecv posts receives, and counts those that were posted.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	q.countReceives(wrs, 1)
 	n, err := q.QP.PostRecv(wrs)
@@ -170,9 +170,10 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	}
 }
 
-// isReceive reports whether a completion is one of a receive. The opcode of a completion in error does not tell: then a
-// receive must be posted with its ID, or no send. Receives of an SRQ are not counted.
-func (q *queuePair) isReceive(wc *verbs.WC) bool {
+// completeReceive reports whether a completion is one of a receive, and if so counts the receive as completed. The opcode
+// of a completion in error is not valid: then a receive must be posted with its ID, or no send. Receives of an SRQ are
+// not counted.
+func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	success, posted := wc.Status == verbs.WCSuccess, q.receives[wc.WRID] > 0

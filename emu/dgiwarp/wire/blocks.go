@@ -63,7 +63,7 @@ const (
 	ReasonFull    Reason = 4 // no room for another peer
 )
 
-// String prints the reason in words.
+// String returns the reason as text.
 func (r Reason) String() string {
 	switch r {
 	case ReasonUnknown:
@@ -97,7 +97,8 @@ var (
 	errShortRefusal   = shortError("refusal", RefusalLen)
 )
 
-// Append appends d in wire order, with the fields of FlagStart if start is set.
+// Append appends d in wire order and returns the extended slice. start is whether the packet
+// has FlagStart: only then Proof, Incarnation and SourceKey are included.
 func (d *Data) Append(b []byte, start bool) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.Seq))
@@ -110,8 +111,8 @@ func (d *Data) Append(b []byte, start bool) []byte {
 	return b
 }
 
-// Parse decodes d from the front of b, with the fields of FlagStart if start is set, and
-// returns the octets that follow.
+// Parse decodes d from the front of b and returns the octets that follow. start is whether
+// the packet has FlagStart: only then Proof, Incarnation and SourceKey are included.
 func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	if len(b) < DataLen {
 		return nil, errShortData
@@ -133,7 +134,7 @@ func (d *Data) Parse(b []byte, start bool) (rest []byte, err error) {
 	return b[StartLen:], nil
 }
 
-// Len is the length of a in octets.
+// Len returns the length of a on the wire in octets, with its SACK words.
 func (a *Ack) Len() int { return AckLen + SackWordLen*int(min(a.Words, MaxSackWords)) }
 
 // Append appends a in wire order and returns the extended slice.
@@ -150,7 +151,8 @@ func (a *Ack) Append(b []byte) []byte {
 	return b
 }
 
-// Parse decodes a from the front of b and returns the octets that follow.
+// Parse decodes a from the front of b and returns the octets that follow. It returns ErrShort
+// or, for too many SACK words, ErrLong.
 func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < AckLen {
 		return nil, errShortAck
@@ -173,8 +175,8 @@ func (a *Ack) Parse(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// SackSpan is the number of packets from Next up to the last one that Sack acknowledges; 0
-// if Sack is empty.
+// SackSpan returns the number of packets from Next up to the last one that Sack acknowledges,
+// 0 if Sack is empty. Bit i of word w stands for packet Next+1+32w+i.
 func (a *Ack) SackSpan() int32 {
 	for w := int32(min(a.Words, MaxSackWords)) - 1; w >= 0; w-- {
 		if n := bits.Len32(a.Sack[w]); n > 0 {

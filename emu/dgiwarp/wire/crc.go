@@ -13,7 +13,7 @@ func AppendCRC(b []byte, from int) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
 
-// CheckCRC reports whether packet, a whole UDP payload, ends in the right CRC.
+// CheckCRC reports whether packet, a whole UDP payload, ends in the CRC of its other octets.
 func CheckCRC(packet []byte) bool {
 	n := len(packet) - CRCLen
 	return n >= 0 && crc32.Checksum(packet[:n], castagnoli) == binary.LittleEndian.Uint32(packet[n:])

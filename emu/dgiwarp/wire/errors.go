@@ -18,6 +18,7 @@ var (
 	ErrLong = errors.New("too long")
 )
 
+// shortError returns an ErrShort for a header or block that takes need octets.
 func shortError(header string, need int) error {
 	return fmt.Errorf("%s of %d octets: %w", header, need, ErrShort)
 }

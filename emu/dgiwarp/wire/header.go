@@ -19,7 +19,7 @@ const (
 	KindRefusal   Kind = 4 // refuses a flow that does not exist
 )
 
-// String prints the kind's name.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	switch k {
 	case KindUD:
@@ -47,7 +47,7 @@ const (
 	FlagDuplicate Flags = 0x04 // in an Ack: a duplicate packet was received
 )
 
-// Has reports whether f holds all of want.
+// Has reports whether all flags of want are set in f.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
 // Header is the header of every packet.
@@ -69,7 +69,8 @@ type Header struct {
 
 var errShortHeader = shortError("header", HeaderLen)
 
-// NewHeader returns the header of a packet of this version.
+// NewHeader returns the header of a packet of this version. key is that of the destination
+// QP.
 func NewHeader(kind Kind, dstQP, srcQP, key uint32) Header {
 	return Header{Version: Version, Kind: kind, DstQP: dstQP, SrcQP: srcQP, Key: key}
 }

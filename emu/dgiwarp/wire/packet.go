@@ -12,8 +12,8 @@ type Packet struct {
 	ULPDU []byte
 }
 
-// Parse decodes a whole UDP payload. It does not check the CRC; see CheckCRC. ULPDU aliases
-// b.
+// Parse decodes b, a whole UDP payload that ends in a CRC. It does not check the CRC; see
+// CheckCRC. ULPDU aliases b.
 func (p *Packet) Parse(b []byte) (err error) {
 	*p = Packet{}
 	if len(b) < HeaderLen+CRCLen {
@@ -42,6 +42,8 @@ func (p *Packet) Parse(b []byte) (err error) {
 	return checkEnd(b, err)
 }
 
+// parseRD decodes what follows the header of a KindRD packet: the Ack and the Data with a
+// ULPDU, each if its flag is set.
 func (p *Packet) parseRD(b []byte) (err error) {
 	if p.Flags.Has(FlagAck) {
 		if b, err = p.Ack.Parse(b); err != nil {
@@ -55,7 +57,8 @@ func (p *Packet) parseRD(b []byte) (err error) {
 	return err
 }
 
-// checkEnd returns ErrLong if octets follow the last block of a packet.
+// checkEnd returns err, the error of parsing the last block of a packet, or else ErrLong if
+// octets follow that block.
 func checkEnd(rest []byte, err error) error {
 	if err == nil && len(rest) > 0 {
 		return ErrLong
@@ -63,7 +66,8 @@ func checkEnd(rest []byte, err error) error {
 	return err
 }
 
-// AppendHeaders appends all that precedes the ULPDU. The caller appends ULPDU and CRC.
+// AppendHeaders appends the header and the blocks, all that precedes the ULPDU. The caller
+// appends ULPDU and CRC.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.Header.Append(b)
 	switch p.Kind {

@@ -7,7 +7,7 @@ type Seq uint32
 // Add returns the number n packets after s, or before it if n is negative.
 func (s Seq) Add(n int32) Seq { return s + Seq(n) }
 
-// Sub returns the signed distance from q to s, in [-2^31, 2^31).
+// Sub returns the distance from q to s, negative if s comes before q, in [-2^31, 2^31).
 func (s Seq) Sub(q Seq) int32 { return int32(s - q) }
 
 // Less reports whether s comes before q.

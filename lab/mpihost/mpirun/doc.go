@@ -37,7 +37,7 @@ type Config struct {
 	KeepGoing bool `json:"keep_going,omitempty"`
 }
 
-// setDefaults fills in defaults and validates the configuration.
+// setDefaults sets PerHost and Rails to 1 if they are 0, and validates the configuration.
 func (r *Config) setDefaults() error {
 	r.PerHost, r.Rails = cmp.Or(r.PerHost, 1), cmp.Or(r.Rails, 1)
 	if len(r.Args) == 0 {
@@ -55,8 +55,8 @@ type Result struct {
 	Reports []json.RawMessage
 }
 
-// readReports reads the reports of ranks until the end of file. started is true if
-// a simulation has reported its start.
+// readReports reads the reports of ranks until the end of file, and returns them by
+// rank. started is true if a simulation has reported its start.
 func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool, err error) {
 	all = make([]json.RawMessage, ranks)
 	for in := json.NewDecoder(from); ; {
@@ -69,7 +69,7 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 		case r.Rank == mpihost.ReportStarted:
 			started = true
 		case r.Rank < 0 || r.Rank >= ranks:
-			return all, started, fmt.Errorf("a report of rank %d, and there are %d ranks", r.Rank, ranks)
+			return all, started, fmt.Errorf("a report of rank %d, but there are only %d ranks", r.Rank, ranks)
 		default:
 			all[r.Rank] = r.Text
 		}
@@ -77,10 +77,10 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 }
 
 // notARank is the error text for a program that did not join.
-const notARank = "it never asked which rank it is: it must call mpi.Main, and import lab/mpihost"
+const notARank = "it did not join the job: it must call mpi.Main, and import lab/mpihost"
 
-// exitStatus returns the exit code of a launch, and prints the errors of ranks to
-// w.
+// exitStatus returns the exit code of a launch (see Result.Code), and prints the
+// errors of ranks to w.
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {
@@ -93,10 +93,11 @@ func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	})
 }
 
-// printedItself reports whether the process has printed its error: a simulation
-// that exits with a code.
+// printedItself reports whether the process has printed its error: a simulation,
+// which has no host, does so before it exits.
 func printedItself(o *launch.Outcome) bool { return o.Host == "" && o.State == launch.Exited }
 
+// rankName names the process of an outcome in messages.
 func rankName(o *launch.Outcome) string {
 	if o.Host == "" {
 		return "the simulated world"
@@ -104,7 +105,8 @@ func rankName(o *launch.Outcome) string {
 	return fmt.Sprintf("rank %d on %s", o.Rank, o.Host)
 }
 
-// forwardOutput prints a line of a rank to the same stream.
+// forwardOutput prints the output line of an event to standard output or standard
+// error, as the rank did, after the number of the rank if Label is set.
 func (r *Config) forwardOutput(e *launch.Event) {
 	to := os.Stdout
 	if e.Stream == launch.Stderr {

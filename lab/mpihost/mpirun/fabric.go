@@ -12,7 +12,7 @@ import (
 )
 
 // plan returns the plan of the fabric in namespaces: two hosts back to back, or
-// hosts around a switch.
+// hosts around a switch, whose NICs have an address for each rank of the host.
 func (r *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
 	s := &scenarios.Scenario{
@@ -37,8 +37,8 @@ func (r *Config) plan() (*lab.Plan, error) {
 	return p, nil
 }
 
-// addRankAddrs adds an address for every rank of the host to a NIC: RoCE and
-// datagram-iWARP have a fixed UDP port, so that devices need distinct addresses.
+// addRankAddrs adds addresses to a NIC, so that each rank of the host has its own:
+// RoCE and datagram-iWARP have a fixed UDP port. The first rank has the NIC's address.
 func addRankAddrs(nic *topology.NIC, ranks int) {
 	first := nic.Addrs[0]
 	for slot := 1; slot < ranks; slot++ {
@@ -46,10 +46,11 @@ func addRankAddrs(nic *topology.NIC, ranks int) {
 	}
 }
 
-// rankAddr returns the address of the slot-th rank of a host: that of the NIC with
-// the slot in bytes 12 and 13.
+// rankAddr returns the address of a rank on a NIC: the IPv6 address of the NIC, with
+// slot, the index of the rank on its host, in bytes 12 and 13.
 func rankAddr(nic *topology.NIC, slot int) netip.Addr {
-	b := nic.Addr(false).As16()
+	const ipv4 = false
+	b := nic.Addr(ipv4).As16()
 	b[12], b[13] = byte(slot>>8), byte(slot)
 	return netip.AddrFrom16(b)
 }

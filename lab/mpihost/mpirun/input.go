@@ -5,7 +5,8 @@ import (
 	"os/exec"
 )
 
-// startWithStdin starts a process with the standard input of this process.
+// startWithStdin starts a process with the standard input of this process, as passStdin
+// does.
 func startWithStdin(cmd *exec.Cmd) error {
 	passStdin(cmd)
 	return cmd.Start()

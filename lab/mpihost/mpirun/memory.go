@@ -31,7 +31,7 @@ type MemoryJob struct {
 	Seed   uint64
 }
 
-// MeasureMemory measures a point in a new process.
+// MeasureMemory measures a point in a new process of this program, which runs MemoryMain.
 func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,7 +54,8 @@ func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) 
 	return p, json.Unmarshal(out.Bytes(), &p)
 }
 
-// MemoryMain measures the job that it reads from in, and writes the point to out.
+// MemoryMain reads a MemoryJob from in as JSON, measures it in a simulated world, and writes
+// the point to out as JSON.
 func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	var j MemoryJob
 	if err := json.NewDecoder(in).Decode(&j); err != nil {

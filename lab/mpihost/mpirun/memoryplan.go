@@ -29,8 +29,8 @@ func MemoryExperiments() (names []string) {
 	return names
 }
 
-// Check checks the selection, sorts the numbers of ranks, and plans the runs. An error names
-// the flag that is wrong.
+// Check checks the selection, sorts the numbers of ranks, and plans the runs of Measure. An
+// error names the flag that is wrong.
 func (p *MemoryPlan) Check() (err error) {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {
@@ -59,18 +59,19 @@ func (p *MemoryPlan) Check() (err error) {
 		p.runs += len(p.experiments[i].Runs)
 	}
 	if err == nil && p.runs == 0 {
-		err = cmdline.Errorf("nothing to measure with --ranks %s: thesis is about 4, 16 and 64 ranks, survey about 64, and each has workloads and designs of its own", p.RankList())
+		err = cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
 	}
 	return err
 }
 
-// RankList returns the numbers of ranks as the value of a flag.
+// RankList returns the numbers of ranks as the value of a flag: "4,16,64".
 func (p *MemoryPlan) RankList() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(p.Ranks), " ", ","), "[]")
 }
 
-// Measure does the runs that Check planned. It calls progress before each run, with the share
-// of runs that have ended. With an error it returns the measurements before it.
+// Measure does the runs that Check planned. It calls progress before each run, with the name
+// of the run and the share of runs that have ended. At an error it stops, and returns the
+// measurements so far too.
 func (p *MemoryPlan) Measure(ctx context.Context, progress func(run string, share float64)) (all []ranks.Experiment, err error) {
 	done := 0
 	for _, planned := range p.experiments {

@@ -89,9 +89,9 @@ func TestExitStatusOfRuns(t *testing.T) {
 		{"netns dies 2 1", 2, []string{"panic: a bug", "rank 1 on host1 crashed: panic: a bug"}, ""},
 		{"sim dies 2 1", 1, []string{"program rank 1 on host1 panicked: a bug"}, ""},
 		{"sim forever 2 1", 1, []string{"rank 0 on host0 waits for a word of rank 0"}, ""},
-		{"netns forever 2 1 limit", 1, []string{"fabrictest: the limit of 1s is reached", "rank 1 on host1 was at:\n  waits for a message from rank 1"}, ""},
-		{"netns nothing 2 1", 1, []string{" ended: it never asked which rank it is"}, ""},
-		{"sim nothing 2 1", 99, []string{"has ended: it never asked which rank it is: it must call mpi.Main"}, ""},
+		{"netns forever 2 1 limit", 1, []string{"fabrictest: the limit of 1s is reached", "the state of rank 1 on host1 was:\n  waits for a message from rank 1"}, ""},
+		{"netns nothing 2 1", 1, []string{" ended: it did not join the job"}, ""},
+		{"sim nothing 2 1", 99, []string{"has ended: it did not join the job: it must call mpi.Main"}, ""},
 		{"netns hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
 		{"sim hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
 	} {

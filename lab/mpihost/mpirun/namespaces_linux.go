@@ -18,8 +18,8 @@ type fabricJob struct {
 	Dir string `json:"dir"`
 }
 
-// InNamespaces creates a fabric, runs the program in it with one process for each
-// rank, and removes it.
+// InNamespaces runs the program with one process for each rank, in a fabric of network
+// namespaces. A child process creates the fabric, and the kernel removes it with that process.
 func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
@@ -28,19 +28,19 @@ func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
 	}
-	reports, reportsEnd, err := os.Pipe()
+	reports, childReports, err := os.Pipe()
 	if err != nil {
 		return Result{}, err
 	}
 	defer reports.Close()
 	var readErr error
-	read := make(chan struct{})
+	readDone := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(readDone)
 		result.Reports, _, readErr = readReports(reports, r.Ranks)
 	}()
-	code, err := daemon.RunOnce(ctx, ProcessCommand, j, reportsEnd)
-	<-read
+	code, err := daemon.RunOnce(ctx, ProcessCommand, j, childReports)
+	<-readDone
 	switch {
 	case ctx.Err() != nil:
 		return Result{}, fmt.Errorf("interrupted: %w", context.Cause(ctx))

@@ -31,7 +31,8 @@ const (
 	hangTimeout = time.Minute
 )
 
-// ProcessMain is the main function of the fabric process. It returns the exit code.
+// ProcessMain is the main function of the fabric process: it builds the fabric of the job,
+// runs the ranks, writes their reports to reportsFD, and returns the exit code.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -53,8 +54,8 @@ func ProcessMain() (code int, err error) {
 	if err := testbed.Begin(time.Now()); err != nil {
 		return 0, err
 	}
-	specs, done, err := j.specs(testbed)
-	defer done()
+	specs, closeShared, err := j.specs(testbed)
+	defer closeShared()
 	if err != nil {
 		return 0, err
 	}
@@ -63,7 +64,7 @@ func ProcessMain() (code int, err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("the limit of %v is reached", j.Limit))
 		defer cancel()
 	}
-	outcomes, aborted, err := j.launch(ctx, specs)
+	outcomes, aborted, err := j.runRanks(ctx, specs)
 	if err != nil {
 		return 0, err
 	}
@@ -84,25 +85,27 @@ func ProcessMain() (code int, err error) {
 	return code, err
 }
 
-// maxStateLines bounds the state of a rank that is printed.
+// maxStateLines limits the lines that are printed of the state of a rank.
 const maxStateLines = 20
 
-// printStates prints the states of ranks that were stopped at the time limit.
-func printStates(outcomes []launch.Outcome, why error, w io.Writer) {
-	fmt.Fprintf(w, "fabrictest: %v\n", why)
+// printStates prints the reason for which ranks were stopped, and the state dumps of those
+// ranks.
+func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
+	fmt.Fprintf(w, "fabrictest: %v\n", reason)
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
 			lines := strings.SplitAfterN(o.StateDump, "\n", maxStateLines+1)
 			text := textfmt.Printable(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
-			fmt.Fprintf(w, "%s was at:\n  %s\n", rankName(o), strings.ReplaceAll(text, "\n", "\n  "))
+			fmt.Fprintf(w, "the state of %s was:\n  %s\n", rankName(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}
 }
 
-// specs returns the processes to start. done closes the shared memory files.
-func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, done func(), err error) {
+// specs returns the processes to start, one for each rank. closeShared closes the shared
+// memory files of the hosts, also after an error.
+func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeShared func(), err error) {
 	var shared []*os.File // by host
-	done = func() {
+	closeShared = func() {
 		for _, f := range shared {
 			f.Close()
 		}
@@ -110,7 +113,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, done fun
 	var cpus []int
 	if j.Bind {
 		if cpus, err = mpihost.CPUs(); err != nil {
-			return nil, done, err
+			return nil, closeShared, err
 		}
 	}
 	began := time.Now()
@@ -119,25 +122,25 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, done fun
 		if slot == 0 {
 			f, err := mpihost.NewSharedMemory(h.Name)
 			if err != nil {
-				return nil, done, err
+				return nil, closeShared, err
 			}
 			shared = append(shared, f)
 		}
 		job := j.Job
 		job.Rank = &mpihost.RankJob{SharedFD: sharedFD, StartTime: began}
 		if j.Bind {
-			job.Rank.CPU = cpus[i%len(cpus)] + 1
+			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1
 		}
 		for k := range h.NICs {
 			job.Rank.NICs = append(job.Rank.NICs, mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)})
 		}
 		text, err := json.Marshal(job)
 		if err != nil {
-			return nil, done, err
+			return nil, closeShared, err
 		}
 		host := testbed.Fabric.Host(h.Name)
 		start := host.NS.Start
-		if i == 0 {
+		if i == 0 { // only rank 0 has standard input
 			start = func(cmd *exec.Cmd) error {
 				passStdin(cmd)
 				return host.NS.Start(cmd)
@@ -151,11 +154,12 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, done fun
 			},
 		})
 	}
-	return specs, done, nil
+	return specs, closeShared, nil
 }
 
-// launch runs the ranks until all have ended. aborted is set if a rank aborted.
-func (j *fabricJob) launch(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
+// runRanks runs the ranks until all have ended. aborted is the first abort of a rank, nil if
+// none aborted.
+func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	var a abortHandler
 	group, err := launch.Start(ctx, specs, launch.Options{
 		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit,
@@ -164,8 +168,8 @@ func (j *fabricJob) launch(ctx context.Context, specs []launch.Spec) (all []laun
 			case launch.Printed:
 				j.forwardOutput(&e)
 			case launch.Marked:
-				if why := mpihost.ParseAbort(e.Text); why != nil {
-					a.add(why)
+				if abort := mpihost.ParseAbort(e.Text); abort != nil {
+					a.record(abort)
 				}
 			}
 		},
@@ -185,17 +189,19 @@ type abortHandler struct {
 	group *launch.Group
 }
 
-func (a *abortHandler) add(why *mpihost.AbortError) {
+// record records the abort of a rank, unless one was recorded before, and stops the group.
+func (a *abortHandler) record(abort *mpihost.AbortError) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.first == nil {
-		a.first = why
+		a.first = abort
 		if a.group != nil {
-			a.group.Stop(why)
+			a.group.Stop(abort)
 		}
 	}
 }
 
+// setGroup sets the group to stop, and stops it if a rank has aborted already.
 func (a *abortHandler) setGroup(g *launch.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

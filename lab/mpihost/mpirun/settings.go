@@ -16,6 +16,8 @@ import (
 // MaxRanks is how many ranks fit into the memory of a laptop.
 const MaxRanks = 4096
 
+const minMTU = 1280 // of IPv6
+
 // Settings are options of the ranks' runtime as the words of a command line. Empty words and 0
 // are the defaults.
 type Settings struct {
@@ -24,22 +26,22 @@ type Settings struct {
 	Loss                       string // the share of packets that are lost, as in 1%
 }
 
-// Apply checks the settings and the job, and sets the job's options. An error names the flag
-// that is wrong.
+// Apply checks the settings and the job c, and sets the loss and the options of c. An error
+// names the flag that is wrong.
 func (s *Settings) Apply(c *Config) (err error) {
 	for _, n := range []struct {
-		flag        string
-		value       int
-		least, most int
+		flag     string
+		value    int
+		min, max int
 	}{
 		{"ranks", c.Ranks, 1, MaxRanks},
 		{"per-host", c.PerHost, 1, MaxRanks},
 		{"rails", c.Rails, 1, 8},
-		{"mtu", cmp.Or(c.MTU, 1280), 1280, 65535},
+		{"mtu", cmp.Or(c.MTU, minMTU), minMTU, 65535}, // 0 is the default
 		{"eager", s.EagerLimit, 0, 1 << 30},
 	} {
-		if n.value < n.least || n.value > n.most {
-			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.least, n.most)
+		if n.value < n.min || n.value > n.max {
+			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.min, n.max)
 		}
 	}
 	var loss scenarios.Percent
@@ -70,7 +72,8 @@ func (s *Settings) Apply(c *Config) (err error) {
 	return nil
 }
 
-// Report returns a job with these settings for a report, without the results of its ranks.
+// Report returns the description of a job with these settings for a report, without the
+// results of its ranks.
 func (s *Settings) Report(c *Config) *ranks.Job {
 	return &ranks.Job{
 		Ranks: c.Ranks, PerHost: c.PerHost, Rails: c.Rails, Provider: c.Provider, LossPPM: c.LossPPM, Design: s.Design,

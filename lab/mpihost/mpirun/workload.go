@@ -19,8 +19,9 @@ import (
 // program must call WorkloadMain.
 const WorkloadCommand = "mpi-rank"
 
-// RankArgs returns the command line of a rank: this program for a built-in workload, else
-// the program that the words name.
+// RankArgs returns the command line of a rank. words are a workload or program and its
+// arguments. If the first has no slash and is a built-in workload, the command is this program
+// with WorkloadCommand; else the program of that name.
 func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	name := words[0]
 	if strings.ContainsRune(name, '/') {
@@ -30,9 +31,9 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 		}
 		return append([]string{path}, words[1:]...), nil
 	}
-	wl, unknown := work.Find(name)
-	if unknown == nil {
-		p, err := workParams(wl, words[1:])
+	wl, notFound := work.Find(name)
+	if notFound == nil {
+		p, err := parseParams(wl, words[1:])
 		if err == nil {
 			err = wl.Check(ranks, p)
 		}
@@ -45,13 +46,13 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, cmdline.Errorf("there is no program %s, and %w", name, unknown)
+		return nil, cmdline.Errorf("there is no program %s, and %w", name, notFound)
 	}
 	return append([]string{path}, words[1:]...), nil
 }
 
-// workParams parses the flags of a workload.
-func workParams(wl *work.Workload, words []string) (p work.Params, err error) {
+// parseParams parses the flags of a workload.
+func parseParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
 	f.Usage = func() {}
 	f.StringVar((*string)(&p.Class), "class", string(work.ClassT), "")
@@ -60,22 +61,22 @@ func workParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f.DurationVar(&p.Compute, "compute", 0, "")
 	f.Uint64Var(&p.Seed, "seed", 0, "")
 	if err = f.Parse(words); err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("%s is not one of its flags", f.Arg(0))
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if err != nil {
-		return p, fmt.Errorf("%s: %w: there are --class, --iterations, --bytes and --compute", wl.Name, err)
+		return p, fmt.Errorf("%s: %w: its flags are --class, --iterations, --bytes and --compute", wl.Name, err)
 	}
 	return p, nil
 }
 
-// WorkloadMain runs a built-in workload as a rank, or as a world of ranks. The arguments
-// are those that RankArgs made after WorkloadCommand.
+// WorkloadMain runs a built-in workload as a rank, or as all ranks of a simulation. args are
+// those after WorkloadCommand in the command line of RankArgs.
 func WorkloadMain(args []string) error {
 	wl, err := work.Find(args[0])
 	if err != nil {
 		return err
 	}
-	p, err := workParams(wl, args[1:])
+	p, err := parseParams(wl, args[1:])
 	if err != nil {
 		return err
 	}

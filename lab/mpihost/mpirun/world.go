@@ -14,24 +14,25 @@ import (
 // launcher's.
 const reportFD = 4
 
-// InSimulation starts the program once; that process runs all ranks in a simulation.
+// InSimulation starts the program once. That process runs all ranks in a simulation, and
+// writes their reports to reportFD.
 func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
 	}
-	from, to, err := os.Pipe()
+	reportsOut, reportsIn, err := os.Pipe()
 	if err != nil {
 		return Result{}, err
 	}
-	defer from.Close()
-	defer to.Close()
+	defer reportsOut.Close()
+	defer reportsIn.Close()
 	r.ReportFD = reportFD
 	job, err := json.Marshal(r.Job)
 	if err != nil {
 		return Result{}, err
 	}
 	spec := launch.Spec{Start: startWithStdin, Cmd: launch.Command{
-		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{to}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
+		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsIn}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{
 		Join: launch.JoinOptional, LogLimit: noLimit,
@@ -44,8 +45,8 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	to.Close() // keep only the program's end open
-	reports, started, readErr := readReports(from, r.Ranks)
+	reportsIn.Close() // the program has the only open copy: its exit ends the reports
+	reports, started, readErr := readReports(reportsOut, r.Ranks)
 	outcomes, _ := group.Wait() // the outcome has the error
 	result := Result{Code: exitStatus(outcomes, os.Stderr), Reports: reports}
 	switch {

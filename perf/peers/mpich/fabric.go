@@ -22,12 +22,12 @@ type fabric struct {
 	*netns.Fabric
 	hosts [2]*netns.Host
 	cpus  [2]int
-	port  string // of the first host, whose sent bytes are counted
-	args  []string
+	port  string   // of the first host, whose sent bytes are counted
+	args  []string // of the ranks
 }
 
-// fabricMain is the main function of the fabric process. Its job is on its standard
-// input.
+// fabricMain is the main function of the fabric process. It reads a job from standard
+// input, does all rounds, and writes the result to standard output, both as JSON.
 func fabricMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -39,9 +39,9 @@ func fabricMain() error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // removed when this process exits
-	r := result{MPICH: f.Tools.Version, Load: load()}
+	r := result{MPICH: f.Tools.Version, Load: loadAverage()}
 	for i := range f.Rounds {
-		one, err := f.round(ctx)
+		one, err := f.runRound(ctx)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i+1, err)
 		}
@@ -52,7 +52,8 @@ func fabricMain() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// build creates the pair of hosts and selects their CPUs.
+// build creates the pair of hosts, and selects the CPU of each rank and the arguments of
+// the ranks.
 func (f *fabric) build() error {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}})
 	if err != nil {
@@ -79,29 +80,31 @@ func (f *fabric) build() error {
 	return nil
 }
 
-// round runs the turns of both runtimes.
-func (f *fabric) round(ctx context.Context) (r round, err error) {
+// runRound runs the four turns of a round, in their order.
+func (f *fabric) runRound(ctx context.Context) (r round, err error) {
+	const withICRC, withoutICRC = true, false
 	for _, t := range []struct {
 		name string
 		into *turn
 		run  func(context.Context) (string, error)
 	}{
 		{"MPICH", &r.MPICH, f.runMPICH},
-		{"ours", &r.Ours, func(ctx context.Context) (string, error) { return f.runOurs(ctx, false) }},
-		{"MPICH", &r.Again, f.runMPICH},
-		{"ours without ICRC", &r.NoICRC, func(ctx context.Context) (string, error) { return f.runOurs(ctx, true) }},
+		{"ours", &r.Ours, func(ctx context.Context) (string, error) { return f.runOurs(ctx, withICRC) }},
+		{"MPICH", &r.MPICHAgain, f.runMPICH},
+		{"ours without ICRC", &r.NoICRC, func(ctx context.Context) (string, error) { return f.runOurs(ctx, withoutICRC) }},
 	} {
-		if *t.into, err = f.turn(ctx, t.run); err != nil {
+		if *t.into, err = f.runTurn(ctx, t.run); err != nil {
 			return r, fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
 	return r, nil
 }
 
-// turn runs one runtime, and checks that its messages crossed the cable.
-func (f *fabric) turn(ctx context.Context, run func(context.Context) (string, error)) (turn, error) {
-	limit := f.limit()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %v", limit))
+// runTurn measures one runtime: run runs its ranks and returns the output of rank 0. It
+// checks by the port's counters that the messages crossed the veth pair.
+func (f *fabric) runTurn(ctx context.Context, run func(context.Context) (string, error)) (turn, error) {
+	limit := f.turnLimit()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the ranks did not end within %v", limit))
 	defer cancel()
 	before, err := f.Stats(f.port)
 	if err != nil {
@@ -118,13 +121,14 @@ func (f *fabric) turn(ctx context.Context, run func(context.Context) (string, er
 	if err != nil {
 		return nil, err
 	}
-	if sent, least := after.TxBytes-before.TxBytes, minStreamedBytes(); sent < least {
-		return nil, fmt.Errorf("%s has sent %d bytes, and the messages have at least %d: they took another path", f.port, sent, least)
+	if sent, want := after.TxBytes-before.TxBytes, minStreamedBytes(); sent < want {
+		return nil, fmt.Errorf("%s has sent %d bytes, and the messages have at least %d: they took another path", f.port, sent, want)
 	}
 	return parseTurn(text)
 }
 
-// minStreamedBytes returns the minimum bytes that the streams of a turn send.
+// minStreamedBytes returns the bytes that the stream measurements of a turn send at least:
+// firstCount windows each.
 func minStreamedBytes() (n uint64) {
 	for _, m := range measurements() {
 		kind, size, _ := strings.Cut(m.Name, ":")
@@ -135,8 +139,8 @@ func minStreamedBytes() (n uint64) {
 	return n
 }
 
-// load returns the load average of the last minute.
-func load() float64 {
+// loadAverage returns the load average of the last minute, 0 if it cannot be read.
+func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return 0

@@ -23,22 +23,27 @@ const (
 type measurement struct {
 	Name, Title, Unit string
 	figure            func(secondsPerMessage float64) float64
-	most              bool // targets are maximums, else minimums
+	atMost            bool // targets are maximums, else minimums
 	want, wantNoICRC  float64
 }
 
-func micros(s float64) float64   { return s * 1e6 }
+// micros converts seconds per message to microseconds.
+func micros(s float64) float64 { return s * 1e6 }
+
+// millions converts seconds per message to millions of messages per second.
 func millions(s float64) float64 { return 1 / s / 1e6 }
-func gigabits(size float64) func(float64) float64 {
+
+// gigabits returns the conversion of seconds per message of size bytes to Gb/s.
+func gigabits(size float64) func(secondsPerMessage float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements returns all measurements.
+// measurements returns all measurements. A name is the kind and the message size in bytes.
 func measurements() []measurement {
 	return []measurement{
-		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
-		{Name: pingpong + ":64", Title: "half round trip, 64 B", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
-		{Name: pingpong + ":4096", Title: "half round trip, 4 KiB", Unit: "µs", figure: micros, most: true, want: 1, wantNoICRC: 1},
+		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, atMost: true, want: 1, wantNoICRC: 1},
+		{Name: pingpong + ":64", Title: "half round trip, 64 B", Unit: "µs", figure: micros, atMost: true, want: 1, wantNoICRC: 1},
+		{Name: pingpong + ":4096", Title: "half round trip, 4 KiB", Unit: "µs", figure: micros, atMost: true, want: 1, wantNoICRC: 1},
 		{Name: stream + ":262144", Title: "bandwidth, 256 KiB", Unit: "Gb/s", figure: gigabits(256 << 10), want: 0.9, wantNoICRC: 1.1},
 		{Name: stream + ":4194304", Title: "bandwidth, 4 MiB", Unit: "Gb/s", figure: gigabits(4 << 20), want: 0.9, wantNoICRC: 1.1},
 		{Name: stream + ":64", Title: "message rate, 64 B", Unit: "M/s", figure: millions, want: 2, wantNoICRC: 2},
@@ -48,7 +53,8 @@ func measurements() []measurement {
 // turn has the results of one turn, by measurement name.
 type turn map[string]float64
 
-// parseTurn parses the output of rank 0.
+// parseTurn parses the output of rank 0: lines of a measurement's name and its seconds per
+// message, which it converts to the unit of the measurement.
 func parseTurn(text string) (turn, error) {
 	t := turn{}
 	for line := range strings.Lines(text) {
@@ -70,12 +76,12 @@ func parseTurn(text string) (turn, error) {
 	return t, errors.Join(missing...)
 }
 
-// round has the turns of one round.
+// round has the turns of one round, in the order in which they run.
 type round struct {
-	MPICH  turn `json:"mpich"`
-	Ours   turn `json:"ours"`
-	Again  turn `json:"mpich_again"`
-	NoICRC turn `json:"ours_no_icrc"`
+	MPICH      turn `json:"mpich"`
+	Ours       turn `json:"ours"`
+	MPICHAgain turn `json:"mpich_again"`
+	NoICRC     turn `json:"ours_no_icrc"`
 }
 
 // comparison is the result of a measurement.
@@ -101,7 +107,9 @@ type result struct {
 	Rounds      []round      `json:"rounds"`
 }
 
-// compare computes a comparison for each measurement.
+// compare computes a comparison for each measurement: medians over the rounds. Our figure
+// is compared with the mean of the two MPICH turns around it, the one without ICRC with the
+// MPICH turn before it. The difference of the two MPICH turns is the noise.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {
@@ -111,37 +119,39 @@ func compare(rounds []round) (all []comparison) {
 			}
 			return perf.Median(all)
 		}
-		both := func(r *round) float64 { return (r.MPICH[m.Name] + r.Again[m.Name]) / 2 }
+		meanMPICH := func(r *round) float64 { return (r.MPICH[m.Name] + r.MPICHAgain[m.Name]) / 2 }
 		c := comparison{
-			Name: m.Title, Unit: m.Unit, MPICH: median(both),
+			Name: m.Title, Unit: m.Unit, MPICH: median(meanMPICH),
 			Ours:        median(func(r *round) float64 { return r.Ours[m.Name] }),
 			NoICRC:      median(func(r *round) float64 { return r.NoICRC[m.Name] }),
-			Ratio:       median(func(r *round) float64 { return r.Ours[m.Name] / both(r) }),
-			RatioNoICRC: median(func(r *round) float64 { return r.NoICRC[m.Name] / r.Again[m.Name] }),
-			Noise:       median(func(r *round) float64 { return math.Abs(r.Again[m.Name]/r.MPICH[m.Name] - 1) }),
+			Ratio:       median(func(r *round) float64 { return r.Ours[m.Name] / meanMPICH(r) }),
+			RatioNoICRC: median(func(r *round) float64 { return r.NoICRC[m.Name] / r.MPICHAgain[m.Name] }),
+			Noise:       median(func(r *round) float64 { return math.Abs(r.MPICHAgain[m.Name]/r.MPICH[m.Name] - 1) }),
 		}
 		sign := "≥"
-		if m.most {
+		if m.atMost {
 			sign = "≤"
 		}
 		c.Target = fmt.Sprintf("%s %.1f", sign, m.want)
 		if m.wantNoICRC != m.want {
 			c.Target += fmt.Sprintf(", %.1f", m.wantNoICRC)
 		}
-		c.Verdict = verdictOf(c.Ratio, m.want, m.most, c.Noise)
-		c.VerdictNoICRC = verdictOf(c.RatioNoICRC, m.wantNoICRC, m.most, c.Noise)
+		c.Verdict = verdictOf(c.Ratio, m.want, m.atMost, c.Noise)
+		c.VerdictNoICRC = verdictOf(c.RatioNoICRC, m.wantNoICRC, m.atMost, c.Noise)
 		all = append(all, c)
 	}
 	return all
 }
 
-// verdictOf returns whether a ratio meets its target, by the rules of perf.Target.
-func verdictOf(ratio, want float64, most bool, noise float64) string {
+// verdictOf compares a ratio with its target, a maximum if atMost is set, else a minimum.
+// As in perf.Target, the ratio may be wrong by the noise, and much noise is Unclear unless
+// the target holds in any case.
+func verdictOf(ratio, want float64, atMost bool, noise float64) string {
 	worst, best := ratio*(1-noise), ratio*(1+noise)
-	if most {
+	if atMost {
 		worst, best = best, worst
 	}
-	reached := func(ratio float64) bool { return most && ratio <= want || !most && ratio >= want }
+	reached := func(ratio float64) bool { return atMost && ratio <= want || !atMost && ratio >= want }
 	switch {
 	case reached(worst), reached(ratio) && noise < perf.NoisyThreshold:
 		return perf.Holds
@@ -151,7 +161,7 @@ func verdictOf(ratio, want float64, most bool, noise float64) string {
 	return perf.Missed
 }
 
-// worst returns the worst verdict.
+// worst returns the worst verdict of all comparisons: Missed, else Unclear, else Holds.
 func (r *result) worst() string {
 	worst := perf.Holds
 	for _, c := range r.Comparisons {
@@ -164,7 +174,7 @@ func (r *result) worst() string {
 	return worst
 }
 
-// write writes the result as text.
+// write writes the result as a table.
 func (r *result) write(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

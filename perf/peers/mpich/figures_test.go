@@ -44,7 +44,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 	var rounds []round
 	for _, pace := range []float64{1, 3, 2} { // the machine's, which cancels out
 		rounds = append(rounds, round{
-			MPICH: mustParse(t, printed(pace*4e-6)), Again: mustParse(t, printed(pace*4e-6)),
+			MPICH: mustParse(t, printed(pace*4e-6)), MPICHAgain: mustParse(t, printed(pace*4e-6)),
 			Ours: mustParse(t, printed(pace*2e-6)), NoICRC: mustParse(t, printed(pace*4e-6)),
 		})
 	}

@@ -66,6 +66,8 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
+// main is the command, or the main function of a child process if the first argument is
+// its role.
 func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -84,6 +86,7 @@ func main() {
 // errMissed is returned if a target was missed.
 var errMissed = errors.New("a target was missed")
 
+// exit prints an error and exits with 1, or with 0 if err is nil.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "mpich: %v\n", err)
@@ -97,15 +100,16 @@ type job struct {
 	Tools   tools
 	Program string // the compiled ranks of MPICH
 	Rounds  int
-	Slice   time.Duration
+	Slice   time.Duration // minimum time of a measurement
 }
 
-// limit returns the timeout of a turn.
-func (j *job) limit() time.Duration {
+// turnLimit returns the timeout of a turn.
+func (j *job) turnLimit() time.Duration {
 	return turnOverhead + timeoutFactor*j.Slice*time.Duration(len(measurements()))
 }
 
-// command is the main function of the command.
+// command parses the flags, runs the measurement and prints its result. It returns
+// errMissed if a target was missed.
 func command() error {
 	j := job{}
 	var asJSON bool
@@ -137,7 +141,7 @@ func command() error {
 	if j.Program, err = j.Tools.compile(ctx, dir); err != nil {
 		return err
 	}
-	r, err := inFabric(ctx, &j)
+	r, err := measureInFabric(ctx, &j)
 	if err != nil {
 		return err
 	}
@@ -164,12 +168,12 @@ func profiled() bool {
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" })
 }
 
-// inFabric runs the measurement in a process with new namespaces, which are removed
-// when it ends.
-func inFabric(ctx context.Context, j *job) (*result, error) {
-	const turns = 4
-	most := time.Duration(j.Rounds) * turns * j.limit()
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the measurement did not end within %v", most))
+// measureInFabric runs the measurement in a child process with new namespaces, which are
+// removed when it ends.
+func measureInFabric(ctx context.Context, j *job) (*result, error) {
+	const turnsPerRound = 4
+	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the measurement did not end within %v", limit))
 	defer cancel()
 	text, err := json.Marshal(j)
 	if err != nil {

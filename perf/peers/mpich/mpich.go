@@ -30,12 +30,13 @@ const (
 )
 
 // runMPICH runs the ranks of MPICH, and returns the output of rank 0. mpiexec runs
-// in the first host, and prints the command for each host.
+// in the first host, and prints the command of each host's proxy, which starts the rank.
 func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // kills all processes
+	const ipv4 = true
 	args := slices.Concat([]string{
-		"-launcher", "manual", "-localhost", f.hosts[0].NICs[0].Addr(true).String(),
+		"-launcher", "manual", "-localhost", f.hosts[0].NICs[0].Addr(ipv4).String(),
 		"-hosts", f.hosts[0].Name + "," + f.hosts[1].Name, "-ppn", "1", "-n", strconv.Itoa(len(f.hosts)),
 		"-genv", "UCX_TLS", "tcp,self", f.Program,
 	}, f.args)
@@ -55,17 +56,17 @@ func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 	return text, errors.Join(err, cmd.Wait())
 }
 
-// launchProxies starts the commands that mpiexec prints, and collects the output of
-// the ranks.
+// launchProxies reads the output of mpiexec until its end. It starts the proxies whose
+// commands mpiexec prints, waits for them, and returns the output of the ranks.
 func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd
 	in := bufio.NewScanner(out)
 	for in.Scan() {
 		line := in.Text()
-		command, asked := strings.CutPrefix(line, launchMark)
+		command, isCommand := strings.CutPrefix(line, launchMark)
 		switch {
-		case asked:
+		case isCommand:
 			proxy, err := f.startProxy(ctx, len(proxies), strings.Fields(command))
 			if err != nil {
 				return "", err
@@ -86,7 +87,7 @@ func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, erro
 	return text.String(), err
 }
 
-// startProxy starts a command of mpiexec in a host.
+// startProxy starts a command of mpiexec in host i, bound to the CPU of that host.
 func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec.Cmd, error) {
 	if i >= len(f.hosts) {
 		return nil, fmt.Errorf("mpiexec asks for more processes than the %d hosts have: %q", len(f.hosts), command)
@@ -101,16 +102,18 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 // joinTimeout is how long our ranks may take to start.
 const joinTimeout = 10 * time.Second
 
-// runOurs runs the benchmark on ranks of this runtime, and returns the output of rank 0.
-func (f *fabric) runOurs(ctx context.Context, noICRC bool) (string, error) {
+// runOurs runs the benchmark on ranks of this runtime, with or without computing ICRCs, and
+// returns the output of rank 0.
+func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
+	const ipv4 = false
 	specs := make([]launch.Spec, 0, len(f.hosts))
 	began := time.Now()
 	for i, h := range f.hosts {
 		nic := &h.NICs[0]
 		text, err := json.Marshal(mpihost.Job{
-			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: noICRC, Seed: 1,
+			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: !withICRC, Seed: 1,
 			Rank: &mpihost.RankJob{
-				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(false)}}, CPU: f.cpus[i] + 1, StartTime: began,
+				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(ipv4)}}, CPU: f.cpus[i] + 1, StartTime: began,
 			},
 		})
 		if err != nil {
@@ -149,12 +152,13 @@ type tools struct {
 	Version  string
 }
 
-// findTools finds MPICH, by Debian's unambiguous names first.
+// findTools finds the programs of MPICH on PATH, by Debian's unambiguous names first, and
+// checks that they work. An error says what is missing.
 func findTools() (t tools, err error) {
-	if t.Compiler, err = firstOf("mpicc.mpich", "mpicc"); err != nil {
+	if t.Compiler, err = lookPath("mpicc.mpich", "mpicc"); err != nil {
 		return t, err
 	}
-	if t.Launcher, err = firstOf("mpiexec.mpich", "mpiexec.hydra", "mpiexec"); err != nil {
+	if t.Launcher, err = lookPath("mpiexec.mpich", "mpiexec.hydra", "mpiexec"); err != nil {
 		return t, err
 	}
 	out, err := exec.Command(t.Launcher, "--version").CombinedOutput()
@@ -171,11 +175,11 @@ func findTools() (t tools, err error) {
 	if !strings.Contains(text, "ch4:ucx") {
 		t.Version += " (not built with ch4:ucx: its transports are unknown)"
 	}
-	return t, t.probe()
+	return t, t.checkCompiler()
 }
 
-// probe checks that mpicc works: its headers or compiler may be missing.
-func (t tools) probe() error {
+// checkCompiler checks that mpicc works: its headers or compiler may be missing.
+func (t tools) checkCompiler() error {
 	cmd := exec.Command(t.Compiler, "-x", "c", "-fsyntax-only", "-")
 	cmd.Stdin = strings.NewReader("#include <mpi.h>\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -185,7 +189,8 @@ func (t tools) probe() error {
 	return nil
 }
 
-func firstOf(names ...string) (string, error) {
+// lookPath returns the path of the first of several programs that is on PATH.
+func lookPath(names ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -194,7 +199,7 @@ func firstOf(names ...string) (string, error) {
 	return "", fmt.Errorf("MPICH is missing: no program %s found", strings.Join(names, " or "))
 }
 
-// compile compiles the ranks of MPICH into a directory.
+// compile compiles the ranks of MPICH into a directory and returns the path of the program.
 func (t tools) compile(ctx context.Context, dir string) (program string, err error) {
 	source, program := filepath.Join(dir, "ranks.c"), filepath.Join(dir, "ranks")
 	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {

@@ -27,7 +27,8 @@ const (
 	firstCount  = 16
 )
 
-// window returns the number of messages in flight.
+// window returns the number of messages of a size that are in flight: windowBytes, but
+// from 4 to maxWindow messages.
 func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1))) }
 
 // rankMain is the main function of a rank. Its arguments and output are those of
@@ -35,7 +36,7 @@ func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1
 func rankMain(args []string) {
 	mpi.Main(func(w *mpi.World) error {
 		if dir := os.Getenv(profileVar); dir != "" {
-			stop, err := profile(dir, w.Rank())
+			stop, err := startProfile(dir, w.Rank())
 			if err != nil {
 				return err
 			}
@@ -60,8 +61,8 @@ func rankMain(args []string) {
 // profileVar is the environment variable with the directory for CPU profiles.
 const profileVar = "FABRICTEST_MPICH_PROFILE"
 
-// profile starts a CPU profile.
-func profile(dir string, rank int) (stop func(), err error) {
+// startProfile starts a CPU profile, which stop writes to a file in dir.
+func startProfile(dir string, rank int) (stop func(), err error) {
 	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d.%d.prof", rank, os.Getpid())))
 	if err != nil {
 		return nil, err
@@ -85,27 +86,28 @@ type measurer struct {
 	requests []*mpi.Request
 }
 
-// measure repeats a measurement, with increasing counts until it takes the slice,
-// and prints the last result. Earlier runs warm up.
+// measure repeats a measurement with increasing counts until it takes at least the time
+// slice, and prints the last result: the name and the seconds per message. Earlier runs warm
+// up. Then it checks the contents of the last messages. Both ranks call it.
 func measure(w *mpi.World, name string, slice time.Duration) error {
 	kind, text, _ := strings.Cut(name, ":")
 	size, err := strconv.Atoi(text)
 	if err != nil {
 		return err
 	}
-	many := window(size)
-	m := &measurer{World: w, size: size, buf: make([]byte, many*size), requests: make([]*mpi.Request, many)}
-	var run func(int) error
-	var messages, arrived int
+	inFlight := window(size)
+	m := &measurer{World: w, size: size, buf: make([]byte, inFlight*size), requests: make([]*mpi.Request, inFlight)}
+	var run func(count int) error
+	var messages, used int // of each repetition: its messages, and the bytes of m.buf that it uses
 	switch kind {
 	case pingpong:
-		run, messages, arrived = m.pingpong, 2, size
+		run, messages, used = m.pingpong, 2, size
 	case stream:
-		run, messages, arrived = m.stream, many, many*size
+		run, messages, used = m.stream, inFlight, inFlight*size
 	default:
-		return fmt.Errorf("there are %s and %s", pingpong, stream)
+		return fmt.Errorf("unknown kind: give %s or %s", pingpong, stream)
 	}
-	want := pattern(many * size)
+	want := pattern(inFlight * size)
 	if w.Rank() == 0 {
 		copy(m.buf, want)
 	}
@@ -122,6 +124,7 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 			continue
 		}
 		if took < slice {
+			// Aim at 1.1 slices, with at least 2 and at most 8 times the count.
 			count = int(float64(count) * min(8, max(2, 1.1*slice.Seconds()/took.Seconds())))
 			continue
 		}
@@ -129,13 +132,14 @@ func measure(w *mpi.World, name string, slice time.Duration) error {
 		_, err = m.exchangeCount(0)
 		break
 	}
-	if err == nil && !bytes.Equal(m.buf[:arrived], want[:arrived]) {
+	if err == nil && !bytes.Equal(m.buf[:used], want[:used]) {
 		err = fmt.Errorf("rank %d: a message arrived with wrong contents", w.Rank())
 	}
 	return err
 }
 
-// exchangeCount sends the number of repetitions from rank 0 to rank 1.
+// exchangeCount sends the number of repetitions from rank 0 to rank 1, and returns it on
+// both. 0 ends the measurement.
 func (m *measurer) exchangeCount(count int) (int, error) {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(count))
 	if m.Rank() == 0 {
@@ -145,6 +149,7 @@ func (m *measurer) exchangeCount(count int) (int, error) {
 	return int(binary.LittleEndian.Uint64(b)), err
 }
 
+// pattern returns n bytes in which neighbouring bytes and messages differ.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -153,7 +158,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// pingpong sends a message back and forth.
+// pingpong sends a message from rank 0 to rank 1 and back, for a number of round trips.
 func (m *measurer) pingpong(trips int) error {
 	message := m.buf[:m.size]
 	for range trips {
@@ -176,7 +181,8 @@ func (m *measurer) pingpong(trips int) error {
 	return nil
 }
 
-// stream sends windows of messages one way; an empty message acknowledges each.
+// stream sends windows of messages from rank 0 to rank 1, which acknowledges each window by
+// an empty message.
 func (m *measurer) stream(windows int) (err error) {
 	for range windows {
 		for k := range m.requests {

@@ -1,4 +1,4 @@
-// Package browser looks at report pages in a headless Chromium. Only tests of the report
+// Package browser checks report pages in a headless Chromium. Only tests of the report
 // packages use it.
 package browser
 
@@ -29,11 +29,13 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start starts Chromium, or skips the test if there is none.
+// Start starts Chromium, until the end of the test. It skips the test if Chromium is not
+// installed or FABRICTEST_NO_BROWSER is set. From then on, a console message and a request
+// for anything but an HTML file fail the test.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	if os.Getenv("FABRICTEST_NO_BROWSER") != "" {
-		t.Skip("FABRICTEST_NO_BROWSER is set: the page is not looked at in a browser")
+		t.Skip("FABRICTEST_NO_BROWSER is set: the page is not checked in a browser")
 	}
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -43,7 +45,7 @@ func Start(t *testing.T) *Browser {
 		}
 	}
 	if path == "" {
-		t.Skip("no chromium, chromium-browser or google-chrome on PATH: install one (apt install chromium) to look at the page")
+		t.Skip("no chromium, chromium-browser or google-chrome on PATH: install one (apt install chromium) to check the page")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -54,14 +56,14 @@ func Start(t *testing.T) *Browser {
 	watchers.Go(func() {
 		for m, err := range console {
 			if err == nil {
-				t.Errorf("on the console of a page: %v", m)
+				t.Errorf("a page writes to the console: %v", m)
 			}
 		}
 	})
 	watchers.Go(func() {
 		for r, err := range requests {
 			if err == nil && !strings.HasSuffix(r.Request.URL, ".html") && r.Request.URL != "about:blank" {
-				t.Errorf("a page asks for %s", r.Request.URL)
+				t.Errorf("a page requests %s", r.Request.URL)
 			}
 		}
 	})
@@ -74,7 +76,7 @@ func Start(t *testing.T) *Browser {
 	return b
 }
 
-// call sends a command to the tab and returns its result.
+// call sends a DevTools command to the tab and returns its result. An error ends the test.
 func call[P, R any](b *Browser, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
 	r, err := chromedp.Call(b.ctx, command, params)
@@ -84,25 +86,28 @@ func call[P, R any](b *Browser, command cdp.Command[P, R], params P) R {
 	return r
 }
 
-// RunScripts says whether pages that are opened from now on run scripts.
-func (b *Browser) RunScripts(on bool) {
+// EnableScripts enables or disables the scripts of pages that are opened from now on.
+func (b *Browser) EnableScripts(on bool) {
 	b.t.Helper()
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 }
 
-// Look is the configuration of a page view: size, colour scheme and medium.
+// Look is how a page is displayed: width, colour scheme and medium.
 type Look struct {
-	Name   string
+	Name   string // of the screenshot, and in messages
 	Width  int
 	Scheme string // light, dark
 	Media  string // "" for a screen, or print
 }
 
-// Open loads a file.
+const maxPhoneWidth = 600 // pixels
+
+// Open loads the HTML file at an absolute path, with the width, colour scheme and medium
+// of l.
 func (b *Browser) Open(path string, l Look) {
 	b.t.Helper()
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: int64(l.Width), Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600,
+		Width: int64(l.Width), Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < maxPhoneWidth,
 	})
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Media: l.Media, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
@@ -112,7 +117,8 @@ func (b *Browser) Open(path string, l Look) {
 	}
 }
 
-// Eval evaluates an expression in the page and decodes its value.
+// Eval evaluates a JavaScript expression in the page and decodes its value, as JSON, into
+// the variable that into points to. An error ends the test.
 func (b *Browser) Eval(expression string, into any) {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](expression))
@@ -120,14 +126,14 @@ func (b *Browser) Eval(expression string, into any) {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		b.t.Fatalf("in the page: %v", err)
+		b.t.Fatalf("evaluate JavaScript in the page: %v", err)
 	}
 }
 
-// Inspect loads a page bright and dark, on a telephone and on paper. It fails the test if the
-// brightness of a picture is wrong, or if the audit finds something. FABRICTEST_SHOTS names
-// a folder for the pictures, which are height pixels high.
-func (b *Browser) Inspect(name, path string, height int) {
+// Inspect loads the page at path in a light and a dark colour scheme, in the width of a phone,
+// and as printed. The test fails if the brightness of a screenshot does not fit the colour
+// scheme, or if Audit finds problems. Screenshots are at most maxHeight pixels high.
+func (b *Browser) Inspect(name, path string, maxHeight int) {
 	b.t.Helper()
 	for _, l := range []Look{
 		{Name: name + " light", Width: 1280, Scheme: "light"},
@@ -136,16 +142,16 @@ func (b *Browser) Inspect(name, path string, height int) {
 		{Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"}, // A4 less its margins
 	} {
 		b.Open(path, l)
-		bright := b.Shoot(l, height)
-		if light := l.Scheme == "light" || l.Media == "print"; light && bright < 0.8 || !light && bright > 0.4 {
-			b.t.Errorf("%s: the brightness is %v", l.Name, bright)
+		brightness := b.Screenshot(l, maxHeight)
+		if light := l.Scheme == "light" || l.Media == "print"; light && brightness < 0.8 || !light && brightness > 0.4 {
+			b.t.Errorf("%s: the mean brightness is %v", l.Name, brightness)
 		}
 		b.Audit(l.Name)
 	}
 }
 
-// screenshot returns the page as PNG, limited to maxHeight.
-func (b *Browser) screenshot(l Look, maxHeight int) []byte {
+// capturePNG returns the top of the page as a PNG image, at most maxHeight pixels high.
+func (b *Browser) capturePNG(l Look, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
 	b.Eval("Math.ceil(document.documentElement.scrollHeight)", &height)
@@ -153,11 +159,12 @@ func (b *Browser) screenshot(l Look, maxHeight int) []byte {
 	return call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: clip}).Data
 }
 
-// Shoot takes a screenshot and returns its mean brightness, from 0 to 1. It saves the
-// picture if FABRICTEST_SHOTS names a folder.
-func (b *Browser) Shoot(l Look, height int) float64 {
+// Screenshot takes a screenshot of at most maxHeight pixels and returns its mean brightness,
+// from 0 to 1. It saves the image if FABRICTEST_SHOTS names a folder. The test fails if the
+// image is almost blank.
+func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 	b.t.Helper()
-	data := b.screenshot(l, height)
+	data := b.capturePNG(l, maxHeight)
 	if dir := os.Getenv("FABRICTEST_SHOTS"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, l.Name+".png"), data, 0o666); err != nil {
 			b.t.Fatal(err)
@@ -167,31 +174,33 @@ func (b *Browser) Shoot(l Look, height int) float64 {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	sum, n := 0.0, 0.0
-	colours := map[uint32]bool{}
-	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 4 {
-		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += 4 {
-			r, g, bl, _ := img.At(x, y).RGBA()
-			sum += float64(r+g+bl) / 3 / 0xffff
-			n++
-			colours[r>>12<<8|g>>12<<4|bl>>12] = true
+	sum, pixels := 0.0, 0.0
+	colours := map[uint32]bool{} // with four bits for each of red, green and blue
+	const step, minColours = 4, 8
+	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += step {
+		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += step {
+			red, green, blue, _ := img.At(x, y).RGBA() // 16 bits each
+			sum += float64(red+green+blue) / 3 / 0xffff
+			pixels++
+			colours[red>>12<<8|green>>12<<4|blue>>12] = true
 		}
 	}
-	if len(colours) < 8 {
+	if len(colours) < minColours {
 		b.t.Errorf("%s: the screenshot has only %d colours", l.Name, len(colours))
 	}
-	return sum / n
+	return sum / pixels
 }
 
 //go:embed audit.js
 var audit string
 
-// Audit runs audit.js in the page. The problems that it finds fail the test.
+// Audit evaluates audit.js in the page, which returns a list of problems. Each fails the
+// test, with a message that begins with name.
 func (b *Browser) Audit(name string) {
 	b.t.Helper()
-	var wrong []string
-	b.Eval(audit, &wrong)
-	for _, w := range wrong {
-		b.t.Errorf("%s: %s", name, w)
+	var problems []string
+	b.Eval(audit, &problems)
+	for _, problem := range problems {
+		b.t.Errorf("%s: %s", name, problem)
 	}
 }
