@@ -253,7 +253,7 @@ func texts(addrs []netip.Addr) (all []string) {
 
 // Certificate makes the certificate of a run and writes its folder.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
-	if cert, err = certificate.Draw(run, c.identity(), c.judgeIdentity()); err != nil {
+	if cert, err = certificate.New(run, c.identity(), c.judgeIdentity()); err != nil {
 		return nil, "", err
 	}
 	return cert, c.judge.Dir, cert.WriteFolder(c.judge.Dir)
