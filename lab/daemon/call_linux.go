@@ -85,8 +85,8 @@ type Call struct {
 var clientLimits = control.Limits{control.Reply: maxReply, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
 // Send sends a request with descriptors to a lab, and receives the descriptors of the answer
-// into Call.Files; the caller reads the frames that follow, and closes the call. The whole call must end
-// within timeout, unless that is 0, and ends early with the context.
+// into Call.Files. The caller reads the frames that follow, and closes the call. The whole call must
+// end within timeout, unless that is 0, and ends early with the context.
 func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, request any, files ...*os.File) (*Call, error) {
 	conn, pid, err := k.dial(ctx, name)
 	if err != nil {
