@@ -129,7 +129,7 @@ func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subjec
 	if change != nil {
 		change(run, &subject)
 	}
-	c, err := certificate.Draw(run, subject, certificate.Judge{Wire: "AF_PACKET on eth1"})
+	c, err := certificate.New(run, subject, certificate.Judge{Wire: "AF_PACKET on eth1"})
 	if err == nil {
 		err = c.WriteFolder(dir)
 	}

@@ -14,15 +14,15 @@ import (
 // for; 0 means the port of the device itself. The GRH of an IPv6 receive has the source
 // port there, so that verbs.InitAHFromWC works. The protocol does not use flow labels.
 
-// AddressOf returns the address of a peer at a UDP port; port 0 means that of the sending
-// device.
+// AddressOf returns the attributes of an address handle for a peer at an IP address and UDP port.
+// Port 0 stands for the port of the device that sends.
 func AddressOf(to netip.AddrPort) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.Addr()), FlowLabel: uint32(to.Port())}}
 }
 
-// InitAHFromWC returns the address of the sender of a received message, from its completion
-// and the first verbs.GRHLen bytes of its buffer. Unlike verbs.InitAHFromWC it has the UDP
-// port over IPv4 too.
+// InitAHFromWC returns the attributes of an address handle for the sender of a received message.
+// area is the start of the receive buffer, verbs.GRHLen bytes. Unlike verbs.InitAHFromWC it also
+// sets the UDP port, as the flow label, over IPv4.
 func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
 	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, area)
 	if err == nil {
@@ -37,8 +37,8 @@ type Source struct {
 	QPN  verbs.QPN
 }
 
-// SourceOf returns the sender of a message, from its completion and the first verbs.GRHLen
-// bytes of its buffer.
+// SourceOf returns the sender of a received message. area is the start of the receive buffer,
+// verbs.GRHLen bytes.
 func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
 	a, err := InitAHFromWC(1, 0, wc, area)
 	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), uint16(a.GRH.FlowLabel)), wc.SrcQP}, err
@@ -48,9 +48,10 @@ func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
 type addressHandle struct {
 	device.Object
 	nic *engine.NIC
-	a   *engine.AH
+	a   *engine.AH // the engine's address handle
 }
 
+// createAH implements device.Hooks.CreateAH. The flow label of attr is the peer's UDP port.
 func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	const op = "create_ah"
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
@@ -68,8 +69,10 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	return h, nil
 }
 
+// Attr implements verbs.AH.
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
 
+// Close implements verbs.AH.
 func (h *addressHandle) Close() error {
 	return h.Destroy("destroy_ah", func() error {
 		h.nic.DestroyAH(h.a)
@@ -84,8 +87,8 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord parses the record of a Write-Record from its completion and the buffer of its
-// receive, which begins with the GRH.
+// ParseRecord parses the record of a received Write-Record. wc is the completion of a receive of a
+// UD queue pair, and buf its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

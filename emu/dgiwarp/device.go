@@ -36,27 +36,29 @@ var (
 
 // Device is also the drive.Engine of its driver: the engine with the delivery of events.
 
-// Input implements drive.Engine.
+// Input implements drive.Engine: the engine processes a received datagram.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
 
-// Tick implements drive.Engine.
+// Tick implements drive.Engine: the engine handles timers that have expired.
 func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
 
-// Deadline implements drive.Engine.
+// Deadline implements drive.Engine. It returns when the next timer expires.
 func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 
-// StrictDeadline implements drive.DelayingEngine.
+// StrictDeadline implements drive.DelayingEngine. It is Deadline without the timers that may be
+// late, such as those of delayed acknowledgements.
 func (d *Device) StrictDeadline() mono.Time { return d.nic.StrictDeadline() }
 
-// Release implements drive.DelayingEngine. It does not release delayed acknowledgements: the
-// longer they wait, the more they save.
+// Release implements drive.DelayingEngine. It releases no delayed acknowledgements before their
+// time: the longer one waits, the more packets it acknowledges.
 func (d *Device) Release() bool { return false }
 
-// Settle implements drive.Engine.
+// Settle implements drive.Engine: it delivers the events of completions since the last call.
 func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 
-// Output implements drive.Engine. Output completes UD requests, whose events it delivers:
-// the driver settles before it sends, and may then sleep.
+// Output implements drive.Engine: it fills ds with datagrams to send and returns their number. UD
+// requests complete when they are sent, so it delivers their completion events too: the driver
+// calls Settle before Output, and may sleep after it.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	n := d.nic.Output(now, ds)
 	if d.nic.CompletionEvents() > 0 {
@@ -65,7 +67,7 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// hooks returns the hooks of package device.
+// hooks returns the functions of this provider that package device calls.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
@@ -79,7 +81,7 @@ type portObserver Device
 // LinkChanged implements link.PortObserver.
 func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
-// AddrChanged implements link.PortObserver.
+// AddrChanged implements link.PortObserver. GIDs of addresses that are not present are empty.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.SetGIDs(o.addrs.FilterGIDs(o.cfg.NIC.GIDs))
@@ -151,8 +153,8 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey implements verbs.Context. There are no partitions; the table has one entry for
-// generic programs.
+// QueryPKey implements verbs.Context. The protocol has no partitions: the P_Key table has only the
+// default partition, for programs that expect one.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
@@ -160,7 +162,7 @@ func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	return 0xffff, d.CheckIndex("query_pkey", index, 1)
 }
 
-// CreateSRQ implements verbs.Context.
+// CreateSRQ implements verbs.Context. XRC SRQs are not supported.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	if in.Type == verbs.SRQXRC {
 		return nil, d.unsupported("create_srq", "XRC")
@@ -181,12 +183,13 @@ func (d *Device) CM() (verbs.CM, error) {
 	return nil, d.unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), which applications exchange by other means")
 }
 
-// unsupported returns the error for a feature that the protocol does not have.
+// unsupported returns the error of a verb for a feature that the protocol does not have.
 func (d *Device) unsupported(op, what string) error {
 	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: datagram-iWARP has no %s", verbs.ErrNotSupported, what)}
 }
 
-// Counters returns the counters of NIC and socket (udp_).
+// Counters implements verbs.Context. It returns the counters of the NIC and, with the prefix
+// "udp_", of the UDP socket if there is one.
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()

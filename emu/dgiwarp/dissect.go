@@ -17,8 +17,9 @@ type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect returns the destination QP and the sequence number: the Seq of RD, or the MSN of an
-// untagged UD message. It returns false for packets without data, which have no number.
+// Dissect implements impair.Dissector. It returns the destination QP as the flow, and the number of
+// the packet: the sequence number of RD data, or the MSN of an untagged UD segment. It returns
+// false for packets that have no number.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	var k wire.Packet
 	if k.Parse(payload) != nil {
@@ -37,8 +38,8 @@ func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	return flow, 0, false
 }
 
-// SetField sets a field of the header (kind, flags, destqp, srcqp or key) and updates the
-// CRC.
+// SetField implements impair.Dissector. It sets a field of the packet header, "kind", "flags",
+// "destqp", "srcqp" or "key", and updates the CRC.
 func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	b := d.Payload
 	if len(b) < wire.HeaderLen+wire.CRCLen {

@@ -56,7 +56,8 @@ const startTime mono.Time = 1
 // packets fit into a socket buffer.
 const largestMTU = 9216
 
-// InWorld opens a device in a simulated world. l is port or a wrapper of it.
+// InWorld opens a device in a simulated world. l is the port itself or a link that wraps it, for
+// instance with a capture.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -82,9 +83,9 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnUDP opens a device in real time on a UDP socket in the calling thread's network
-// namespace, bound to its only address and the port of NIC. sock configures the socket;
-// OnUDP sets the fields that the protocol needs.
+// OnUDP opens a device in real time on a UDP socket in the calling thread's network namespace,
+// bound to the only address of cfg.Addrs and to cfg.NIC.Port. sock configures the socket; OnUDP
+// overwrites the fields that the protocol prescribes.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("dgiwarp: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
@@ -116,8 +117,9 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device and starts its driver.
-func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
+// open creates a device on a link, with defaults for what cfg does not set, and starts the driver
+// that newDriver returns.
+func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "dgiwarp0")
 	if len(cfg.Addrs) == 0 {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, errNoAddress)
@@ -138,18 +140,18 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
 	d.Init(cfg.Name, &nic.Base, d.hooks())
-	d.Start(start(d))
+	d.Start(newDriver(d))
 	return d, nil
 }
 
 var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
 
-// guidFromAddr derives a GUID from an address, with the locally administered bit set.
+// guidFromAddr derives a GUID from an IP address: the first byte has the locally administered bit,
+// and the bytes of the address are combined by XOR into the other seven.
 func guidFromAddr(a netip.Addr) uint64 {
-	b := a.As16()
 	guid := uint64(0x02) << 56
-	for i, v := range b {
-		guid ^= uint64(v) << (8 * (uint(15-i) % 7))
+	for i, b := range a.As16() {
+		guid ^= uint64(b) << (8 * (uint(15-i) % 7))
 	}
 	return guid
 }

@@ -78,7 +78,7 @@ func (e *end) send(to Source, off, n int) {
 func (e *end) do(to Source, wr verbs.SendWR) {
 	e.Helper()
 	must.Do(e, e.tryPost(to, wr))
-	e.Succeed()
+	e.AwaitSuccess()
 }
 
 // tryRecv posts a receive of n bytes after the GRH, off bytes into the memory for receives.

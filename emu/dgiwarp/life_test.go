@@ -33,13 +33,13 @@ func TestPeerRestart(t *testing.T) {
 	fresh := server()
 	run(t, w, func(p *sim.Proc) {
 		fresh.recv(0, 100)
-		wc := client.Complete()
+		wc := client.AwaitWC()
 		if wc.Status != verbs.WCRetryExcErr {
 			t.Fatalf("what was under way: %v", wc.Status)
 		}
 		fresh.quiet(time.Second)
 		client.do(fresh.where(), verbs.SendWR{Opcode: verbs.OpSend, SGL: client.SGL(0, 20)})
-		if wc := fresh.Succeed(); wc.ByteLen != 20+verbs.GRHLen {
+		if wc := fresh.AwaitSuccess(); wc.ByteLen != 20+verbs.GRHLen {
 			t.Fatalf("%d bytes", wc.ByteLen)
 		}
 	})
@@ -70,7 +70,7 @@ func crowd(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, ser
 	}
 	return all, func() error {
 		for got, sent := 0, 0; got < 2*pairs || sent < 2*pairs; {
-			wc := e.Succeed()
+			wc := e.AwaitSuccess()
 			if wc.WRID == sendID {
 				sent++
 				continue

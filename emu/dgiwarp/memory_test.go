@@ -48,7 +48,7 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 				center.recv(0, 8)
 				center.send(p, 0, 8)
 				for range 2 {
-					center.Succeed()
+					center.AwaitSuccess()
 				}
 			}
 		}

@@ -47,7 +47,7 @@ func TestRDOperations(t *testing.T) {
 			t.Fatalf("atomics returned %d and %d, and left %d", x.Buf[0], x.Buf[8], y.Buf[0])
 		}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, 16), Remote: y.Remote(0), Imm: 5})
-		if wc := y.Succeed(); wc.Flags&verbs.WCWithImm == 0 || wc.Imm != 5 {
+		if wc := y.AwaitSuccess(); wc.Flags&verbs.WCWithImm == 0 || wc.Imm != 5 {
 			t.Fatalf("immediate data: %+v", wc)
 		}
 		mw := must.Get(y.PD.AllocMW(verbs.MWType2))(t)
@@ -57,7 +57,7 @@ func TestRDOperations(t *testing.T) {
 		window := verbs.Remote{Addr: y.MR.Addr(), RKey: key}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: x.SGL(0, 16), Remote: window})
 		x.do(to, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: x.SGL(0, 16), InvalidateRKey: key})
-		if wc := y.Succeed(); wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
+		if wc := y.AwaitSuccess(); wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
 			t.Fatalf("send with invalidate: %+v", wc)
 		}
 	})
@@ -77,7 +77,7 @@ func TestWriteRecordListsReceivedBytes(t *testing.T) {
 			}
 			y.recv(0, 1000)
 			x.do(y.where(), verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, n), Remote: y.Remote(0), Imm: round})
-			wc := y.Succeed()
+			wc := y.AwaitSuccess()
 			if wc.Imm != round {
 				t.Fatalf("%+v", wc)
 			}

@@ -29,7 +29,7 @@ type ErrorReport = engine.ErrorReport
 type queuePair struct {
 	device.Object
 	dev    *Device
-	q      *engine.QP
+	q      *engine.QP  // the engine's queue pair
 	refs   engine.Refs // handles of the request being posted
 	groups device.McastGroups
 }
@@ -69,8 +69,8 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	return h, nil
 }
 
-// LastError returns the last error that a peer reported for a message of the queue pair, and
-// whether there is one. verbs.EventQPReqErr announces it.
+// LastError returns the last error that a peer reported for a message of a queue pair of this
+// provider, which verbs.EventQPReqErr announces. ok is false if there is none.
 func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 	q, ours := qp.(*queuePair)
 	if !ours {
@@ -83,13 +83,16 @@ func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 	return q.q.LastError()
 }
 
+// QPN and Type implement verbs.QP. Queue pairs of the service RD have the type UD, too.
 func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
 func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeUD }
 
+// Modify implements verbs.QP.
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(a, mask) })
 }
 
+// Query implements verbs.QP.
 func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	err = q.Control("query_qp", func() error {
 		a = q.q.Query()
@@ -98,6 +101,7 @@ func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
+// PostSend implements verbs.QP.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
@@ -106,7 +110,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests. The lock is held.
+// post queues send requests, and returns the number before the first that fails. The caller holds
+// the lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {
@@ -120,7 +125,8 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	return len(wrs), nil
 }
 
-// resolveHandles sets q.refs to the engine's objects for the handles in a work request.
+// resolveHandles sets q.refs to the engine's objects for the address handle, window and region in
+// a work request. Handles of other devices are errors.
 func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	q.refs.AH = nil
 	if wr.UD.AH != nil {
@@ -134,12 +140,13 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	return err
 }
 
+// PostRecv implements verbs.QP.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// A receive sends packets only to RD peers that wait for one. A receive that is flushed
-	// at once completes.
+	// Posting a receive causes packets only to RD peers that wait for one. In the error state it
+	// completes at once, flushed.
 	defer func() {
 		if q.dev.nic.PeersAwaitReceives() {
 			q.dev.Driver().Pump()
@@ -171,6 +178,7 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }
 
+// attach and detach add the queue pair to a multicast group of the engine, and remove it.
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 

@@ -56,7 +56,7 @@ func TestBothServicesOnOneDevice(t *testing.T) {
 	must.Do(t, w.RunPrograms())
 	w.Go("stranger", func(*sim.Proc) error {
 		cs[0].client.send(cs[1].server.where(), 0, 10)
-		cs[0].client.Succeed()
+		cs[0].client.AwaitSuccess()
 		cs[0].client.quiet(time.Millisecond)
 		return nil
 	})
@@ -129,9 +129,9 @@ func toGroup(group netip.Addr, sender *end, members, others []*end) {
 	}
 	number(sender.Buf[:5000], 3)
 	sender.send(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 5000)
-	sender.Succeed()
+	sender.AwaitSuccess()
 	for i, e := range members {
-		wc := e.Succeed()
+		wc := e.AwaitSuccess()
 		from, b := e.message(&wc)
 		if n, err := numbered(b); err != nil || n != 3 || len(b) != 5000 || from != sender.where() {
 			e.Errorf("member %d: %d bytes from %v, want %v; %v", i, len(b), from, sender.where(), err)

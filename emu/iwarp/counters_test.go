@@ -39,7 +39,7 @@ func TestCountersAreListedWithTheirReasons(t *testing.T) {
 
 // rows has a test for every requirement of DDP, RDMAP and RFC 7306 that concerns a stream, by
 // requirement number.
-var rows = testutil.Join(
+var rows = testutil.JoinRequirements(
 	ddpSendRows, ddpReceiveRows, ddpErrorRows,
 	sendRows, writeRows, readRows, respondRows, orderRows, terminateRows, checkRows,
 	atomicRows, immediateRows, securityRows,

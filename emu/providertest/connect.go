@@ -36,13 +36,14 @@ func CM(t testing.TB, dev verbs.Context) verbs.CM {
 	return must.Get(dev.CM())(t)
 }
 
-// Listen listens for connections.
+// Listen listens for connections at an address.
 func Listen(t testing.TB, dev verbs.Context, at netip.AddrPort, backlog int) verbs.Listener {
 	t.Helper()
 	return must.Get(CM(t, dev).Listen(at, verbs.PortSpaceTCP, backlog))(t)
 }
 
-// Accept listens and accepts one connection. It calls listening when a peer may connect.
+// Accept creates an RC end, listens at an address and accepts one connection. It calls listening
+// when a peer may connect.
 func Accept(t testing.TB, dev verbs.Context, at netip.AddrPort, listening func()) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
@@ -51,35 +52,35 @@ func Accept(t testing.TB, dev verbs.Context, at netip.AddrPort, listening func()
 	return e, e.AcceptFrom(l, ConnParam)
 }
 
-// AcceptFrom accepts the next request of a listener.
+// AcceptFrom accepts the next connection request of a listener with the end's queue pair.
 func (e *End) AcceptFrom(l verbs.Listener, param verbs.ConnParam) verbs.Conn {
 	e.Helper()
 	req := must.Get(l.GetRequest(verbs.Forever))(e)
 	return must.Get(req.Accept(e.QP, param, verbs.Forever))(e)
 }
 
-// Connect connects a new end.
+// Connect creates an RC end and connects it to a listener.
 func Connect(t testing.TB, dev verbs.Context, to netip.AddrPort) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
 	return e, must.Get(e.TryConnect(to))(t)
 }
 
-// TryConnect connects the end, which may fail.
+// TryConnect connects the end to a listener, and returns the error if that fails.
 func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 	e.Helper()
 	return CM(e, e.Dev).Connect(e.QP, to, ConnParam, verbs.Forever)
 }
 
-// JoinRC connects two RC ends without the connection manager. The first PSNs are 0, and
-// requests are retried for 4 s.
+// JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection
+// manager. The first PSNs are 0, and requests are retried for 4 s.
 func JoinRC(a, b *End) {
 	a.Helper()
-	for _, s := range []struct{ from, to *End }{{a, b}, {b, a}} {
-		gid := must.Get(s.to.Dev.QueryGID(1, 0))(a)
-		port := must.Get(s.from.Dev.QueryPort(1))(a)
+	for _, ends := range []struct{ local, remote *End }{{a, b}, {b, a}} {
+		gid := must.Get(ends.remote.Dev.QueryGID(1, 0))(a)
+		port := must.Get(ends.local.Dev.QueryPort(1))(a)
 		attr := verbs.QPAttr{
-			Port: 1, Access: FullAccess &^ verbs.AccessMWBind, PathMTU: port.ActiveMTU, DestQPN: s.to.QP.QPN(),
+			Port: 1, Access: FullAccess &^ verbs.AccessMWBind, PathMTU: port.ActiveMTU, DestQPN: ends.remote.QP.QPN(),
 			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
 			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7,
 		}
@@ -92,7 +93,7 @@ func JoinRC(a, b *End) {
 			{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
 		} {
 			attr.State = step.state
-			must.Do(a, s.from.QP.Modify(attr, step.mask|verbs.QPAttrState))
+			must.Do(a, ends.local.QP.Modify(attr, step.mask|verbs.QPAttrState))
 		}
 	}
 }
@@ -114,7 +115,8 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open makes the world and the ports. The world ends after 5 minutes.
+// Open creates the simulated world and the two ports. The world ends after 5 minutes of virtual
+// time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {
@@ -132,31 +134,32 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	return w, [2]*sim.Port{a, b}
 }
 
-// ExpectSameCapture checks that captures of a simulated world follow from the seed alone.
-// recorded is the SHA-256 of the capture of seed 3, made on amd64: other machines and later
-// versions must agree, or the change log says that runs of the same seed differ from now
-// on. It may be empty.
+// ExpectSameCapture checks that captures of a simulated world follow from the seed alone:
+// capture must write the same file for a seed each time, with any number of threads. recorded is
+// the SHA-256 of the file of seed 3; other machines and later versions must agree, or the change
+// log says that runs of the same seed differ from now on. An empty recorded is not compared.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
-	with := func(seed uint64, procs int) []byte {
+	captureWith := func(seed uint64, procs int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var file bytes.Buffer
 		capture(seed, &file)
 		return file.Bytes()
 	}
-	one := with(3, 1)
-	if !bytes.Equal(one, with(3, 1)) || !bytes.Equal(one, with(3, 4)) {
+	first := captureWith(3, 1)
+	if !bytes.Equal(first, captureWith(3, 1)) || !bytes.Equal(first, captureWith(3, 4)) {
 		t.Error("the same seed gave different captures")
 	}
-	if bytes.Equal(one, with(4, 1)) {
+	if bytes.Equal(first, captureWith(4, 1)) {
 		t.Error("another seed gave the same capture: is anything random?")
 	}
-	if sum := fmt.Sprintf("%x", sha256.Sum256(one)); sum != recorded && recorded != "" {
+	if sum := fmt.Sprintf("%x", sha256.Sum256(first)); sum != recorded && recorded != "" {
 		t.Errorf("capture of seed 3 has changed: SHA-256 %s, was %s", sum, recorded)
 	}
 }
 
-// Tshark returns the lines that tshark prints for a capture.
+// Tshark returns the lines that tshark prints for a capture file with the given arguments. It
+// skips the test if tshark is not installed.
 func Tshark(t *testing.T, file []byte, args ...string) []string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
@@ -169,17 +172,17 @@ func Tshark(t *testing.T, file []byte, args ...string) []string {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
-// Tap is a link that shows the datagrams that were sent.
+// Tap is a link that calls Sent for each datagram that the underlying link took.
 type Tap struct {
 	link.PacketLink
 	Sent func(d *link.Datagram)
 }
 
-// Send sends datagrams.
-func (p Tap) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := p.PacketLink.Send(now, ds)
+// Send implements link.PacketLink.
+func (t Tap) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := t.PacketLink.Send(now, ds)
 	for i := range n {
-		p.Sent(&ds[i])
+		t.Sent(&ds[i])
 	}
 	return n, err
 }

@@ -20,23 +20,24 @@ type Echo struct {
 	Client, Server verbs.Context
 	To             netip.Addr // of the server
 	Messages       int
-	// Ahead is the number of receives that the server posts before it accepts. With 0 it
-	// posts one when it waits, which needs a transport that retries.
-	Ahead int
+	// Preposted is the number of receives that the server posts before it accepts. With 0 it
+	// posts each receive when it waits for a message, which needs a transport that retries.
+	Preposted int
 	// Start is when the client starts in a simulated world.
 	Start time.Duration
 }
 
-// InWorld starts the programs in a simulated world.
+// InWorld starts both programs in a simulated world. The caller runs the world.
 func (x Echo) InWorld(t testing.TB, w *sim.World) {
-	w.Go("server", func(*sim.Proc) error { return x.serve(t, func() {}) })
+	onListening := func() {}
+	w.Go("server", func(*sim.Proc) error { return x.serve(t, onListening) })
 	w.Go("client", func(p *sim.Proc) error {
 		p.Sleep(x.Start)
-		return x.request(t)
+		return x.sendAll(t)
 	})
 }
 
-// Run runs the programs in real time.
+// Run runs both programs in real time, and returns the first error.
 func (x Echo) Run(t testing.TB) error {
 	errs := make(chan error, 2)
 	listening := make(chan struct{})
@@ -46,7 +47,7 @@ func (x Echo) Run(t testing.TB) error {
 	case err := <-errs:
 		return err
 	}
-	go func() { errs <- x.request(t) }()
+	go func() { errs <- x.sendAll(t) }()
 	for range 2 {
 		if err := <-errs; err != nil {
 			return err
@@ -55,12 +56,12 @@ func (x Echo) Run(t testing.TB) error {
 	return nil
 }
 
-// serve accepts one connection and returns its messages. It calls listening when a client
-// may connect.
+// serve accepts one connection, sends every message back, and waits for the client to
+// disconnect. It calls listening when a client may connect.
 func (x Echo) serve(t testing.TB, listening func()) error {
 	e := NewEnd(t, x.Server, verbs.QPTypeRC)
-	for range x.Ahead {
-		if err := e.receive(0); err != nil {
+	for range x.Preposted {
+		if err := e.postRecv(0); err != nil {
 			return err
 		}
 	}
@@ -71,30 +72,30 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 		return err
 	}
 	if got := string(bytes.TrimRight(req.Param().PrivateData, "\x00")); got != "hello" {
-		return fmt.Errorf("private data %q", got)
+		return fmt.Errorf("private data %q, want \"hello\"", got)
 	}
 	conn, err := req.Accept(e.QP, ConnParam, verbs.Forever)
 	if err != nil {
 		return err
 	}
 	for i := range x.Messages {
-		if x.Ahead == 0 {
-			if err := e.receive(0); err != nil {
+		if x.Preposted == 0 {
+			if err := e.postRecv(0); err != nil {
 				return err
 			}
 		}
-		wc, err := e.succeeded()
+		wc, err := e.awaitSuccess()
 		if err != nil {
 			return fmt.Errorf("receive %d: %w", i, err)
 		}
-		if err := e.request(verbs.SendSignaled, int(wc.ByteLen)); err != nil {
+		if err := e.postSend(verbs.SendSignaled, int(wc.ByteLen)); err != nil {
 			return err
 		}
-		if _, err := e.succeeded(); err != nil {
+		if _, err := e.awaitSuccess(); err != nil {
 			return fmt.Errorf("send %d: %w", i, err)
 		}
-		if x.Ahead > 0 {
-			if err := e.receive(0); err != nil {
+		if x.Preposted > 0 {
+			if err := e.postRecv(0); err != nil {
 				return err
 			}
 		}
@@ -102,7 +103,10 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 	return conn.WaitDisconnect(verbs.Forever)
 }
 
-func (x Echo) request(t testing.TB) error {
+// sendAll connects to the server, sends the messages one by one, checks that each comes back
+// unchanged, and disconnects.
+func (x Echo) sendAll(t testing.TB) error {
+	const recvOffset = 10_000 // messages are shorter
 	e := NewEnd(t, x.Client, verbs.QPTypeRC)
 	param := ConnParam
 	param.PrivateData = []byte("hello")
@@ -111,18 +115,18 @@ func (x Echo) request(t testing.TB) error {
 		return err
 	}
 	for i := range x.Messages {
-		size := 1 + i*97%8000
+		size := 1 + i*97%8000 // varies from 1 to 8000 bytes
 		for k := range size {
 			e.Buf[k] = byte(k + i)
 		}
-		if err := errors.Join(e.receive(10_000), e.request(0, size)); err != nil {
+		if err := errors.Join(e.postRecv(recvOffset), e.postSend(0, size)); err != nil {
 			return err
 		}
-		wc, err := e.succeeded()
+		wc, err := e.awaitSuccess()
 		if err != nil || int(wc.ByteLen) != size {
 			return fmt.Errorf("echo %d: %d bytes, %w", i, wc.ByteLen, err)
 		}
-		if !bytes.Equal(e.Buf[:size], e.Buf[10_000:10_000+size]) {
+		if !bytes.Equal(e.Buf[:size], e.Buf[recvOffset:recvOffset+size]) {
 			return fmt.Errorf("echo %d differs", i)
 		}
 	}
@@ -132,20 +136,23 @@ func (x Echo) request(t testing.TB) error {
 	return conn.WaitDisconnect(verbs.Forever)
 }
 
-// succeeded returns a completion, or why it is no success: a device with a defect may fail.
-func (e *End) succeeded() (verbs.WC, error) {
+// awaitSuccess waits for one completion. Unlike AwaitSuccess it returns an error if the request
+// failed: the device may have a defect.
+func (e *End) awaitSuccess() (verbs.WC, error) {
 	var wc [1]verbs.WC
-	if _, err := e.NextWC(true, wc[:], 30*time.Second); err != nil {
+	if _, err := e.NextWC(block, wc[:], 30*time.Second); err != nil {
 		return wc[0], err
 	}
 	return wc[0], failure(&wc[0])
 }
 
-func (e *End) receive(off int) error {
+// postRecv posts a receive of up to 8 KiB at an offset of the end's memory.
+func (e *End) postRecv(off int) error {
 	_, err := e.QP.PostRecv([]verbs.RecvWR{{SGL: e.SGL(off, 8192)}})
 	return err
 }
 
-func (e *End) request(flags verbs.SendFlags, n int) error {
+// postSend posts a send of the first n bytes of the end's memory.
+func (e *End) postSend(flags verbs.SendFlags, n int) error {
 	return e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, SGL: e.SGL(0, n)})
 }

@@ -28,7 +28,7 @@ type End struct {
 	QP  verbs.QP
 }
 
-// NewEnd creates the objects of an end.
+// NewEnd creates an end with a queue pair of a type and 64 KiB of memory.
 func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	t.Helper()
 	e := NewObjects(t, dev, 1<<16)
@@ -36,7 +36,7 @@ func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	return e
 }
 
-// NewObjects creates the objects of an end other than its queue pair.
+// NewObjects creates the objects of an end other than its queue pair, with size bytes of memory.
 func NewObjects(t testing.TB, dev verbs.Context, size int) *End {
 	t.Helper()
 	e := &End{TB: t, Dev: dev, Buf: make([]byte, size)}
@@ -47,7 +47,7 @@ func NewObjects(t testing.TB, dev verbs.Context, size int) *End {
 	return e
 }
 
-// QPInit returns the attributes of the end's queue pair.
+// QPInit returns attributes to create a queue pair of a type on the end's PD and CQ.
 func (e *End) QPInit(typ verbs.QPType) verbs.QPInit {
 	return verbs.QPInit{
 		Type: typ, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
@@ -55,7 +55,11 @@ func (e *End) QPInit(typ verbs.QPType) verbs.QPInit {
 	}
 }
 
-// NextWC returns the next completions: by polling, or blocked until an event.
+// block makes NextWC wait for completion events instead of polling.
+const block = true
+
+// NextWC waits for completions, stores them in wcs, and returns their number, at least one. With
+// block it sleeps until a completion event, for at most timeout; otherwise it polls for ever.
 func (e *End) NextWC(block bool, wcs []verbs.WC, timeout time.Duration) (int, error) {
 	for {
 		n, err := e.CQ.Poll(wcs)
@@ -65,9 +69,11 @@ func (e *End) NextWC(block bool, wcs []verbs.WC, timeout time.Duration) (int, er
 		if !block {
 			continue
 		}
-		if err := e.CQ.ReqNotify(false); err != nil {
+		const solicitedOnly = false
+		if err := e.CQ.ReqNotify(solicitedOnly); err != nil {
 			return 0, err
 		}
+		// A completion before ReqNotify causes no event.
 		if n, err = e.CQ.Poll(wcs); err != nil || n > 0 {
 			return n, err
 		}
@@ -77,34 +83,35 @@ func (e *End) NextWC(block bool, wcs []verbs.WC, timeout time.Duration) (int, er
 	}
 }
 
-// Complete waits for one completion.
-func (e *End) Complete() verbs.WC {
+// AwaitWC waits for one completion and returns it.
+func (e *End) AwaitWC() verbs.WC {
 	e.Helper()
 	var wc [1]verbs.WC
-	must.Get(e.NextWC(true, wc[:], 30*time.Second))(e)
+	must.Get(e.NextWC(block, wc[:], 30*time.Second))(e)
 	return wc[0]
 }
 
-// Succeed is Complete for requests that must succeed.
-func (e *End) Succeed() verbs.WC {
+// AwaitSuccess waits for one completion, which must be a success, and returns it.
+func (e *End) AwaitSuccess() verbs.WC {
 	e.Helper()
-	wc := e.Complete()
+	wc := e.AwaitWC()
 	if err := failure(&wc); err != nil {
 		e.Fatal(err)
 	}
 	return wc
 }
 
-// ExpectWC is Complete for requests that must complete with the given status.
+// ExpectWC waits for one completion, which must have the given status, and returns it.
 func (e *End) ExpectWC(status verbs.WCStatus) verbs.WC {
 	e.Helper()
-	wc := e.Complete()
+	wc := e.AwaitWC()
 	if wc.Status != status {
 		e.Errorf("completed %+v, want %v", wc, status)
 	}
 	return wc
 }
 
+// failure returns an error if a completion is not a success.
 func failure(wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess {
 		return fmt.Errorf("%v completed with %v, vendor error %#x", wc.Opcode, wc.Status, wc.VendorErr)
@@ -124,35 +131,35 @@ func (e *End) Send(off, n int) {
 	e.Post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.SGL(off, n)})
 }
 
-// Post posts one request.
+// Post posts one send request.
 func (e *End) Post(wr verbs.SendWR) {
 	e.Helper()
 	must.Do(e, e.TryPost(wr))
 }
 
-// TryPost posts one request, which may fail.
+// TryPost posts one send request, and returns the error if that fails.
 func (e *End) TryPost(wr verbs.SendWR) error {
 	_, err := e.QP.PostSend([]verbs.SendWR{wr})
 	return err
 }
 
-// Do posts one request and waits until it has succeeded.
+// Do posts one send request, signaled, and waits until it has succeeded.
 func (e *End) Do(wr verbs.SendWR) {
 	e.Helper()
 	wr.Flags |= verbs.SendSignaled
 	e.Post(wr)
-	e.Succeed()
+	e.AwaitSuccess()
 }
 
-// SGL returns n bytes at an offset of the end's memory.
+// SGL returns a scatter/gather list of n bytes at an offset of the end's memory.
 func (e *End) SGL(off, n int) []verbs.SGE { return []verbs.SGE{verbs.SGEOf(e.MR, off, n)} }
 
-// Remote returns an offset of the end's memory as its peer addresses it.
+// Remote returns the remote address and RKey of an offset of the end's memory, for its peer.
 func (e *End) Remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: e.MR.Addr() + uint64(off), RKey: e.MR.RKey()}
 }
 
-// ReadyUD moves a UD queue pair to RTS.
+// ReadyUD moves a UD queue pair to RTS, with a Q_Key.
 func (e *End) ReadyUD(key uint32) {
 	e.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: key}
@@ -185,7 +192,7 @@ func (e *End) ExpectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	return ev
 }
 
-// Counter returns a counter of a device, which must exist.
+// Counter returns the value of a counter of a device. It panics if the device has no such counter.
 func Counter(dev verbs.Context, name string) uint64 {
 	for _, c := range dev.Counters() {
 		if c.Name == name {
@@ -195,7 +202,7 @@ func Counter(dev verbs.Context, name string) uint64 {
 	panic("no counter " + name)
 }
 
-// Fill puts a pattern into n bytes of the end's memory and returns them.
+// Fill fills n bytes of the end's memory with a pattern that depends on seed, and returns them.
 func (e *End) Fill(off, n int, seed byte) []byte {
 	b := e.Buf[off : off+n]
 	for i := range b {

@@ -87,7 +87,7 @@ func (h *hosts) play(t testing.TB, c contestant, size int, block bool, f func(a,
 	} else {
 		players = datagramPlayers(t, devices, addrs, size, block)
 	}
-	if err := errors.Join(players[0].Receive(queueDepth), players[1].Receive(queueDepth)); err != nil {
+	if err := errors.Join(players[0].PostRecvs(queueDepth), players[1].PostRecvs(queueDepth)); err != nil {
 		return 0, err
 	}
 	return f(players[0], players[1])
@@ -137,7 +137,7 @@ func writes(d time.Duration) func(a, b *Player) (float64, error) {
 					return 0, err
 				}
 			}
-			wcs, err := a.Next()
+			wcs, err := a.AwaitWCs()
 			if err != nil {
 				return 0, err
 			}
@@ -148,7 +148,7 @@ func writes(d time.Duration) func(a, b *Player) (float64, error) {
 			return 0, err
 		}
 		for done <= posted {
-			wcs, err := a.Next()
+			wcs, err := a.AwaitWCs()
 			if err != nil {
 				return 0, err
 			}
@@ -169,12 +169,12 @@ func messages(count int) func(a, b *Player) (float64, error) {
 		go func() {
 			errs <- func() error {
 				for got, told := 0, 0; got < count; {
-					n, err := b.Await()
+					n, err := b.AwaitMessages()
 					if err != nil {
 						return err
 					}
 					for got += n; got-told >= grant; told += grant {
-						if err := b.Serve(1); err != nil {
+						if err := b.PostSends(1); err != nil {
 							return err
 						}
 					}
@@ -186,12 +186,12 @@ func messages(count int) func(a, b *Player) (float64, error) {
 		for sent, told := 0, 0; sent < count || told < count/grant*grant; {
 			for sent < count && sent-told < window {
 				n := min(len(a.Sends), count-sent)
-				if err := a.Serve(n); err != nil {
+				if err := a.PostSends(n); err != nil {
 					return 0, err
 				}
 				sent += n
 			}
-			n, err := a.Await()
+			n, err := a.AwaitMessages()
 			if err != nil {
 				return 0, fmt.Errorf("after %d, %d of them confirmed: %w", sent, told, err)
 			}
@@ -208,22 +208,22 @@ func confirmed(rounds int) func(a, b *Player) (float64, error) {
 	side := func(p *Player, first bool) error {
 		p.Sends[0].Flags = verbs.SendSignaled
 		if !first {
-			if _, err := p.Await(); err != nil {
+			if _, err := p.AwaitMessages(); err != nil {
 				return err
 			}
 		}
 		for range rounds {
-			if err := p.Serve(1); err != nil {
+			if err := p.PostSends(1); err != nil {
 				return err
 			}
 			for done := 0; done < 2; { // a message, and the completion of the own one
-				wcs, err := p.Next()
+				wcs, err := p.AwaitWCs()
 				if err != nil {
 					return err
 				}
 				for _, wc := range wcs {
 					if wc.Opcode == verbs.WCOpRecv {
-						err = errors.Join(err, p.Receive(1))
+						err = errors.Join(err, p.PostRecvs(1))
 					}
 				}
 				if done += len(wcs); err != nil {
@@ -232,7 +232,7 @@ func confirmed(rounds int) func(a, b *Player) (float64, error) {
 			}
 		}
 		if first {
-			return p.Serve(1) // the other side waits for it
+			return p.PostSends(1) // the other side waits for it
 		}
 		return nil
 	}

@@ -18,22 +18,23 @@ type Player struct {
 	wcs   []verbs.WC
 }
 
-// NewPlayer makes a player for messages of size bytes. ud is the peer of a UD queue pair.
+// NewPlayer returns a player for messages of size bytes. ud addresses the peer of a UD queue
+// pair. The player sends from the start of the end's memory and receives into its second half.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
-	area := 0
+	grh := 0
 	if e.QP.Type() == verbs.QPTypeUD {
-		area = verbs.GRHLen
+		grh = verbs.GRHLen
 	}
-	p.recvs = []verbs.RecvWR{{SGL: e.SGL(len(e.Buf)/2, area+size)}}
+	p.recvs = []verbs.RecvWR{{SGL: e.SGL(len(e.Buf)/2, grh+size)}}
 	for range 16 {
 		p.Sends = append(p.Sends, verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, size), UD: ud})
 	}
 	return p
 }
 
-// Receive posts n receives.
-func (p *Player) Receive(n int) error {
+// PostRecvs posts n receives.
+func (p *Player) PostRecvs(n int) error {
 	for range n {
 		if _, err := p.QP.PostRecv(p.recvs); err != nil {
 			return err
@@ -42,14 +43,14 @@ func (p *Player) Receive(n int) error {
 	return nil
 }
 
-// Serve sends n messages with one call.
-func (p *Player) Serve(n int) error {
+// PostSends posts n sends, at most 16, with one call.
+func (p *Player) PostSends(n int) error {
 	_, err := p.QP.PostSend(p.Sends[:n])
 	return err
 }
 
-// Next waits for completions, which must be successes.
-func (p *Player) Next() ([]verbs.WC, error) {
+// AwaitWCs waits for completions, which must be successes. They are valid until the next call.
+func (p *Player) AwaitWCs() ([]verbs.WC, error) {
 	n, err := p.NextWC(p.Block, p.wcs, 10*time.Second)
 	for i := range n {
 		if p.wcs[i].Status != verbs.WCSuccess {
@@ -59,40 +60,40 @@ func (p *Player) Next() ([]verbs.WC, error) {
 	return p.wcs[:n], err
 }
 
-// Await waits for messages and posts as many receives.
-func (p *Player) Await() (int, error) {
-	wcs, err := p.Next()
+// AwaitMessages waits for messages, posts as many receives again, and returns their number.
+func (p *Player) AwaitMessages() (int, error) {
+	wcs, err := p.AwaitWCs()
 	if err != nil {
 		return 0, err
 	}
-	return len(wcs), p.Receive(len(wcs))
+	return len(wcs), p.PostRecvs(len(wcs))
 }
 
-// turns plays rounds in which the player receives a message and sends one.
-func (p *Player) turns(rounds int) error {
+// answer waits for a message and sends one, as often as rounds says.
+func (p *Player) answer(rounds int) error {
 	for range rounds {
-		if _, err := p.Await(); err != nil {
+		if _, err := p.AwaitMessages(); err != nil {
 			return err
 		}
-		if err := p.Serve(1); err != nil {
+		if err := p.PostSends(1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// PingPong plays rounds of one message each way and returns the median time of half a
-// round. Both players have receives posted, and have as many afterwards.
+// PingPong lets a send a message and b answer it, as often as rounds says, and returns the median
+// of half the round-trip time. Both players have receives posted, and have as many afterwards.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
-	go func() { errs <- b.turns(rounds) }()
+	go func() { errs <- b.answer(rounds) }()
 	took := make([]time.Duration, rounds)
 	for i := range took {
 		start := time.Now()
-		if err := a.Serve(1); err != nil {
+		if err := a.PostSends(1); err != nil {
 			return 0, err
 		}
-		if _, err := a.Await(); err != nil {
+		if _, err := a.AwaitMessages(); err != nil {
 			return 0, err
 		}
 		took[i] = time.Since(start)

@@ -44,7 +44,7 @@ var operations = []struct {
 		want := c.a.Fill(0, 9000, 4)
 		c.b.Recv(0, 0)
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.a.SGL(0, len(want)), Remote: c.b.Remote(100), Imm: 77})
-		wc := c.b.Succeed()
+		wc := c.b.AwaitSuccess()
 		if wc.Opcode != verbs.WCOpRecvRDMAWithImm || wc.Imm != 77 || wc.ByteLen != 9000 {
 			c.Fatalf("received %+v", wc)
 		}
@@ -69,7 +69,7 @@ var operations = []struct {
 			c.a.Post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.a.SGL(i*1000, 1000), Remote: c.b.Remote(i * 1000)})
 		}
 		for i := range uint64(12) {
-			if wc := c.a.Succeed(); wc.WRID != i {
+			if wc := c.a.AwaitSuccess(); wc.WRID != i {
 				c.Fatalf("%+v", wc)
 			}
 		}
@@ -102,7 +102,7 @@ func (c *couple) message(wr verbs.SendWR, n int, want verbs.WC) {
 	}
 	c.b.Recv(3, n)
 	c.a.Do(wr)
-	wc := c.b.Succeed()
+	wc := c.b.AwaitSuccess()
 	if wc.Opcode != want.Opcode || wc.Flags != want.Flags || wc.Imm != want.Imm || int(wc.ByteLen) != n || wc.QPN != c.b.QP.QPN() {
 		c.Fatalf("received %+v, want %+v", wc, want)
 	}
@@ -138,7 +138,7 @@ func (c *couple) windows() {
 	}
 	mw := must.Get(c.b.PD.AllocMW(verbs.MWType1))(c)
 	key := must.Get(c.b.QP.BindMW(mw, 1, verbs.SendSignaled, info))(c)
-	if wc := c.b.Succeed(); wc.Opcode != verbs.WCOpBindMW {
+	if wc := c.b.AwaitSuccess(); wc.Opcode != verbs.WCOpBindMW {
 		c.Fatalf("bind %+v", wc)
 	}
 	through(key, "type one")
@@ -162,7 +162,7 @@ func (c *couple) invalidate() {
 	key = open()
 	c.b.Recv(0, 8)
 	c.a.Do(verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.SGL(0, 8), InvalidateRKey: key})
-	wc := c.b.Succeed()
+	wc := c.b.AwaitSuccess()
 	if wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
 		c.Fatalf("received %+v", wc)
 	}
@@ -215,7 +215,7 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		}
 		c.a.Send(0, 100)
 		for range 2 { // its own send, and the message
-			c.a.Succeed()
+			c.a.AwaitSuccess()
 		}
 		return false, nil
 	}

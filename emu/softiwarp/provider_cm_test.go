@@ -232,7 +232,7 @@ func TestFallbackToRevision1(t *testing.T) {
 				t.Errorf("private data %q", got)
 			}
 			must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("welcome")}, verbs.Forever))(t)
-			e.Succeed()
+			e.AwaitSuccess()
 		}, Config{ClientServer: clientServer}, old)
 	}
 }
@@ -250,7 +250,7 @@ func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
 		must.Fail(t, "send after that", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
 		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		for range 10 {
-			e.Succeed()
+			e.AwaitSuccess()
 		}
 		if wc := e.ExpectWC(verbs.WCWRFlushErr); wc.VendorErr != 0 {
 			t.Errorf("receive completed %+v", wc)
@@ -264,7 +264,7 @@ func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
 		l := listen(t, d, at(7))
 		c := e.AcceptFrom(l, connParam)
 		for range 10 {
-			e.Succeed()
+			e.AwaitSuccess()
 		}
 		e.ExpectWC(verbs.WCWRFlushErr)
 		must.Do(t, c.WaitDisconnect(verbs.Forever))

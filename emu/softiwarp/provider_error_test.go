@@ -156,7 +156,7 @@ func TestCRCDetectsCorruption(t *testing.T) {
 			want := c.a.Fill(0, 8000, 1)
 			c.a.Send(0, 8000)
 			if !crc {
-				c.b.Succeed()
+				c.b.AwaitSuccess()
 				if bytes.Equal(want, c.b.Buf[:8000]) {
 					t.Error("nothing was corrupted")
 				}

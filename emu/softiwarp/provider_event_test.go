@@ -16,7 +16,7 @@ func TestCounters(t *testing.T) {
 	coupled(t, sim.NetConfig{}, func(c *couple) {
 		c.b.Recv(0, 100)
 		c.a.Send(0, 100)
-		c.b.Succeed()
+		c.b.AwaitSuccess()
 		a, b := c.a.Dev.(*Device), c.b.Dev.(*Device)
 		for name, want := range map[string]uint64{
 			"conns": 1, "conns_established": 1, "mpa_requests_sent": 1, "mpa_requests_rcvd": 0, "mpa_accepted": 1,
@@ -94,7 +94,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 			qps[qp.QPN()] = 0
 		}
 		for range conns * messages {
-			wc := e.Succeed()
+			wc := e.AwaitSuccess()
 			n, ok := qps[wc.QPN]
 			if got := e.Buf[1000*wc.WRID]; !ok || int(got) != n {
 				return fmt.Errorf("message %d of %#x where %d was due", got, wc.QPN, n)
@@ -136,6 +136,6 @@ func TestSendCompletionsCauseEvents(t *testing.T) {
 		must.Do(c, c.a.CQ.ReqNotify(false))
 		c.a.Send(0, 10)
 		must.Get(c.a.Ch.Wait(0))(c)
-		c.a.Succeed()
+		c.a.AwaitSuccess()
 	})
 }

@@ -48,7 +48,7 @@ func serveOne(t testing.TB, d *Device, req verbs.ConnRequest) {
 	e := newEnd(t, d)
 	e.Recv(0, 5000)
 	c := must.Get(req.Accept(e.QP, connParam, 30*time.Second))(t)
-	if wc := e.Complete(); wc.Status == verbs.WCSuccess {
+	if wc := e.AwaitWC(); wc.Status == verbs.WCSuccess {
 		err := e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, int(wc.ByteLen))})
 		if err != nil && !errors.Is(err, verbs.ErrInvalid) {
 			t.Error(err)
@@ -65,8 +65,8 @@ func visit(t testing.TB, d *Device, to netip.AddrPort, i, r int) {
 		e.Recv(6000, 5000)
 		want := e.Fill(0, 4000+i, byte(r))
 		e.Send(0, len(want))
-		e.Succeed()
-		e.Succeed()
+		e.AwaitSuccess()
+		e.AwaitSuccess()
 		same(t, want, e.Buf[6000:6000+len(want)])
 		if r%2 == 0 {
 			must.Do(t, c.Disconnect())

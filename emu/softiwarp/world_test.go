@@ -77,7 +77,7 @@ func connectTo(t testing.TB, d *Device, to netip.AddrPort) (*end, verbs.Conn) {
 
 // echoOf exchanges n messages between two devices.
 func echoOf(a, b *Device, n int) providertest.Echo {
-	return providertest.Echo{Client: a, Server: b, To: b.cfg.Addrs[0], Messages: n, Ahead: 2, Start: time.Millisecond}
+	return providertest.Echo{Client: a, Server: b, To: b.cfg.Addrs[0], Messages: n, Preposted: 2, Start: time.Millisecond}
 }
 
 // echo exchanges messages in real time.

@@ -54,7 +54,7 @@ func TestPortFollowsInterfaceLink(t *testing.T) {
 	if got := state(); got != verbs.PortDown {
 		t.Errorf("without a cable the port is %v", got)
 	}
-	must.Do(t, a.Serve(1)) // into nowhere, for now
+	must.Do(t, a.PostSends(1)) // into nowhere, for now
 	time.Sleep(20 * time.Millisecond)
 	change(t, hb, func(dev netlink.Link) error {
 		if err := netlink.LinkSetUp(dev); err != nil {
@@ -67,7 +67,7 @@ func TestPortFollowsInterfaceLink(t *testing.T) {
 	if got := state(); got != verbs.PortActive {
 		t.Errorf("with its cable back the port is %v", got)
 	}
-	must.Get(b.Await())(t) // the message from before
+	must.Get(b.AwaitMessages())(t) // the message from before
 	before := runtime.NumGoroutine()
 	must.Do(t, da.Close())
 	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before-2; time.Sleep(time.Millisecond) {

@@ -95,9 +95,9 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 			served := make(chan error, 1)
 			go func() {
 				for range rounds {
-					_, err := b.Await()
+					_, err := b.AwaitMessages()
 					if err == nil {
-						err = b.Serve(1)
+						err = b.PostSends(1)
 					}
 					if err != nil {
 						served <- err
@@ -120,12 +120,12 @@ func talkAndConfirm(p *player, rounds int) error {
 	p.Sends[0].Flags = verbs.SendSignaled
 	for sent, came, arrived := 0, 0, 0; arrived < rounds; {
 		if sent == came && sent < rounds {
-			if err := p.Serve(1); err != nil {
+			if err := p.PostSends(1); err != nil {
 				return err
 			}
 			sent++
 		}
-		wcs, err := p.Next()
+		wcs, err := p.AwaitWCs()
 		if err != nil {
 			return fmt.Errorf("%w with %d messages sent, %d answered, %d confirmed", err, sent, came, arrived)
 		}
@@ -135,7 +135,7 @@ func talkAndConfirm(p *player, rounds int) error {
 				continue
 			}
 			came++
-			if err := p.Receive(1); err != nil {
+			if err := p.PostRecvs(1); err != nil {
 				return err
 			}
 		}

@@ -74,8 +74,8 @@ func players(t testing.TB, da, db *Device, block bool) (a, b *player) {
 	x, y := newEnd(t, da), newEnd(t, db)
 	providertest.JoinRC(x, y)
 	a, b = providertest.NewPlayer(x, 8, block, verbs.UD{}), providertest.NewPlayer(y, 8, block, verbs.UD{})
-	must.Do(t, a.Receive(32))
-	must.Do(t, b.Receive(32))
+	must.Do(t, a.PostRecvs(32))
+	must.Do(t, b.PostRecvs(32))
 	return a, b
 }
 
@@ -136,11 +136,11 @@ func BenchmarkTurn(b *testing.B) {
 	px, py := players(b, da, db, false)
 	none := make([]verbs.WC, 1)
 	half := func(from, to *player) {
-		must.Do(b, from.Serve(1))
+		must.Do(b, from.PostSends(1))
 		if n, err := from.CQ.Poll(none); n != 0 || err != nil {
 			b.Fatal(n, err)
 		}
-		must.Get(to.Await())(b)
+		must.Get(to.AwaitMessages())(b)
 	}
 	b.ReportAllocs()
 	sent := la.sent
@@ -180,7 +180,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		l := must.Get(d.cm.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), 6), verbs.PortSpaceUDP, 0))(t)
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
 		must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("me")}, verbs.Forever))(t)
-		wc := e.Complete()
+		wc := e.AwaitWC()
 		if wc.ByteLen != verbs.GRHLen+8 || string(e.Buf[verbs.GRHLen:verbs.GRHLen+8]) != "datagram" {
 			t.Errorf("received %+v %q", wc, e.Buf[:48])
 		}

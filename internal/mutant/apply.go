@@ -17,6 +17,7 @@ type source struct {
 	fset *token.FileSet
 }
 
+// parse parses the text of a Go file, with comments.
 func parse(name, text string) (*source, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -30,7 +31,8 @@ func (s *source) offset(p token.Pos) int        { return s.fset.Position(p).Offs
 func (s *source) between(a, b token.Pos) string { return s.text[s.offset(a):s.offset(b)] }
 func (s *source) nodeText(n ast.Node) string    { return s.between(n.Pos(), n.End()) }
 
-// decls returns the top-level declarations by name; methods as Type.method.
+// decls returns the top-level declarations of the file by name; a method's name is Type.method.
+// Variables and constants of one line share a node.
 func (s *source) decls() map[string]ast.Node {
 	all := map[string]ast.Node{}
 	for _, d := range s.file.Decls {
@@ -53,6 +55,8 @@ func (s *source) decls() map[string]ast.Node {
 	return all
 }
 
+// funcName returns the name of a function, or Type.method for a method, without pointers and
+// type parameters.
 func funcName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name
@@ -67,13 +71,13 @@ func funcName(d *ast.FuncDecl) string {
 	return t.(*ast.Ident).Name + "." + d.Name.Name
 }
 
-// apply returns the text of a file after the hunks of a mutant.
+// apply returns the text of the file with the hunks of a mutant applied. Hunks without old text
+// are appended to the file, and imports follow the package clause, in its line.
 func (s *source) apply(hunks []Hunk) (string, error) {
 	lines := strings.Split(s.text, "\n")
 	var added []string
 	imports := ""
-	// From the end of the file to its beginning, so that line numbers stay valid.
-	type change struct {
+	type change struct { // replaces lines
 		from, to int
 		with     []string
 	}
@@ -100,6 +104,7 @@ func (s *source) apply(hunks []Hunk) (string, error) {
 		}
 		changes = append(changes, change{from + at, from + at + len(h.Old), h.New})
 	}
+	// From the end of the file to its beginning, so that line numbers stay valid.
 	slices.SortFunc(changes, func(a, b change) int { return b.from - a.from })
 	for _, c := range changes {
 		lines = slices.Replace(lines, c.from, c.to, c.with...)
@@ -108,8 +113,8 @@ func (s *source) apply(hunks []Hunk) (string, error) {
 	return strings.Join(append(lines, added...), "\n"), nil
 }
 
-// find returns the index of the only occurrence of some lines. White space at both ends
-// of a line does not count.
+// find returns the index in lines of the only occurrence of the lines want. It ignores white
+// space at both ends of a line.
 func find(lines, want []string) (int, error) {
 	found := -1
 	for i := range len(lines) - len(want) + 1 {

@@ -18,8 +18,8 @@ import (
 // ErrNoSources is returned by [Build] where a program with mutants cannot be built.
 var ErrNoSources = errors.New("a build with mutants needs Go and a clone of the sources as the working directory")
 
-// Build builds a main package of the module with mutants, as a program in a directory.
-// The sources are those that the working directory is in.
+// Build builds the main package pkg of the module, such as cmd/fabrictest, with all mutants, and
+// returns the path of the program in dir. The working directory must be in the module's sources.
 func Build(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, err error) {
 	root, err := sources()
 	if err != nil {
@@ -36,16 +36,18 @@ func Build(ctx context.Context, dir, pkg string, mutants []Mutant) (program stri
 	return program, nil
 }
 
+// goBuild runs 'go build' with an overlay file in the root of the module, and returns the
+// compiler's output.
 func goBuild(ctx context.Context, root, overlay, program, pkg string) (string, error) {
-	// -e: the compiler reports all errors.
+	// -e: the compiler reports all errors, which invalidMutants needs.
 	cmd := exec.CommandContext(ctx, "go", "build", "-gcflags="+module+"/...=-e", "-overlay", overlay, "-o", program, "./"+pkg)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// BuildValid is like [Build] for generated mutants. It leaves out those that do not
-// compile, and returns the others.
+// BuildValid is like [Build] for generated mutants, some of which may not compile. It omits those
+// and returns the mutants that the program has.
 func BuildValid(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, valid []Mutant, err error) {
 	root, err := sources()
 	if err != nil {
@@ -63,17 +65,17 @@ func BuildValid(ctx context.Context, dir, pkg string, mutants []Mutant) (program
 		if err == nil {
 			return program, valid, nil
 		}
-		bad, badErr := invalid(root, overlay, out)
+		bad, badErr := invalidMutants(root, overlay, out)
 		if badErr != nil || len(bad) == 0 {
 			return "", nil, errors.Join(fmt.Errorf("go build with mutants: %w\n%s", err, out), badErr)
 		}
-		var left []Mutant
+		var compiling []Mutant
 		for i := range valid {
-			if !bad[i+1] {
-				left = append(left, valid[i])
+			if number := i + 1; !bad[number] {
+				compiling = append(compiling, valid[i])
 			}
 		}
-		valid = left
+		valid = compiling
 	}
 	return "", nil, fmt.Errorf("mutants did not compile in %d attempts", attempts)
 }
@@ -83,24 +85,25 @@ var (
 	variantHeader = regexp.MustCompile(`^func .*_mutant(\d+)\(`)
 )
 
-// invalid returns the numbers of the mutants that the compiler reports errors of.
-func invalid(root, overlay, output string) (map[int]bool, error) {
+// invalidMutants returns the numbers of the mutants in whose variants of functions the compiler
+// reports errors. output is the compiler's output of a build with the overlay file.
+func invalidMutants(root, overlay, output string) (map[int]bool, error) {
 	data, err := os.ReadFile(overlay)
 	if err != nil {
 		return nil, err
 	}
-	var o struct{ Replace map[string]string }
-	if err := json.Unmarshal(data, &o); err != nil {
+	var files struct{ Replace map[string]string } // the replacements of the overlay
+	if err := json.Unmarshal(data, &files); err != nil {
 		return nil, err
 	}
 	bad := map[int]bool{}
 	lines := map[string][]string{}
 	for _, m := range compilerError.FindAllStringSubmatch(output, -1) {
-		file := m[1] // the replacement, or the file that it replaces
+		file := m[1] // a source of the module, or its replacement
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(root, file)
 		}
-		file = cmp.Or(o.Replace[file], file)
+		file = cmp.Or(files.Replace[file], file)
 		if lines[file] == nil {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -112,6 +115,7 @@ func invalid(root, overlay, output string) (map[int]bool, error) {
 		if err != nil {
 			return nil, err
 		}
+		// The error is in the variant whose header is next above it.
 		for i := min(line, len(lines[file])) - 1; i >= 0; i-- {
 			if h := variantHeader.FindStringSubmatch(lines[file][i]); h != nil {
 				number, err := strconv.Atoi(h[1])
@@ -126,13 +130,14 @@ func invalid(root, overlay, output string) (map[int]bool, error) {
 	return bad, nil
 }
 
-// Possible returns nil if [Build] can build programs here.
+// Possible returns nil if [Build] can build programs here: Go is installed, and the working
+// directory is in the module's sources. Otherwise it returns ErrNoSources.
 func Possible() error {
 	_, err := sources()
 	return err
 }
 
-// sources returns the root of the module that the working directory is in.
+// sources returns the root of this module's sources, which the working directory must be in.
 func sources() (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", ErrNoSources
@@ -146,10 +151,10 @@ func sources() (string, error) {
 		if err == nil && strings.HasPrefix(string(text), "module "+module+"\n") {
 			return dir, nil
 		}
-		up := filepath.Dir(dir)
-		if up == dir {
+		parent := filepath.Dir(dir)
+		if parent == dir {
 			return "", ErrNoSources
 		}
-		dir = up
+		dir = parent
 	}
 }

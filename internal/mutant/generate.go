@@ -46,11 +46,11 @@ func canDispatch(f *ast.FuncDecl) bool {
 // edit is a replacement of a part of a function.
 type edit struct {
 	from, to token.Pos
-	with     string
-	does     string
+	with     string // the new text
+	does     string // describes the edit
 }
 
-// mutants returns the mutants of a function.
+// mutants returns a mutant of a function for each possible edit of each node in its body.
 func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 	var parents []ast.Node
 	ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -67,48 +67,52 @@ func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
 	return all
 }
 
-// mutant makes a mutant of an edit.
+// mutant returns the mutant of an edit of function f. Its hunk replaces the whole function.
 func (s *source) mutant(f *ast.FuncDecl, e edit) Mutant {
 	at := s.fset.Position(e.from)
 	first, last := s.fset.Position(f.Pos()).Line-1, s.fset.Position(f.End()).Line
 	changed := s.text[:at.Offset] + e.with + s.text[s.offset(e.to):]
-	end := last + strings.Count(changed, "\n") - strings.Count(s.text, "\n")
+	newLast := last + strings.Count(changed, "\n") - strings.Count(s.text, "\n")
 	return Mutant{
 		Name: fmt.Sprintf("%s:%d:%d %s", s.name, at.Line, at.Column, e.does),
 		Does: fmt.Sprintf("%s: %s", funcName(f), oneLine(s.text[at.Offset:s.offset(e.to)])+" -> "+oneLine(e.with)),
 		Hunks: []Hunk{{
 			File: s.name, Decl: funcName(f),
-			Old: strings.Split(s.text, "\n")[first:last], New: strings.Split(changed, "\n")[first:end],
+			Old: strings.Split(s.text, "\n")[first:last], New: strings.Split(changed, "\n")[first:newLast],
 		}},
 	}
 }
 
+// oneLine replaces each run of white space by a space.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// edits returns the changes of one node.
+// edits returns the possible edits of a node itself, not of its children. parents are the nodes
+// that contain it, the innermost last.
 func (s *source) edits(n ast.Node, parents []ast.Node) []edit {
 	switch n := n.(type) {
 	case *ast.IfStmt:
-		return []edit{s.negated(n.Cond)}
+		return []edit{s.negate(n.Cond)}
 	case *ast.ForStmt:
 		if n.Cond != nil {
-			return []edit{s.negated(n.Cond)}
+			return []edit{s.negate(n.Cond)}
 		}
 	case *ast.CaseClause:
+		// The parent is the block of the switch. Cases of a switch without a tag are conditions.
 		if sw, ok := parents[len(parents)-2].(*ast.SwitchStmt); ok && sw.Tag == nil && len(n.List) == 1 {
-			return []edit{s.negated(n.List[0])}
+			return []edit{s.negate(n.List[0])}
 		}
 	case *ast.BinaryExpr:
-		return s.binary(n)
+		return s.editBinary(n)
 	case *ast.BasicLit:
-		return offByOne(n)
+		return addOne(n)
 	case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.AssignStmt:
-		return s.dropped(n.(ast.Stmt), parents)
+		return s.dropStatement(n.(ast.Stmt), parents)
 	}
 	return nil
 }
 
-func (s *source) negated(cond ast.Expr) edit {
+// negate returns the edit that negates a condition.
+func (s *source) negate(cond ast.Expr) edit {
 	return edit{cond.Pos(), cond.End(), "!(" + s.nodeText(cond) + ")", "negates the condition"}
 }
 
@@ -120,8 +124,9 @@ var replacements = map[token.Token]token.Token{
 	token.AND: token.OR, token.OR: token.AND, token.SHL: token.SHR, token.SHR: token.SHL,
 }
 
-// binary changes an operator, and the order of operands where that matters.
-func (s *source) binary(n *ast.BinaryExpr) (all []edit) {
+// editBinary returns the edits of a binary expression: another operator, and the operands in the
+// other order if that changes the value.
+func (s *source) editBinary(n *ast.BinaryExpr) (all []edit) {
 	if op, ok := replacements[n.Op]; ok {
 		all = append(all, edit{n.OpPos, n.OpPos + token.Pos(len(n.Op.String())), op.String(), fmt.Sprintf("has %s for %s", op, n.Op)})
 	}
@@ -132,8 +137,8 @@ func (s *source) binary(n *ast.BinaryExpr) (all []edit) {
 	return all
 }
 
-// offByOne adds one to an integer.
-func offByOne(n *ast.BasicLit) []edit {
+// addOne returns the edit that adds one to an integer literal; none for other literals.
+func addOne(n *ast.BasicLit) []edit {
 	v, ok := new(big.Int).SetString(n.Value, 0)
 	if n.Kind != token.INT || !ok {
 		return nil
@@ -141,16 +146,17 @@ func offByOne(n *ast.BasicLit) []edit {
 	return []edit{{n.Pos(), n.End(), v.Add(v, big.NewInt(1)).String(), "has a constant that is one more"}}
 }
 
-// dropped leaves out a statement of a block that declares nothing.
-func (s *source) dropped(n ast.Stmt, parents []ast.Node) []edit {
+// dropStatement returns the edit that keeps a statement from running. There is none for a
+// declaration, and for the init or post statement of an if, for or switch.
+func (s *source) dropStatement(n ast.Stmt, parents []ast.Node) []edit {
 	if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
 		return nil
 	}
 	switch parents[len(parents)-1].(type) {
 	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
 	default:
-		return nil // of an if, for or switch
+		return nil
 	}
-	// The operands stay in use, so that the rest compiles.
+	// In a block that never runs, its operands count as used, so that the rest compiles.
 	return []edit{{n.Pos(), n.End(), "if false {\n" + s.nodeText(n) + "\n}", "drops the statement"}}
 }

@@ -5,8 +5,8 @@
 // replacement. [Overlay] applies every mutant to its files, keeps the functions that
 // differ as variants beside the originals, and lets the originals call the variant of the
 // selected mutant, by [Enter]. One build therefore holds all mutants, and [Select] selects
-// one of them at run time, for the whole process. Conformance cases are checked with such a build: a case must fail
-// on the mutants that it names.
+// one of them at run time, for the whole process. Conformance cases are checked with such a
+// build: a case must fail on the mutants that it names.
 //
 // The format, by example:
 //
@@ -39,6 +39,8 @@ var (
 	entered  []atomic.Bool // the functions that were called, by number
 )
 
+// init makes room for the numbers of all functions, and selects the mutant that the environment
+// names.
 func init() {
 	count := 0
 	for _, list := range functions {
@@ -53,7 +55,7 @@ func init() {
 }
 
 // Enter returns the number of the selected mutant, or 0. Each function that has mutants calls
-// it with the number of the function, which Enter records for Trace.
+// Enter first, with the function's number, which Enter records for Trace.
 func Enter(function int) int32 {
 	if tracing.Load() {
 		entered[function].Store(true)
@@ -72,8 +74,8 @@ func Selected() string {
 	return ""
 }
 
-// Select selects a mutant, or none for an empty name. It reports whether the program has
-// the mutant.
+// Select selects a mutant by name, or none if the name is empty or unknown. It returns false if
+// the name is unknown.
 func Select(name string) bool {
 	i := slices.Index(names, name)
 	selected.Store(int32(i) + 1)

@@ -12,15 +12,16 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes copies of the sources of the module in root, with all mutants, to a
-// directory. It returns the name of a file for the -overlay flag of the Go tool.
+// Overlay writes copies of the files in the module root that mutants change, with the variants of
+// all mutants, to dir. It returns the name of a file for the -overlay flag of the Go tool, which
+// replaces the files, and names.go of this package, by the copies.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return "", err
 	}
-	files := map[string][]int{} // the mutants of a file
-	var order, names []string
+	files := map[string][]int{} // indexes of the mutants of a file
+	var order, names []string   // files in the order of mutants, and mutants
 	for i := range mutants {
 		names = append(names, mutants[i].Name)
 		for _, h := range mutants[i].Hunks {
@@ -53,7 +54,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 			return "", err
 		}
 		for _, i := range files[name] {
-			if err := v.add(i+1, &mutants[i]); err != nil {
+			if err := v.addMutant(i+1, &mutants[i]); err != nil {
 				return "", fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
 			}
 		}

@@ -146,7 +146,7 @@ func TestApplyErrors(t *testing.T) {
 	} {
 		mutants := must.Get(Parse("x", "N | a | b\na.go\n"+text))(t)
 		v := must.Get(newVariants("a.go", source, map[string]string{}, &numbering{functions: make([][]int, 3)}))(t)
-		if err := v.add(1, &mutants[0]); err == nil || !strings.Contains(err.Error(), want) {
+		if err := v.addMutant(1, &mutants[0]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -156,7 +156,7 @@ func TestApplyErrors(t *testing.T) {
 func TestAddedDeclarationsAreShared(t *testing.T) {
 	v := must.Get(newVariants("a.go", "package a\n", map[string]string{}, &numbering{functions: make([][]int, 3)}))(t)
 	for i, body := range []string{"func h() int { return 1 }", "func h() int { return 1 }", "func h() int { return 2 }"} {
-		err := v.add(i+1, &Mutant{Name: "N", Hunks: []Hunk{{File: "a.go", New: []string{body}}}})
+		err := v.addMutant(i+1, &Mutant{Name: "N", Hunks: []Hunk{{File: "a.go", New: []string{body}}}})
 		if (err != nil) != (i == 2) {
 			t.Errorf("declaration %d: %v", i, err)
 		}

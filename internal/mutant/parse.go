@@ -25,11 +25,12 @@ type Hunk struct {
 	Imports  []string // added
 }
 
-// Parse reads mutants. The name is for error messages.
+// Parse parses mutants in the format of the package comment. name is that of the file, for error
+// messages.
 func Parse(name, text string) (all []Mutant, err error) {
 	r := reader{}
 	for i, line := range strings.Split(text, "\n") {
-		if err := r.line(line); err != nil {
+		if err := r.readLine(line); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
 	}
@@ -45,12 +46,13 @@ func Parse(name, text string) (all []Mutant, err error) {
 // reader reads mutants line by line.
 type reader struct {
 	all       []Mutant
-	providers []string
-	file      string
-	hunk      Hunk
+	providers []string // of the following mutants
+	file      string   // of the following hunks
+	hunk      Hunk     // the lines so far
 }
 
-func (r *reader) line(line string) error {
+// readLine reads the next line, which may begin a mutant, a file or a hunk, or belong to the hunk.
+func (r *reader) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "#"):
 	case strings.HasPrefix(line, "providers:"):
@@ -61,7 +63,7 @@ func (r *reader) line(line string) error {
 		if r.file == "" {
 			return fmt.Errorf("text before the name of its file")
 		}
-		r.text(line[0], line[1:])
+		r.addToHunk(line[0], line[1:])
 	case strings.HasPrefix(line, "@@"):
 		r.endHunk()
 		r.hunk.Decl = strings.TrimSpace(strings.TrimPrefix(line, "@@"))
@@ -83,7 +85,9 @@ func (r *reader) line(line string) error {
 	return nil
 }
 
-func (r *reader) text(kind byte, text string) {
+// addToHunk adds a line to the hunk: kind is '-' for a removed, '+' for an added and ' ' for a
+// kept line. An added import is not part of the text.
+func (r *reader) addToHunk(kind byte, text string) {
 	if spec, ok := strings.CutPrefix(text, "import "); ok && kind == '+' {
 		r.hunk.Imports = append(r.hunk.Imports, spec)
 		return
@@ -96,7 +100,7 @@ func (r *reader) text(kind byte, text string) {
 	}
 }
 
-// endHunk adds the hunk to the last mutant, if it has text.
+// endHunk adds the hunk, if it is not empty, to the last mutant, and begins another.
 func (r *reader) endHunk() {
 	if len(r.hunk.Old)+len(r.hunk.New)+len(r.hunk.Imports) > 0 {
 		r.hunk.File = r.file

@@ -15,7 +15,7 @@ type variants struct {
 	fields   map[string][]string // added to structs
 	imports  []string            // added
 	added    []string            // declarations
-	inPkg    map[string]string   // the text of all declarations that mutants add to the package, by name
+	newInPkg map[string]string   // the text of all declarations that mutants add to the package, by name
 	numbers  *numbering
 }
 
@@ -25,8 +25,8 @@ type numbering struct {
 	functions [][]int // of each mutant
 }
 
-// add numbers a function and records its mutants.
-func (n *numbering) add(mutants []int) (number int) {
+// addFunction returns the next number, for a function, and records which mutants change it.
+func (n *numbering) addFunction(mutants []int) (number int) {
 	for _, m := range mutants {
 		n.functions[m-1] = append(n.functions[m-1], n.count)
 	}
@@ -34,16 +34,19 @@ func (n *numbering) add(mutants []int) (number int) {
 	return n.count - 1
 }
 
+// newVariants parses the file name with its text, without variants. The files of a package share
+// inPkg, the declarations that mutants add to it, and all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {
 		return nil, err
 	}
-	return &variants{source: s, decls: s.decls(), dispatch: map[string][]int{}, fields: map[string][]string{}, inPkg: inPkg, numbers: numbers}, nil
+	return &variants{source: s, decls: s.decls(), dispatch: map[string][]int{}, fields: map[string][]string{}, newInPkg: inPkg, numbers: numbers}, nil
 }
 
-// add applies the mutant with a number, and keeps what differs.
-func (v *variants) add(number int, m *Mutant) error {
+// addMutant applies the hunks of a mutant to the original file, and keeps the declarations and
+// imports that differ. number is the mutant's index plus one.
+func (v *variants) addMutant(number int, m *Mutant) error {
 	var hunks []Hunk
 	for _, h := range m.Hunks {
 		if h.File == v.name {
@@ -72,11 +75,14 @@ func (v *variants) add(number int, m *Mutant) error {
 	return nil
 }
 
+// hasImport reports whether the original file has an import.
 func (v *variants) hasImport(line string) bool {
 	return slices.ContainsFunc(v.file.Imports, func(s *ast.ImportSpec) bool { return v.nodeText(s) == line })
 }
 
-// addDecl keeps a declaration of a mutant if it differs from the original.
+// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed
+// function as a variant with the mutant's number, new fields of a struct, or a new declaration.
+// Other changes are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
 	was, ok := v.decls[name]
@@ -87,7 +93,7 @@ func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node)
 	case *ast.FuncDecl:
 		if ok {
 			v.dispatch[name] = append(v.dispatch[name], number)
-			v.added = append(v.added, renamed(mutated, d, number))
+			v.added = append(v.added, variantText(mutated, d, number))
 			return nil
 		}
 		return v.addNew(name, text)
@@ -104,19 +110,21 @@ func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node)
 	return fmt.Errorf("%s: a mutant cannot change the constant or variable %s: change its uses", v.name, name)
 }
 
-// addNew adds a declaration that the original does not have. Mutants may share it.
+// addNew adds a declaration that the original does not have. Several mutants may declare the same,
+// which is added once.
 func (v *variants) addNew(name, text string) error {
-	if was, ok := v.inPkg[name]; ok && was != text {
+	if was, ok := v.newInPkg[name]; ok && was != text {
 		return fmt.Errorf("%s: another mutant declares %s differently", v.name, name)
 	} else if ok {
 		return nil
 	}
-	v.inPkg[name] = text
+	v.newInPkg[name] = text
 	v.added = append(v.added, text)
 	return nil
 }
 
-// addFields adds the fields of a struct that the original does not have.
+// addFields adds the fields of a mutant's struct d that the original does not have. It returns an
+// error if the type is not a struct.
 func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) error {
 	st, ok := d.Type.(*ast.StructType)
 	old, wasStruct := v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType)
@@ -129,16 +137,14 @@ func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) erro
 	}
 	have = append(have, v.fields[name]...)
 	for _, f := range st.Fields.List {
-		if text := mutated.nodeText(f); !slices.ContainsFunc(have, func(h string) bool {
-			return strings.Join(strings.Fields(h), " ") == strings.Join(strings.Fields(text), " ")
-		}) {
+		if text := mutated.nodeText(f); !slices.ContainsFunc(have, func(h string) bool { return oneLine(h) == oneLine(text) }) {
 			v.fields[name] = append(v.fields[name], text)
 		}
 	}
 	return nil
 }
 
-// keyword returns the keyword of the declaration that a spec is in.
+// keyword returns the keyword, var or const, of the declaration that contains a spec.
 func (s *source) keyword(spec ast.Spec) string {
 	for _, d := range s.file.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && slices.Contains(g.Specs, spec) {
@@ -148,49 +154,53 @@ func (s *source) keyword(spec ast.Spec) string {
 	return "var"
 }
 
-// renamed is the text of a function under the name of a mutant's variant.
-func renamed(s *source, d *ast.FuncDecl, number int) string {
+// variantText returns the text of a mutant's function d, renamed to the mutant's variant.
+func variantText(s *source, d *ast.FuncDecl, number int) string {
 	return s.between(d.Pos(), d.Name.Pos()) + variantName(d, number) + s.between(d.Name.End(), d.End())
 }
 
+// variantName returns the name of the variant of a function for the mutant with a number.
 func variantName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s_mutant%d", d.Name.Name, number)
 }
 
-// render returns the original with everything that was added.
+// render returns the text of the original file with all variants, fields, declarations and
+// imports. Functions that have variants begin with calls of them.
 func (v *variants) render() string {
-	type insertion struct {
-		at, end int
-		text    string
+	type replacement struct {
+		from, to int // offsets; equal for an insertion
+		text     string
 	}
-	var all []insertion
+	var all []replacement
 	for _, name := range sortedKeys(v.dispatch) {
 		d := v.decls[name].(*ast.FuncDecl)
 		for i, p := range params(d) {
 			if p.Name == "_" {
-				all = append(all, insertion{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
+				all = append(all, replacement{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
 			}
 		}
-		all = append(all, insertion{v.offset(d.Body.Lbrace) + 1, v.offset(d.Body.Lbrace) + 1, calls(d, v.numbers.add(v.dispatch[name]), v.dispatch[name])})
+		start := v.offset(d.Body.Lbrace) + 1
+		all = append(all, replacement{start, start, variantCalls(d, v.numbers.addFunction(v.dispatch[name]), v.dispatch[name])})
 	}
 	for _, name := range sortedKeys(v.fields) {
 		end := v.offset(v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType).Fields.Closing)
-		all = append(all, insertion{end, end, strings.Join(v.fields[name], "\n") + "\n"})
+		all = append(all, replacement{end, end, strings.Join(v.fields[name], "\n") + "\n"})
 	}
 	head := v.offset(v.file.Name.End())
-	all = append(all, insertion{head, head, "\n\nimport (\n\t\"" + module + "/internal/mutant\"\n\t" + strings.Join(v.imports, "\n\t") + "\n)\n"})
-	slices.SortFunc(all, func(a, b insertion) int { return b.at - a.at })
+	all = append(all, replacement{head, head, "\n\nimport (\n\t\"" + module + "/internal/mutant\"\n\t" + strings.Join(v.imports, "\n\t") + "\n)\n"})
+	// From the end of the file to its beginning, so that offsets stay valid.
+	slices.SortFunc(all, func(a, b replacement) int { return b.from - a.from })
 	text := v.text
-	for _, i := range all {
-		text = text[:i.at] + i.text + text[i.end:]
+	for _, r := range all {
+		text = text[:r.from] + r.text + text[r.to:]
 	}
 	if len(v.dispatch) == 0 {
-		text += "\nvar _ = mutant.Enter\n"
+		text += "\nvar _ = mutant.Enter\n" // uses the import
 	}
 	return text + "\n" + strings.Join(v.added, "\n\n") + "\n"
 }
 
-// params returns the names of a function's parameters.
+// params returns the names of a function's parameters, without the receiver.
 func params(d *ast.FuncDecl) (all []*ast.Ident) {
 	for _, f := range d.Type.Params.List {
 		all = append(all, f.Names...)
@@ -198,8 +208,9 @@ func params(d *ast.FuncDecl) (all []*ast.Ident) {
 	return all
 }
 
-// calls is the beginning of a function that calls the variant of the selected mutant.
-func calls(d *ast.FuncDecl, function int, mutants []int) string {
+// variantCalls returns the beginning of the body of function d: a switch that calls the variant of
+// the selected mutant instead, if that is one of mutants. function is the number of d.
+func variantCalls(d *ast.FuncDecl, function int, mutants []int) string {
 	var args []string
 	for i, p := range params(d) {
 		if p.Name == "_" {

@@ -13,7 +13,7 @@ type FaultyDevice struct {
 	verbs.Context
 	// Fault changes the completions of a successful poll.
 	Fault Fault
-	// Buffers is the first buffer of each request, by work request ID.
+	// Buffers is the first buffer of each posted request, by work request ID.
 	Buffers map[uint64]verbs.SGE
 	// Regions are the registered buffers.
 	Regions []Region
@@ -27,7 +27,8 @@ type Fault func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC
 // Change changes completion i of a poll, or the completions around it.
 type Change func(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC
 
-// NewFaultyDevice returns a device with a defect.
+// NewFaultyDevice returns a device with a defect. The caller sets its Context, the device that it
+// wraps.
 func NewFaultyDevice(fault Fault) *FaultyDevice {
 	return &FaultyDevice{Fault: fault, Buffers: map[uint64]verbs.SGE{}}
 }
@@ -39,7 +40,7 @@ type Region struct {
 	Public bool // peers may write to it
 }
 
-// Bytes returns n bytes of registered memory.
+// Bytes returns the n bytes of registered memory at an address; nil if they are not registered.
 func (d *FaultyDevice) Bytes(addr uint64, n int) []byte {
 	for _, r := range d.Regions {
 		if base := r.MR.Addr(); addr >= base && addr+uint64(n) <= base+uint64(len(r.Buf)) {
@@ -49,12 +50,14 @@ func (d *FaultyDevice) Bytes(addr uint64, n int) []byte {
 	return nil
 }
 
+// faultyCQ is a completion queue whose completions the defect changes.
 type faultyCQ struct {
 	verbs.CQ
 	d       *FaultyDevice
-	pending []verbs.WC
+	pending []verbs.WC // completions to return, after the defect
 }
 
+// Poll implements verbs.CQ. The defect may add completions, which later polls return.
 func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
 	got := make([]verbs.WC, len(into))
 	n, err := c.CQ.Poll(got)
@@ -71,6 +74,7 @@ type faultyPD struct {
 	d *FaultyDevice
 }
 
+// RegMR implements verbs.PD, and records the region.
 func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	mr, err := p.PD.RegMR(in)
 	if err == nil {
@@ -84,6 +88,7 @@ type faultyQP struct {
 	d *FaultyDevice
 }
 
+// PostRecv implements verbs.QP, and records the first buffer of each request.
 func (q *faultyQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	for _, wr := range wrs {
 		if len(wr.SGL) > 0 {
@@ -93,7 +98,7 @@ func (q *faultyQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return q.QP.PostRecv(wrs)
 }
 
-// PostSend records the buffers of reads and atomics.
+// PostSend implements verbs.QP, and records the first buffer of each request.
 func (q *faultyQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	for _, wr := range wrs {
 		if len(wr.SGL) > 0 {
@@ -103,31 +108,33 @@ func (q *faultyQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.QP.PostSend(wrs)
 }
 
-// AllocPD returns a protection domain that records its regions.
+// AllocPD implements verbs.Context. The protection domain records its regions.
 func (d *FaultyDevice) AllocPD() (verbs.PD, error) {
 	pd, err := d.Context.AllocPD()
 	return &faultyPD{pd, d}, err
 }
 
-// CreateCQ returns a completion queue with the defect.
+// CreateCQ implements verbs.Context. The completion queue has the defect.
 func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	cq, err := d.Context.CreateCQ(in)
 	return &faultyCQ{CQ: cq, d: d}, err
 }
 
-// CreateQP creates a queue pair on the objects of the wrapped device.
+// CreateQP implements verbs.Context. It passes the wrapped objects to the wrapped device, and the
+// queue pair records buffers.
 func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
 	q, err := d.Context.CreateQP(in)
 	return &faultyQP{q, d}, err
 }
 
-// CreateSRQ creates an SRQ on the objects of the wrapped device.
+// CreateSRQ implements verbs.Context. It passes the wrapped objects to the wrapped device.
 func (d *FaultyDevice) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ, in.PD = unwrapCQ(in.CQ), unwrapPD(in.PD)
 	return d.Context.CreateSRQ(in)
 }
 
+// unwrapCQ returns the wrapped device's completion queue.
 func unwrapCQ(cq verbs.CQ) verbs.CQ {
 	if c, ok := cq.(*faultyCQ); ok {
 		return c.CQ
@@ -135,6 +142,7 @@ func unwrapCQ(cq verbs.CQ) verbs.CQ {
 	return cq
 }
 
+// unwrapPD returns the wrapped device's protection domain.
 func unwrapPD(pd verbs.PD) verbs.PD {
 	if p, ok := pd.(*faultyPD); ok {
 		return p.PD
@@ -142,36 +150,43 @@ func unwrapPD(pd verbs.PD) verbs.PD {
 	return pd
 }
 
-type unwrapCM struct{ verbs.CM }
+// unwrappingCM, unwrappingListener and unwrappingRequest are the connection manager's objects of
+// the wrapped device. They take queue pairs of the faulty device and pass on those that it wraps.
+type (
+	unwrappingCM       struct{ verbs.CM }
+	unwrappingListener struct{ verbs.Listener }
+	unwrappingRequest  struct{ verbs.ConnRequest }
+)
 
-// CM returns the connection manager of the wrapped device.
+// CM implements verbs.Context.
 func (d *FaultyDevice) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
-	return unwrapCM{m}, err
+	return unwrappingCM{m}, err
 }
 
-type unwrapListener struct{ verbs.Listener }
-
-type unwrapRequest struct{ verbs.ConnRequest }
-
-func (m unwrapCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
-	n, err := m.CM.Listen(addr, space, backlog)
-	return unwrapListener{n}, err
+// Listen implements verbs.CM.
+func (m unwrappingCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	l, err := m.CM.Listen(addr, space, backlog)
+	return unwrappingListener{l}, err
 }
 
-func (n unwrapListener) GetRequest(d time.Duration) (verbs.ConnRequest, error) {
-	r, err := n.Listener.GetRequest(d)
-	return unwrapRequest{r}, err
+// GetRequest implements verbs.Listener.
+func (l unwrappingListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
+	r, err := l.Listener.GetRequest(timeout)
+	return unwrappingRequest{r}, err
 }
 
-func (r unwrapRequest) Accept(qp verbs.QP, p verbs.ConnParam, d time.Duration) (verbs.Conn, error) {
-	return r.ConnRequest.Accept(unwrapQP(qp), p, d)
+// Accept implements verbs.ConnRequest.
+func (r unwrappingRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	return r.ConnRequest.Accept(unwrapQP(qp), p, timeout)
 }
 
-func (m unwrapCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, d time.Duration) (verbs.Conn, error) {
-	return m.CM.Connect(unwrapQP(qp), addr, p, d)
+// Connect implements verbs.CM.
+func (m unwrappingCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	return m.CM.Connect(unwrapQP(qp), addr, p, timeout)
 }
 
+// unwrapQP returns the wrapped device's queue pair.
 func unwrapQP(qp verbs.QP) verbs.QP {
 	if q, ok := qp.(*faultyQP); ok {
 		return q.QP
@@ -179,7 +194,8 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 	return qp
 }
 
-// Nth applies change to the completion that matches after n others did, once.
+// Nth returns a fault that applies change once, to a completion that match accepts, after n other
+// such completions.
 func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
@@ -195,7 +211,7 @@ func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	}
 }
 
-// Field changes fields of a completion.
+// Field returns a change that calls f to change fields of the completion.
 func Field(f func(*verbs.WC)) Change {
 	return func(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 		f(&wcs[i])
@@ -203,28 +219,30 @@ func Field(f func(*verbs.WC)) Change {
 	}
 }
 
-// Again repeats a completion.
-func Again(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
+// Duplicate is a change that reports a completion twice.
+func Duplicate(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
 
-// Drop removes a completion.
+// Drop is a change that removes a completion.
 func Drop(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return append(append([]verbs.WC(nil), wcs[:i]...), wcs[i+1:]...)
 }
 
-// Spoil flips a bit of the data of a completion.
-func Spoil(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
-	s := d.Buffers[wcs[i].WRID]
-	n := int(s.Length)
+// FlipBit is a change that flips a bit in the middle of the data that a receive, read or atomic has
+// written to its first buffer.
+func FlipBit(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
+	buf := d.Buffers[wcs[i].WRID]
+	n := int(buf.Length)
 	if wcs[i].Opcode == verbs.WCOpRecv {
 		n = min(n, int(wcs[i].ByteLen))
 	}
-	d.Bytes(s.Addr, n)[n/2] ^= 4
+	d.Bytes(buf.Addr, n)[n/2] ^= 4
 	return wcs
 }
 
-// Swapped swaps two completions of one queue pair that fit, after n others.
-func Swapped(n int, match func(verbs.WC) bool) Fault {
-	var held *verbs.WC
+// Swap returns a fault that once swaps two successive completions of a queue pair that match
+// accepts, after n other such completions.
+func Swap(n int, match func(verbs.WC) bool) Fault {
+	var held *verbs.WC // the first of the two, until the second arrives
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		var out []verbs.WC
 		for _, wc := range wcs {

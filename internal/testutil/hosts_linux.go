@@ -23,7 +23,7 @@ type Host struct {
 	V4, V6 netip.Addr
 }
 
-// Addr returns the host's IPv4 or IPv6 address with port.
+// Addr returns the host's IPv6 address if v6 is set, otherwise its IPv4 address, with a port.
 func (h *Host) Addr(v6 bool, port uint16) netip.AddrPort {
 	if v6 {
 		return netip.AddrPortFrom(h.V6, port)
@@ -53,13 +53,15 @@ func HostPair(tb testing.TB, mtu int) (a, b *Host) {
 			V6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: n}),
 		}
 	}
-	if err := join(hosts[0], hosts[1], mtu); err != nil {
+	if err := connect(hosts[0], hosts[1], mtu); err != nil {
 		tb.Fatal(err)
 	}
 	return hosts[0], hosts[1]
 }
 
-func join(a, b *Host, mtu int) error {
+// connect creates a veth pair between two hosts, configures its ends, and waits until packets can
+// be sent.
+func connect(a, b *Host, mtu int) error {
 	err := a.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = HostDevice, mtu
@@ -68,7 +70,7 @@ func join(a, b *Host, mtu int) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("make a veth pair: %w", err)
+		return fmt.Errorf("create a veth pair: %w", err)
 	}
 	for _, h := range []*Host{a, b} {
 		if err := h.Do(h.configure); err != nil {
@@ -83,8 +85,8 @@ func join(a, b *Host, mtu int) error {
 	return nil
 }
 
-// waitUp waits until the operational state of the device is up: the kernel drops packets
-// before.
+// waitUp waits until the operational state of HostDevice, in the namespace of the calling thread,
+// is up: the kernel drops packets before.
 func waitUp() error {
 	const timeout = 30 * time.Second
 	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
@@ -101,6 +103,8 @@ func waitUp() error {
 	}
 }
 
+// configure adds the host's addresses to HostDevice and sets it up, in the namespace of the calling
+// thread.
 func (h *Host) configure() error {
 	for _, p := range []netip.Prefix{netip.PrefixFrom(h.V4, 24), netip.PrefixFrom(h.V6, 64)} {
 		if err := addAddr(p); err != nil {
@@ -114,11 +118,12 @@ func (h *Host) configure() error {
 	return netlink.LinkSetUp(dev)
 }
 
-// AddAddr adds an address to the host's device.
+// AddAddr adds an address to the host's device, and waits until it can be used.
 func (h *Host) AddAddr(p netip.Prefix) error {
 	return h.Do(func() error { return errors.Join(addAddr(p), netns.WaitLocalRoute(&netlink.Handle{}, p.Addr())) })
 }
 
+// addAddr adds an address to HostDevice, in the namespace of the calling thread.
 func addAddr(p netip.Prefix) error {
 	dev, err := netlink.LinkByName(HostDevice)
 	if err != nil {

@@ -40,22 +40,23 @@ func NamespaceMain(m *testing.M) {
 		}
 		os.Exit(m.Run())
 	}
-	why := NamespacesUnavailable()
-	if why != nil && !errors.Is(why, unix.EPERM) {
+	unavailable := NamespacesUnavailable()
+	needsUserNamespace := errors.Is(unavailable, unix.EPERM)
+	if unavailable != nil && !needsUserNamespace {
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if why != nil {
+	if needsUserNamespace {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
 	runtime.LockOSThread() // Pdeathsig applies when the starting thread exits
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(os.Stderr, "no namespace for tests (%v): those that need one will be skipped\n", err)
+		fmt.Fprintf(os.Stderr, "cannot run tests in a namespace (%v): tests that need one will be skipped\n", err)
 		os.Exit(m.Run())
 	}
 	err := cmd.Wait()
@@ -71,6 +72,7 @@ func NamespaceMain(m *testing.M) {
 	}
 }
 
+// loopbackUp sets the loopback interface up, which is down in a new network namespace.
 func loopbackUp() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img src=x onerror=alert(2)>` +
 	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
 
-// Poison appends a text to every string that can be reached from a pointer, and to keys of
-// maps, except to those of the types in keep.
+// Poison appends a text, such as Hostile, to every string and every map key that can be reached
+// from a pointer, except those of the types in keep. It does not change the values of maps.
 func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
+// poison is Poison for a value that can be set.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):
@@ -45,13 +46,14 @@ func poison(v reflect.Value, text string, keep []reflect.Type) {
 	}
 }
 
-// CheckTerminal fails the test if a text has characters that control a terminal.
+// CheckTerminal fails the test if a text has characters that control a terminal, other than line
+// feeds, or invalid UTF-8.
 func CheckTerminal(t *testing.T, text string) {
 	t.Helper()
 	if i := strings.IndexFunc(text, func(r rune) bool {
 		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
 	}); i >= 0 {
-		t.Errorf("%q", text[max(0, i-80):min(i+20, len(text))])
+		t.Errorf("control characters in %q", text[max(0, i-80):min(i+20, len(text))])
 	}
 }
 
@@ -60,12 +62,13 @@ var (
 	links = regexp.MustCompile(`href="#([^"]*)"`)
 )
 
-// CheckPage fails the test if a page loads something, has a script other than its own,
-// control characters, an ID twice, or a link to an ID that it does not have.
+// CheckPage fails the test if an HTML page refers to other resources, has not exactly one script,
+// has control characters, uses an ID twice, or links to an ID that it does not have. name is for
+// messages.
 func CheckPage(t *testing.T, name, page string) {
 	t.Helper()
 	if n := strings.Count(page, "<script"); n != 1 {
-		t.Errorf("%s: %d scripts", name, n)
+		t.Errorf("%s: %d scripts, want 1", name, n)
 	}
 	for _, bad := range []string{"<link", "<img", "<iframe", "<object", "@import", "url(", "http://", "https://", `src="`, "ZgotmplZ", "%!"} {
 		if i := strings.Index(page, bad); i >= 0 {
@@ -86,7 +89,7 @@ func CheckPage(t *testing.T, name, page string) {
 	}
 	for _, m := range links.FindAllStringSubmatch(page, -1) {
 		if !has[m[1]] {
-			t.Errorf("%s: a link leads to %s, which is not there", name, m[1])
+			t.Errorf("%s: a link refers to the ID %s, which no element has", name, m[1])
 		}
 	}
 }

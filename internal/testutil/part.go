@@ -21,7 +21,7 @@ import (
 // Part is the set of configurations to run; without -part it contains all.
 type Part struct{ number, of int }
 
-// PartFlag defines the flag -part.
+// PartFlag defines the flag -part=I/N, and returns the part that it selects.
 func PartFlag() *Part {
 	p := new(Part)
 	flag.Var(p, "part", "run part `I/N` of the configurations: number I, I+N, I+2N, and so on, counted from 0")
@@ -31,7 +31,7 @@ func PartFlag() *Part {
 // Given reports whether the flag was set.
 func (p *Part) Given() bool { return p.of > 0 }
 
-// Has reports whether the part contains a configuration.
+// Has reports whether the part contains the configuration with a number.
 func (p *Part) Has(number int) bool { return p.of == 0 || number%p.of == p.number }
 
 // Set implements flag.Value.
@@ -61,8 +61,8 @@ func SetParallel(n int) {
 	}
 }
 
-// PathWith returns a temporary directory with symbolic links to the named programs. It fails
-// the test if one is not installed.
+// PathWith returns a value for PATH that has only the named programs: a temporary directory with
+// symbolic links to them. It fails the test if one is not installed.
 func PathWith(tb testing.TB, programs ...string) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -81,8 +81,8 @@ func PathWith(tb testing.TB, programs ...string) string {
 	return dir
 }
 
-// Shards runs a test for the numbers from 0 to n-1, in several parallel tests. A shard ends
-// at its first failure.
+// Shards calls test for the numbers from 0 to n-1, divided among eight parallel subtests. A subtest
+// ends at its first failure.
 func Shards(t *testing.T, n int, test func(t *testing.T, i int)) {
 	const shards = 8
 	t.Run("shards", func(t *testing.T) {
@@ -101,8 +101,9 @@ func Shards(t *testing.T, n int, test func(t *testing.T, i int)) {
 // requirement.
 type Requirements map[string]func(*testing.T)
 
-// Join merges tables. A key may list several requirements, each of which has one test.
-func Join(parts ...map[string]func(*testing.T)) Requirements {
+// JoinRequirements merges tables of tests into one. A key may list several requirements, separated
+// by spaces, which share a test. It panics if a requirement has two tests.
+func JoinRequirements(parts ...map[string]func(*testing.T)) Requirements {
 	all := Requirements{}
 	for _, part := range parts {
 		for ids, test := range part {
@@ -117,15 +118,16 @@ func Join(parts ...map[string]func(*testing.T)) Requirements {
 	return all
 }
 
-// Run runs the tests.
+// Run runs the tests as subtests, in the order of their requirements.
 func (r Requirements) Run(t *testing.T) {
 	for _, id := range slices.Sorted(maps.Keys(r)) {
 		t.Run(id, r[id])
 	}
 }
 
-// ExpectComplete checks that every requirement has either a test or a reason in elsewhere.
-// sections has the number of requirements in each section.
+// ExpectComplete checks that every requirement has either a test or an entry in elsewhere, the
+// reason why it has none here. sections has the number of requirements in each section, which are
+// named section/1, section/2 and so on.
 func (r Requirements) ExpectComplete(t *testing.T, sections map[string]int, elsewhere map[string]string) {
 	t.Helper()
 	known := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Golden compares a text with a file. With update it writes the file first.
+// Golden fails the test if a file differs from the text got. With update it writes the file first.
 func Golden(t *testing.T, file string, got []byte, update bool) {
 	t.Helper()
 	if update {
@@ -29,7 +29,7 @@ func Golden(t *testing.T, file string, got []byte, update bool) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; it would be\n%s\nIf it should, repeat the test with -update", file, got)
+		t.Errorf("%s differs from the generated text\n%s\nIf the change is intended, repeat the test with -update", file, got)
 	}
 }
 
@@ -43,7 +43,8 @@ type Document struct {
 	Packages []string             // folders with the sources of the types
 }
 
-// Schema generates the schema. Descriptions are the comments of types and fields.
+// Schema generates the JSON schema of the document. The descriptions in it are the comments of
+// fields in the Go sources.
 func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	own := reflect.TypeOf(d.Value).Elem().PkgPath()
@@ -82,7 +83,8 @@ func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// scalar returns the schemas of types that are encoded as numbers or strings.
+// scalar returns the schema of a type that is encoded as a string or an unsigned integer; nil for
+// other types, whose schema follows from reflection.
 func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
 	switch values := reflect.ValueOf(d.Enums[t]); {
 	case values.IsValid():
@@ -99,7 +101,7 @@ func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// CompileSchema returns a validator of a schema.
+// CompileSchema returns a validator for a JSON schema, given as its text.
 func CompileSchema(t *testing.T, text []byte) *validator.Schema {
 	t.Helper()
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))

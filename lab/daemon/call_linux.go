@@ -14,14 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// Socket returns the address of a lab. The at sign stands for a zero byte.
+// Socket returns the abstract Unix socket address of a lab of this user. The at sign stands for
+// a zero byte.
 func (k *Kind) Socket(name string) string {
 	return fmt.Sprintf("@%s/%d/%s", k.Prefix, os.Geteuid(), name)
 }
 
-// otherUserError is returned if another user has bound the name.
+// otherUserError is returned if a process of another user has bound the socket of a lab's name.
 type otherUserError struct {
-	name, flag string
+	name, flag string // flag gives another name
 	uid        uint32
 }
 
@@ -29,8 +30,8 @@ func (e *otherUserError) Error() string {
 	return fmt.Sprintf("the name %s is used by another user, %d: give another name with %s", e.name, e.uid, e.flag)
 }
 
-// dial connects to a lab of the same user. A client must not send its descriptors
-// and environment to another user.
+// dial connects to a lab and returns the PID of its process. It fails if the socket is another
+// user's, who must not get a client's descriptors and environment.
 func (k *Kind) dial(ctx context.Context, name string) (conn *net.UnixConn, pid int, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, 0, err
@@ -57,7 +58,7 @@ func (k *Kind) dial(ctx context.Context, name string) (conn *net.UnixConn, pid i
 	return conn, int(cred.Pid), nil
 }
 
-// Ping returns an error if there is no lab of the name.
+// Ping returns an error if no lab of the name accepts connections: a *NotUpError if none is up.
 func (k *Kind) Ping(ctx context.Context, name string) error {
 	conn, _, err := k.dial(ctx, name)
 	if err != nil {
@@ -75,29 +76,30 @@ type Call struct {
 	kind       *Kind
 	ctx        context.Context // of this call only
 	name       string
-	limited    bool // in time
+	hasTimeout bool // Send got a timeout
 	conn       *net.UnixConn
-	stopCancel func() bool // disconnects the context
+	detachCtx  func() bool // keeps the end of ctx from ending the call; false if it has already
 }
 
-// clientLimits are those of frames from a lab.
+// clientLimits are the largest sizes of frames from a lab.
 var clientLimits = control.Limits{control.Reply: maxReply, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
-// Send sends a request with descriptors. The lab must answer within wait, unless that is
-// 0. The answer is a byte that carries descriptors, and frames.
-func (k *Kind) Send(ctx context.Context, name string, wait time.Duration, request any, files ...*os.File) (*Call, error) {
+// Send sends a request with descriptors to a lab, and receives the descriptors of the answer
+// into Call.Files. The caller reads the frames that follow, and closes the call. The whole call must
+// end within timeout, unless that is 0, and ends early with the context.
+func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, request any, files ...*os.File) (*Call, error) {
 	conn, pid, err := k.dial(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if wait > 0 {
-		_ = conn.SetDeadline(time.Now().Add(wait))
+	if timeout > 0 {
+		_ = conn.SetDeadline(time.Now().Add(timeout))
 	}
 	c := &Call{
 		PID: pid, Frames: control.New(conn, control.Config{Limits: clientLimits}),
-		kind: k, ctx: ctx, name: name, limited: wait > 0, conn: conn,
+		kind: k, ctx: ctx, name: name, hasTimeout: timeout > 0, conn: conn,
 	}
-	c.stopCancel = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	c.detachCtx = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(past) })
 	if err = SendFiles(conn, files...); err == nil {
 		err = c.Frames.SendHello(k.protocol(), request)
 	}
@@ -111,27 +113,32 @@ func (k *Kind) Send(ctx context.Context, name string, wait time.Duration, reques
 	return c, nil
 }
 
+// past is a deadline that ends reads and writes at once.
+var past = time.Unix(1, 0)
+
 // Close closes the connection, and the descriptors from the lab.
 func (c *Call) Close() {
-	c.stopCancel()
+	c.detachCtx()
 	c.conn.Close()
 	CloseAll(c.Files)
 }
 
-// WaitForever removes the time limit, and detaches the context if detach is set. It
-// returns an error if the context has ended before.
+// WaitForever removes the timeout of the call. With detach the context no longer ends the call
+// either; then WaitForever returns an error if the context has ended already.
 func (c *Call) WaitForever(detach bool) error {
-	if detach && !c.stopCancel() {
+	if detach && !c.detachCtx() {
 		return context.Cause(c.ctx)
 	}
 	_ = c.conn.SetDeadline(time.Time{})
-	if !detach && c.ctx.Err() != nil { // it ended before the line above
-		_ = c.conn.SetDeadline(time.Unix(1, 0))
+	if !detach && c.ctx.Err() != nil { // the line above may have removed the deadline of its end
+		_ = c.conn.SetDeadline(past)
 	}
 	return nil
 }
 
-// WrapErr converts an error of the connection.
+// WrapErr converts an error of the connection to the error for a user: the lab's own error, the
+// end of the context, a *NotRespondingError after the timeout, or a *NotUpError if the lab has
+// closed the connection.
 func (c *Call) WrapErr(err error) error {
 	var failed *control.CloseError
 	switch {
@@ -141,12 +148,12 @@ func (c *Call) WrapErr(err error) error {
 		return c.kind.DecodeError(failed)
 	case errors.As(err, &failed):
 		return failed
-	case errors.Is(err, os.ErrDeadlineExceeded) && (errors.Is(c.ctx.Err(), context.Canceled) || !c.limited && c.ctx.Err() != nil):
+	case errors.Is(err, os.ErrDeadlineExceeded) && (errors.Is(c.ctx.Err(), context.Canceled) || !c.hasTimeout && c.ctx.Err() != nil):
 		return context.Cause(c.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &NotRespondingError{What: c.kind.What, Name: c.name, PID: c.PID}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return c.kind.notUp(c.name) // it is going down
+		return c.kind.notUp(c.name) // the lab is going down
 	}
 	return fmt.Errorf("%s %s: %w", c.kind.What, c.name, err)
 }
@@ -157,15 +164,15 @@ func (c *Call) ReadReply() ([]byte, error) {
 	return f.Body, c.WrapErr(err)
 }
 
-// RoundTrip sends a request and reads the reply. The caller owns the descriptors that
-// came with it.
-func (k *Kind) RoundTrip(ctx context.Context, name string, wait time.Duration, request any) (body []byte, c *Call, err error) {
-	c, err = k.Send(ctx, name, wait, request)
+// RoundTrip sends a request, returns the body of the reply, and closes the connection. The caller
+// must close c.Files, the descriptors of the answer. The limit of time is as for Send.
+func (k *Kind) RoundTrip(ctx context.Context, name string, timeout time.Duration, request any) (body []byte, c *Call, err error) {
+	c, err = k.Send(ctx, name, timeout, request)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer c.conn.Close()
-	defer c.stopCancel()
+	defer c.detachCtx()
 	body, err = c.ReadReply()
 	if err != nil {
 		CloseAll(c.Files)
@@ -176,7 +183,7 @@ func (k *Kind) RoundTrip(ctx context.Context, name string, wait time.Duration, r
 // downTimeout is how long a lab may take to end.
 const downTimeout = 10 * time.Second
 
-// Down sends a request at which a lab ends, and returns when it has ended.
+// Down sends the request that takes a lab down, and returns when the lab's process has ended.
 func (k *Kind) Down(ctx context.Context, name string, request any) error {
 	c, err := k.Send(ctx, name, k.ReplyTimeout, request)
 	if err != nil {
@@ -197,16 +204,17 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 	if _, err := c.ReadReply(); !errors.As(err, &gone) { // the connection closes while the process exits
 		return err
 	}
+	if errors.Is(openErr, unix.ESRCH) {
+		return nil // the process had ended already
+	}
 	if openErr != nil {
-		if errors.Is(openErr, unix.ESRCH) {
-			return nil
-		}
 		return fmt.Errorf("%s %s, process %d: pidfd_open: %w", k.What, name, c.PID, openErr)
 	}
 	return awaitExit(ctx, pidfd, deadline)
 }
 
-// awaitExit returns when a process and all of its threads have ended.
+// awaitExit returns when the process of pidfd and all of its threads have ended. It returns an
+// error at the deadline or when the context ends.
 func awaitExit(ctx context.Context, pidfd int, deadline time.Time) error {
 	const pollMillis = 10
 	for time.Now().Before(deadline) && ctx.Err() == nil {
@@ -218,5 +226,5 @@ func awaitExit(ctx context.Context, pidfd int, deadline time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("the lab's process is still there after %v", downTimeout)
+	return fmt.Errorf("the lab's process is still running after %v", downTimeout)
 }

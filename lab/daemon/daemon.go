@@ -46,7 +46,7 @@ const (
 	maxReply = 64 << 20
 )
 
-// protocol is that of a lab's side.
+// protocol returns the parameters of the hello that a client sends and a lab reads.
 func (k *Kind) protocol() control.Protocol {
 	return control.Protocol{Version: k.Version, Us: "the " + k.What, Them: "the client", MaxHello: maxRequest}
 }
@@ -68,6 +68,7 @@ type NotUpError struct {
 	CrashLog              string // log of the last lab of that name, if it crashed
 }
 
+// Error implements error.
 func (e *NotUpError) Error() string {
 	crashed := ""
 	if e.CrashLog != "" {
@@ -82,6 +83,7 @@ type NotRespondingError struct {
 	PID        int // of its process; 0 if that is not known
 }
 
+// Error implements error. Without a PID, the client could not even connect.
 func (e *NotRespondingError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s %s does not answer: too many clients are waiting", e.What, e.Name)

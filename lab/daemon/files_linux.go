@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SendFiles sends one byte with descriptors (SCM_RIGHTS); nil files are left out.
+// SendFiles sends one byte with the descriptors of files (SCM_RIGHTS); it omits nil files.
 func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 	var fds []int
 	for _, f := range files {
@@ -31,22 +31,24 @@ func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 // maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// ReceiveFiles receives the descriptors of SendFiles.
+// ReceiveFiles receives the byte and the descriptors that SendFiles sent. The caller closes the
+// files.
 func ReceiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
-	room := make([]byte, unix.CmsgSpace(4*maxFiles))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(one[:], room)
+	const sizeofFD = 4
+	oob := make([]byte, unix.CmsgSpace(sizeofFD*maxFiles))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(one[:], oob)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := unix.ParseSocketControlMessage(room[:oobn])
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
 		return nil, err
 	}
 	for i := range messages {
 		fds, err := unix.ParseUnixRights(&messages[i])
 		if err != nil {
-			continue
+			continue // another kind of control message
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
@@ -76,10 +78,10 @@ func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 		return nil, err
 	}
 	var cred *unix.Ucred
-	var cerr error
-	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	var optErr error
+	err = raw.Control(func(fd uintptr) { cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err == nil {
-		err = cerr
+		err = optErr
 	}
 	return cred, err
 }
@@ -94,7 +96,8 @@ func (k *Kind) CrashLog(name string) string {
 	return filepath.Join(cache, "fabrictest", "labs", fmt.Sprintf(k.LogFile, name))
 }
 
-// createCrashLog creates the file; nil if that fails.
+// createCrashLog creates or truncates the file and its folder. It returns nil if that fails or
+// the path is empty: a lab works without a log.
 func createCrashLog(path string) *os.File {
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return nil
@@ -106,13 +109,14 @@ func createCrashLog(path string) *os.File {
 	return f
 }
 
+// removeEmptyCrashLog removes the log of a lab that did not crash.
 func removeEmptyCrashLog(path string) {
 	if info, err := os.Lstat(path); err == nil && info.Size() == 0 {
 		os.Remove(path)
 	}
 }
 
-// notUp returns the error for a lab that is not up.
+// notUp returns a *NotUpError for a lab, with its crash log if that is not empty.
 func (k *Kind) notUp(name string) error {
 	e := &NotUpError{What: k.What, Name: name, UpCommand: k.UpCommand}
 	path := k.CrashLog(name)
@@ -122,7 +126,7 @@ func (k *Kind) notUp(name string) error {
 	return e
 }
 
-// firstLine returns the first line of a crash log.
+// firstLine returns the first line of a file that is not blank; empty if the file cannot be read.
 func firstLine(path string) string {
 	text, _ := os.ReadFile(path)
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
@@ -133,8 +137,8 @@ func firstLine(path string) string {
 // panic.
 const maxLoggedPanics = 10
 
-// recoverPanic is deferred by the handler of a client, so that a panic does not end
-// the lab for all other clients.
+// recoverPanic is deferred by the handler of a client, so that a panic does not end the lab for
+// all other clients. It logs the panic and its stack, and calls report with an error for the client.
 func (s *server[R]) recoverPanic(report func(error)) {
 	p := recover()
 	if p == nil {

@@ -17,8 +17,8 @@ import (
 // hangupTimeout is the time from SIGHUP to SIGKILL.
 const hangupTimeout = time.Second
 
-// NewProgram returns a program with the environment and the working directory of this
-// process.
+// NewProgram returns the program args[0], found by PATH, with arguments args and the environment
+// and working directory of this process.
 func NewProgram(args []string) (p Program, err error) {
 	p = Program{Args: args, Env: os.Environ()}
 	if len(args) == 0 {
@@ -31,7 +31,8 @@ func NewProgram(args []string) (p Program, err error) {
 	return p, err
 }
 
-// Command returns the command of a program with the client's descriptors, not started.
+// Command returns a command to run a program in a process group of its own, with the client's
+// three descriptors as its standard ones. It does not start the command.
 func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 	switch {
 	case len(p.Args) == 0 || p.Path == "":
@@ -48,9 +49,10 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 	}, nil
 }
 
-// Run starts a command, answers with descriptors, and forwards signals of the client. It
-// returns when the program ends, and kills it when the client disconnects. It calls started
-// when the client has been answered, and ended when the program has ended.
+// Run starts a command by start, answers the client with the descriptors answer, and forwards
+// the client's signals to the program. It returns when the program has ended and its exit code is
+// sent; if the client disconnects, it kills the program. It calls started after the answer, and
+// ended when the program has ended.
 func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err
@@ -59,7 +61,7 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 		_ = cmd.Process.Kill()
 		return errors.Join(err, cmd.Wait())
 	}
-	CloseAll(append(c.Files, answer...)) // the program and the client have them
+	CloseAll(append(c.Files, answer...)) // the program and the client have copies
 	started()
 	pid := cmd.Process.Pid
 	code, _ := c.Frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})
@@ -68,8 +70,8 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended 
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
-// AwaitExit waits for the end of a program, and returns its exit code. The lab must
-// answer each signal in time.
+// AwaitExit waits for the end of a program that the lab runs, and returns its exit code. It sends
+// signals to the program; the lab must acknowledge each within ReplyTimeout.
 func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
 	code, err = c.Frames.AwaitExit(&control.ProgramClient{Signals: signals, SignalTimeout: c.kind.ReplyTimeout})
 	err = c.WrapErr(err)
@@ -84,33 +86,34 @@ func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
 	return 0, fmt.Errorf("%s %s went down", c.kind.What, c.name)
 }
 
-// jobFD is the descriptor of the job of RunOnce.
+// jobFD is the descriptor from which the process of RunOnce reads its job.
 const jobFD = 3
 
-// RunOnce runs this program in new namespaces with an argument, the standard descriptors,
-// a job, and files as descriptors 4 and later, which it closes. It returns the exit code.
+// RunOnce runs this executable again in new namespaces, and returns its exit code. The process
+// has command as its first argument, this process's standard descriptors, job for ReadJob, and
+// files as descriptors 4 and later; RunOnce closes files.
 func RunOnce(ctx context.Context, command string, job any, files ...*os.File) (code int, err error) {
 	defer CloseAll(files)
 	if err := netns.Available(); err != nil {
 		return 0, err
 	}
-	in, inEnd, err := os.Pipe()
+	jobReader, jobWriter, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	defer inEnd.Close()
+	defer jobWriter.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, append([]*os.File{in}, files...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, append([]*os.File{jobReader}, files...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	err = netns.StartUnshared(cmd)
-	in.Close() // otherwise the write below would block if the child dies
+	jobReader.Close() // otherwise the write below would block if the child dies
 	CloseAll(files)
 	if err != nil {
 		return 0, err
 	}
-	writeErr := json.NewEncoder(inEnd).Encode(job)
-	closeErr := inEnd.Close()
+	writeErr := json.NewEncoder(jobWriter).Encode(job)
+	closeErr := jobWriter.Close()
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		return 0, errors.Join(closeErr, err)
@@ -121,7 +124,7 @@ func RunOnce(ctx context.Context, command string, job any, files ...*os.File) (c
 	return 0, writeErr
 }
 
-// ReadJob reads the job of RunOnce in its process.
+// ReadJob reads the job into a pointer, in the process that RunOnce started.
 func ReadJob(job any) error {
 	in := os.NewFile(jobFD, "job")
 	defer in.Close()
@@ -131,5 +134,6 @@ func ReadJob(job any) error {
 	return nil
 }
 
-// ExitCode returns the exit code as a shell does.
+// ExitCode returns the exit code of a process as a shell reports it: 128 plus the signal number
+// if a signal ended it.
 func ExitCode(s *os.ProcessState) int { return control.ExitCode(s.Sys().(syscall.WaitStatus)) }

@@ -44,8 +44,10 @@ type Lab[R any] interface {
 	Close() error
 }
 
-// Serve is the main function of a lab's process. build makes the lab from the job of
-// Start; its context ends with the process that called Start.
+// Serve is the main function of a lab's process. It decodes the job that was given to Start into
+// job, a pointer; calls build, which makes the lab from it; tells Start that the lab is up, or
+// why not; and serves requests until the lab is taken down. The context of build ends with the
+// process that called Start.
 func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string) (Lab[R], error)) error {
 	file := os.NewFile(readyFD, "ready")
 	ready := control.New(file, control.Config{})
@@ -63,7 +65,7 @@ func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string)
 	return s.serve()
 }
 
-// encode converts an error for a Close frame.
+// encode converts an error of the lab for a Close frame, by EncodeError if the kind has one.
 func (k *Kind) encode(err error) error {
 	if k.EncodeError != nil {
 		return k.EncodeError(err)
@@ -71,6 +73,7 @@ func (k *Kind) encode(err error) error {
 	return err
 }
 
+// server is a lab and its socket.
 type server[R any] struct {
 	kind     *Kind
 	lab      Lab[R]
@@ -78,9 +81,12 @@ type server[R any] struct {
 	crashLog string // file of standard error; empty for none
 	log      io.Writer
 	panics   atomic.Int64
-	down     sync.Once
+	stopOnce sync.Once
 }
 
+// newServer reads the job from standard input into job, listens on the socket that Start bound,
+// and builds the lab. ready is a pipe to the process that called Start; build's context ends
+// when that process closes it.
 func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Context, string) (Lab[R], error)) (*server[R], error) {
 	j := labJob{Job: job}
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
@@ -90,7 +96,8 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	if err := os.Chdir("/"); err != nil {
 		return nil, err
 	}
-	// SO_PEERCRED of clients has the PID of the process that called listen last.
+	// Start called listen before; again, because SO_PEERCRED of clients has the PID of the
+	// process that called listen last.
 	if err := unix.Listen(listenerFD, backlog); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -103,7 +110,7 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	s := &server[R]{kind: k, listener: l.(*net.UnixListener), crashLog: j.CrashLog, log: os.Stderr}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	fd := int32(ready.Fd()) // not in the goroutine, during which the file is closed
+	fd := int32(ready.Fd()) // not in the goroutine: the caller closes the file meanwhile
 	go func() {
 		if pollClosed(fd) {
 			cancel(errors.New("the process that called Start has ended"))
@@ -113,7 +120,8 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	return s, err
 }
 
-// pollClosed waits until the reader of a pipe has closed it.
+// pollClosed waits until the reader of a pipe has closed its end, and reports whether it has;
+// false if poll fails.
 func pollClosed(pipe int32) bool {
 	fds := []unix.PollFd{{Fd: pipe, Events: 0}}
 	for {
@@ -124,7 +132,7 @@ func pollClosed(pipe int32) bool {
 	}
 }
 
-// serve accepts clients until the listener is closed.
+// serve handles each client in a goroutine until stop or SIGTERM, then closes the lab.
 func (s *server[R]) serve() error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -147,7 +155,8 @@ func (s *server[R]) serve() error {
 	}
 }
 
-func (s *server[R]) stop() { s.down.Do(func() { s.listener.Close() }) }
+// stop makes serve close the lab and return.
+func (s *server[R]) stop() { s.stopOnce.Do(func() { s.listener.Close() }) }
 
 // Client is a connected client with its request.
 type Client struct {
@@ -188,8 +197,8 @@ func (s *server[R]) handleConn(conn *net.UnixConn) {
 	}
 }
 
-// Answer starts the answer to a request with descriptors; nil ones are left out. Handle
-// calls it before it sends frames.
+// Answer starts the answer to a request by sending descriptors; it omits nil files. Handle must
+// call it before it sends frames; later calls do nothing.
 func (c *Client) Answer(files ...*os.File) error {
 	if c.answered {
 		return nil
@@ -198,7 +207,7 @@ func (c *Client) Answer(files ...*os.File) error {
 	return SendFiles(c.conn, files...)
 }
 
-// Reply answers a request with a body and descriptors.
+// Reply answers a request with descriptors and a Reply frame with a body.
 func (c *Client) Reply(body []byte, files ...*os.File) error {
 	if err := c.Answer(files...); err != nil {
 		return err
@@ -206,7 +215,7 @@ func (c *Client) Reply(body []byte, files ...*os.File) error {
 	return c.Frames.Write(control.Frame{Kind: control.Reply, Body: body})
 }
 
-// ReplyJSON answers a request with a value.
+// ReplyJSON answers a request with a value as JSON.
 func (c *Client) ReplyJSON(v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -215,8 +224,8 @@ func (c *Client) ReplyJSON(v any) error {
 	return c.Reply(body)
 }
 
-// Down answers a request and ends the lab. It does not return: the connection closes when
-// the process exits.
+// Down answers a request and ends the lab. It never returns, so that the connection stays open
+// until the process exits, which tells the client that the lab has ended.
 func (c *Client) Down() {
 	_ = c.Reply(nil) // the client may not wait
 	c.stop()

@@ -19,10 +19,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// readyLimits are those of the frame that a lab sends when it is up, or has failed.
+// readyLimits are the largest sizes of the frame that a lab sends when it is up or has failed.
 var readyLimits = control.Limits{control.Reply: 0, control.Close: control.MaxReason}
 
-// Start starts a lab with a job, and returns when it is up.
+// Start starts a lab as a detached process, and returns when it is up. The process gets job as
+// JSON, the bound socket, and a pipe on which it reports that it is up or why it failed.
 func (k *Kind) Start(ctx context.Context, name string, job any) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -41,20 +42,20 @@ func (k *Kind) Start(ctx context.Context, name string, job any) error {
 		return err
 	}
 	defer socket.Close()
-	ready, readyEnd, err := os.Pipe()
+	ready, readyWriter, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer ready.Close()
 	cmd := exec.Command("/proc/self/exe", k.Command)
-	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(input)), []*os.File{socket, readyEnd}
+	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(input)), []*os.File{socket, readyWriter}
 	crashLog := k.CrashLog(name)
 	if f := createCrashLog(crashLog); f != nil {
 		defer f.Close()
 		cmd.Stderr = f
 	}
 	err = startDetached(cmd)
-	readyEnd.Close()
+	readyWriter.Close()
 	if err != nil {
 		removeEmptyCrashLog(crashLog)
 		return err
@@ -62,15 +63,16 @@ func (k *Kind) Start(ctx context.Context, name string, job any) error {
 	return k.awaitReady(ctx, cmd, ready, crashLog)
 }
 
-// awaitReady waits until a lab is up, or returns why it failed.
+// awaitReady waits until the process cmd of a lab reports on the pipe ready that it is up. If it
+// fails, crashes, or the context ends, awaitReady kills the process and returns the reason.
 func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, crashLog string) error {
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	detachCtx := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	_, err := control.New(ready, control.Config{Limits: readyLimits}).Read()
-	if err == nil && stop() {
+	if err == nil && detachCtx() {
 		return cmd.Process.Release()
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // its frame has the reason
+	_ = cmd.Wait() // the frame or the crash log has the reason
 	crash := firstLine(crashLog)
 	removeEmptyCrashLog(crashLog)
 	var failed *control.CloseError
@@ -78,7 +80,7 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &failed):
-		os.Remove(crashLog) // it has the same text
+		os.Remove(crashLog) // the log has the same text
 		return (&Call{kind: k}).WrapErr(err)
 	case crash != "":
 		return fmt.Errorf("the lab's process ended at once: %s (see %s)", crash, crashLog)
@@ -86,11 +88,12 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// listen binds the socket of a lab. After a lab dies, the kernel may keep its name
-// for a moment: listen retries while nothing accepts connections there.
+// listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up. After a
+// lab dies, the kernel may keep the name in use for a moment: listen retries while the name is in
+// use but nothing accepts connections.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
-	for begun := time.Now(); ; time.Sleep(retryInterval) {
+	for start := time.Now(); ; time.Sleep(retryInterval) {
 		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: k.Socket(name), Net: "unix"})
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return listener, err
@@ -101,13 +104,13 @@ func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, erro
 		switch {
 		case errors.As(err, &foreign):
 			return nil, err
-		case !errors.As(err, &gone) || time.Since(begun) > maxWait:
+		case !errors.As(err, &gone) || time.Since(start) > maxWait:
 			return nil, k.AlreadyUp
 		}
 	}
 }
 
-// startDetached starts cmd in new namespaces and a new session, to outlive this
+// startDetached starts cmd in new namespaces and a new session, so that it outlives this
 // process.
 func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Available(); err != nil {
@@ -121,8 +124,8 @@ func startDetached(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// List returns the names of this user's labs. It ignores sockets that other users
-// have bound under such names.
+// List returns the names of this user's labs that are up, sorted, from the sockets in
+// /proc/net/unix. It ignores sockets that other users have bound under such names.
 func (k *Kind) List(ctx context.Context) (names []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -143,7 +146,7 @@ func (k *Kind) List(ctx context.Context) (names []string, err error) {
 		seen[name] = true
 		err := k.Ping(ctx, name)
 		var silent *NotRespondingError
-		if err == nil || errors.As(err, &silent) { // else another user's, or just taken down
+		if err == nil || errors.As(err, &silent) { // else it is another user's, or was just taken down
 			names = append(names, name)
 		}
 	}

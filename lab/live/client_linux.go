@@ -26,7 +26,7 @@ type serverJob struct {
 	Text string `json:"text"` // of the scenario
 }
 
-// Up starts a lab and returns when its fabric is up.
+// Up starts a lab as a detached process, and returns when its fabric is up.
 func Up(ctx context.Context, cfg Config) error {
 	if err := CheckName(cfg.Name); err != nil {
 		return err
@@ -59,7 +59,7 @@ func Query(ctx context.Context, name string) (*Info, error) {
 // Down takes a lab down and returns when it has ended.
 func Down(ctx context.Context, name string) error { return kind.Down(ctx, name, &request{Op: opDown}) }
 
-// SetLink sets the links that match a pattern up or down.
+// SetLink sets links of a lab up or down: those of the ports that match the pattern ports.
 func SetLink(ctx context.Context, name, ports string, up bool) error {
 	link := "down"
 	if up {
@@ -69,8 +69,8 @@ func SetLink(ctx context.Context, name, ports string, up bool) error {
 	return err
 }
 
-// Impair replaces the impairments of the ports that match a pattern by those of a
-// scenario with the same fabric.
+// Impair replaces the impairments of the ports that match the pattern ports. scenario is the
+// text of a scenario with the same fabric and the new impairments.
 func Impair(ctx context.Context, name, ports, scenario string) error {
 	_, _, err := kind.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Impair: scenario})
 	return err
@@ -108,10 +108,11 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 		return 0, err
 	}
 	defer c.Close()
-	if err := c.WaitForever(len(c.Files) == 0); err != nil {
+	onTerminal := len(c.Files) > 0 // the lab sends the master of the program's terminal
+	if err := c.WaitForever(!onTerminal); err != nil {
 		return 0, err
 	}
-	if len(c.Files) > 0 {
+	if onTerminal {
 		done := make(chan struct{})
 		defer close(done)
 		restore, err := attachTerminal(c.Files[0], done, func() { cancel(errors.New("the terminal was closed")) })
@@ -123,22 +124,25 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 	return c.AwaitExit(signals)
 }
 
-// eofNotifier calls onError when a read fails.
-type eofNotifier struct {
+// errorNotifier is a file that calls onError when a read fails, as it does at its end.
+type errorNotifier struct {
 	*os.File
 	onError func()
 }
 
-func (w eofNotifier) Read(b []byte) (int, error) {
-	n, err := w.File.Read(b)
+// Read implements io.Reader.
+func (f errorNotifier) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
 	if err != nil {
-		w.onError()
+		f.onError()
 	}
 	return n, err
 }
 
-// attachTerminal connects this terminal to the program's. It calls closed when a
-// read of this terminal fails, because a raw terminal has no end-of-file key.
+// attachTerminal sets this process's terminal to raw mode, and copies its input and size to
+// master, the program's pseudo-terminal, and the output back. It calls closed when this terminal
+// is closed: a raw terminal has no end-of-file key, so a read fails only then. Sizes are copied
+// until done is closed. restore waits for the rest of the output and ends raw mode.
 func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (restore func(), err error) {
 	restoreMode, err := makeRaw(os.Stdin)
 	if err != nil {
@@ -149,7 +153,7 @@ func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (resto
 		defer close(copied)
 		_, _ = io.Copy(os.Stdout, master) // until no process has the terminal open
 	}()
-	go func() { _, _ = io.Copy(master, struct{ io.Reader }{eofNotifier{os.Stdin, closed}}) }() // until this process ends
+	go func() { _, _ = io.Copy(master, struct{ io.Reader }{errorNotifier{os.Stdin, closed}}) }() // until this process ends
 	resizes := make(chan os.Signal, 1)
 	signal.Notify(resizes, syscall.SIGWINCH)
 	go func() {
@@ -168,13 +172,13 @@ func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (resto
 	return func() {
 		select {
 		case <-copied:
-		case <-time.After(drainTimeout): // a background process keeps it open
+		case <-time.After(drainTimeout): // a background process keeps the program's terminal open
 		}
 		restoreMode()
 	}, nil
 }
 
-// openTerminal opens a pseudo-terminal of a size.
+// openTerminal opens a new pseudo-terminal with the given size.
 func openTerminal(rows, columns uint16) (master, slave *os.File, err error) {
 	m, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -195,11 +199,12 @@ func openTerminal(rows, columns uint16) (master, slave *os.File, err error) {
 	return m, slave, nil
 }
 
+// resize sets the size of a terminal.
 func resize(f *os.File, rows, columns uint16) {
 	_ = unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}) // a wrong size is harmless
 }
 
-// terminalSize returns the size of the terminal f; ok is false if f is none.
+// terminalSize returns the size of the terminal f; ok is false if f is not a terminal.
 func terminalSize(f *os.File) (rows, columns uint16, ok bool) {
 	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// exec runs a program in a host with the client's descriptors, or on a new terminal
-// whose master the client gets.
+// exec runs the program of an opExec request in a host, with the client's descriptors or on a
+// new pseudo-terminal whose master it sends to the client. It returns when the program has ended.
 func (s *server) exec(c *daemon.Client, r *request) error {
 	host, all := s.testbed.Fabric.Host(r.Host), s.testbed.Plan.Topology.Hosts
 	if host == nil {
@@ -38,7 +38,7 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	return c.Run(cmd, func(cmd *exec.Cmd) error {
 		err := host.NS.Start(cmd)
-		slave.Close() // only the program has it
+		slave.Close() // the program alone keeps it open
 		return err
 	}, started, func() {
 		killSession(cmd.Process.Pid)
@@ -46,8 +46,8 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 	}, master)
 }
 
-// killSession kills the processes of a session: background jobs of a shell have
-// other process groups, and would keep the terminal open.
+// killSession kills all processes of the session of leader, its process ID. Background jobs of a
+// shell have process groups of their own, and would keep the terminal open.
 func killSession(leader int) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows another PID namespace: see netns.Unshare
@@ -68,7 +68,8 @@ func killSession(leader int) {
 	}
 }
 
-// sessionOf returns the session of a running process; 0 otherwise.
+// sessionOf returns the session ID of a process from its directory in /proc; 0 for a zombie or
+// a process that has gone.
 func sessionOf(dir string) int {
 	stat, err := os.ReadFile(dir + "/stat")
 	if err != nil {
@@ -76,9 +77,10 @@ func sessionOf(dir string) int {
 	}
 	// The process name in parentheses may contain parentheses.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
+	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" { // zombie, dead
 		return 0
 	}
+	// After the name: state, parent, process group, session.
 	session, _ := strconv.Atoi(fields[3])
 	return session
 }

@@ -24,7 +24,8 @@ type FabricOptions struct {
 	Given                        func(flag string) bool // whether a flag was given
 }
 
-// Scenario returns a scenario with the fabric.
+// Scenario returns a scenario with the fabric of the options, or with fabric, impairments and
+// seed of the scenario Like. Without a kind, two hosts are a pair, and more hosts a star.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -72,14 +73,14 @@ func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	return s, nil
 }
 
-// check returns an error for a number out of range, by its flag. Numbers that were not
-// given have defaults.
+// check returns an error that names the flag if a given number is outside of the range in the
+// tag of the scenario's field. Numbers that were not given have defaults.
 func (o *FabricOptions) check() error {
 	fabric, link := reflect.TypeFor[scenarios.Fabric](), reflect.TypeFor[scenarios.Link]()
 	for _, n := range []struct {
 		flag  string
 		value int
-		in    reflect.Type
+		owner reflect.Type // struct that has the field
 		field string
 	}{
 		{"hosts", o.Hosts, fabric, "Hosts"},
@@ -91,10 +92,10 @@ func (o *FabricOptions) check() error {
 		if !o.Given(n.flag) {
 			continue
 		}
-		field, _ := n.in.FieldByName(n.field)
+		field, _ := n.owner.FieldByName(n.field)
 		var least, most int
 		if _, err := fmt.Sscanf(field.Tag.Get("range"), "%d..%d", &least, &most); err != nil {
-			return fmt.Errorf("the range of --%s: %w", n.flag, err)
+			return fmt.Errorf("the field of --%s has an invalid range tag: %w", n.flag, err)
 		}
 		if n.value < least || n.value > most {
 			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
@@ -103,7 +104,8 @@ func (o *FabricOptions) check() error {
 	return nil
 }
 
-// flagFor returns the flag that sets a key of the scenario.
+// flagFor returns the flag that sets a key of the scenario, such as "fabric.hosts", for error
+// messages.
 func (o *FabricOptions) flagFor(key string) string {
 	switch name := strings.TrimPrefix(key, "fabric."); name {
 	case "kind":
@@ -117,16 +119,17 @@ func (o *FabricOptions) flagFor(key string) string {
 }
 
 // CaptureFile checks the name of a new capture file and returns its absolute path, for the
-// lab's process. It is empty for an empty name.
+// lab's process. An empty name, for no capture, stays empty. direct means that the kernel
+// carries the cables, which cannot be captured.
 func CaptureFile(file string, direct bool) (string, error) {
 	if file == "" {
 		return "", nil
 	}
 	if direct {
-		return "", cmdline.Errorf("--capture: what the kernel carries is not seen; leave out --direct")
+		return "", cmdline.Errorf("--capture: cables that the kernel carries cannot be captured; leave out --direct")
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return "", cmdline.Errorf("--capture %s: the file is there already: name another, or remove it", file)
+		return "", cmdline.Errorf("--capture %s: the file exists already: name another, or remove it", file)
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 		return "", cmdline.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
@@ -134,8 +137,9 @@ func CaptureFile(file string, direct bool) (string, error) {
 	return filepath.Abs(file)
 }
 
-// kernelRDMALibraries open RDMA devices of the kernel. UCX and libfabric, which work
-// without such a device, load them at run time.
+// kernelRDMALibraries are the libraries that open RDMA devices of the kernel. UCX and
+// libfabric, which work without such a device, are not linked with them but load them at run
+// time.
 var kernelRDMALibraries = []string{"libibverbs.so", "librdmacm.so", "libibumad.so"}
 
 // kernelRDMALibrary returns the first library that a program is linked with and that opens
@@ -161,8 +165,9 @@ func kernelRDMALibrary(path string) string {
 	return ""
 }
 
-// WarnOfKernelRDMA warns that a program is linked for RDMA devices of the kernel, which the
-// hosts of a fabric do not have, and prints the alternatives as commands of calledAs.
+// WarnOfKernelRDMA prints a warning if a program is linked with a library for RDMA devices of
+// the kernel, which the hosts of a fabric do not have. The warning names the alternatives, as
+// commands of this program, which was called as calledAs.
 func WarnOfKernelRDMA(w io.Writer, calledAs, program string) {
 	path, err := exec.LookPath(program)
 	if err != nil {

@@ -114,7 +114,7 @@ type request struct {
 	Link   string `json:"link,omitempty"` // up, down
 }
 
-// State is a lab. One that does not answer has only a name and a PID.
+// State describes a lab. A lab that does not answer is Silent, and has only a name and a PID.
 type State struct {
 	Info
 	Silent bool `json:"silent,omitempty"`
@@ -123,7 +123,8 @@ type State struct {
 // QueryAllTimeout is how long QueryAll waits for labs that do not answer.
 const QueryAllTimeout = 4 * time.Second
 
-// QueryAll queries all labs of this user at once.
+// QueryAll returns the states of all labs of this user, which it queries concurrently. It omits
+// labs that go down meanwhile.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {
@@ -144,11 +145,11 @@ func QueryAll(ctx context.Context) ([]State, error) {
 	return found, ctx.Err()
 }
 
-// queryState returns nil for a lab that went down meanwhile.
+// queryState returns the state of a lab; nil if it has gone down or the query fails.
 func queryState(ctx context.Context, name string) *State {
-	soon, cancel := context.WithTimeout(ctx, QueryAllTimeout)
+	ctx, cancel := context.WithTimeout(ctx, QueryAllTimeout)
 	defer cancel()
-	info, err := Query(soon, name)
+	info, err := Query(ctx, name)
 	var silent *NotRespondingError
 	switch {
 	case err == nil:
@@ -159,7 +160,8 @@ func queryState(ctx context.Context, name string) *State {
 	return nil
 }
 
-// WriteStates prints a line for each lab.
+// WriteStates prints a line for each lab: its name, its numbers of hosts and running programs,
+// and its process.
 func WriteStates(w io.Writer, labs []State) error {
 	if len(labs) == 0 {
 		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")
@@ -176,8 +178,10 @@ func WriteStates(w io.Writer, labs []State) error {
 	return t.Flush()
 }
 
-// WriteTable prints a line for each NIC of the lab, with its addresses and its switch.
+// WriteTable prints a line for each NIC of the lab: its host, name, IPv4 and IPv6 address, and
+// the node at the other end of its cable.
 func (info *Info) WriteTable(w io.Writer) error {
+	const ipv4, ipv6 = false, true
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range info.Topology.Hosts {
 		for i, n := range h.NICs {
@@ -185,13 +189,14 @@ func (info *Info) WriteTable(w io.Writer) error {
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(false), n.Addr(true), farEnd(info.Topology, h.Name, n.Name))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv4), n.Addr(ipv6), farEnd(info.Topology, h.Name, n.Name))
 		}
 	}
 	return t.Flush()
 }
 
-// farEnd returns the other end of the cable of a NIC.
+// farEnd returns "to NODE" for the host or switch at the other end of a NIC's cable; empty for
+// a NIC without a cable.
 func farEnd(t *topology.Topology, host, nic string) string {
 	p := topology.Port{Node: host, NIC: nic}
 	c, ok := t.CableAt(p)
@@ -201,7 +206,8 @@ func farEnd(t *topology.Topology, host, nic string) string {
 	return "to " + c.Other(p).Node
 }
 
-// WriteHints prints the lab, and commands of program to use it.
+// WriteHints prints the NICs of the lab, and examples of commands to use the lab. program is
+// the name of this program in them.
 func (info *Info) WriteHints(w io.Writer, program string) error {
 	if err := info.WriteTable(w); err != nil {
 		return err

@@ -23,8 +23,8 @@ type programJob struct {
 	Dir  string `json:"dir"`
 }
 
-// RunProgram creates a fabric, runs a program in each of its hosts, and removes the
-// fabric. It returns the first exit code that is not 0, in the order of ranks.
+// RunProgram creates the fabric of a scenario, runs a program in each of its hosts, and removes
+// the fabric. It returns the exit code of the first host whose program failed, or 0.
 func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int, err error) {
 	text, err := s.Marshal()
 	if err != nil {
@@ -37,8 +37,8 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
-// ProgramMain is the main function of the process of a fabric for one program. It
-// returns the exit code.
+// ProgramMain is the main function of the process that RunProgram starts in new namespaces. It
+// creates the fabric, runs the program in each host, and returns the exit code of RunProgram.
 func ProgramMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -80,7 +80,8 @@ func ProgramMain() (code int, err error) {
 	}), nil
 }
 
-// specs returns a process with the program for each host.
+// specs returns a process to start for each host: the program, in the host's namespace, with
+// environment variables that describe the host's NICs.
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 	for i, h := range testbed.Plan.Topology.Hosts {
 		host := testbed.Fabric.Host(h.Name)

@@ -13,7 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// ServeMain is the main function of a lab's process.
+// ServeMain is the main function of a lab's process: it creates the fabric of the job that Up
+// sent, and serves requests until the lab is taken down.
 func ServeMain() error {
 	var j serverJob
 	return daemon.Serve(&kind, &j, func(context.Context, string) (daemon.Lab[request], error) { return newServer(&j) })
@@ -53,7 +54,7 @@ func newServer(j *serverJob) (*server, error) {
 // Close implements daemon.Lab.
 func (s *server) Close() error { return s.testbed.Close() }
 
-// Handle implements daemon.Lab.
+// Handle implements daemon.Lab: it carries out a request and answers the client.
 func (s *server) Handle(c *daemon.Client, r *request) error {
 	switch r.Op {
 	case opInfo:
@@ -68,19 +69,20 @@ func (s *server) Handle(c *daemon.Client, r *request) error {
 	case opExec:
 		return s.exec(c, r)
 	case opDown:
-		c.Down()
+		c.Down() // does not return
 	}
 	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// set changes links as opSet asks.
+// set carries out an opSet request: it sets the links of the ports that match r.Host up or down,
+// or else replaces their impairments.
 func (s *server) set(r *request) error {
 	switch r.Link {
 	case "":
 	case "up", "down":
 		return s.testbed.SetLink(r.Host, r.Link == "up")
 	default:
-		return fmt.Errorf("a link is up or down, not %q", r.Link)
+		return fmt.Errorf("link state %q: want up or down", r.Link)
 	}
 	sc, err := scenarios.Parse("set.yaml", []byte(r.Impair))
 	if err != nil {

@@ -28,11 +28,12 @@ type CertifyOptions struct {
 	CaseTime   time.Duration
 	Wire       bench.DeviceWire // empty for the default of the device's protocol
 	Device     string           // the name on its host
-	// Command returns the command line that repeats some cases.
+	// Command returns the command line that runs the cases with the given IDs.
 	Command func(ids []string) string
-	// Folder makes the folder of the certificate. It is called once, before the first case.
+	// Folder creates the folder of the certificate and returns its path. It is called once, before
+	// the first case.
 	Folder func() (string, error)
-	// Show makes the display of a number of cases.
+	// Show returns the display of progress, for a total number of cases.
 	Show func(total int) *conform.Display
 }
 
@@ -56,8 +57,8 @@ type Certification struct {
 // WireTier is the tier of results on the device's own link.
 const WireTier = "wire"
 
-// NewCertification returns a Certification. For a device whose protocol is known it returns an error if
-// no case can be run; another is checked by Judge.
+// NewCertification returns a Certification. If the protocol of the device is known, it selects the
+// cases now, and returns an error if there is none; otherwise Judge does.
 func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certification, error) {
 	c := &Certification{CertifyOptions: o}
 	if protocol == "" {
@@ -82,7 +83,7 @@ func (c *Certification) transport() string {
 	return "RoCEv2"
 }
 
-// plan selects the cases and reads the deviations.
+// plan selects the cases of a protocol, reads the deviations, and creates the judge.
 func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
@@ -100,7 +101,7 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		}
 	}
 	if len(c.device.Cases) == 0 {
-		return cmdline.Errorf("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest list cases' shows all")
+		return cmdline.Errorf("no case matches the names, --level and --label without --dangerous: 'fabrictest list cases' shows all")
 	}
 	var err error
 	if c.device.Deviations, err = c.knownDeviations(all); err != nil {
@@ -114,22 +115,24 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	return nil
 }
 
-// knownDeviations reads the file of deviations, or those that ship with fabrictest.
+// knownDeviations returns the deviations of the device by case ID: those of the file, or those of
+// that name that ship with fabrictest. all are the suites, which the file must not contradict.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil
 	}
 	if err := cmdline.CheckFile(c.Deviations); err != nil {
-		known, ofErr := conformance.DeviationsOf(c.Deviations, WireTier)
-		if ofErr != nil || known == nil {
-			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", c.Deviations, err)
+		known, nameErr := conformance.DeviationsOf(c.Deviations, WireTier)
+		if nameErr != nil || known == nil {
+			return nil, cmdline.Errorf("--deviations %s: neither a file (%w) nor the name of deviations that ship with fabrictest", c.Deviations, err)
 		}
 		return known, nil
 	}
 	return judge.ReadDeviations(c.Deviations, WireTier, all)
 }
 
-// Judge judges the device through its agent, at an address.
+// Judge runs the cases on the device, which it drives through client, a connection to the agent at
+// addr. It closes the connection. opt describes the link between judge and device.
 func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
 	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
 	var err error
@@ -148,7 +151,7 @@ func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr st
 			return nil, err
 		}
 	}
-	if err := c.makeFolder(); err != nil {
+	if err := c.ensureFolder(); err != nil {
 		return nil, err
 	}
 	c.judge.Started = c.began
@@ -157,24 +160,26 @@ func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr st
 	return c.runCases(ctx)
 }
 
-// makeFolder makes the folder of the certificate, once.
-func (c *Certification) makeFolder() (err error) {
+// ensureFolder creates the folder of the certificate unless it exists.
+func (c *Certification) ensureFolder() (err error) {
 	if c.judge.Dir == "" {
 		c.judge.Dir, err = c.Folder()
 	}
 	return err
 }
 
-// permissionHint adds to a permission error which wire needs no permission.
+// permissionHint adds the value of --wire that needs no permission to a permission error. It returns
+// other errors unchanged.
 func (c *Certification) permissionHint(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	streams := c.Wire == bench.WireSegments
-	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.UnprivilegedWire(streams))
+	return fmt.Errorf("%w; --wire %s needs no permission, but observes less", err, bench.UnprivilegedWire(streams))
 }
 
-// runCases runs the cases, until the agent is lost for good.
+// runCases runs the cases and returns their results. It stops early when ctx is cancelled or the
+// agent is lost and cannot be restarted; the run is then marked as a part.
 func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	run := conform.NewRun(c.Seed, WireTier)
 	run.Started, run.Command = c.began, c.Command(c.Filter.IDs)
@@ -203,13 +208,13 @@ func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	return run, nil
 }
 
-// identity returns the device for the certificate.
+// identity returns the description of the device and its host for the certificate.
 func (c *Certification) identity() certificate.Subject {
 	id, attr := c.lab.Identity(), c.lab.Attr()
-	device, _ := c.lab.Addresses()
+	deviceAddrs, _ := c.lab.Addresses()
 	s := certificate.Subject{
 		Device: c.Device, Transport: c.transport(), Driver: strings.TrimSpace(id.Driver + " " + id.DriverVersion), Firmware: id.Firmware,
-		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: texts(device),
+		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: addrStrings(deviceAddrs),
 		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.library,
 	}
 	if c.machine != "" {
@@ -230,44 +235,46 @@ func (c *Certification) identity() certificate.Subject {
 	return s
 }
 
-// judgeIdentity returns the judge for the certificate.
+// judgeIdentity returns the description of the judge and its access to the link for the certificate.
 func (c *Certification) judgeIdentity() certificate.Judge {
-	_, own := c.lab.Addresses()
+	_, judgeAddrs := c.lab.Addresses()
 	wire := c.lab.Wire()
 	j := certificate.Judge{
-		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: texts(own), Agent: c.agent, Started: c.began, Ended: time.Now(),
+		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: addrStrings(judgeAddrs), Agent: c.agent, Started: c.began, Ended: time.Now(),
 	}
-	if wire == bench.WireTCP || wire == bench.WireUDP {
+	if wire == bench.WireTCP || wire == bench.WireUDP { // sockets: the judge's kernel makes the headers
 		j.Wire += ", Linux " + report.ThisMachine().Kernel
 	}
 	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
 	return j
 }
 
-func texts(addrs []netip.Addr) (all []string) {
+// addrStrings returns addresses as strings.
+func addrStrings(addrs []netip.Addr) (all []string) {
 	for _, a := range addrs {
 		all = append(all, a.String())
 	}
 	return all
 }
 
-// Certificate makes the certificate of a run and writes its folder.
+// Certificate makes the certificate of a run, writes it to the folder, and returns both.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
-	if cert, err = certificate.Draw(run, c.identity(), c.judgeIdentity()); err != nil {
+	if cert, err = certificate.New(run, c.identity(), c.judgeIdentity()); err != nil {
 		return nil, "", err
 	}
 	return cert, c.judge.Dir, cert.WriteFolder(c.judge.Dir)
 }
 
-// Finish prints the summary of a run.
+// Finish prints the summary of a run, with the paths of its files.
 func (c *Certification) Finish(run *conform.Run, paths report.Paths) error {
 	return c.judge.Show.Finish(run, paths)
 }
 
-// Err returns why the device was lost, or how far a cancelled run came.
+// Err returns why the device was lost, or, if ctx was cancelled, an error with the number of cases
+// that had ended. It returns nil after a complete run.
 func (c *Certification) Err(ctx context.Context) error {
 	if err := c.lab.Err(); err != nil || ctx.Err() == nil {
 		return err
 	}
-	return fmt.Errorf("interrupted: %d of %d had ended", c.judge.Ended, len(c.device.Cases))
+	return fmt.Errorf("interrupted: %d of %d cases had ended", c.judge.Ended, len(c.device.Cases))
 }

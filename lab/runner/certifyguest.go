@@ -23,7 +23,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
-// GuestProtocol returns the protocol of the devices of a guest.
+// GuestProtocol returns the protocol of a guest's devices: iWARP if one of them is siw, else RoCE.
 func GuestProtocol(cfg kernel.Config) conformance.Protocol {
 	if guest.NeedsSIW(cfg.Devices) {
 		return conformance.IWARP
@@ -31,11 +31,11 @@ func GuestProtocol(cfg kernel.Config) conformance.Protocol {
 	return conformance.RoCE
 }
 
-// JudgeGuest boots a guest on an empty network namespace, judges its device, and switches
-// it off, so that its console output is complete. It prints progress to status. The
-// folder is removed if the device could not be judged.
+// JudgeGuest boots a guest in the current network namespace, which must be empty, judges its device,
+// and shuts the guest down, so that its console log is complete. It prints progress to status. If
+// the device could not be judged, it removes the folder of the certificate.
 func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (*conform.Run, error) {
-	if err := c.makeFolder(); err != nil {
+	if err := c.ensureFolder(); err != nil {
 		return nil, err
 	}
 	run, err := c.judgeGuest(ctx, cfg, status)
@@ -65,20 +65,20 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 		return nil, err
 	}
 	defer g.Stop()
-	c.machine = "a QEMU guest with " + howMade(cfg, lab.Accel())
+	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel())
 	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
 	if isRawWire(c.Wire, GuestProtocol(cfg)) {
 		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeNetworks
 	}
 	run, err = c.Judge(ctx, client, g.Addr, opt)
-	if errors.Is(err, agent.ErrLost) { // before a case could report it
+	if errors.Is(err, agent.ErrLost) { // before the first case; later the results report it
 		err = errors.Join(err, g.Problem(err))
 	}
 	return run, err
 }
 
-// isRawWire reports whether the judge sends raw packets on a wire, as a host with addresses
-// of its own.
+// isRawWire reports whether the judge sends raw packets, as a host with addresses of its own, with a
+// value of --wire. The default, an empty value, depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:
@@ -101,16 +101,17 @@ var secondAddresses = []netip.Prefix{
 	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),
 }
 
-// howMade describes the virtual machine of a guest.
-func howMade(cfg kernel.Config, accel kernel.Accel) string {
-	how := "emulated (TCG)"
+// describeMachine describes the virtual machine of a guest: its processors, how they run, and its
+// memory.
+func describeMachine(cfg kernel.Config, accel kernel.Accel) string {
+	processors := "emulated (TCG)"
 	if accel == kernel.KVM {
-		how = "the machine's own (KVM)"
+		processors = "the machine's own (KVM)"
 	}
 	if cfg.ICount {
-		how += ", its time counted in instructions"
+		processors += ", its time counted in instructions"
 	}
-	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), how, cfg.Memory)
+	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), processors, cfg.Memory)
 }
 
 // IbverbsTag is the build tag of programs with libibverbs.
@@ -119,8 +120,8 @@ const IbverbsTag = "ibverbs"
 const howToBuildAgent = "on Linux, with gcc and the packages libibverbs-dev and librdmacm-dev: go build -tags " + IbverbsTag + " -o fabrictest-agent ./cmd/fabrictest, " +
 	"and call that program, or name it with --agent-program"
 
-// CheckAgentProgram returns an error if a program cannot be the agent in a guest, because it
-// was built without libibverbs. An empty name is this program.
+// CheckAgentProgram returns an error if a program was built without libibverbs, with which the agent
+// in a guest drives the device. An empty name stands for this program.
 func CheckAgentProgram(program string) error {
 	if program == "" {
 		if ibv.Linked {
@@ -133,7 +134,7 @@ func CheckAgentProgram(program string) error {
 	}
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return cmdline.Errorf("--agent-program %s: it is no program that Go has built: %w", program, err)
+		return cmdline.Errorf("--agent-program %s: not a program built by Go: %w", program, err)
 	}
 	for _, s := range info.Settings {
 		if s.Key == "-tags" && slices.Contains(strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' }), IbverbsTag) {

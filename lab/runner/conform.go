@@ -49,18 +49,19 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 	return j, c.addDeviations(j.Devices)
 }
 
-// addDeviations sets the known deviations of the devices.
+// addDeviations sets the known deviations of the devices: those of the file, which must be for the
+// only device, or those that ship with fabrictest.
 func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	if c.Deviations != "" {
 		if len(devices) > 1 {
-			return cmdline.Errorf("--deviations: a file is about one device: name it with --device")
+			return cmdline.Errorf("--deviations: the file is for one device: name the device with --device")
 		}
 		devices[0].Deviations, err = judge.ReadDeviations(c.Deviations, string(c.Tier), suites(devices[0]))
 		return err
 	}
 	for _, d := range devices {
 		if len(d.Defects) > 0 || c.Profile != "" {
-			continue // the known deviations are those of a device without defects
+			continue // the deviations are those of devices without injected defects
 		}
 		if d.Deviations, err = conformance.DeviationsOf(d.Name, string(c.Tier)); err != nil {
 			return err
@@ -69,7 +70,8 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	return nil
 }
 
-// PlanMeasurement checks the options, and returns a judge with the devices to measure.
+// PlanMeasurement checks the options, and returns a judge with the devices to measure. Without names
+// these are all that can be measured.
 func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {
@@ -83,7 +85,7 @@ func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	}
 	for _, d := range j.Devices {
 		if d.Protocol != conformance.RoCE {
-			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(Measurable(), ", "))
+			return nil, cmdline.Errorf("%s cannot be measured: recovery from loss and congestion is measured for RoCE only; choose %s", d.Name, strings.Join(Measurable(), ", "))
 		}
 	}
 	return j, nil
@@ -101,7 +103,7 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:
 		return nil, cmdline.Errorf("--on %s: give sim or netns", c.Tier)
 	case c.Matrix && !c.CheckCases:
-		return nil, cmdline.Errorf("--matrix: it is about --check-cases: give both")
+		return nil, cmdline.Errorf("--matrix needs --check-cases: give both")
 	case c.CheckCases && (len(c.Defects) > 0 || c.Profile != ""):
 		return nil, cmdline.Errorf("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
 	case c.CheckCases && c.Deviations != "":
@@ -117,9 +119,9 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	}}, nil
 }
 
-// Measure measures the devices of a judge and adds the measurements to a run. It returns the
-// errors of all devices.
-func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (failed error) {
+// Measure measures the devices of a judge and adds the measurements to a run. It continues after an
+// error, and returns the errors of all devices.
+func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (errs error) {
 	for _, d := range j.Devices {
 		r := d.Report()
 		j.Show.Start(d.Name)
@@ -127,9 +129,9 @@ func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (failed erro
 		r.Measured, err = j.Measure(ctx, d)
 		j.Show.End(d.Name)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", r.Label(), err))
+			errs = errors.Join(errs, fmt.Errorf("measure %s: %w", r.Label(), err))
 		}
 		run.Devices = append(run.Devices, r)
 	}
-	return failed
+	return errs
 }

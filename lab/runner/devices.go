@@ -25,8 +25,8 @@ type Selection struct {
 	Defects []string // besides those of the profile
 }
 
-// Devices returns the devices without cases. Without names they are all that can have the
-// defects.
+// Devices returns the selected devices, without cases. Without names they are the profile's device,
+// or all devices that can have the defects; a named device that cannot have them is an error.
 func (o *Selection) Devices() (all []*judge.Device, err error) {
 	var profile *nics.Profile
 	if o.Profile != "" {
@@ -41,7 +41,7 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 	case len(names) == 0:
 		names = nics.Names()
 	}
-	var mistake error
+	var lastErr error // why a device was omitted
 	for _, name := range names {
 		p, err := nics.Find(name)
 		if err != nil {
@@ -53,12 +53,12 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: o.Defects, Known: knownDefects(p)}
 		if profile != nil {
 			if profile.Provider != p.Name {
-				return nil, cmdline.Errorf("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
+				return nil, cmdline.Errorf("--as %s is a profile of %s, not of --device %s", profile.Name, profile.Provider, p.Name)
 			}
 			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, o.Defects)
 		}
 		if err := checkDefects(p, d.Defects); err != nil {
-			mistake = err
+			lastErr = err
 			var foreign *nics.ForeignDefectError
 			if len(o.Names) > 0 || !errors.As(err, &foreign) {
 				return nil, err
@@ -68,14 +68,15 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 		all = append(all, d)
 	}
 	if len(all) == 0 {
-		return nil, mistake
+		return nil, lastErr
 	}
 	return all, nil
 }
 
+// checkDefects returns an error for the first defect that a provider's devices cannot have.
 func checkDefects(p *nics.Provider, defects []string) error {
-	for _, q := range defects {
-		if err := p.CheckDefect(q); err != nil {
+	for _, name := range defects {
+		if err := p.CheckDefect(name); err != nil {
 			return nics.DefectFlagError(err)
 		}
 	}
@@ -84,15 +85,16 @@ func checkDefects(p *nics.Provider, defects []string) error {
 
 // knownDefects returns the defects that a provider's devices can have.
 func knownDefects(p *nics.Provider) (all []judge.Defect) {
-	for _, q := range p.Defects {
+	for _, d := range p.Defects {
+		needsNumber := p.CheckDefect(d.Name) != nil // the name alone is incomplete
 		all = append(all, judge.Defect{
-			Name: q.Name, Imitates: q.Imitates, Does: q.Does, Mutant: q.Mutant, NeedsNumber: p.CheckDefect(q.Name) != nil,
+			Name: d.Name, Imitates: d.Imitates, Does: d.Does, Mutant: d.Mutant, NeedsNumber: needsNumber,
 		})
 	}
 	return all
 }
 
-// checkFilter returns an error for a case or a label that the devices do not have.
+// checkFilter returns an error if the filter names a case or a label that none of the devices has.
 func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 	all := make([]*conformance.Suite, 0, len(devices))
 	names := make([]string, 0, len(devices))
@@ -108,27 +110,29 @@ func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 		return err
 	}
 	if err := o.CheckPatterns(judge.Suites()...); err == nil {
-		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(names, " or "))
+		return cmdline.Errorf("%s is no case for %s: name other devices with --device, or none", none.Pattern, strings.Join(names, " or "))
 	}
 	return judge.NoSuchCase(none.Pattern)
 }
 
-// noCasesError returns the error for a filter that selects no case.
+// noCasesError returns the error for a filter that selects no case of the devices. It advises to add
+// --dangerous if that would select some.
 func noCasesError(o *conformance.Filter, devices []*judge.Device) error {
 	dangerous := *o
 	dangerous.IncludeDangerous = true
 	for _, d := range devices {
 		if len(judge.Select(&dangerous, suites(d))) > 0 {
-			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
+			return cmdline.Errorf("the selected cases can crash or wedge a real device: add --dangerous")
 		}
 	}
-	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest list cases' shows all")
+	return cmdline.Errorf("no case matches the names, --level, --label and --without: 'fabrictest list cases' shows all")
 }
 
-// suites returns the suites of an emulated device.
+// suites returns the suites of cases for an emulated device.
 func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
-// Catalog returns what lists of cases tell about the emulated devices.
+// Catalog returns the emulated devices, and functions that describe and check defects, for lists of
+// cases.
 func Catalog() *judge.Catalog {
 	c := new(judge.Catalog)
 	for _, p := range nics.All() {
@@ -138,7 +142,8 @@ func Catalog() *judge.Catalog {
 	return c
 }
 
-// describeDefect returns what a defect does and imitates.
+// describeDefect returns what a defect does, what it imitates, and which devices can have it. spec
+// is its name, which a number may follow.
 func describeDefect(spec string) string {
 	for _, q := range nics.AllDefects() {
 		if judge.DefectName(q.Name) == judge.DefectName(spec) {
@@ -149,7 +154,7 @@ func describeDefect(spec string) string {
 			return fmt.Sprintf("%s%s (%s)", q.Does, imitates, strings.Join(q.Of, ", "))
 		}
 	}
-	return "no device can have it yet"
+	return "no device can have this defect yet"
 }
 
 // Limits of a case that explores schedules, after which it counts as hung: for the case, and for
@@ -179,7 +184,8 @@ func (o *labs) caseWorkers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// open opens the lab for a device.
+// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases
+// that explore schedules get more time.
 func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {
@@ -207,8 +213,8 @@ func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	return bench.InNamespaces(provider, opt)
 }
 
-// selectMutant makes devices of this program have the mutant among some defects, if there
-// is one, until restore is called.
+// selectMutant selects the mutant that is among the defects, if there is one, for all devices of
+// this process, until restore is called. Two mutants are an error.
 func selectMutant(defects []string) (restore func(), err error) {
 	i := slices.IndexFunc(defects, nics.IsMutant)
 	switch {
@@ -239,8 +245,8 @@ func NeedsMutants(j *judge.Judge) bool {
 	return false
 }
 
-// DropMutants leaves out the mutants where they cannot be built. It returns an error if
-// --defect names one.
+// DropMutants makes a judge check cases without mutants, where they cannot be built for the reason
+// why. It returns an error if a device must have a mutant.
 func DropMutants(j *judge.Judge, why error) error {
 	for _, d := range j.Devices {
 		if i := slices.IndexFunc(d.Defects, nics.IsMutant); i >= 0 {

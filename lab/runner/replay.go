@@ -14,17 +14,16 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// ReadRun reads the result of a run from its folder or its result.json. It returns the
+// ReadRun reads the result of a run. path is the run's folder or its result.json. It returns the
 // folder, too.
-func ReadRun(from string) (*report.Run, string, error) {
-	if info, err := os.Stat(from); err == nil && info.IsDir() {
-		from = filepath.Join(from, report.ResultFile)
+func ReadRun(path string) (run *report.Run, folder string, err error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, report.ResultFile)
 	}
-	run, err := report.ReadFile(from)
-	if err != nil {
+	if run, err = report.ReadFile(path); err != nil {
 		return nil, "", cmdline.Errorf("%w: name the folder of a run, or its %s", err, report.ResultFile)
 	}
-	return run, filepath.Dir(from), nil
+	return run, filepath.Dir(path), nil
 }
 
 // Replay selects results of a saved run to be repeated.
@@ -34,7 +33,8 @@ type Replay struct {
 	Passed    bool             // repeat scenarios that passed, too, if none is named
 }
 
-// Select returns the results that match. Skipped scenarios are never repeated.
+// Select returns the results of a saved run to repeat: those that match the names and tiers, and
+// without names those that did not pass, or with Passed all. Skipped scenarios are never repeated.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]
@@ -48,25 +48,25 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 		selected = append(selected, res)
 	}
 	if len(selected) == 0 && len(r.Scenarios) > 0 {
-		return nil, cmdline.Errorf("the run has no scenario like that; it has %d results", len(saved.Scenarios))
+		return nil, cmdline.Errorf("no scenario of the run matches; the run has %d results", len(saved.Scenarios))
 	}
 	return selected, nil
 }
 
-// ReplayTask returns a task that repeats a result, with the copy of the scenario in the
-// run's folder. Its own folder is dir.
+// ReplayTask returns a task that repeats a result with the copy of its scenario in folder, that of
+// the saved run. The task writes its files to dir, and captures packets if capture is set.
 func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
 	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
 	if err != nil {
-		return Task{}, fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
+		return Task{}, fmt.Errorf("the copy of scenario %s in the run's folder: %w", r.Name, err)
 	}
 	return Task{Scenario: s, Tier: scenarios.Tier(r.Tier), Options: lab.Options{
 		Seed: r.Seed, Dir: dir, Defects: r.Defects, Netem: r.Netem, Replay: r.Replay, Capture: capture,
 	}}, nil
 }
 
-// Compare prints for each result whether it is the same as in the saved run, and reports
-// whether all are.
+// Compare prints for each result now whether it is the same as then, the result of the saved run with
+// the same index, and reports whether all are.
 func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
 	same = true
 	for i := range now {
@@ -79,11 +79,11 @@ func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool
 	return same, nil
 }
 
-// sameOutcome compares two runs of a scenario: in simulation every figure, in namespaces
-// the verdict.
-func sameOutcome(then, now *report.Result) (same bool, what string) {
+// sameOutcome reports whether two runs of a scenario agree, in simulation in every figure, in
+// namespaces in the verdict, and describes the comparison.
+func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Verdict == report.Starved && now.Verdict == report.Passed {
-		return true, "the machine was too busy then, and it passed now"
+		return true, "the machine was too busy then, and the scenario passed now"
 	}
 	if then.Verdict != now.Verdict {
 		return false, fmt.Sprintf("%s then, %s now", then.Verdict, now.Verdict)
@@ -95,13 +95,13 @@ func sameOutcome(then, now *report.Result) (same bool, what string) {
 	if a == b {
 		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
 	}
-	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a defect of fabrictest's: please report it with both result.json", now.Verdict)
+	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a bug of fabrictest: please report it with both result.json files", now.Verdict)
 }
 
-// reproducible returns the part of a result that depends on the seed alone, as text.
+// reproducible returns the part of a result that depends on the seed alone, as JSON.
 func reproducible(r *report.Result) string {
-	e := *r
-	e.Wall, e.Files, e.Replay = 0, nil, ""
-	text, _ := json.Marshal(e)
+	part := *r
+	part.Wall, part.Files, part.Replay = 0, nil, ""
+	text, _ := json.Marshal(part)
 	return string(text)
 }

@@ -47,57 +47,59 @@ type Progress interface {
 // processes, which mostly wait for timers.
 const maxFabrics = 4
 
-// Run runs tasks in order, one per processor at a time; in namespaces at most
-// maxFabrics. When ctx is cancelled it returns the results so far, including those of
-// interrupted tasks, which ended does not count.
+// Run runs tasks in order, one per processor at a time; in namespaces at most maxFabrics. Tasks of
+// different tiers do not run at the same time. When ctx is cancelled it returns the results so far,
+// including those of interrupted tasks, which ended does not count.
 func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1
 		for n < len(tasks) && tasks[n].Tier == tasks[0].Tier {
 			n++
 		}
-		width := runtime.GOMAXPROCS(0)
+		workers := runtime.GOMAXPROCS(0)
 		if tasks[0].Tier == scenarios.NetNS {
-			width = min(width, maxFabrics)
+			workers = min(workers, maxFabrics)
 		}
-		more, whole := inParallel(ctx, width, tasks[:n], show)
-		results, ended = append(results, more...), ended+whole
+		ofTier, endedOfTier := runParallel(ctx, workers, tasks[:n], show)
+		results, ended = append(results, ofTier...), ended+endedOfTier
 		tasks = tasks[n:]
 	}
 	return results, ended
 }
 
-// inParallel runs tasks, width of them at a time, and returns when all have ended.
-func inParallel(ctx context.Context, width int, tasks []Task, show Progress) (results []report.Result, ended int) {
-	var taken, whole atomic.Int64
-	var workers sync.WaitGroup
+// runParallel runs tasks, up to a number of workers at a time, and returns when all have ended or
+// ctx is cancelled. ended is the number of tasks that were not interrupted.
+func runParallel(ctx context.Context, workers int, tasks []Task, show Progress) (results []report.Result, ended int) {
+	var started, completed atomic.Int64
+	var running sync.WaitGroup
 	done := make([]*report.Result, len(tasks))
-	for range min(width, len(tasks)) {
-		workers.Go(func() {
+	for range min(workers, len(tasks)) {
+		running.Go(func() {
 			for ctx.Err() == nil {
-				i := int(taken.Add(1)) - 1
+				i := int(started.Add(1)) - 1
 				if i >= len(tasks) {
 					return
 				}
 				show.Start(tasks[i].Scenario.Name, string(tasks[i].Tier))
 				done[i] = tasks[i].Run(ctx)
 				if ctx.Err() == nil { // before Done, which may cancel ctx
-					whole.Add(1)
+					completed.Add(1)
 				}
 				show.Done(done[i])
 			}
 		})
 	}
-	workers.Wait()
+	running.Wait()
 	for _, r := range done {
 		if r != nil {
 			results = append(results, *r)
 		}
 	}
-	return results, int(whole.Load())
+	return results, int(completed.Load())
 }
 
-// Run runs the task.
+// Run runs the task on its tier, after it has saved the scenario in the run's folder if there is one.
+// The result of an incompatible task is skipped.
 func (t *Task) Run(ctx context.Context) *report.Result {
 	if t.Incompatible != "" {
 		r := lab.NewResult(t.Scenario, t.Tier, &t.Options)
@@ -117,7 +119,7 @@ func (t *Task) Run(ctx context.Context) *report.Result {
 	return simlab.Run(ctx, t.Scenario, t.Options)
 }
 
-// scenarioFile returns where the folder of a run has a copy of a scenario.
+// scenarioFile returns the path of the copy of a scenario in the folder of a run.
 func scenarioFile(dir, name string) string {
 	return filepath.Join(dir, "scenarios", name+".yaml")
 }
@@ -134,7 +136,7 @@ func (t *Task) save() error {
 		return err
 	}
 	if err := os.WriteFile(name, text, 0o666); err != nil {
-		return errors.Join(err, os.Remove(name)) // no truncated file
+		return errors.Join(err, os.Remove(name)) // leave no truncated file
 	}
 	return nil
 }
@@ -154,8 +156,8 @@ type Overrides struct {
 	Defects  []string
 }
 
-// Check returns an error for a provider that does not exist, and for defects that the NICs
-// cannot be given.
+// Check returns an error for a provider that does not exist, and for a defect that NICs of the
+// provider, or of any, cannot have without another build of the program.
 func (o *Overrides) Check() error {
 	check := nics.CheckRuntimeDefect
 	if o.Provider != "" {
@@ -165,17 +167,17 @@ func (o *Overrides) Check() error {
 		}
 		check = p.CheckRuntimeDefect
 	}
-	for _, q := range o.Defects {
-		if err := check(q); err != nil {
+	for _, name := range o.Defects {
+		if err := check(name); err != nil {
 			return nics.DefectFlagError(err)
 		}
 	}
 	return nil
 }
 
-// Tasks returns a task for each scenario and each tier that it runs on, tier by tier, with the
-// same options. Scenarios that cannot run with the provider or the defects are marked as
-// incompatible.
+// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for each
+// scenario and each tier that it runs on, tier by tier, with the same options. Tasks that cannot run
+// with the provider or the defects are marked as incompatible.
 func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, options lab.Options) (tasks []Task) {
 	for i := range chosen {
 		s := &chosen[i]
@@ -193,7 +195,7 @@ func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, o
 			}
 			t := Task{Scenario: s.Scenario, Given: s.Given, Tier: tier, Options: options}
 			t.Options.Defects, t.Options.Netem = o.Defects, options.Netem && tier == scenarios.NetNS
-			if o.Provider != "" || len(o.Defects) > 0 { // otherwise the lab reports a mistake in the file
+			if o.Provider != "" || len(o.Defects) > 0 { // without overrides, an incompatibility is an error in the file, which the lab reports
 				t.Incompatible = lab.Incompatibility(s.Scenario, tier, o.Defects...)
 			}
 			tasks = append(tasks, t)
@@ -207,19 +209,19 @@ func DropIncompatible(tasks []Task) []Task {
 	return slices.DeleteFunc(tasks, func(t Task) bool { return t.Incompatible != "" })
 }
 
-// Tiers returns the named tiers. Without names it returns both, or simulation alone where
-// network namespaces do not work, with the reason.
+// Tiers returns the named tiers. Without names it returns both, or simulation alone if network
+// namespaces are not available; why is the reason then.
 func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
 	if tiers, err = scenarios.ParseTiers(names); err != nil || tiers != nil {
 		return tiers, "", err
 	}
-	if cannot := netns.Available(); cannot != nil {
-		return []scenarios.Tier{scenarios.Sim}, cannot.Error(), nil
+	if unavailable := netns.Available(); unavailable != nil {
+		return []scenarios.Tier{scenarios.Sim}, unavailable.Error(), nil
 	}
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
 }
 
-// DescribeState returns the state of each rank of a task as text.
+// DescribeState returns a text with the task and the state of each of its ranks, a line or more each.
 func (t *Task) DescribeState(all []lab.RankState) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s:", t.Scenario.Name, t.Tier)

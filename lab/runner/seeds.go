@@ -27,28 +27,29 @@ type Seeds struct {
 	Out    io.Writer            // for failures and the summary
 	Status io.Writer            // for progress
 
-	began    time.Time
-	mu       sync.Mutex
-	started  int // runs, of all scenarios and seeds
-	ended    int
-	failures []seedFailure
-	progress time.Time // when progress was last printed
+	began        time.Time
+	mu           sync.Mutex
+	started      int // runs, of all scenarios and seeds
+	ended        int
+	failures     []seedFailure
+	lastProgress time.Time // when progress was last printed
 }
 
 // seedFailure is a run that did not pass.
 type seedFailure struct {
-	run    int
+	run    int // index: seed by seed, and task by task for each
 	result *report.Result
 	replay string
 }
 
+// total returns the number of runs.
 func (c *Seeds) total() int { return c.Count * len(c.Tasks) }
 
-// Run runs all tasks with all seeds, prints the failures, and a summary with the command
-// that repeats each. It reports whether all passed.
+// Run runs all tasks with all seeds, prints each failure when it happens, and at the end a summary
+// with the command that repeats each. It reports whether all passed.
 func (c *Seeds) Run(ctx context.Context) (passed bool, err error) {
 	c.began = time.Now()
-	c.progress = c.began
+	c.lastProgress = c.began
 	c.runAll(ctx)
 	c.summarize()
 	if ctx.Err() != nil {
@@ -63,7 +64,7 @@ func (c *Seeds) runAll(ctx context.Context) {
 	for range min(runtime.GOMAXPROCS(0), c.total()) {
 		workers.Go(func() {
 			for {
-				run, ok := c.take(ctx)
+				run, ok := c.nextRun(ctx)
 				if !ok {
 					return
 				}
@@ -71,8 +72,8 @@ func (c *Seeds) runAll(ctx context.Context) {
 				t.Options.Seed = c.First + uint64(run/len(c.Tasks))
 				t.Options.Replay = c.Replay(&t)
 				r := t.Run(ctx)
-				if ctx.Err() == nil { // else it was interrupted
-					c.done(run, r)
+				if ctx.Err() == nil { // else the run was interrupted
+					c.record(run, r)
 				}
 			}
 		})
@@ -80,8 +81,8 @@ func (c *Seeds) runAll(ctx context.Context) {
 	workers.Wait()
 }
 
-// take returns the index of the next run; false if there is none or ctx is cancelled.
-func (c *Seeds) take(ctx context.Context) (run int, ok bool) {
+// nextRun returns the index of the next run to start; false if there is none or ctx is cancelled.
+func (c *Seeds) nextRun(ctx context.Context) (run int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if run = c.started; ctx.Err() != nil || run == c.total() {
@@ -91,8 +92,9 @@ func (c *Seeds) take(ctx context.Context) (run int, ok bool) {
 	return run, true
 }
 
-// done records the result of a run, and prints progress now and then.
-func (c *Seeds) done(run int, r *report.Result) {
+// record records the result of a run, prints it if it failed, and prints progress every
+// progressInterval.
+func (c *Seeds) record(run int, r *report.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended++
@@ -101,8 +103,8 @@ func (c *Seeds) done(run int, r *report.Result) {
 		fmt.Fprintf(c.Out, "%s  %s with seed %d: %s\n", strings.ToUpper(string(r.Verdict)), r.Name, r.Seed, r.Reason)
 	}
 	now := time.Now()
-	if now.Sub(c.progress) >= progressInterval {
-		c.progress = now
+	if now.Sub(c.lastProgress) >= progressInterval {
+		c.lastProgress = now
 		left := time.Duration(float64(now.Sub(c.began)) / float64(c.ended) * float64(c.total()-c.ended))
 		fmt.Fprintf(c.Status, "%d of %d runs, seed %d, %d failed, about %s left\n",
 			c.ended, c.total(), r.Seed, len(c.failures), textfmt.Duration(left.Round(time.Second)))

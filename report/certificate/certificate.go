@@ -117,14 +117,14 @@ var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported,
 // levels are in the order of their weight.
 var levels = []string{"MUST", "SHOULD", "MAY"}
 
-// Draw makes a certificate from the results of a run. The run must have one device, without
-// defects.
-func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
+// New returns the certificate of a run: the state of each clause, and the outcome, which follow
+// from the results of the cases. The run must have one device, without injected defects.
+func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
 		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
 	}
-	if q := run.Devices[0].Defects; len(q) > 0 {
-		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", q)
+	if defects := run.Devices[0].Defects; len(defects) > 0 {
+		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", defects)
 	}
 	c := &Certificate{Version: Version, Subject: subject, Judge: judge, Run: *run}
 	c.Clauses = clauses(run)
@@ -133,9 +133,10 @@ func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) 
 	return c, nil
 }
 
-// clauses returns the clauses of every document of which a case was run.
+// clauses returns the clauses, with their states, of every document that has a clause for which a
+// case was run. Other documents do not apply to the device.
 func clauses(run *conform.Run) (all []Clause) {
-	results := make(map[string][]*conform.Result)
+	results := make(map[string][]*conform.Result) // of the cases, by row of the ledger
 	for i := range run.Devices[0].Results {
 		r := &run.Devices[0].Results[i]
 		for _, row := range r.Rows {
@@ -144,28 +145,29 @@ func clauses(run *conform.Run) (all []Clause) {
 	}
 	for i := range run.Documents {
 		var rows []Clause
-		touched := false
+		applies := false
 		for j := range run.Documents[i].Sections {
 			for _, row := range run.Documents[i].Sections[j].Rows {
 				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
 				switch {
 				case len(results[row.ID]) > 0:
 					c.State, c.Cases = worst(results[row.ID])
-					touched = true
+					applies = true
 				case row.Untestable != "":
 					c.State = Untestable
 				}
 				rows = append(rows, c)
 			}
 		}
-		if touched {
+		if applies {
 			all = append(all, rows...)
 		}
 	}
 	return all
 }
 
-// worst returns the worst verdict of some cases, and their names.
+// worst returns the worst verdict of the results of a clause's cases, and the sorted IDs of the
+// cases.
 func worst(results []*conform.Result) (s State, cases []string) {
 	verdicts := make([]conform.Verdict, 0, len(results))
 	for _, r := range results {
@@ -175,7 +177,7 @@ func worst(results []*conform.Result) (s State, cases []string) {
 	return State(conform.RowVerdict(verdicts)), cases
 }
 
-// counts counts clauses by level and state.
+// counts returns the numbers of clauses by level and state, without zeros.
 func counts(clauses []Clause) (all []Count) {
 	for _, level := range levels {
 		for _, s := range states {
@@ -193,10 +195,11 @@ func counts(clauses []Clause) (all []Count) {
 	return all
 }
 
-// outcome returns the outcome. A failed clause takes precedence over an untested one. A
-// stale deviation makes the outcome incomplete until the record is corrected.
-func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
-	n := make(map[State]int)
+// outcome returns the overall result, which depends on the MUST clauses, and a sentence that
+// explains it. A failed clause takes precedence over an untested one. A stale deviation makes the
+// outcome incomplete until the record is corrected.
+func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
+	n := make(map[State]int) // MUST clauses by state
 	for i := range clauses {
 		if clauses[i].Level == "MUST" {
 			n[clauses[i].State]++
@@ -232,7 +235,8 @@ func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 // maxNamed limits the clauses named in a sentence.
 const maxNamed = 5
 
-// rowsIn lists the MUST clauses in a state.
+// rowsIn returns the names of the first maxNamed MUST clauses in a state, as text, and the number of
+// the others.
 func rowsIn(clauses []Clause, s State) string {
 	var rows []string
 	for i := range clauses {

@@ -48,23 +48,23 @@ func TestOutcomes(t *testing.T) {
 		{[]conform.Verdict{pass, broken}, Incomplete},
 		{[]conform.Verdict{pass, stale}, Incomplete},
 	} {
-		got, err := Draw(judged(c.verdicts...), Subject{}, Judge{})
+		got, err := New(judged(c.verdicts...), Subject{}, Judge{})
 		if err != nil || got.Outcome != c.want || len(got.Clauses) != len(c.verdicts)+1 {
 			t.Errorf("%v: %v %v, want %s", c.verdicts, got, err, c.want)
 		}
 	}
 	part := judged(pass)
 	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST", Clause: "C9-7"})
-	if got, err := Draw(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7)") {
+	if got, err := New(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7)") {
 		t.Errorf("a clause that was not asked about: %v %v", got, err)
 	}
 	many := judged(fail, fail, fail, fail, fail, fail, fail)
-	if got, err := Draw(many, Subject{}, Judge{}); err != nil || !strings.HasSuffix(got.Why, "7 not met: roce/rc/psn/0, roce/rc/psn/1, roce/rc/psn/2, roce/rc/psn/3, roce/rc/psn/4 and 2 more") {
+	if got, err := New(many, Subject{}, Judge{}); err != nil || !strings.HasSuffix(got.Why, "7 not met: roce/rc/psn/0, roce/rc/psn/1, roce/rc/psn/2, roce/rc/psn/3, roce/rc/psn/4 and 2 more") {
 		t.Errorf("clauses that are not met: %v %v", got, err)
 	}
 	defective := judged(pass)
 	defective.Devices[0].Defects = []string{"NAKStorm"}
-	if _, err := Draw(defective, Subject{}, Judge{}); err == nil {
+	if _, err := New(defective, Subject{}, Judge{}); err == nil {
 		t.Error("a device with defects on purpose is certified")
 	}
 }
@@ -74,7 +74,7 @@ func written(t *testing.T, verdicts ...conform.Verdict) (*Certificate, string) {
 	t.Helper()
 	dir := t.TempDir()
 	run := judged(verdicts...)
-	c, err := Draw(run, Subject{Device: "rxe0", Kind: "rxe-6.1", Firmware: "1.2.3", Driver: "rdma_rxe"}, Judge{Wire: "AF_PACKET on eth1", Blind: []string{"<nothing> much"}})
+	c, err := New(run, Subject{Device: "rxe0", Kind: "rxe-6.1", Firmware: "1.2.3", Driver: "rdma_rxe"}, Judge{Wire: "AF_PACKET on eth1", Blind: []string{"<nothing> much"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,15 +135,15 @@ func TestVerifyDetectsTampering(t *testing.T) {
 		"the page is changed and the manifest rewritten": {func(t *testing.T, dir string) {
 			replace(t, dir, PageFile, "Does not conform", "Conforms")
 			again(t, dir)
-		}, PageFile + " is not what certificate.json says"},
+		}, PageFile + " does not match certificate.json"},
 		"something follows the page": {func(t *testing.T, dir string) {
 			replace(t, dir, PageFile, "</html>", "</html><p>")
 			again(t, dir)
-		}, PageFile + " is not what certificate.json says"},
+		}, PageFile + " does not match certificate.json"},
 		"the JUnit results are changed and the manifest rewritten": {func(t *testing.T, dir string) {
 			replace(t, dir, "junit.xml", "<failure", "<skipped")
 			again(t, dir)
-		}, "junit.xml" + " is not what certificate.json says"},
+		}, "junit.xml" + " does not match certificate.json"},
 		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, "junit.xml"); again(t, dir) }, "junit.xml"},
 		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
 		"the outcome is better than the results": {func(t *testing.T, dir string) {
@@ -153,7 +153,7 @@ func TestVerifyDetectsTampering(t *testing.T) {
 			must.Do(t, c.write(&text))
 			put(t, dir, File, text.String())
 			again(t, dir)
-		}, `it says "conforms"`},
+		}, `has the outcome "conforms"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, dir := written(t, conform.Pass, conform.Fail)

@@ -65,22 +65,22 @@ type Remark struct {
 // Differs reports whether some devices meet the clause and others do not. A deviation on
 // record counts as not met.
 func (c *Compared) Differs() bool {
-	met, not := false, false
+	met, violated := false, false
 	for _, s := range c.States {
 		met = met || s == Pass || s == Stale
-		not = not || s == Fail || s == Deviates
+		violated = violated || s == Fail || s == Deviates
 	}
-	return met && not
+	return met && violated
 }
 
-// Applies reports whether the clause's document applies to a device.
+// Applies reports whether the clause's document applies to the device of a column.
 func (c *Compared) Applies(column int) bool { return c.States[column] != "" }
 
 // judgedDevice is a device of a result folder.
 type judgedDevice struct {
-	run  conform.Run // results of this device only
-	cert *Certificate
-	dir  string
+	run  conform.Run  // results of this device only
+	cert *Certificate // nil for a folder of conform
+	dir  string       // the folder
 }
 
 // Compare reads result folders of certify or conform, each with one or more devices, and
@@ -96,42 +96,42 @@ func Compare(dirs []string) (*Comparison, error) {
 		for i := range run.Devices {
 			d := &judgedDevice{run: *run, cert: cert, dir: dir}
 			d.run.Devices = run.Devices[i : i+1]
-			c.add(d, at)
+			c.addDevice(d, at)
 		}
 	}
-	c.tellApart()
-	c.fillIn()
+	c.makeNamesUnique()
+	c.markNotAsked()
 	for k := range c.Columns {
 		c.Columns[k].Counts = c.count(k)
 	}
 	return c, nil
 }
 
-// fillIn sets the state not-asked of clauses that are missing in the ledger of a device's
-// run, for documents that apply to the device.
-func (c *Comparison) fillIn() {
-	type under struct {
+// markNotAsked sets the state not-asked of clauses without a state on a device although their
+// document applies to it: the ledger of the device's run did not have them.
+func (c *Comparison) markNotAsked() {
+	type pair struct {
 		column   int
 		document string
 	}
-	falls := make(map[under]bool)
+	applies := make(map[pair]bool)
 	for i := range c.Clauses {
 		for k := range c.Columns {
 			if e := &c.Clauses[i]; e.Applies(k) {
-				falls[under{k, e.Document}] = true
+				applies[pair{k, e.Document}] = true
 			}
 		}
 	}
 	for i := range c.Clauses {
 		for k := range c.Columns {
-			if e := &c.Clauses[i]; !e.Applies(k) && falls[under{k, e.Document}] {
+			if e := &c.Clauses[i]; !e.Applies(k) && applies[pair{k, e.Document}] {
 				e.States[k] = NotAsked
 			}
 		}
 	}
 }
 
-// count counts the states of a column.
+// count returns the numbers of a device's clauses by level and state.
 func (c *Comparison) count(column int) []Count {
 	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
@@ -142,7 +142,8 @@ func (c *Comparison) count(column int) []Count {
 	return counts(found)
 }
 
-// readRun reads the results of a folder of either kind.
+// readRun reads the results of a folder that certify or conform wrote; the certificate is nil for
+// conform.
 func readRun(dir string) (*conform.Run, *Certificate, error) {
 	cert, err := Read(dir)
 	switch {
@@ -159,7 +160,8 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 	return run, nil, err
 }
 
-// column returns the column of a device.
+// column returns the column of a device without its counts. Its name is the kind of the
+// certificate, as rxe-6.12, or else the device's own.
 func (d *judgedDevice) column() Column {
 	dev := &d.run.Devices[0]
 	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
@@ -173,22 +175,23 @@ func (d *judgedDevice) column() Column {
 	return col
 }
 
-// tellApart makes the names of columns unique, by folder names or else by numbers.
-func (c *Comparison) tellApart() {
-	count := func() map[string]int {
+// makeNamesUnique adds the name of the folder to equal names of columns, and the number of the
+// column to those that are still equal.
+func (c *Comparison) makeNamesUnique() {
+	countNames := func() map[string]int {
 		n := make(map[string]int)
 		for i := range c.Columns {
 			n[c.Columns[i].Name]++
 		}
 		return n
 	}
-	same := count()
+	same := countNames()
 	for i := range c.Columns {
 		if col := &c.Columns[i]; same[col.Name] > 1 {
 			col.Name += " of " + filepath.Base(filepath.Clean(col.From))
 		}
 	}
-	same = count()
+	same = countNames()
 	for i := range c.Columns {
 		if col := &c.Columns[i]; same[col.Name] > 1 {
 			col.Name += fmt.Sprintf(", column %d", i+1)
@@ -196,8 +199,9 @@ func (c *Comparison) tellApart() {
 	}
 }
 
-// add adds a column.
-func (c *Comparison) add(d *judgedDevice, at map[string]int) {
+// addDevice adds a column with the states of a device's clauses, and appends clauses that c does not
+// have yet. at maps rows of the ledger to indexes of c.Clauses; addDevice extends it.
+func (c *Comparison) addDevice(d *judgedDevice, at map[string]int) {
 	found := clauses(&d.run)
 	column := len(c.Columns)
 	c.Columns = append(c.Columns, d.column())
@@ -230,15 +234,16 @@ func (c *Comparison) add(d *judgedDevice, at map[string]int) {
 						States: make([]State, column+1),
 					})
 				}
-				c.Clauses[k].add(column, s, results)
+				c.Clauses[k].setState(column, s, results)
 			}
 		}
 	}
 }
 
-// add adds the state of a clause on a device. An unsupported case gets a remark only if
-// there is no other.
-func (c *Compared) add(column int, s *Clause, results map[string]*conform.Result) {
+// setState sets the state of the clause on a device, and adds its cases and remarks on those that
+// did not pass. An unsupported case gets a remark only if the clause is unsupported. results has
+// the results of the device's cases by ID.
+func (c *Compared) setState(column int, s *Clause, results map[string]*conform.Result) {
 	c.States[column] = s.State
 	c.Cases = append(c.Cases, s.Cases...)
 	slices.Sort(c.Cases)

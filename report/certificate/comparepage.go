@@ -31,10 +31,10 @@ var (
 type comparedPage struct {
 	kit.Page
 	Devices   []*deviceLine
-	Signs     []sign  // states that occur
-	Picks     []State // states of the filter
-	Differ    []*comparedDocument
-	Documents []*comparedDocument
+	States    []namedState        // states that occur
+	Filter    []State             // states that the reader can select
+	Differ    []*comparedDocument // with the clauses that some devices meet and others do not
+	Documents []*comparedDocument // with all clauses
 	Overview  []*documentLine
 }
 
@@ -60,8 +60,8 @@ type levelLine struct {
 	Summary string // counts by state
 }
 
-// sign is a state with its name.
-type sign struct {
+// namedState is a state with its name on a page.
+type namedState struct {
 	State State
 	Name  string
 }
@@ -85,55 +85,57 @@ var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAske
 // devices are relative to dir; without dir there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	p := &comparedPage{Page: kit.Page{Title: "fabrictest: devices compared", About: "devices compared, clause by clause"}}
-	hrefs := c.pages(dir)
+	hrefs := c.pageLinks(dir)
 	for i := range c.Columns {
 		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))
 	}
 	p.Documents = c.documents(hrefs, func(*Compared) bool { return true })
 	p.Differ = c.documents(hrefs, (*Compared).Differs)
-	p.overview(len(c.Columns))
+	p.addOverview(len(c.Columns))
 	differ := 0
 	for _, d := range p.Differ {
 		differ += d.N
 	}
 	p.Headline = fmt.Sprintf("%s, and %s that some meet and others do not", textfmt.Plural(len(c.Columns), "device"), textfmt.Plural(differ, "clause"))
-	p.signs(c)
+	p.addStates(c)
 	return compareLayout.Write(w, p, "")
 }
 
-// overview adds the bars of the documents.
-func (p *comparedPage) overview(columns int) {
+// addOverview adds a line for each document, with a bar of the states for each device. columns is
+// the number of devices.
+func (p *comparedPage) addOverview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
 		line := &documentLine{Title: d.Title, Anchor: d.Anchor, Shares: make([][]kit.Share, columns)}
-		for at, k := range d.Columns {
+		for cell, column := range d.Columns {
 			n := make(map[State]int)
 			for _, s := range d.Sections {
 				for _, e := range s.Clauses {
-					n[e.Cells[at]]++
+					n[e.Cells[cell]]++
 				}
 			}
-			line.Shares[k] = shares(n)
+			line.Shares[column] = shares(n)
 		}
 		p.Overview = append(p.Overview, line)
 	}
 }
 
-// signs collects the states that occur.
-func (p *comparedPage) signs(c *Comparison) {
+// addStates adds the states that occur to the legend and to the filter.
+func (p *comparedPage) addStates(c *Comparison) {
 	for _, s := range append(slices.Clone(barOrder), Untestable) {
 		if !slices.ContainsFunc(c.Clauses, func(e Compared) bool { return slices.Contains(e.States, s) }) {
 			continue
 		}
-		p.Signs = append(p.Signs, sign{s, stateNames[s]})
+		p.States = append(p.States, namedState{s, stateNames[s]})
 		if s != Untestable {
-			p.Picks = append(p.Picks, s)
+			p.Filter = append(p.Filter, s)
 		}
 	}
 }
 
-// pages returns links to the pages of the devices relative to dir; empty if there is none.
-func (c *Comparison) pages(dir string) []string {
+// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if
+// dir is empty.
+func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
 	if dir == "" || err != nil {
@@ -154,7 +156,7 @@ func (c *Comparison) pages(dir string) []string {
 // tiers are the names of the tiers.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
-// newDeviceLine returns the row of a device, with a link to its page.
+// newDeviceLine returns the row of a device in the table of devices. href is the link to its page.
 func newDeviceLine(col *Column, href string) *deviceLine {
 	d := &deviceLine{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
@@ -203,7 +205,7 @@ type comparedSection struct {
 type clauseLine struct {
 	*Compared
 	Cells  []State
-	Sifted string // filter keys: states, with and without the device
+	Filter string // filter keys: states, with and without the device
 	Notes  []*noteLine
 }
 
@@ -213,7 +215,8 @@ type noteLine struct {
 	Device, Href string
 }
 
-// documents returns the documents of the wanted clauses, with their devices.
+// documents groups the clauses that want accepts by document and section, with the devices that
+// each document applies to. hrefs has the links to the pages of the devices.
 func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all []*comparedDocument) {
 	for i := range c.Clauses {
 		e := &c.Clauses[i]
@@ -234,33 +237,34 @@ func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all [
 			}
 		}
 		d.N++
-		d.add(e, c, hrefs)
+		d.addClause(e, c, hrefs)
 	}
 	for _, d := range all {
 		for _, s := range d.Sections {
-			s.count(len(d.Columns))
+			s.addShares(len(d.Columns))
 		}
 	}
 	return all
 }
 
-// add adds a clause to its section, with its states, the words of the filter, and notes with links.
-func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
+// addClause adds a clause to its section, with its states, its filter keys, and its remarks, which
+// link to the cases on the pages of the devices.
+func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})
 	}
 	s := d.Sections[len(d.Sections)-1]
 	line := &clauseLine{Compared: e}
-	found := make(map[string]bool)
+	keys := make(map[string]bool)
 	for _, k := range d.Columns {
 		st := e.States[k]
 		line.Cells = append(line.Cells, st)
-		found[string(st)], found[fmt.Sprintf("%s@%d", st, k)] = true, true
+		keys[string(st)], keys[fmt.Sprintf("%s@%d", st, k)] = true, true
 	}
 	if e.Differs() {
-		found["differs"] = true
+		keys["differs"] = true
 	}
-	line.Sifted = strings.Join(slices.Sorted(maps.Keys(found)), " ")
+	line.Filter = strings.Join(slices.Sorted(maps.Keys(keys)), " ")
 	for _, r := range e.Remarks {
 		n := &noteLine{Remark: r, Device: c.Columns[r.Column].Name}
 		if hrefs[r.Column] != "" && r.Verdict != conform.Unsupported {
@@ -271,8 +275,8 @@ func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
 	s.Clauses = append(s.Clauses, line)
 }
 
-// count adds the bars of a section.
-func (s *comparedSection) count(columns int) {
+// addShares adds a bar of the states of the section's clauses for each of the document's devices.
+func (s *comparedSection) addShares(columns int) {
 	for k := range columns {
 		n := make(map[State]int)
 		for _, e := range s.Clauses {
@@ -282,7 +286,7 @@ func (s *comparedSection) count(columns int) {
 	}
 }
 
-// shares returns the segments of a bar.
+// shares returns the segments of a bar, from the numbers of clauses by state.
 func shares(n map[State]int) []kit.Share {
 	all, _ := kit.Bar(n, append(slices.Clone(barOrder), Untestable), stateNames)
 	return all

@@ -24,8 +24,8 @@ var marks = map[State]string{
 	Unsupported: "–", NotAsked: "?", Untestable: "", "": "",
 }
 
-// WriteMarkdown writes a table of the devices, and for each document a table of the clauses
-// in which its devices differ, or of all clauses.
+// WriteMarkdown writes a table of the devices, and for each document a table of the clauses that
+// some devices meet and others do not, or with all of all clauses.
 func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	var b strings.Builder
 	c.summarize(&b)
@@ -33,21 +33,22 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	if all {
 		want, what = func(*Compared) bool { return true }, "in all"
 	}
-	docs := c.documents(make([]string, len(c.Columns)), want)
+	noLinks := make([]string, len(c.Columns))
+	docs := c.documents(noLinks, want)
 	n := 0
 	for _, d := range docs {
 		n += d.N
 	}
-	fmt.Fprintf(&b, "\n%s %s. – is not supported, ? not asked; *on record* is not met for a reason that is known.\n", textfmt.Plural(n, "clause"), what)
+	fmt.Fprintf(&b, "\n%s %s. – means not supported, ? not asked; *on record* means not met, for a reason that is on record.\n", textfmt.Plural(n, "clause"), what)
 	for _, d := range docs {
-		fmt.Fprintf(&b, "\n### %s\n\n| row | level | clause | what it demands |", cell(d.Title))
+		fmt.Fprintf(&b, "\n### %s\n\n| row | level | clause | what it demands |", escapeCell(d.Title))
 		for _, name := range d.Names {
-			fmt.Fprintf(&b, " %s |", cell(name))
+			fmt.Fprintf(&b, " %s |", escapeCell(name))
 		}
 		b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(d.Names)) + "\n")
 		for _, s := range d.Sections {
 			for _, e := range s.Clauses {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |", cell(e.Row), cell(e.Level), cell(e.Clause), cell(e.Text))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |", escapeCell(e.Row), escapeCell(e.Level), escapeCell(e.Clause), escapeCell(e.Text))
 				for _, st := range e.Cells {
 					fmt.Fprintf(&b, " %s |", marks[st])
 				}
@@ -59,31 +60,32 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	return err
 }
 
-// summarize writes a line for each device and level.
+// summarize writes a table with a line for each device and level: the numbers of clauses in each
+// state that occurs.
 func (c *Comparison) summarize(b *strings.Builder) {
-	var seen []State
+	var used []State
 	for _, s := range barOrder {
 		if slices.ContainsFunc(c.Columns, func(col Column) bool {
 			return slices.ContainsFunc(levels, func(l string) bool { return col.count(l, s) > 0 })
 		}) {
-			seen = append(seen, s)
+			used = append(used, s)
 		}
 	}
 	b.WriteString("| device | | level |")
-	for _, s := range seen {
+	for _, s := range used {
 		fmt.Fprintf(b, " %s |", stateNames[s])
 	}
-	b.WriteString("\n|---|---|---|" + strings.Repeat("---:|", len(seen)) + "\n")
+	b.WriteString("\n|---|---|---|" + strings.Repeat("---:|", len(used)) + "\n")
 	for i := range c.Columns {
 		col := newDeviceLine(&c.Columns[i], "")
-		name, about := "**"+cell(col.Name)+"**", cell(strings.Join(col.About, ", "))
+		name, about := "**"+escapeCell(col.Name)+"**", escapeCell(strings.Join(col.About, ", "))
 		if col.OutcomeName != "" {
 			about += ": " + strings.ToLower(col.OutcomeName)
 		}
 		for _, l := range col.Levels {
-			fmt.Fprintf(b, "| %s | %s | %s |", name, about, cell(l.Level))
-			name, about = "", ""
-			for _, s := range seen {
+			fmt.Fprintf(b, "| %s | %s | %s |", name, about, escapeCell(l.Level))
+			name, about = "", "" // only in the device's first line
+			for _, s := range used {
 				fmt.Fprintf(b, " %d |", col.count(l.Level, s))
 			}
 			b.WriteByte('\n')
@@ -91,11 +93,12 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	}
 }
 
-// cell escapes a text for a table cell.
-func cell(s string) string {
+// escapeCell escapes a text for a cell of a Markdown table.
+func escapeCell(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(textfmt.PrintableLine(s))
 }
 
+// count returns the number of clauses of a level in a state.
 func (c *Column) count(level string, s State) int {
 	for _, n := range c.Counts {
 		if n.Level == level && n.State == s {

@@ -27,11 +27,11 @@ const (
 	PageFile = "certificate.html"
 )
 
-// WriteFolder writes the certificate, its page and JUnit results into the folder of the
-// captures, and then the manifest.
+// WriteFolder writes the certificate, its page and its JUnit results into dir, which has the
+// captures already, and then the manifest of all files. It removes an earlier signature.
 func (c *Certificate) WriteFolder(dir string) error {
-	// Make the certificate from the data as read back from JSON, since [Verify] does the
-	// same and not every text and time survives JSON unchanged.
+	// Generate the files from the certificate as read back from JSON, because [Verify] does so
+	// and not every text and time survives JSON unchanged.
 	var text bytes.Buffer
 	if err := c.write(&text); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c *Certificate) WriteFolder(dir string) error {
 	return kit.Write(dir, ManifestFile, sums)
 }
 
-// pages returns the files that are generated from the certificate.
+// pages returns the files that are generated from the certificate: the page and the JUnit results.
 func (c *Certificate) pages() []kit.File {
 	return []kit.File{
 		{Name: PageFile, Write: c.writePage},
@@ -63,6 +63,7 @@ func (c *Certificate) pages() []kit.File {
 	}
 }
 
+// write writes the certificate as JSON.
 func (c *Certificate) write(w io.Writer) error {
 	out := *c
 	out.Version = Version
@@ -101,8 +102,8 @@ const (
 	maxFileSize = 1 << 30
 )
 
-// hashes returns the hashes of the files below a folder, by path with slashes. Files that
-// are not regular are errors.
+// hashes returns the SHA-256 hashes of the files below a folder, by relative path with slashes,
+// without the manifest and its signature. Files that are not regular are errors.
 func hashes(dir string) (map[string]string, error) {
 	sums := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -130,6 +131,7 @@ func hashes(dir string) (map[string]string, error) {
 	return sums, err
 }
 
+// hash returns the SHA-256 of a file in hexadecimal.
 func hash(path string) (string, error) {
 	f, err := cmdline.OpenFile(path)
 	if err != nil {
@@ -144,7 +146,8 @@ func hash(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// manifest returns the manifest of a folder.
+// manifest returns the manifest of a folder: a line with hash and path for each file, sorted by
+// path.
 func manifest(dir string) ([]byte, error) {
 	sums, err := hashes(dir)
 	if err != nil {
@@ -160,12 +163,13 @@ func manifest(dir string) ([]byte, error) {
 // maxManifest is the largest size of a manifest.
 const maxManifest = maxFiles * 4096
 
+// readManifest reads the manifest of a folder.
 func readManifest(dir string) ([]byte, error) {
 	return cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 }
 
-// checkManifest compares a manifest with the hashes of the files, and returns all
-// differences.
+// checkManifest compares the text of a manifest with have, the hashes of the files by path. It
+// returns the number of files in the manifest, and an error that lists all differences.
 func checkManifest(text []byte, have map[string]string) (files int, err error) {
 	var errs []error
 	listed := make(map[string]bool)

@@ -25,7 +25,7 @@ type cover struct {
 	*Certificate
 	OutcomeName    string
 	Tables         []table
-	States         []sign
+	States         []namedState
 	Counts         []levelView
 	Blind          []string
 	File, Manifest string
@@ -52,20 +52,21 @@ var outcomeNames = map[Outcome]string{
 	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
 }
 
-// newCover returns the first page of a certificate.
+// newCover returns the data of a certificate's first page: the outcome, tables of the device and the
+// judge, and the numbers of clauses by level and state.
 func newCover(c *Certificate) *cover {
 	v := &cover{Certificate: c, OutcomeName: outcomeNames[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
 	s, j := &c.Subject, &c.Judge
-	v.table("The device",
+	v.addTable("The device",
 		newFact("Device", s.Device), newFact("Kind", s.Kind), newFact("Transport", s.Transport), newFact("Driver", s.Driver), newFact("Firmware", s.Firmware),
 		newFact("Vendor, part", fmt.Sprintf("%#06x, %d", s.VendorID, s.PartID)), newFact("GUID", s.GUID), newFact("Addresses", s.Addresses...),
 		newFact("Host", s.Host), newFact("Kernel", s.Kernel), newFact("Driven by", s.Library), newFact("Claims", strings.Join(s.Claims, ", ")))
-	v.table("The judge",
+	v.addTable("The judge",
 		newFact("fabrictest", c.Run.Tool), newFact("Wire", j.Wire), newFact("Addresses", j.Addresses...), newFact("Agent", j.Agent),
 		newFact("Seed", fmt.Sprint(c.Run.Seed)), newFact("Started", kit.Stamp(j.Started)), newFact("Ended", kit.Stamp(j.Ended)))
 	for _, st := range states {
 		if st != Untestable {
-			v.States = append(v.States, sign{st, shortNames[st]})
+			v.States = append(v.States, namedState{st, shortNames[st]})
 		}
 	}
 	for _, l := range levels {
@@ -78,7 +79,8 @@ func newCover(c *Certificate) *cover {
 	return v
 }
 
-func (v *cover) table(title string, facts ...fact) {
+// addTable adds a table with the facts that have a value.
+func (v *cover) addTable(title string, facts ...fact) {
 	t := table{Title: title}
 	for _, f := range facts {
 		if len(f.Values) > 0 && f.Values[0] != "" {
@@ -88,15 +90,15 @@ func (v *cover) table(title string, facts ...fact) {
 	v.Tables = append(v.Tables, t)
 }
 
-// newFact returns a line of a table on the cover.
+// newFact returns a line of a table on the cover: a name and one or more values.
 func newFact(name string, values ...string) fact { return fact{name, values} }
 
 // writePage writes the page of the results with the certificate as its cover.
 func (c *Certificate) writePage(w io.Writer) error {
-	var front strings.Builder
-	if err := coverTemplate.Execute(&front, newCover(c)); err != nil {
+	var coverHTML strings.Builder
+	if err := coverTemplate.Execute(&coverHTML, newCover(c)); err != nil {
 		return fmt.Errorf("%s: %w", PageFile, err)
 	}
 	// The template has escaped the text.
-	return conform.WriteHTMLBehind(w, &c.Run, conform.Cover{HTML: template.HTML(front.String()), CSS: coverCSS, Results: File})
+	return conform.WriteHTMLBehind(w, &c.Run, conform.Cover{HTML: template.HTML(coverHTML.String()), CSS: coverCSS, Results: File})
 }

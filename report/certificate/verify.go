@@ -27,10 +27,11 @@ type Verified struct {
 	Key    string // key of the signature, without an allowed signers file
 }
 
-// Verify checks that no file was changed, added or removed after the manifest was written,
-// that the certificate follows from its results, that its pages match the certificate, and
-// that every verdict has its capture. With an allowed signers file it also checks the
-// signature. On an error only Signed is set.
+// Verify checks the certificate in a folder: that no file was changed, added or removed after the
+// manifest was written, that the states and the outcome follow from the results, that the pages
+// match, and that every verdict has its capture. signers is an allowed signers file of
+// ssh-keygen(1): with it the certificate must be signed by one of them; if it is empty, a signature
+// must only be valid. If Verify returns an error, use only Signed of the result.
 func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	v := &Verified{Signed: isSigned(dir)}
 	c, err := Read(dir)
@@ -46,18 +47,18 @@ func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 	if err != nil {
 		return v, err
 	}
-	var whole, signed error
-	v.Files, whole = checkManifest(text, have)
+	var manifestErr, signatureErr error
+	v.Files, manifestErr = checkManifest(text, have)
 	switch {
 	case signers != "":
-		v.Signer, signed = checkSignature(ctx, dir, signers, text)
+		v.Signer, signatureErr = checkSigner(ctx, dir, signers, text)
 	case v.Signed:
-		v.Key, signed = checkKey(ctx, dir, text)
+		v.Key, signatureErr = checkSignature(ctx, dir, text)
 	}
-	return v, errors.Join(whole, c.checkDrawn(), c.checkPages(dir), c.checkProofs(dir), c.checkFiles(have), signed)
+	return v, errors.Join(manifestErr, c.checkStates(), c.checkPages(dir), c.checkCaptures(dir), c.checkFiles(have), signatureErr)
 }
 
-// checkPages generates the pages again and compares.
+// checkPages generates the pages again, and returns an error for those that differ in dir.
 func (c *Certificate) checkPages(dir string) error {
 	var errs []error
 	for _, p := range c.pages() {
@@ -66,11 +67,11 @@ func (c *Certificate) checkPages(dir string) error {
 			errs = append(errs, err)
 			continue
 		}
-		// Reading one more byte detects a longer file.
+		// A longer file is an ErrTooLong.
 		got, err := cmdline.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
 		switch {
 		case errors.Is(err, cmdline.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
-			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or written by another version of fabrictest "+
+			errs = append(errs, fmt.Errorf("%s does not match %s: it was changed, or written by another version of fabrictest "+
 				"(the certificate is of %q, and only that version can check it)", p.Name, File, c.Run.Tool))
 		case err != nil:
 			errs = append(errs, err)
@@ -82,7 +83,8 @@ func (c *Certificate) checkPages(dir string) error {
 // consoleFile matches console logs of guests.
 var consoleFile = regexp.MustCompile(`^guest[0-9]+\.console$`)
 
-// checkFiles returns an error for files that are no part of a certificate.
+// checkFiles returns an error for each of the files that is neither a page, nor a capture of a
+// result, nor a console log. have has the hashes of the files by path.
 func (c *Certificate) checkFiles(have map[string]string) error {
 	known := map[string]bool{File: true}
 	for _, p := range c.pages() {
@@ -100,29 +102,31 @@ func (c *Certificate) checkFiles(have map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// checkDrawn makes the certificate again from its results and compares.
-func (c *Certificate) checkDrawn() error {
-	again, err := Draw(&c.Run, c.Subject, c.Judge)
+// checkStates derives the states of the clauses and the outcome again from the results, and returns
+// an error if they differ.
+func (c *Certificate) checkStates() error {
+	derived, err := New(&c.Run, c.Subject, c.Judge)
 	switch {
 	case err != nil:
 		return err
-	case again.Outcome != c.Outcome || again.Why != c.Why:
-		return fmt.Errorf("it says %q, and its results say %q: %s", c.Outcome, again.Outcome, again.Why)
-	case !reflect.DeepEqual(again.Counts, c.Counts):
-		return errors.New("its counts are not those of its results")
-	case len(again.Clauses) != len(c.Clauses):
-		return fmt.Errorf("it lists %d clauses, and its results speak of %d", len(c.Clauses), len(again.Clauses))
+	case derived.Outcome != c.Outcome || derived.Why != c.Why:
+		return fmt.Errorf("the certificate has the outcome %q, but its results give %q: %s", c.Outcome, derived.Outcome, derived.Why)
+	case !reflect.DeepEqual(derived.Counts, c.Counts):
+		return errors.New("the counts of the certificate differ from those of its results")
+	case len(derived.Clauses) != len(c.Clauses):
+		return fmt.Errorf("the certificate lists %d clauses, but its results give %d", len(c.Clauses), len(derived.Clauses))
 	}
 	for i := range c.Clauses {
-		if !reflect.DeepEqual(again.Clauses[i], c.Clauses[i]) {
-			return fmt.Errorf("it says %q of %s, and its results say %q", c.Clauses[i].State, c.Clauses[i].Row, again.Clauses[i].State)
+		if !reflect.DeepEqual(derived.Clauses[i], c.Clauses[i]) {
+			return fmt.Errorf("the certificate has the state %q for %s, but its results give %q", c.Clauses[i].State, c.Clauses[i].Row, derived.Clauses[i].State)
 		}
 	}
 	return nil
 }
 
-// checkProofs checks that captures exist for all cases with packets.
-func (c *Certificate) checkProofs(dir string) error {
+// checkCaptures checks that the capture of each result exists in dir, and that each case with
+// packets has one.
+func (c *Certificate) checkCaptures(dir string) error {
 	var errs []error
 	for i := range c.Run.Devices[0].Results {
 		r := &c.Run.Devices[0].Results[i]
@@ -141,6 +145,7 @@ func (c *Certificate) checkProofs(dir string) error {
 	return errors.Join(errs...)
 }
 
+// hasPackets reports whether a packet was sent or received.
 func hasPackets(l *conform.Ladder) bool {
 	for i := range l.Steps {
 		if k := l.Steps[i].Kind; k == conform.Sent || k == conform.Came {
@@ -176,9 +181,9 @@ func isSigned(dir string) bool {
 	return err == nil
 }
 
-// checkKey checks the signature with ssh-keygen, and returns the description of its key. It
-// does not check whose key it is.
-func checkKey(ctx context.Context, dir string, manifest []byte) (key string, err error) {
+// checkSignature checks the signature of the manifest with ssh-keygen, and returns a description of
+// its key. It does not check whose key it is.
+func checkSignature(ctx context.Context, dir string, manifest []byte) (key string, err error) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		return "not checked: ssh-keygen is not on PATH", nil
 	}
@@ -196,9 +201,9 @@ func checkKey(ctx context.Context, dir string, manifest []byte) (key string, err
 	return "by " + key, nil
 }
 
-// checkSignature checks with ssh-keygen that a key in signers, an allowed signers file of
-// ssh-keygen(1), made the signature.
-func checkSignature(ctx context.Context, dir, signers string, manifest []byte) (who string, err error) {
+// checkSigner checks with ssh-keygen that a key in signers, an allowed signers file of
+// ssh-keygen(1), made the signature of the manifest. It returns the signer's name in that file.
+func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (who string, err error) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		return "", errors.New("checking a signature needs ssh-keygen, which is not on PATH: install OpenSSH (Debian: apt install openssh-client)")
 	}
@@ -224,7 +229,7 @@ func checkSignature(ctx context.Context, dir, signers string, manifest []byte) (
 	return who, nil
 }
 
-// run runs a command and returns its standard output. An error has both outputs.
+// run runs a command and returns its standard output. An error contains the output of both streams.
 func run(cmd *exec.Cmd) (string, error) {
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -16,13 +16,15 @@ type series struct {
 	points      []*Point
 }
 
-// sharedReceiveLimit is the published number of bytes per rank with shared receives (Survey).
+// sharedReceiveLimit is the published maximum of bytes per rank with an SRQ (Survey). The
+// chart has a line there.
 const sharedReceiveLimit = 5e6
 
-// drawLines draws bytes per rank by number of ranks, on logarithmic scales.
+// drawLines returns an SVG chart of the mean bytes per rank of each series by number of ranks,
+// on logarithmic scales. ranks are the sorted values of the x-axis.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
-	values := []float64{sharedReceiveLimit * 1.01}
+	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
 	for _, s := range all {
 		for _, p := range s.points {
 			values = append(values, p.Bytes.Mean)
@@ -47,7 +49,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 	fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f" text-anchor="end">5 MB</text>`, left, y(sharedReceiveLimit), width, left+width-2, y(sharedReceiveLimit)-4)
 	for k, s := range all {
 		// The first of several equal curves is the widest, which keeps all visible.
-		wide := float64(len(all) - 1 - k)
+		curvesAbove := float64(len(all) - 1 - k)
 		fmt.Fprintf(&b, `<g class="%s">`, s.class)
 		for i, p := range s.points {
 			if i > 0 {
@@ -56,7 +58,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 				if p.Rank0Only {
 					class = "line one"
 				}
-				fmt.Fprintf(&b, `<path class="%s" stroke-width="%.1f" d="M%.1f %.1fL%.1f %.1f"/>`, class, 1.8+wide*0.9, x(before.Ranks), y(before.Bytes.Mean), x(p.Ranks), y(p.Bytes.Mean))
+				fmt.Fprintf(&b, `<path class="%s" stroke-width="%.1f" d="M%.1f %.1fL%.1f %.1f"/>`, class, 1.8+curvesAbove*0.9, x(before.Ranks), y(before.Bytes.Mean), x(p.Ranks), y(p.Bytes.Mean))
 			}
 		}
 		for _, p := range s.points {
@@ -65,7 +67,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 				class = "dot one"
 			}
 			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,
-				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, kit.Escape(s.name), p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
+				class, x(p.Ranks), y(p.Bytes.Mean), 3+curvesAbove*0.6, kit.Escape(s.name), p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
 		}
 		b.WriteString("</g>")
 	}
@@ -73,39 +75,41 @@ func drawLines(all []series, ranks []int) template.HTML {
 	return template.HTML(b.String())
 }
 
-// decimalBytes formats a power of ten of bytes.
+// decimalBytes formats a number of bytes that is a power of ten, as "10 MB".
 func decimalBytes(v float64) string { return strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "") }
 
-// drawByRank draws the memory of each rank by kind. With many ranks, several share a column,
-// which shows the largest of them; share is their number.
-func drawByRank(all []Values) (drawing template.HTML, share int) {
+// drawByRank draws a column for the memory of each rank, divided by kind. stats has the
+// statistics by rank; nil for a rank without. With more than 128 ranks, a column stands for
+// perColumn successive ranks and shows the one with the most memory.
+func drawByRank(stats []Values) (drawing template.HTML, perColumn int) {
 	const maxColumns = 128
-	if len(all) < 2 {
+	if len(stats) < 2 {
 		return "", 0
 	}
-	share = (len(all) + maxColumns - 1) / maxColumns
+	perColumn = (len(stats) + maxColumns - 1) / maxColumns
 	var columns []kit.Column
-	for at := 0; at < len(all); at += share {
-		group := all[at:min(at+share, len(all))]
-		k, most := kit.Column{}, -1
+	for first := 0; first < len(stats); first += perColumn {
+		group := stats[first:min(first+perColumn, len(stats))]
+		column, most := kit.Column{}, -1
 		for i, s := range group {
 			if s == nil {
 				continue
 			}
 			if kinds, n := memoryOf(s); int(n) > most {
 				most = int(n)
-				k = kit.Column{Title: fmt.Sprintf("rank %d: %s", at+i, textfmt.Bytes(n))}
-				for kind, m := range kinds {
-					k.Parts = append(k.Parts, kit.Segment{Class: kindClass(kind), Value: float64(m)})
+				column = kit.Column{Title: fmt.Sprintf("rank %d: %s", first+i, textfmt.Bytes(n))}
+				for kind, size := range kinds {
+					column.Parts = append(column.Parts, kit.Segment{Class: kindClass(kind), Value: float64(size)})
 				}
 			}
 		}
-		columns = append(columns, k)
+		columns = append(columns, column)
 	}
+	const maxLabels = 16
 	for i := range columns {
-		if every := (len(columns) + 15) / 16; i%every == 0 {
-			columns[i].Label = fmt.Sprint(i * share)
+		if every := (len(columns) + maxLabels - 1) / maxLabels; i%every == 0 {
+			columns[i].Label = fmt.Sprint(i * perColumn)
 		}
 	}
-	return kit.ColumnChart{Width: 920, Height: 180, Left: 62, Label: "memory of each rank", Ticks: 4}.Draw(columns), share
+	return kit.ColumnChart{Width: 920, Height: 180, Left: 62, Label: "memory of each rank", Ticks: 4}.Draw(columns), perColumn
 }

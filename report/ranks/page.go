@@ -28,7 +28,8 @@ type htmlPage struct {
 	Memory *memoryView
 }
 
-// WriteHTML writes a run as one self-contained page.
+// WriteHTML writes a run as one self-contained page: the statistics of its job, and its memory
+// measurements, whichever it has.
 func WriteHTML(w io.Writer, r *Run) error {
 	p := &htmlPage{Page: kit.Page{Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}}
 	if r.Job != nil {
@@ -43,6 +44,8 @@ func WriteHTML(w io.Writer, r *Run) error {
 	return layout.Write(w, p, "")
 }
 
+// facts returns the names and values at the head of the page: machine, version, settings of
+// the job, and the command that repeats the run.
 func facts(r *Run) (all kit.Facts) {
 	all.Add("Started", kit.Stamp(r.Started))
 	all.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))

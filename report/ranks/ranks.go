@@ -35,7 +35,8 @@ type Run struct {
 	Memory []Experiment `json:"memory,omitempty"`
 }
 
-// NewRun returns a run of this program without results.
+// NewRun returns a run of this program without results, with the version of fabrictest and a
+// description of this machine. command is the command that repeats the run.
 func NewRun(command string, seed uint64, started time.Time) *Run {
 	return &Run{Version: Version, Tool: report.ToolVersion(), Command: command, Seed: seed, Started: started, Machine: report.ThisMachine()}
 }
@@ -64,7 +65,7 @@ type Values map[string]any
 // UnmarshalJSON implements json.Unmarshaler. null is accepted.
 func (v *Values) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*map[string]any)(v)) }
 
-// ValuesOf returns the values of a struct by its JSON encoding.
+// ValuesOf encodes a struct as JSON and returns the object.
 func ValuesOf(from any) (v Values, err error) {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -74,7 +75,7 @@ func ValuesOf(from any) (v Values, err error) {
 }
 
 // Count returns the number at a path of keys and indexes such as "P2P.Sent.0.Messages"; 0 if
-// there is none.
+// it is missing or negative.
 func (v Values) Count(path string) uint64 {
 	var at any = map[string]any(v)
 	for key := range strings.SplitSeq(path, ".") {
@@ -141,21 +142,23 @@ var (
 // maxRails is the largest number of rails of a rank.
 const maxRails = 4
 
-// memoryOf returns the largest size of each kind of memory of a rank, and their sum.
-func memoryOf(s Values) (kinds []uint64, sum uint64) {
+// memoryOf returns the largest size that each of memoryKinds had in a rank, in bytes, and
+// their sum.
+func memoryOf(stats Values) (kinds []uint64, sum uint64) {
 	for k := range memoryKinds {
-		n := s.Count(fmt.Sprint(memoryBytes, k))
+		n := stats.Count(fmt.Sprint(memoryBytes, k))
 		kinds, sum = append(kinds, n), sum+n
 	}
 	return kinds, sum
 }
 
-// reported returns the statistics that are not nil.
+// reported returns the statistics of the ranks that have some.
 func (j *Job) reported() []Values {
 	return slices.DeleteFunc(slices.Clone(j.Stats), func(s Values) bool { return s == nil })
 }
 
-// point returns a measurement; nil if there is none.
+// point returns the point of a workload, a design and a number of ranks; nil if it was not
+// measured.
 func (e *Experiment) point(workload, design string, ranks int) *Point {
 	for i := range e.Points {
 		if p := &e.Points[i]; p.Workload == workload && p.Design == design && p.Ranks == ranks {

@@ -72,7 +72,8 @@ const (
 // maxRows is at least the number of rows.
 const maxRows = 80
 
-// Rows returns the statistics in the order of the tables.
+// Rows returns the statistics that the tables show, in their order: heading, name, kind, and
+// path in the JSON of mpi.Stats.
 func Rows() []Row {
 	rows := append(make([]Row, 0, maxRows), []Row{
 		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
@@ -146,15 +147,16 @@ type Total struct {
 	Sum, Min, Max uint64
 }
 
-// Shown formats the sum; empty for statistics that are not summed.
-func (t *Total) Shown() string {
+// ShowSum formats the sum; empty for maxima, which are not summed.
+func (t *Total) ShowSum() string {
 	if t.Kind == Peak {
 		return ""
 	}
 	return t.Show(t.Sum)
 }
 
-// Totals returns the totals of the rows. It omits rows that are zero for all ranks.
+// Totals returns the sum, minimum and maximum over all ranks of each of Rows. all has the
+// statistics of each rank. It omits rows that are zero for all ranks.
 func Totals(all []Values) (totals []Total) {
 	for _, row := range Rows() {
 		t := Total{Row: row, Min: ^uint64(0)}
@@ -183,8 +185,8 @@ func ParseStats(reports []json.RawMessage) ([]Values, error) {
 	return all, nil
 }
 
-// WriteStats prints the sum, minimum and maximum of each statistic of the ranks. It omits
-// statistics that are zero for all ranks.
+// WriteStats prints the sum, minimum and maximum of each statistic over the ranks, whose
+// statistics may be nil. It omits statistics that are zero for all ranks.
 func WriteStats(w io.Writer, all []Values) error {
 	var present []Values
 	for _, s := range all {
@@ -192,20 +194,20 @@ func WriteStats(w io.Writer, all []Values) error {
 			present = append(present, s)
 		}
 	}
-	const line = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), textfmt.Plural(len(all), "rank")), "sum", "min", "max")
+	const format = "%-34s %12s %12s %12s\n"
+	fmt.Fprintf(w, format, fmt.Sprintf("%d of %s", len(present), textfmt.Plural(len(all), "rank")), "sum", "min", "max")
 	for _, t := range Totals(present) {
-		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Min), t.Show(t.Max)); err != nil {
+		if _, err := fmt.Fprintf(w, format, t.Name, t.ShowSum(), t.Show(t.Min), t.Show(t.Max)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// WriteTable prints the bytes per rank of an experiment: a line for each pattern and
+// WriteTable prints the mean bytes per rank of an experiment: a line for each workload and
 // design, a column for each number of ranks.
 func (e *Experiment) WriteTable(w io.Writer) {
-	type line struct{ pattern, design string }
+	type line struct{ workload, design string }
 	var lines []line
 	var counts []int
 	cells := map[line]map[int]string{}
@@ -227,13 +229,13 @@ func (e *Experiment) WriteTable(w io.Writer) {
 		fmt.Fprintf(w, " %9d", n)
 	}
 	fmt.Fprintln(w)
-	last := ""
+	above := ""
 	for _, l := range lines {
-		name := l.pattern
-		if name == last {
+		name := l.workload
+		if name == above {
 			name = ""
 		}
-		last = l.pattern
+		above = l.workload
 		fmt.Fprintf(w, "  %-10s %-13s", name, l.design)
 		for _, n := range counts {
 			fmt.Fprintf(w, " %9s", cells[l][n])

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"math/bits"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
@@ -42,6 +41,8 @@ type rowView struct {
 	Sum, Min, Max string
 }
 
+// newJobView returns the figures, charts and tables of a job's statistics, or only a headline
+// and a note if no rank reported any.
 func newJobView(j *Job) *jobView {
 	v := &jobView{Good: j.Code == 0}
 	outcome := "succeeded"
@@ -49,7 +50,7 @@ func newJobView(j *Job) *jobView {
 		outcome = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
 	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, textfmt.Plural(j.Ranks, "rank"), outcome)
-	all := j.reported()
+	all := j.reported() // statistics of the ranks
 	if n := j.Ranks - len(all); n > 0 {
 		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", textfmt.Plural(n, "rank"), j.Ranks)
 	}
@@ -63,7 +64,7 @@ func newJobView(j *Job) *jobView {
 	return v
 }
 
-// sum adds a statistic of all ranks.
+// sum returns the sum over all ranks of the statistic at a path.
 func sum(all []Values, path string) (n uint64) {
 	for _, s := range all {
 		n += s.Count(path)
@@ -71,21 +72,22 @@ func sum(all []Values, path string) (n uint64) {
 	return n
 }
 
-// addTiles adds the totals of all ranks.
+// addTiles adds the main figures: messages, connections, memory, and the hit rates of
+// mechanisms that were used.
 func (v *jobView) addTiles(all []Values) {
 	rendezvous := sum(all, rendezvousSends+"Messages")
 	messages := sum(all, eagerSends+"Messages") + rendezvous
-	var total, most, connections uint64
+	var memory, largestMemory, connections uint64
 	for _, s := range all {
 		_, n := memoryOf(s)
-		total, most, connections = total+n, max(most, n), max(connections, s.Count(maxConnections))
+		memory, largestMemory, connections = memory+n, max(largestMemory, n), max(connections, s.Count(maxConnections))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
 	add(textfmt.Count(messages, ","), "messages", textfmt.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
 	add(textfmt.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
 	add(textfmt.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
 	add(textfmt.Count(connections, ","), "connections", "maximum of a rank")
-	add(textfmt.Bytes(total/uint64(len(all))), "communication memory", "mean of a rank; maximum "+textfmt.Bytes(most))
+	add(textfmt.Bytes(memory/uint64(len(all))), "communication memory", "mean of a rank; maximum "+textfmt.Bytes(largestMemory))
 	if received := sum(all, rtrsReceived); received > 0 {
 		add(textfmt.Percent(sum(all, rtrsUsed), received), "of RTRs used", textfmt.Count(received, ",")+" received")
 	}
@@ -105,14 +107,16 @@ func (v *jobView) addTables(all []Values) {
 		}
 		g := &v.Groups[len(v.Groups)-1]
 		name := strings.TrimLeft(t.Name, " ")
-		g.Rows = append(g.Rows, rowView{name, name != t.Name, t.Shown(), t.Show(t.Min), t.Show(t.Max)})
+		isPart := name != t.Name // see Row.Name
+		g.Rows = append(g.Rows, rowView{name, isPart, t.ShowSum(), t.Show(t.Min), t.Show(t.Max)})
 	}
 }
 
-// sizeBars shows the number of messages by size, in powers of two.
+// sizeBars shows the number of eager and rendezvous messages by size, in powers of two. It
+// omits empty classes before the first message and after the last.
 func sizeBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eager"}, {Class: "k1", Name: "rendezvous"}}}
-	var eager, rendezvous [64]uint64
+	var eager, rendezvous [64]uint64 // messages by the number of significant bits of their size
 	for i := range eager {
 		eager[i] = sum(all, fmt.Sprint(eagerSends+"BySize.", i))
 		rendezvous[i] = sum(all, fmt.Sprint(rendezvousSends+"BySize.", i))
@@ -122,21 +126,21 @@ func sizeBars(all []Values) *kit.Bars {
 		last--
 	}
 	for i := range last + 1 {
-		e, r := eager[i], rendezvous[i]
-		if e+r > 0 || len(b.Bars) > 0 {
-			b.Add(sizeClass(i), textfmt.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
+		if n := eager[i] + rendezvous[i]; n > 0 || len(b.Bars) > 0 {
+			b.Add(sizeClass(i), textfmt.Count(n, ","), kit.Segment{Class: "k0", Value: float64(eager[i])}, kit.Segment{Class: "k1", Value: float64(rendezvous[i])})
 		}
 	}
 	return b.Scaled()
 }
 
-// sizeClass names the range of sizes that have i significant bits.
-func sizeClass(i int) string {
-	if i == 0 {
+// sizeClass names the range of message sizes whose binary form has significantBits bits: "2 – 3 B"
+// for 2 bits, "from 1 KiB" for 11.
+func sizeClass(significantBits int) string {
+	if significantBits == 0 {
 		return "empty"
 	}
-	from, to := uint64(1)<<(i-1), uint64(1)<<i-1
-	if bits.Len64(from) <= 10 {
+	from, to := uint64(1)<<(significantBits-1), uint64(1)<<significantBits-1
+	if from < 1<<10 {
 		if from == to {
 			return "1 B"
 		}
@@ -156,7 +160,8 @@ func packetBars(all []Values) *kit.Bars {
 	return b.Scaled()
 }
 
-// rtrBars shows what became of the predictions of receivers.
+// rtrBars shows how many RTRs (ready to receive: receivers send them when they predict a
+// rendezvous message) were received, used, dropped, and sent in vain.
 func rtrBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for _, r := range []struct{ name, class, path string }{
@@ -172,7 +177,8 @@ func rtrBars(all []Values) *kit.Bars {
 	return b.Scaled()
 }
 
-// reuseBars shows the hit rates of the registration cache and of the reuse of small buffers.
+// reuseBars shows the hit rate of the registration cache, and the share of small buffers that
+// were used frequently, and so sent without a copy.
 func reuseBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "cache hits, sends without copy"}, {Class: "k1", Name: "cache misses, copied sends"}}}
 	add := func(name string, hits, lookups uint64) {
@@ -186,7 +192,8 @@ func reuseBars(all []Values) *kit.Bars {
 	return b.Scaled()
 }
 
-// memoryBars shows the mean memory of a rank by kind.
+// memoryBars shows the mean memory of a rank by kind, with the minimum and the maximum over
+// ranks if they differ. It omits kinds that no rank used.
 func memoryBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for k, name := range memoryKinds {

@@ -47,6 +47,8 @@ type designCell struct {
 	Rank0Only          bool
 }
 
+// newMemoryView returns the curves of memory by number of ranks, and the comparisons with
+// published figures, for the experiments that the run has.
 func newMemoryView(r *Run) *memoryView {
 	v := &memoryView{Headline: "Communication memory of ranks"}
 	for i, d := range designs {
@@ -66,16 +68,17 @@ func newMemoryView(r *Run) *memoryView {
 		v.Headline = fmt.Sprintf("Communication memory of a rank, with %d to %d ranks", least, most)
 		v.Config = configText(e.Config)
 		for _, name := range patternOrder {
-			if p := newPattern(e, name); p != nil {
+			if p := newPatternView(e, name); p != nil {
 				v.Patterns = append(v.Patterns, *p)
 			}
 		}
 	}
-	v.Thesis, v.Survey = newThesis(r.experiment(thesis)), newSurvey(r.experiment(survey))
+	v.Thesis, v.Survey = newThesisView(r.experiment(thesis)), newSurveyView(r.experiment(survey))
 	return v
 }
 
-// configText describes the configuration of the ranks.
+// configText describes the packets, receives and rings of a carrier configuration, the "config"
+// of an experiment.
 func configText(c Values) string {
 	text := fmt.Sprintf("Packets of %s; %d receives per connection", textfmt.Bytes(c.Count("packet")), c.Count("receives"))
 	if n := c.Count("shared_receives"); n > 0 {
@@ -87,30 +90,35 @@ func configText(c Values) string {
 	return text + "."
 }
 
+// designClass returns the CSS class of designs[i].
 func designClass(i int) string { return fmt.Sprintf("k%d", i) }
 
-// curve returns the points of a design, by number of ranks. All-to-all continues with one
-// measured rank where a host cannot run all of them.
-func (e *Experiment) curve(pattern string, design string) (points []*Point) {
-	last := 0
-	for _, name := range []string{pattern, star} {
-		if name == star && pattern != allToAll {
-			break
-		}
+// curve returns the points of a workload and a design, by number of ranks. Points of the
+// workload star, which measures rank 0 alone, continue those of all-to-all beyond the number of
+// ranks that a host can run.
+func (e *Experiment) curve(workload, design string) (points []*Point) {
+	workloads := []string{workload}
+	if workload == allToAll {
+		workloads = append(workloads, star)
+	}
+	maxRanks := 0 // of the points so far
+	for _, name := range workloads {
 		for i := range e.Points {
-			if p := &e.Points[i]; p.Workload == name && p.Design == design && p.Ranks > last {
+			if p := &e.Points[i]; p.Workload == name && p.Design == design && p.Ranks > maxRanks {
 				points = append(points, p)
 			}
 		}
 		slices.SortFunc(points, func(a, b *Point) int { return a.Ranks - b.Ranks })
 		if len(points) > 0 {
-			last = points[len(points)-1].Ranks
+			maxRanks = points[len(points)-1].Ranks
 		}
 	}
 	return points
 }
 
-func newPattern(e *Experiment, name string) *patternView {
+// newPatternView returns the charts and the table of a workload: the memory per rank by design
+// and number of ranks. It returns nil if the workload was not measured.
+func newPatternView(e *Experiment, name string) *patternView {
 	v := &patternView{Title: patternTitles[name][0], About: patternTitles[name][1]}
 	var lines []series
 	for i, d := range designs {
@@ -153,22 +161,23 @@ func newPattern(e *Experiment, name string) *patternView {
 	return v
 }
 
-// drawKinds draws the memory of a design by kind, a column per number of ranks.
+// drawKinds draws the memory per rank of a design by kind, a column for each point. Columns
+// that measure rank 0 alone are faint.
 func drawKinds(design string, points []*Point) template.HTML {
 	columns := make([]kit.Column, 0, len(points))
-	every := (len(points) + 4) / 5 // show every n-th label
+	every := (len(points) + 4) / 5 // label at most five columns
 	for i, p := range points {
-		k := kit.Column{Title: fmt.Sprintf("%d ranks: %s", p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean))), Faint: p.Rank0Only}
+		column := kit.Column{Title: fmt.Sprintf("%d ranks: %s", p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean))), Faint: p.Rank0Only}
 		for m, kind := range p.Kinds {
-			k.Parts = append(k.Parts, kit.Segment{Class: kindClass(m), Value: kind.Bytes.Mean})
+			column.Parts = append(column.Parts, kit.Segment{Class: kindClass(m), Value: kind.Bytes.Mean})
 			if kind.Bytes.Mean > 0 {
-				k.Title += fmt.Sprintf("\n%s: %s", kind.Name, textfmt.Bytes(uint64(kind.Bytes.Mean)))
+				column.Title += fmt.Sprintf("\n%s: %s", kind.Name, textfmt.Bytes(uint64(kind.Bytes.Mean)))
 			}
 		}
 		if i%every == 0 {
-			k.Label = fmt.Sprint(p.Ranks)
+			column.Label = fmt.Sprint(p.Ranks)
 		}
-		columns = append(columns, k)
+		columns = append(columns, column)
 	}
 	return kit.ColumnChart{Width: 232, Height: 104, Left: 52, Label: "memory with " + design, Ticks: 3}.Draw(columns)
 }

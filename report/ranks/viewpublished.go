@@ -33,9 +33,9 @@ const mega = 1e6
 // connectionBytes is the memory per connection in the thesis, and here.
 const connectionBytes = 200 * pageBytes
 
-// newThesis compares the memory per rank that datagrams save over connections with the
-// published figures; nil without such an experiment.
-func newThesis(e *Experiment) *thesisView {
+// newThesisView compares the memory per rank that datagrams save over connections with the
+// published figures (Thesis Table 6.1). It returns nil if e is nil or has none of its rows.
+func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
 	}
@@ -48,14 +48,14 @@ func newThesis(e *Experiment) *thesisView {
 			if rc == nil || ud == nil {
 				continue
 			}
-			ours := rc.Bytes.Mean - ud.Bytes.Mean
-			bars.Add(t.name, megabytes(t.connectionMemory(column)), kit.Segment{Class: "k3", Value: t.connectionMemory(column)})
-			bars.Add("", megabytes(ours), kit.Segment{Class: "k0", Value: ours})
+			published, measured := t.connectionMemory(column), rc.Bytes.Mean-ud.Bytes.Mean
+			bars.Add(t.name, megabytes(published), kit.Segment{Class: "k3", Value: published})
+			bars.Add("", megabytes(measured), kit.Segment{Class: "k0", Value: measured})
 			v.Rows = append(v.Rows, thesisRow{
 				Name: t.name, Ranks: ranks,
 				Pages:     fmt.Sprintf("%.0f and %.0f", t.rc[column], t.ud[column]),
-				Published: megabytes(t.connectionMemory(column)), Ours: megabytes(ours),
-				PublishedPartners: fmt.Sprintf("%.1f", t.connectionMemory(column)/connectionBytes), OurConnections: fmt.Sprintf("%.1f", rc.Connections.Mean),
+				Published: megabytes(published), Ours: megabytes(measured),
+				PublishedPartners: fmt.Sprintf("%.1f", published/connectionBytes), OurConnections: fmt.Sprintf("%.1f", rc.Connections.Mean),
 				Saved: fmt.Sprintf("%.1f %%", 100*t.saved(column)),
 			})
 		}
@@ -69,7 +69,7 @@ func newThesis(e *Experiment) *thesisView {
 	return v
 }
 
-func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/mega) }
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/mega) }
 
 // surveyView compares the eager designs with those of the survey.
 type surveyView struct {
@@ -90,7 +90,10 @@ type surveyRow struct {
 	LowWatermarks, PublishedLowWatermarks string
 }
 
-func newSurvey(e *Experiment) *surveyView {
+// newSurveyView compares the memory per rank with ring-sendrecv, ring-srq and srq on 64 ranks
+// with the published figures (Survey Tables 1 and 2). It returns nil if e is nil or has no
+// workload with all three designs.
+func newSurveyView(e *Experiment) *surveyView {
 	if e == nil {
 		return nil
 	}
@@ -129,8 +132,8 @@ func newSurvey(e *Experiment) *surveyView {
 	return v
 }
 
-// newSurveyRow compares a published row with points measured with own, ring and shared receive
-// buffers.
+// newSurveyRow compares a published row with points measured with ring-sendrecv (own), ring-srq
+// (rings) and srq (shared).
 func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 	r := surveyRow{
 		Name: t.name,
@@ -167,12 +170,13 @@ var thesisPages = []tableRow{
 
 const pageBytes = 4096
 
-// connectionMemory returns the bytes per process that connections add.
+// connectionMemory returns the published bytes per process that connections need more than
+// datagrams. column is an index of thesisRanks.
 func (p *tableRow) connectionMemory(column int) float64 {
 	return (p.rc[column] - p.ud[column]) * pageBytes / float64(thesisRanks[column])
 }
 
-// saved returns the share of all memory that datagrams save.
+// saved returns the fraction of an application's memory that datagrams save over connections.
 func (p *tableRow) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
 
 // surveyed has the values of Survey Tables 1 and 2, and its text, for an application with

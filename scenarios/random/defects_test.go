@@ -63,9 +63,9 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		service random.Service
 		fault   testutil.Fault
 	}{
-		{"send completed twice", random.RC, testutil.Nth(0, sent, testutil.Again)},
-		{"receive completed twice", random.RC, testutil.Nth(0, received, testutil.Again)},
-		{"datagram completed twice", random.UD, testutil.Nth(0, received, testutil.Again)},
+		{"send completed twice", random.RC, testutil.Nth(0, sent, testutil.Duplicate)},
+		{"receive completed twice", random.RC, testutil.Nth(0, received, testutil.Duplicate)},
+		{"datagram completed twice", random.UD, testutil.Nth(0, received, testutil.Duplicate)},
 		{"another QP", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.QPN++ }))},
 		{"another request", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1000 }))},
 		{"another lane", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
@@ -77,9 +77,9 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		{"immediate data", random.RC, testutil.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithImm != 0 }, testutil.Field(func(wc *verbs.WC) { wc.Imm++ }))},
 		{"key invalidated", random.RC, testutil.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithInv != 0 }, testutil.Field(func(wc *verbs.WC) { wc.InvalidatedRKey++ }))},
 		{"source of a datagram", random.UD, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.SrcQP++ }))},
-		{"receives swapped", random.RC, testutil.Swapped(0, func(wc verbs.WC) bool { return wc.Opcode >= verbs.WCOpRecv })},
-		{"a byte of a message", random.RC, testutil.Nth(0, received, testutil.Spoil)},
-		{"a byte of a datagram", random.UD, testutil.Nth(0, received, testutil.Spoil)},
+		{"receives swapped", random.RC, testutil.Swap(0, func(wc verbs.WC) bool { return wc.Opcode >= verbs.WCOpRecv })},
+		{"a byte of a message", random.RC, testutil.Nth(0, received, testutil.FlipBit)},
+		{"a byte of a datagram", random.UD, testutil.Nth(0, received, testutil.FlipBit)},
 		{"words of the target", random.RC, testutil.Nth(0, fetched, flip(inWords))},
 		{"a shared word", random.RC, testutil.Nth(0, fetched, flip(inShared))},
 	} {

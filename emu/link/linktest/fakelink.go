@@ -34,14 +34,15 @@ var _ link.PacketLink = (*Link)(nil)
 // Pair returns two joined ends with a queue of 1024 datagrams, an MTU of 9000 bytes and
 // all features.
 func Pair() (a, b *Link) {
-	can := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
-	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: can}
-	b = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: can, peer: a}
+	allFeatures := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
+	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: allFeatures}
+	b = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: allFeatures, peer: a}
 	a.peer = b
 	return a, b
 }
 
-// Send implements link.PacketLink.
+// Send implements link.PacketLink. It delivers copies of the datagrams to the other end at once,
+// until that end's queue is full. Datagrams that are dropped count as sent.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if l.closed {
 		return 0, link.ErrClosed
@@ -60,7 +61,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// asSent returns d with the header fields that l can set.
+// asSent returns d with only the header fields that l can set; the others have defaults.
 func (l *Link) asSent(d link.Datagram) link.Datagram {
 	if !l.Caps.SetsHeader || d.HopLimit == 0 {
 		d.HopLimit = 64
@@ -74,7 +75,7 @@ func (l *Link) asSent(d link.Datagram) link.Datagram {
 	return d
 }
 
-// asReceived returns d with the header fields that l can see.
+// asReceived returns d with only the header fields that l can see.
 func (l *Link) asReceived(d link.Datagram) link.Datagram {
 	if !l.Caps.SeesIPID {
 		d.IPID = link.IPIDUnknown
@@ -93,7 +94,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	}
 	for _, d := range l.queue[:l.received] {
 		for i := range d.Payload {
-			d.Payload[i] = 0xdb
+			d.Payload[i] = 0xdb // any other value
 		}
 	}
 	l.queue = l.queue[l.received:]
@@ -101,7 +102,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	return l.received, nil
 }
 
-// Queued returns the number of datagrams to be received.
+// Queued returns the number of datagrams that Recv has not returned yet.
 func (l *Link) Queued() int { return len(l.queue) - l.received }
 
 // MTU implements link.PacketLink.

@@ -15,8 +15,8 @@ type Bench struct {
 	A, B link.PacketLink
 	// AddrA and AddrB are the addresses of A and B.
 	AddrA, AddrB netip.AddrPort
-	// Settle waits until all datagrams have arrived, and returns the time.
-	Settle func() mono.Time
+	// SettledTime waits until all datagrams that were sent have arrived, and returns the time.
+	SettledTime func() mono.Time
 }
 
 // TestPacketLink tests two joined links against the documentation of link.PacketLink, and
@@ -39,13 +39,15 @@ func TestPacketLink(t *testing.T, open func(t *testing.T) Bench) {
 	}
 }
 
+// datagram returns a datagram from A to B.
 func (b *Bench) datagram(payload []byte) link.Datagram {
 	return link.Datagram{Src: b.AddrA, Dst: b.AddrB, IPID: link.IPIDUnknown, Payload: payload}
 }
 
+// send sends datagrams from A. The link must take them all.
 func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	t.Helper()
-	if n, err := b.A.Send(b.Settle(), ds); n != len(ds) || err != nil {
+	if n, err := b.A.Send(b.SettledTime(), ds); n != len(ds) || err != nil {
 		t.Fatalf("Send took %d of %d datagrams: %v", n, len(ds), err)
 	}
 }
@@ -53,7 +55,7 @@ func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 // recv returns copies of the datagrams that B has received.
 func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	t.Helper()
-	now := b.Settle()
+	now := b.SettledTime()
 	var ds [3]link.Datagram
 	for {
 		n, err := b.B.Recv(now, ds[:])
@@ -70,13 +72,13 @@ func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	}
 }
 
-// emptyLink: a new link has no datagrams.
+// emptyLink: a new link has no datagrams, and sending none succeeds.
 func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams received, want none", len(got))
 	}
-	if n, err := b.A.Send(b.Settle(), nil); n != 0 || err != nil {
-		t.Fatalf("Send of nothing = %d, %v", n, err)
+	if n, err := b.A.Send(b.SettledTime(), nil); n != 0 || err != nil {
+		t.Fatalf("Send of no datagrams = %d, %v", n, err)
 	}
 }
 
@@ -111,7 +113,8 @@ func reusedBuffer(t *testing.T, b Bench) {
 	}
 }
 
-// headers: headers arrive as Features says.
+// headers: traffic class, hop limit and IPv4 identification arrive if Features of the sender says
+// that it sets them, and Features of the receiver that it sees them.
 func headers(t *testing.T, b Bench) {
 	d := b.datagram([]byte("headers"))
 	d.TClass, d.HopLimit, d.IPID = 0b101_10, 17, 0x1234
@@ -120,18 +123,18 @@ func headers(t *testing.T, b Bench) {
 	if len(all) != 1 {
 		t.Fatalf("%d datagrams arrived", len(all))
 	}
-	got, sets, sees := all[0], b.A.Features(), b.B.Features()
-	if sets.SetsHeader && sees.SeesHeader && (got.TClass != d.TClass || got.HopLimit != d.HopLimit) {
+	got, sender, receiver := all[0], b.A.Features(), b.B.Features()
+	if sender.SetsHeader && receiver.SeesHeader && (got.TClass != d.TClass || got.HopLimit != d.HopLimit) {
 		t.Errorf("traffic class %#x, hop limit %d, want %#x, %d", got.TClass, got.HopLimit, d.TClass, d.HopLimit)
 	}
 	if !d.Is4() {
 		return
 	}
 	want := uint32(0)
-	if sets.SetsIPID {
+	if sender.SetsIPID {
 		want = d.IPID
 	}
-	if !sees.SeesIPID {
+	if !receiver.SeesIPID {
 		want = link.IPIDUnknown
 	}
 	if got.IPID != want {
@@ -139,15 +142,15 @@ func headers(t *testing.T, b Bench) {
 	}
 }
 
-// payloadMax is the longest payload within the MTU.
-func (b *Bench) payloadMax() int {
-	d := b.datagram(nil)
-	return b.A.MTU() - d.IPBytes()
+// maxPayload returns the longest payload of a datagram within the MTU.
+func (b *Bench) maxPayload() int {
+	empty := b.datagram(nil)
+	return b.A.MTU() - empty.IPBytes()
 }
 
 // exceedsMTU: a datagram beyond the MTU is taken and lost.
 func exceedsMTU(t *testing.T, b Bench) {
-	b.send(t, b.datagram(make([]byte, b.payloadMax()+1)), b.datagram([]byte("next")))
+	b.send(t, b.datagram(make([]byte, b.maxPayload()+1)), b.datagram([]byte("next")))
 	if got := b.recv(t); len(got) != 1 || string(got[0].Payload) != "next" {
 		t.Fatalf("got %d datagrams, want only the second", len(got))
 	}
@@ -155,9 +158,9 @@ func exceedsMTU(t *testing.T, b Bench) {
 
 // fullMTU: a datagram of the MTU arrives.
 func fullMTU(t *testing.T, b Bench) {
-	b.send(t, b.datagram(make([]byte, b.payloadMax())))
-	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.payloadMax() {
-		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), b.payloadMax())
+	b.send(t, b.datagram(make([]byte, b.maxPayload())))
+	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.maxPayload() {
+		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), b.maxPayload())
 	}
 }
 
@@ -169,14 +172,14 @@ func emptyPayload(t *testing.T, b Bench) {
 	}
 }
 
-// closedLink: a closed link returns ErrClosed.
+// closedLink: Send, Recv and Close of a closed link return ErrClosed.
 func closedLink(t *testing.T, b Bench) {
 	if err := b.A.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
 	var ds [1]link.Datagram
-	_, sendErr := b.A.Send(b.Settle(), []link.Datagram{b.datagram([]byte("x"))})
-	_, recvErr := b.A.Recv(b.Settle(), ds[:])
+	_, sendErr := b.A.Send(b.SettledTime(), []link.Datagram{b.datagram([]byte("x"))})
+	_, recvErr := b.A.Recv(b.SettledTime(), ds[:])
 	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)

@@ -16,15 +16,13 @@ func pattern(n int) []byte {
 	return b
 }
 
-// addresses: a stream has its addresses and a segment size.
+// addresses: both ends of a stream have the same two addresses, a plausible segment size and an ID.
 func (s *streamTest) addresses() {
 	l := s.listen(0)
 	if l.Addr().Addr() != s.AddrB || l.Addr().Port() == 0 {
 		s.Errorf("listening on %v, want a port of %v", l.Addr(), s.AddrB)
 	}
-	d := s.dial(l.Addr())
-	a := s.accept(l)
-	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	d, a := s.connect(l)
 	switch {
 	case d.RemoteAddr() != l.Addr() || a.LocalAddr() != l.Addr():
 		s.Errorf("dialed %v, accepted at %v, want %v", d.RemoteAddr(), a.LocalAddr(), l.Addr())
@@ -33,13 +31,13 @@ func (s *streamTest) addresses() {
 	case !a.Connected(s.now):
 		s.Error("the accepted stream is not connected")
 	case d.MSS() < 500 || d.MSS() > 1<<16 || a.MSS() < 500 || a.MSS() > 1<<16:
-		s.Errorf("segments of %d and %d bytes", d.MSS(), a.MSS())
+		s.Errorf("MSS %d and %d, want 500 to 64 Ki bytes", d.MSS(), a.MSS())
 	case d.ID() == 0 || l.ID() == 0 || a.ID() == l.ID():
-		s.Errorf("IDs %d, %d, %d", d.ID(), l.ID(), a.ID())
+		s.Errorf("IDs: dialer %d, listener %d, accepted stream %d; want IDs other than 0, and different ones on a host", d.ID(), l.ID(), a.ID())
 	}
 }
 
-// bothWays: bytes arrive whole and in order both ways.
+// bothWays: bytes arrive whole and in order both ways. A read without bytes returns 0.
 func (s *streamTest) bothWays() {
 	d, a := s.pair()
 	for _, w := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
@@ -48,16 +46,16 @@ func (s *streamTest) bothWays() {
 		if got := s.read(w.to, len(want)); !bytes.Equal(got, want) {
 			s.Error("the received bytes differ")
 		}
-		if n, err := w.to.Read(s.settle(), make([]byte, 10)); n != 0 || err != nil {
-			s.Errorf("Read of nothing = %d, %v", n, err)
+		if n, err := w.to.Read(s.settledTime(), make([]byte, 10)); n != 0 || err != nil {
+			s.Errorf("Read while no bytes wait = %d, %v", n, err)
 		}
-		if n, err := w.to.Read(s.settle(), nil); n != 0 || err != nil {
-			s.Errorf("Read into nothing = %d, %v", n, err)
+		if n, err := w.to.Read(s.settledTime(), nil); n != 0 || err != nil {
+			s.Errorf("Read into an empty buffer = %d, %v", n, err)
 		}
 	}
 }
 
-// vectors: Writev writes the buffers in order.
+// vectors: Writev writes many buffers, some of them empty, in order.
 func (s *streamTest) vectors() {
 	d, a := s.pair()
 	want := pattern(30_000)
@@ -69,20 +67,20 @@ func (s *streamTest) vectors() {
 	}
 	for _, more := range []bool{false, true} {
 		for rest := bufs; len(rest) > 0; {
-			n, err := d.Writev(s.settle(), rest, more)
+			n, err := d.Writev(s.settledTime(), rest, more)
 			if err != nil {
 				s.Fatalf("Writev: %v", err)
 			}
-			for len(rest) > 0 && n >= len(rest[0]) {
+			for len(rest) > 0 && n >= len(rest[0]) { // buffers that were written wholly
 				n -= len(rest[0])
 				rest = rest[1:]
 			}
-			if n > 0 {
+			if n > 0 { // the next was written in part
 				s.write(d, rest[0][n:])
 				rest = rest[1:]
 			}
 		}
-		if _, err := d.Writev(s.settle(), nil, false); err != nil {
+		if _, err := d.Writev(s.settledTime(), nil, false); err != nil {
 			s.Fatalf("Writev of nothing: %v", err)
 		}
 		if got := s.read(a, len(want)); !bytes.Equal(got, want) {
@@ -116,13 +114,14 @@ func (s *streamTest) smallReads() {
 	}
 }
 
-// full: a full stream takes less and is writable again later.
+// full: a stream whose buffers are full takes less than it is given, and Ready reports it as
+// writable when the peer has read.
 func (s *streamTest) full() {
 	d, a := s.pair()
 	chunk := pattern(1 << 20)
 	sent := 0
 	for {
-		n, err := d.Writev(s.settle(), [][]byte{chunk[:100], chunk[100:]}, false)
+		n, err := d.Writev(s.settledTime(), [][]byte{chunk[:100], chunk[100:]}, false)
 		if err != nil {
 			s.Fatalf("Writev: %v", err)
 		}
@@ -134,7 +133,7 @@ func (s *streamTest) full() {
 		}
 	}
 	for { // until buffers on both sides are full
-		n, err := d.Write(s.settle(), chunk)
+		n, err := d.Write(s.settledTime(), chunk)
 		if err != nil {
 			s.Fatalf("Write: %v", err)
 		}
@@ -145,7 +144,7 @@ func (s *streamTest) full() {
 	for s.A.Ready(s.ready[:]) == len(s.ready) { // drop old events
 	}
 	read := 0
-	room := false
+	writable := false
 	buf := make([]byte, 1<<16)
 	s.waitUntil("the stream is writable again", func(now mono.Time) bool {
 		for {
@@ -157,23 +156,24 @@ func (s *streamTest) full() {
 				break
 			}
 		}
-		s.settle()
+		s.settledTime()
 		for _, r := range s.ready[:s.A.Ready(s.ready[:])] {
-			room = room || r.ID == d.ID() && r.Writable
+			writable = writable || r.ID == d.ID() && r.Writable
 		}
-		return room || read == sent
+		return writable || read == sent
 	})
-	if n, err := d.Write(s.settle(), []byte("more")); n != 4 || err != nil {
+	if n, err := d.Write(s.settledTime(), []byte("more")); n != 4 || err != nil {
 		s.Errorf("Write to a writable stream = %d, %v", n, err)
 	}
 	s.read(a, sent-read+4)
 }
 
-// cork: a write with more is sent by the next write.
+// cork: bytes of a Writev with more set are sent with those of the next write.
 func (s *streamTest) cork() {
 	d, a := s.pair()
 	for i := range 3 {
-		if n, err := d.Writev(s.settle(), [][]byte{[]byte("he"), []byte("llo")}, i == 0); n != 5 || err != nil {
+		more := i == 0
+		if n, err := d.Writev(s.settledTime(), [][]byte{[]byte("he"), []byte("llo")}, more); n != 5 || err != nil {
 			s.Fatalf("Writev = %d, %v", n, err)
 		}
 	}

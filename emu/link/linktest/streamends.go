@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// refused: a dial without listener is refused.
+// refused: a dial to an address without a listener succeeds, and the stream then ends with
+// ErrRefused.
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
@@ -28,19 +29,19 @@ func (s *streamTest) refused() {
 	if d.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
-	if _, err := d.Write(s.settle(), []byte("x")); !errors.Is(err, link.ErrRefused) {
+	if _, err := d.Write(s.settledTime(), []byte("x")); !errors.Is(err, link.ErrRefused) {
 		s.Errorf("Write: %v", err)
 	}
 }
 
-// halfClose: CloseWrite leaves the other direction open.
+// halfClose: after CloseWrite the peer reads EOF, writes fail, and the other direction stays open.
 func (s *streamTest) halfClose() {
 	d, a := s.pair()
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Fatal(err)
 	}
 	s.expectEOF(a)
-	if _, err := d.Write(s.settle(), []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
+	if _, err := d.Write(s.settledTime(), []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
 		s.Errorf("Write after CloseWrite: %v", err)
 	}
 	if err := d.CloseWrite(s.now); err != nil {
@@ -52,8 +53,8 @@ func (s *streamTest) halfClose() {
 	}
 }
 
-// endBehindBytes: EOF follows the bytes.
-func (s *streamTest) endBehindBytes() {
+// eofAfterBytes: the peer reads all bytes before the EOF of CloseWrite.
+func (s *streamTest) eofAfterBytes() {
 	d, a := s.pair()
 	want := pattern(40_000)
 	s.write(d, want)
@@ -61,19 +62,17 @@ func (s *streamTest) endBehindBytes() {
 		s.Fatal(err)
 	}
 	if got := s.read(a, len(want)); !bytes.Equal(got, want) {
-		s.Error("other bytes arrived")
+		s.Error("the received bytes differ")
 	}
 	s.expectEOF(a)
 }
 
-// bothEnd: a stream that has ended frees its ID.
-func (s *streamTest) bothEnd() {
+// reusedIDs: a stream that both ends have closed frees its ID for later streams.
+func (s *streamTest) reusedIDs() {
 	l := s.listen(0)
 	var first link.StreamID
-	for i := range 20 { // IDs are reused
-		d := s.dial(l.Addr())
-		a := s.accept(l)
-		s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	for i := range 20 {
+		d, a := s.connect(l)
 		if i == 0 {
 			first = d.ID()
 		}
@@ -88,21 +87,22 @@ func (s *streamTest) bothEnd() {
 	}
 }
 
-// abort: Abort resets the stream at both ends.
+// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return
+// ErrReset.
 func (s *streamTest) abort() {
 	for i := range 2 {
-		d, a := s.pair()
+		aborter, peer := s.pair()
 		if i == 1 {
-			d, a = a, d
+			aborter, peer = peer, aborter
 		}
-		if err := d.Abort(s.now); err != nil {
+		if err := aborter.Abort(s.now); err != nil {
 			s.Fatal(err)
 		}
-		s.expectEnd(a, link.ErrReset)
-		s.expectEnd(d, link.ErrReset)
-		for _, end := range []link.StreamLink{a, d} {
-			_, werr := end.Write(s.settle(), []byte("x"))
-			for _, err := range []error{werr, end.CloseWrite(s.now), end.Abort(s.now)} {
+		s.expectEnd(peer, link.ErrReset)
+		s.expectEnd(aborter, link.ErrReset)
+		for _, end := range []link.StreamLink{peer, aborter} {
+			_, writeErr := end.Write(s.settledTime(), []byte("x"))
+			for _, err := range []error{writeErr, end.CloseWrite(s.now), end.Abort(s.now)} {
 				if !errors.Is(err, link.ErrReset) {
 					s.Errorf("after the reset: %v", err)
 				}
@@ -111,26 +111,26 @@ func (s *streamTest) abort() {
 	}
 }
 
-// bytesBeforeReset: bytes before a reset can be read.
+// bytesBeforeReset: bytes that arrived before a reset can be read after it.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
 	for range 3 {
-		s.settle() // a reset discards bytes that are still to be sent
+		s.settledTime() // a reset discards bytes that are still to be sent
 	}
 	if err := d.Abort(s.now); err != nil {
 		s.Fatal(err)
 	}
-	s.settle()
-	if _, err := a.Write(s.settle(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
+	s.settledTime()
+	if _, err := a.Write(s.settledTime(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
 	}
 	if got, err := s.readToError(a); string(got) != "last bytes" || !errors.Is(err, link.ErrReset) {
-		s.Errorf("%q, then %v", got, err)
+		s.Errorf("read %q, then %v; want \"last bytes\", then ErrReset", got, err)
 	}
 }
 
-// abortEarly: a stream can be aborted before it is connected.
+// abortEarly: a stream can be aborted before it is connected, and the address dialed again.
 func (s *streamTest) abortEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -139,11 +139,11 @@ func (s *streamTest) abortEarly() {
 	}
 	s.expectEnd(d, link.ErrReset)
 	if d = s.dial(l.Addr()); d.ID() == 0 {
-		s.Error("no ID")
+		s.Error("a new stream has no ID")
 	}
 }
 
-// closeEarly: CloseWrite before the stream is connected takes effect later.
+// closeEarly: CloseWrite before the stream is connected takes effect when it is.
 func (s *streamTest) closeEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
@@ -159,7 +159,8 @@ func (s *streamTest) closeEarly() {
 	}
 }
 
-// anyAddress: a listener can have any port and any address.
+// anyAddress: a listener on the unspecified address and port 0 accepts streams to a concrete address,
+// and each such listener gets a port of its own.
 func (s *streamTest) anyAddress() {
 	unspecified := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {
@@ -183,7 +184,7 @@ func (s *streamTest) anyAddress() {
 	}
 }
 
-// inUse: two listeners cannot share an address.
+// inUse: a second listener cannot have the address of an open one, but that of a closed one.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
 	if _, err := s.B.Listen(l.Addr(), 1); !errors.Is(err, link.ErrAddrInUse) {
@@ -196,17 +197,15 @@ func (s *streamTest) inUse() {
 	if err := l.Close(); !errors.Is(err, link.ErrClosed) {
 		s.Errorf("Close again: %v", err)
 	}
-	if _, err := l.Accept(s.settle()); !errors.Is(err, link.ErrClosed) {
+	if _, err := l.Accept(s.settledTime()); !errors.Is(err, link.ErrClosed) {
 		s.Errorf("Accept after Close: %v", err)
 	}
 }
 
-// closedListener: a closed listener refuses, and its accepted streams stay open.
+// closedListener: dials to a closed listener are refused, and its accepted streams stay open.
 func (s *streamTest) closedListener() {
 	l := s.listen(0)
-	d := s.dial(l.Addr())
-	a := s.accept(l)
-	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
+	d, a := s.connect(l)
 	if err := l.Close(); err != nil {
 		s.Fatal(err)
 	}
@@ -228,7 +227,7 @@ func (s *streamTest) neverAccepted() {
 	s.expectEnd(d, link.ErrReset)
 }
 
-// many: Ready reports the right one of many streams.
+// many: Ready reports the one of many streams that has received bytes as readable.
 func (s *streamTest) many() {
 	l := s.listen(0)
 	const count = 12
@@ -237,7 +236,7 @@ func (s *streamTest) many() {
 		dialed[i] = s.dial(l.Addr())
 		accepted[i] = s.accept(l)
 	}
-	ids := make(map[link.StreamID]int)
+	ids := make(map[link.StreamID]int) // indexes of accepted streams
 	for i, a := range accepted {
 		ids[a.ID()] = i
 	}
@@ -252,15 +251,15 @@ func (s *streamTest) many() {
 		}
 		return true
 	})
-	for s.settle(); s.B.Ready(s.ready[:]) == len(s.ready); s.settle() { // drop old events
+	for s.settledTime(); s.B.Ready(s.ready[:]) == len(s.ready); s.settledTime() { // drop old events
 	}
 	for _, i := range []int{7, 2, 9} {
-		if n, err := dialed[i].Write(s.settle(), []byte{byte(i)}); n != 1 || err != nil {
+		if n, err := dialed[i].Write(s.settledTime(), []byte{byte(i)}); n != 1 || err != nil {
 			s.Fatalf("Write = %d, %v", n, err)
 		}
 		reported := false
 		for range 1000 {
-			s.settle()
+			s.settledTime()
 			for _, r := range s.ready[:s.B.Ready(s.ready[:])] {
 				reported = reported || r.Readable && ids[r.ID] == i && r.ID != l.ID()
 			}
@@ -277,16 +276,17 @@ func (s *streamTest) many() {
 	}
 }
 
-// closedNet: closing a net aborts all streams but those after CloseWrite.
+// closedNet: closing a net aborts its streams, except those after CloseWrite, whose peers still read
+// all bytes and EOF. Later calls of the net return ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
-	a1, a2 := s.accept(l), s.accept(l)
+	keptPeer, brokenPeer := s.accept(l), s.accept(l)
 	s.waitUntil("both are connected", func(mono.Time) bool { return kept.Connected(s.now) && broken.Connected(s.now) })
-	if a1.RemoteAddr() != kept.LocalAddr() {
-		a1, a2 = a2, a1
+	if keptPeer.RemoteAddr() != kept.LocalAddr() {
+		keptPeer, brokenPeer = brokenPeer, keptPeer
 	}
-	s.write(a1, []byte("unread"))
+	s.write(keptPeer, []byte("unread"))
 	s.write(kept, []byte("bye"))
 	if err := kept.CloseWrite(s.now); err != nil {
 		s.Fatal(err)
@@ -295,18 +295,18 @@ func (s *streamTest) closedNet() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.settle()
+	s.settledTime()
 	s.closed = true
 	if err := s.A.Close(); err != nil {
 		s.Fatalf("Close: %v", err)
 	}
-	if got, err := s.readToError(a1); string(got) != "bye" || err.Error() != "EOF" {
-		s.Errorf("closed by CloseWrite: %q, then %v", got, err)
+	if got, err := s.readToError(keptPeer); string(got) != "bye" || err.Error() != "EOF" {
+		s.Errorf("peer of a stream after CloseWrite read %q, then %v; want \"bye\", then EOF", got, err)
 	}
-	s.expectEnd(a2, link.ErrReset)
+	s.expectEnd(brokenPeer, link.ErrReset)
 	_, dialErr := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), l.Addr())
 	_, listenErr := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
-	_, acceptErr := other.Accept(s.settle())
+	_, acceptErr := other.Accept(s.settledTime())
 	for _, err := range []error{dialErr, listenErr, acceptErr, s.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			s.Errorf("after Close: %v", err)
@@ -315,10 +315,11 @@ func (s *streamTest) closedNet() {
 	s.B.Close()
 }
 
-// invalidArguments: invalid arguments are errors.
+// invalidArguments: Listen and Dial return errors for no backlog, addresses of other hosts, addresses
+// in use, and addresses of two families.
 func (s *streamTest) invalidArguments() {
 	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
-		s.Error("listened with no backlog")
+		s.Error("Listen with a backlog of 0 succeeded")
 	}
 	foreign := netip.MustParseAddr("2001:db8::77")
 	if s.AddrB.Is4() {
@@ -336,11 +337,11 @@ func (s *streamTest) invalidArguments() {
 	if _, err := s.A.Dial(s.now, d.LocalAddr(), l.Addr()); !errors.Is(err, link.ErrAddrInUse) {
 		s.Errorf("dialing with the addresses of an open stream: %v", err)
 	}
-	other := netip.MustParseAddrPort("127.0.0.1:9")
+	otherFamily := netip.MustParseAddrPort("127.0.0.1:9")
 	if s.AddrA.Is4() {
-		other = netip.MustParseAddrPort("[::1]:9")
+		otherFamily = netip.MustParseAddrPort("[::1]:9")
 	}
-	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), other); err == nil {
-		s.Error("dialed from one address family to the other")
+	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), otherFamily); err == nil {
+		s.Error("Dial from one address family to the other succeeded")
 	}
 }

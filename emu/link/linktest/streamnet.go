@@ -16,9 +16,9 @@ type StreamBench struct {
 	A, B link.StreamNet
 	// AddrA and AddrB are the addresses of A and B.
 	AddrA, AddrB netip.Addr
-	// Settle waits until sent segments have arrived, and returns the time. It may take
-	// several calls.
-	Settle func() mono.Time
+	// SettledTime waits until sent segments have arrived, and returns the time. It may take
+	// several calls until all have.
+	SettledTime func() mono.Time
 }
 
 // TestStreamNet tests two hosts against the documentation of link.StreamNet. open returns
@@ -37,8 +37,8 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 		{"a write with more is sent by the next write", (*streamTest).cork},
 		{"a dial without listener is refused", (*streamTest).refused},
 		{"CloseWrite leaves the other direction open", (*streamTest).halfClose},
-		{"EOF follows the bytes", (*streamTest).endBehindBytes},
-		{"a stream that has ended frees its ID", (*streamTest).bothEnd},
+		{"EOF follows the bytes", (*streamTest).eofAfterBytes},
+		{"a stream that has ended frees its ID", (*streamTest).reusedIDs},
 		{"Abort resets the stream at both ends", (*streamTest).abort},
 		{"bytes before a reset can be read", (*streamTest).bytesBeforeReset},
 		{"a stream can be aborted before it is connected", (*streamTest).abortEarly},
@@ -66,22 +66,23 @@ func TestStreamNet(t *testing.T, open func(t *testing.T) StreamBench) {
 type streamTest struct {
 	*testing.T
 	StreamBench
-	now    mono.Time
-	ready  [8]link.StreamReady
-	closed bool // the test has closed A
+	now    mono.Time           // when segments had last arrived
+	ready  [8]link.StreamReady // buffer for Ready
+	closed bool                // the test has closed A
 }
 
-func (s *streamTest) settle() mono.Time {
-	s.now = s.Settle()
+// settledTime waits until sent segments have arrived, sets s.now to the time, and returns it.
+func (s *streamTest) settledTime() mono.Time {
+	s.now = s.SettledTime()
 	return s.now
 }
 
-// waitUntil settles until done returns true.
+// waitUntil lets segments arrive until done returns true. what describes that for the error.
 func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {
-		now := s.settle()
-		s.A.Ready(s.ready[:])
+		now := s.settledTime()
+		s.A.Ready(s.ready[:]) // the events are not needed: done asks the streams
 		s.B.Ready(s.ready[:])
 		if done(now) {
 			return
@@ -90,6 +91,7 @@ func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Fatalf("timed out waiting until %s", what)
 }
 
+// listen listens on a port of B; 0 is any port.
 func (s *streamTest) listen(port uint16) link.StreamListener {
 	s.Helper()
 	l, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, port), 16)
@@ -99,6 +101,7 @@ func (s *streamTest) listen(port uint16) link.StreamListener {
 	return l
 }
 
+// dial starts to connect a stream from A.
 func (s *streamTest) dial(to netip.AddrPort) link.StreamLink {
 	s.Helper()
 	d, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to)
@@ -108,6 +111,7 @@ func (s *streamTest) dial(to netip.AddrPort) link.StreamLink {
 	return d
 }
 
+// accept waits for the next stream of a listener.
 func (s *streamTest) accept(l link.StreamListener) (got link.StreamLink) {
 	s.Helper()
 	s.waitUntil("a stream is accepted", func(now mono.Time) bool {
@@ -120,16 +124,22 @@ func (s *streamTest) accept(l link.StreamListener) (got link.StreamLink) {
 	return got
 }
 
-// pair returns the two ends of a connected stream.
+// pair returns the two ends of a connected stream, with a new listener.
 func (s *streamTest) pair() (dialed, accepted link.StreamLink) {
 	s.Helper()
-	l := s.listen(0)
+	return s.connect(s.listen(0))
+}
+
+// connect returns the two ends of a connected stream from A to a listener of B.
+func (s *streamTest) connect(l link.StreamListener) (dialed, accepted link.StreamLink) {
+	s.Helper()
 	dialed = s.dial(l.Addr())
 	accepted = s.accept(l)
 	s.waitUntil("the dialer is connected", func(mono.Time) bool { return dialed.Connected(s.now) })
 	return dialed, accepted
 }
 
+// write writes all of b, and waits while the stream is full.
 func (s *streamTest) write(to link.StreamLink, b []byte) {
 	s.Helper()
 	s.waitUntil("all bytes are written", func(now mono.Time) bool {
@@ -142,7 +152,7 @@ func (s *streamTest) write(to link.StreamLink, b []byte) {
 	})
 }
 
-// read reads n bytes.
+// read waits for n bytes and returns them.
 func (s *streamTest) read(from link.StreamLink, n int) []byte {
 	s.Helper()
 	got, buf := make([]byte, 0, n), make([]byte, 10_000)
@@ -170,14 +180,16 @@ func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 	return got, err
 }
 
-// expectEnd checks that Read returns want, without bytes before, and again afterwards.
+// expectEnd checks that the next result of Read is the error want, without bytes before it, and that
+// a further Read returns the same error.
 func (s *streamTest) expectEnd(from link.StreamLink, want error) {
 	s.Helper()
 	got, err := s.readToError(from)
-	_, again := from.Read(s.settle(), make([]byte, 1))
+	_, again := from.Read(s.settledTime(), make([]byte, 1))
 	if len(got) != 0 || !errors.Is(err, want) || !errors.Is(again, want) {
-		s.Errorf("%d bytes, then %v, then %v; want %v", len(got), err, again, want)
+		s.Errorf("Read returned %d bytes, then %v, then %v; want %v twice", len(got), err, again, want)
 	}
 }
 
+// expectEOF checks that Read returns EOF, without bytes before it.
 func (s *streamTest) expectEOF(from link.StreamLink) { s.Helper(); s.expectEnd(from, io.EOF) }

@@ -39,6 +39,7 @@ const (
 	Ethernet                // an Ethernet header with made-up addresses, for tools that need one
 )
 
+// linkType returns the pcapng link type of the framing.
 func (f Framing) linkType() layers.LinkType {
 	if f == Ethernet {
 		return layers.LinkTypeEthernet
@@ -73,10 +74,10 @@ type Capture struct {
 	framing  Framing
 	findIPID func(*link.Datagram) (uint16, bool)
 	mu       sync.Mutex
-	frame    []byte
+	frame    []byte // buffer for the packet being written
 }
 
-// NewCapture returns a Capture on w. w is complete after Close.
+// NewCapture returns a Capture that writes a pcapng file to w. The file is complete after Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
 	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
 		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
@@ -89,7 +90,7 @@ type Interface struct {
 	id      int
 }
 
-// AddInterface adds an interface to the file.
+// AddInterface adds an interface with a name to the file.
 func (c *Capture) AddInterface(name string) *Interface {
 	return &Interface{capture: c, id: c.file.AddInterface(name)}
 }
@@ -100,7 +101,7 @@ var flags = [...]pcapgo.NgEpbFlags{
 	Inbound:  {Direction: pcapgo.NgEpbFlagDirectionInbound},
 }
 
-// Write adds a packet that passed the interface at now.
+// Write adds the packet of a datagram that passed the interface at now.
 func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
 	i.WriteWithComment(now, dir, d, "")
 }
@@ -125,9 +126,9 @@ func (c *Capture) Flush() error { return c.file.Flush() }
 // writer.
 func (c *Capture) Close() error { return c.file.Close() }
 
-// Wrap returns a link that captures the traffic of l as interface name: the datagrams that
-// Send took and Recv returned, at the time of the call. The result is a link.GroupLink or
-// a link.Waiter if l is.
+// Wrap returns a link that passes the traffic of l and captures it, as the interface name: the
+// datagrams that Send took and Recv returned, at the time of the call. The result is a
+// link.GroupLink or a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
 	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: !l.Features().SetsIPID}
 	g, isGroup := l.(link.GroupLink)
@@ -169,10 +170,10 @@ type waitMethods interface {
 type capturedLink struct {
 	link.PacketLink
 	intf          *Interface
-	socketHeaders bool // a socket makes the headers
+	socketHeaders bool // a socket makes the headers, and ignores Datagram.Variants
 }
 
-// Send implements link.PacketLink.
+// Send implements link.PacketLink, and captures the datagrams that were sent.
 func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
@@ -185,7 +186,7 @@ func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
-// Recv implements link.PacketLink.
+// Recv implements link.PacketLink, and captures the datagrams that were received.
 func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Recv(now, ds)
 	for i := range ds[:n] {
@@ -196,7 +197,8 @@ func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
-// fillIPID sets the identification of a datagram whose link does not see it.
+// fillIPID sets the IPv4 identification of a received datagram by Options.FindIPID, if the link
+// could not see it.
 func (i *Interface) fillIPID(d *link.Datagram) {
 	find := i.capture.findIPID
 	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {

@@ -14,9 +14,9 @@ import (
 // and `fabrictest capture show` open them.
 const CompressedSuffix = ".gz"
 
-// Compress replaces a complete file by a compressed one, and returns the new name and size.
-// comment, if not nil, returns a comment for packet i. If Compress fails the file is
-// unchanged.
+// Compress replaces a complete pcapng file by a gzip-compressed one, and returns its name and size.
+// comment, if not nil, returns a comment to add to packet i, counted from 0; empty for none. If
+// Compress fails the file is unchanged.
 func Compress(name string, comment func(i int) string) (compressed string, size int64, err error) {
 	in, err := os.Open(name)
 	if err != nil {
@@ -30,8 +30,8 @@ func Compress(name string, comment func(i int) string) (compressed string, size 
 	z, _ := gzip.NewWriterLevel(out, gzip.BestSpeed) // the level is valid
 	err = copyBlocks(z, bufio.NewReaderSize(in, 1<<16), comment)
 	err = errors.Join(err, z.Close())
-	info, serr := out.Stat()
-	if err = errors.Join(err, serr, out.Close()); err != nil {
+	info, statErr := out.Stat()
+	if err = errors.Join(err, statErr, out.Close()); err != nil {
 		_ = os.Remove(out.Name())
 		return "", 0, fmt.Errorf("compress %s: %w", name, err)
 	}
@@ -44,7 +44,8 @@ const (
 	optComment  = 1
 )
 
-// copyBlocks copies a pcapng file that [File] wrote, and adds comment(i) to packet i.
+// copyBlocks copies a pcapng file that [File] wrote from r to w, and adds comment(i) to packet i if
+// comment is not nil.
 func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	var block []byte
 	le := binary.LittleEndian
@@ -56,7 +57,8 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 			return err
 		}
 		size := int(le.Uint32(head[4:]))
-		if size < minBlock || size > 1<<24 {
+		const maxBlock = 1 << 24 // far more than a packet of 64 KiB
+		if size < minBlock || size > maxBlock {
 			return fmt.Errorf("invalid block length %d", size)
 		}
 		block = append(block[:0], head[:]...)
@@ -76,23 +78,24 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	}
 }
 
-// withComment adds a comment to the options of a packet block.
+// withComment returns an enhanced packet block with a comment added to its options. It may change
+// block.
 func withComment(block []byte, comment string) []byte {
 	if comment == "" {
 		return block
 	}
 	le := binary.LittleEndian
 	padded := func(n int) int { return (n + 3) &^ 3 }
-	options := packetHead + padded(int(le.Uint32(block[20:])))
-	end := len(block) - 4
+	options := packetHead + padded(int(le.Uint32(block[20:]))) // offset after the packet data
+	end := len(block) - 4                                      // offset of the second block length
 	if end > options {
-		end -= 4 // opt_endofopt
+		end -= 4 // opt_endofopt, which is written again below
 	}
 	block = le.AppendUint16(block[:end], optComment)
 	block = le.AppendUint16(block, uint16(len(comment)))
 	block = append(block, comment...)
 	block = append(block, make([]byte, padded(len(comment))-len(comment))...)
-	block = le.AppendUint32(block, 0)
+	block = le.AppendUint32(block, 0) // opt_endofopt
 	size := uint32(len(block) + 4)
 	le.PutUint32(block[4:], size)
 	return le.AppendUint32(block, size)
@@ -117,9 +120,9 @@ func Trim(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	whole, err := endOfLastBlock(f, info.Size())
-	if err == nil && whole < info.Size() {
-		err = f.Truncate(whole)
+	end, err := endOfLastBlock(f, info.Size())
+	if err == nil && end < info.Size() {
+		err = f.Truncate(end)
 	}
 	if err != nil {
 		return fmt.Errorf("trim %s: %w", name, err)
@@ -127,7 +130,8 @@ func Trim(name string) (err error) {
 	return nil
 }
 
-// endOfLastBlock returns the offset after the last complete block.
+// endOfLastBlock returns the offset after the last complete block of a pcapng file of size bytes, up
+// to the first invalid block; 0 if the file does not begin with a section block.
 func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	var head [minBlock]byte // type, length, and the byte order of a section
@@ -151,11 +155,11 @@ func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 		if length < minBlock || length%4 != 0 || end+length > size {
 			return end, nil
 		}
-		var again [4]byte
-		if _, err := f.ReadAt(again[:], end+length-4); err != nil {
+		var secondLength [4]byte // at the end of the block
+		if _, err := f.ReadAt(secondLength[:], end+length-4); err != nil {
 			return end, err
 		}
-		if int64(order.Uint32(again[:])) != length {
+		if int64(order.Uint32(secondLength[:])) != length {
 			return end, nil
 		}
 		end += length

@@ -40,9 +40,9 @@ type File struct {
 	opts         FileOptions
 	ng           *pcapgo.NgWriter // nil until there is an interface
 	intfs        []packetCounts
-	count        uint64
-	bytes        int64
-	longest      int // longest packet so far
+	count        uint64 // packets written
+	bytes        int64  // upper bound of the size of the file so far
+	longest      int    // longest packet so far
 	limitReached bool
 	closed       bool
 	err          error
@@ -60,7 +60,7 @@ type Packet struct {
 	Flags     *pcapgo.NgEpbFlags // may be nil
 }
 
-// NewFile returns a File on w. w is complete after Close.
+// NewFile returns a File that writes to w. The file is complete after Close.
 func NewFile(w io.Writer, opts FileOptions) *File {
 	if opts.Epoch.IsZero() {
 		opts.Epoch = time.Unix(0, 0)
@@ -68,7 +68,8 @@ func NewFile(w io.Writer, opts FileOptions) *File {
 	return &File{out: bufio.NewWriterSize(w, opts.BufferBytes), opts: opts}
 }
 
-// AddInterface adds an interface to the file and returns its index.
+// AddInterface adds an interface to the file and returns its index, for Packet.Interface. After an
+// error or Close it returns 0.
 func (f *File) AddInterface(name string) (id int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,30 +81,32 @@ func (f *File) AddInterface(name string) (id int) {
 	return id
 }
 
+// addInterface is AddInterface under the lock. The first interface also writes the section block.
 func (f *File) addInterface(name string) (id int, err error) {
-	const most = 128 // upper bound of an interface block without its name, and of the section block
+	const maxBlock = 128 // upper bound of an interface, statistics or section block without its texts
 	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, packetCounts{})
-	// At the limit a statistics block follows for each interface.
-	f.bytes += int64(2*most + len(name))
+	// At the size limit a statistics block follows for each interface: reserve space for both.
+	f.bytes += int64(2*maxBlock + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
 	}
-	f.bytes += int64(most + len(f.opts.Comment) + len(limitComment))
-	// Hardware and OS are left out: the file depends on the run alone.
+	f.bytes += int64(maxBlock + len(f.opts.Comment) + len(limitComment))
+	// Without hardware and OS: the file must depend on the run alone.
 	info := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: f.opts.Comment}
 	f.ng, err = pcapgo.NewNgWriterInterface(f.out, intf, pcapgo.NgWriterOptions{SectionInfo: info})
 	return 0, err
 }
 
-// Write adds a packet, unless the limit is reached or an error has occurred.
+// Write adds a packet. At the size limit it counts the packet as dropped; after an error or Close it
+// ignores it.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || f.closed {
 		return
 	}
-	if f.limitReached || !f.fits(&p) {
+	if f.limitReached || !f.reserve(&p) {
 		f.intfs[p.Interface].dropped++
 		return
 	}
@@ -121,16 +124,17 @@ func (f *File) Write(p Packet) {
 	f.count++
 }
 
-// fits reports whether the file has room for p. The last packet before the limit gets
-// limitComment.
-func (f *File) fits(p *Packet) bool {
+// reserve reserves space for p, and reports whether the file has it within MaxBytes. If another
+// packet of twice the longest length so far might not fit after p, the limit is reached: p is the
+// last packet, and gets limitComment.
+func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
 	}
 	f.longest = max(f.longest, len(p.Bytes))
 	size := blockBytes(len(p.Bytes), p)
-	next := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
-	f.limitReached = f.bytes+size+blockBytes(next, p) > f.opts.MaxBytes
+	nextLength := max(2*f.longest, int(min(longestPacket, f.opts.MaxBytes/16)))
+	f.limitReached = f.bytes+size+blockBytes(nextLength, p) > f.opts.MaxBytes
 	fits := f.bytes+size <= f.opts.MaxBytes
 	if f.limitReached {
 		p.Comment = limitComment
@@ -148,12 +152,13 @@ const longestPacket = 1<<16 + 14
 // limitComment is the comment of the last packet of a file that has reached its limit.
 const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"
 
-// blockBytes is the size of the block of p if kept bytes of it are stored.
-func blockBytes(kept int, p *Packet) int64 {
+// blockBytes returns the size of the block of a packet of length bytes, with the comment and the
+// flags of p.
+func blockBytes(length int, p *Packet) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
-	size, options := 32+padded(kept), 0
+	size, options := packetHead+padded(length)+4, 0 // 4: the second block length
 	if p.Comment != "" {
-		options += 4 + padded(len(p.Comment))
+		options += 4 + padded(len(p.Comment)) // code, length and value
 	}
 	if p.Flags != nil {
 		options += 8
@@ -164,14 +169,15 @@ func blockBytes(kept int, p *Packet) int64 {
 	return int64(size + options)
 }
 
-// Fail stops the file with an error of the caller.
+// Fail stops the file with an error of the caller: later packets are ignored, and Close returns the
+// error.
 func (f *File) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setError(err)
 }
 
-// setError stores the first error and calls OnError.
+// setError stores the first error and calls OnError. It ignores nil and later errors.
 func (f *File) setError(err error) {
 	if f.err != nil || err == nil {
 		return
@@ -182,13 +188,14 @@ func (f *File) setError(err error) {
 	}
 }
 
-// Flush writes buffered packets to the underlying writer.
+// Flush writes buffered packets to the underlying writer, and returns the first error of the file.
 func (f *File) Flush() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.flush()
 }
 
+// flush is Flush under the lock.
 func (f *File) flush() error {
 	if f.ng != nil && f.err == nil {
 		f.setError(f.ng.Flush())
@@ -196,7 +203,7 @@ func (f *File) flush() error {
 	return f.err
 }
 
-// Close completes the file and returns the first error. To reach the limit is not an error.
+// Close completes the file and returns the first error. Reaching the size limit is not an error.
 // Close does not close the underlying writer. Packets written afterwards are dropped.
 func (f *File) Close() error {
 	f.mu.Lock()

@@ -21,14 +21,14 @@ const (
 	etherTypeIPv6   = 0x86dd
 )
 
-// appendFrame appends the packet of d with all headers.
+// appendFrame appends the packet of a UDP datagram with all headers to b.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	b = f.appendIP(b, d, protocolUDP, link.UDPHeaderLen+len(d.Payload))
 	start := len(b)
 	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(link.UDPHeaderLen+len(d.Payload)))
-	b = append(b, 0, 0)
+	b = append(b, 0, 0) // checksum, filled in below
 	b = append(b, d.Payload...)
 	if d.Variants&link.NoChecksum == 0 || !d.Is4() { // IPv6 requires a checksum
 		binary.BigEndian.PutUint16(b[start+6:], udpChecksum(b[start:], d))
@@ -36,7 +36,8 @@ func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	return b
 }
 
-// udpChecksum is the checksum of a UDP datagram whose checksum field is zero.
+// udpChecksum returns the checksum of a UDP header with payload, whose checksum field is zero. d has
+// the IP addresses.
 func udpChecksum(datagram []byte, d *link.Datagram) uint16 {
 	if c := foldSum(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, len(datagram)) + sumWords(datagram)); c != 0 {
 		return c
@@ -44,7 +45,8 @@ func udpChecksum(datagram []byte, d *link.Datagram) uint16 {
 	return 0xffff // 0 would mean no checksum
 }
 
-// pseudoSum adds up the words of the pseudo-header that TCP and UDP checksums cover.
+// pseudoSum returns the sum of the 16-bit words of the pseudo-header that TCP and UDP checksums
+// cover. length is that of the TCP or UDP header and payload.
 func pseudoSum(src, dst netip.Addr, protocol byte, length int) uint32 {
 	total := uint32(protocol) + uint32(length)
 	for _, a := range []netip.Addr{src, dst} {
@@ -71,13 +73,14 @@ func (f Framing) appendIP(b []byte, d *link.Datagram, protocol byte, length int)
 	return appendIPv6(b, d, protocol, length)
 }
 
+// appendIPv4 appends an IPv4 header with the fields of d. length is that of the IP payload.
 func appendIPv4(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	id := uint16(0)
 	if d.IPID < link.IPIDUnknown {
 		id = uint16(d.IPID)
 	}
-	b = append(b, 0x45, d.TClass)
+	b = append(b, 0x45, d.TClass) // version 4, header of five 32-bit words
 	b = binary.BigEndian.AppendUint16(b, uint16(link.IPv4HeaderLen+length))
 	b = binary.BigEndian.AppendUint16(b, id)
 	b = binary.BigEndian.AppendUint16(b, dontFragment)
@@ -89,6 +92,7 @@ func appendIPv4(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	return b
 }
 
+// appendIPv6 appends an IPv6 header with the fields of d. length is that of the IP payload.
 func appendIPv6(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&0xfffff)
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
@@ -98,8 +102,7 @@ func appendIPv6(b []byte, d *link.Datagram, protocol byte, length int) []byte {
 	return append(b, dst[:]...)
 }
 
-// appendEthernet appends an Ethernet header with made-up MAC addresses: locally
-// administered, ending in the last four bytes of the IP address.
+// appendEthernet appends an Ethernet header for the IP packet of d.
 func appendEthernet(b []byte, d *link.Datagram) []byte {
 	b = appendMAC(b, d.Dst.Addr())
 	b = appendMAC(b, d.Src.Addr())
@@ -109,6 +112,8 @@ func appendEthernet(b []byte, d *link.Datagram) []byte {
 	return binary.BigEndian.AppendUint16(b, etherTypeIPv6)
 }
 
+// appendMAC appends the MAC address for an IP address: that of the multicast group, or a made-up one,
+// locally administered and ending in the last four bytes of the IP address.
 func appendMAC(b []byte, a netip.Addr) []byte {
 	a = a.Unmap()
 	ip := as16(a)
@@ -121,6 +126,7 @@ func appendMAC(b []byte, a netip.Addr) []byte {
 	return append(b, 0x02, 0x00, ip[12], ip[13], ip[14], ip[15])
 }
 
+// hopLimit returns the hop limit of d, or the default if d has none.
 func hopLimit(d *link.Datagram) uint8 {
 	if d.HopLimit == 0 {
 		return defaultHopLimit
@@ -128,7 +134,7 @@ func hopLimit(d *link.Datagram) uint8 {
 	return d.HopLimit
 }
 
-// as4 returns the bytes of an IPv4 address; zeros for other addresses.
+// as4 returns the bytes of an IPv4 or IPv4-mapped address; zeros for other addresses.
 func as4(a netip.Addr) [4]byte {
 	if a = a.Unmap(); a.Is4() {
 		return a.As4()
@@ -144,11 +150,11 @@ func as16(a netip.Addr) [16]byte {
 	return [16]byte{}
 }
 
-// checksum is the Internet checksum of b, whose own checksum field is zero.
+// checksum returns the Internet checksum of b, whose checksum field is zero.
 func checksum(b []byte) uint16 { return foldSum(sumWords(b)) }
 
-// sumWords adds up the 16-bit words of b, which is shorter than 64 KiB. An odd last byte is
-// the upper byte of a word.
+// sumWords returns the sum of the big-endian 16-bit words of b, which is shorter than 64 KiB, so that
+// the sum does not overflow. An odd last byte is the upper byte of a word.
 func sumWords(b []byte) (sum uint32) {
 	for ; len(b) >= 8; b = b[8:] {
 		v := binary.BigEndian.Uint64(b)
@@ -163,7 +169,8 @@ func sumWords(b []byte) (sum uint32) {
 	return sum
 }
 
-// foldSum returns the Internet checksum of a sum of words.
+// foldSum returns the Internet checksum of a sum of 16-bit words: it adds the carries, and inverts
+// the result.
 func foldSum(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xffff
 	return ^uint16(sum>>16 + sum)
@@ -172,8 +179,9 @@ func foldSum(sum uint32) uint16 {
 // tcpWindow is the window in every segment. The real one is not known.
 const tcpWindow = 0xffff
 
-// WriteSegment adds a TCP segment that passed the interface at now. Initial sequence
-// numbers follow from the addresses, so that both ends of a stream capture the same ones.
+// WriteSegment adds a TCP segment that passed the interface at now. Its Seq and Ack are relative to
+// initial sequence numbers that follow from the addresses, so that both ends of a stream capture the
+// same ones.
 func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) {
 	c := i.capture
 	if s.IPBytes() > maxIPBytes {
@@ -186,7 +194,7 @@ func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) 
 	c.file.Write(Packet{Interface: i.id, At: time.Duration(now), Bytes: c.frame, Flags: &flags[dir]})
 }
 
-// appendSegment appends the packet of s with all headers.
+// appendSegment appends the packet of a TCP segment with all headers to b.
 func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
 	length := link.TCPHeaderLen + len(s.Payload)
 	b = f.appendIP(b, &link.Datagram{Src: s.Src, Dst: s.Dst}, protocolTCP, length)
@@ -207,7 +215,7 @@ func (f Framing) appendSegment(b []byte, s *link.Segment) []byte {
 	return b
 }
 
-// initialSeq is the sequence number of the SYN from src to dst.
+// initialSeq returns the sequence number of the SYN from src to dst: a hash of both addresses.
 func initialSeq(src, dst netip.AddrPort) uint32 {
 	h := fnv.New32a()
 	for _, a := range []netip.AddrPort{src, dst} {
@@ -217,7 +225,8 @@ func initialSeq(src, dst netip.AddrPort) uint32 {
 	return h.Sum32()
 }
 
-// tcpChecksum is the checksum of a TCP segment whose checksum field is zero.
+// tcpChecksum returns the checksum of a TCP header with payload, whose checksum field is zero. s has
+// the IP addresses.
 func tcpChecksum(segment []byte, s *link.Segment) uint16 {
 	return foldSum(pseudoSum(s.Src.Addr(), s.Dst.Addr(), protocolTCP, len(segment)) + sumWords(segment))
 }

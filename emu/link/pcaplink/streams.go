@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WrapStreams returns a net that captures the streams of n as interface name. The real TCP
+// WrapStreams returns a net that captures the streams of n, as the interface name. The real TCP
 // segments are not known: written and read bytes become segments of the stream's MSS at
 // the time of the call, between a handshake and a FIN or RST. An outbound segment
 // acknowledges all bytes that were read, an inbound one all that were written. The result
@@ -41,28 +41,28 @@ type capturedNet struct {
 	intf     *Interface
 	lastTime mono.Time               // of the last call
 	streams  map[*capturedStream]int // open streams, with their order of creation
-	count    int
-	scratch  []byte
+	count    int                     // streams that were created
+	scratch  []byte                  // buffer for the bytes of a Writev
 }
 
-// Dial implements link.StreamNet.
+// Dial implements link.StreamNet, and captures a SYN.
 func (t *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	s, err := t.StreamNet.Dial(now, local, remote)
 	if err != nil {
 		return nil, err
 	}
-	own := t.capture(s)
-	own.writeOut(now, link.SYN, nil)
-	own.sent++
-	return own, nil
+	captured := t.newStream(s)
+	captured.writeOut(now, link.SYN, nil)
+	captured.sent++
+	return captured, nil
 }
 
-// capture returns s as a captured stream.
-func (t *capturedNet) capture(s link.StreamLink) *capturedStream {
-	own := &capturedStream{StreamLink: s, net: t}
+// newStream wraps a new stream, and adds it to the open streams.
+func (t *capturedNet) newStream(s link.StreamLink) *capturedStream {
+	captured := &capturedStream{StreamLink: s, net: t}
 	t.count++
-	t.streams[own] = t.count
-	return own
+	t.streams[captured] = t.count
+	return captured
 }
 
 // Listen implements link.StreamNet.
@@ -74,13 +74,13 @@ func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListe
 	return &capturedListener{l, t}, nil
 }
 
-// Close implements link.StreamNet. The RSTs of the streams that it aborts have the time of
-// the last call.
+// Close implements link.StreamNet, and captures an RST for each stream that it aborts, in the order of
+// creation and at the time of the last captured segment.
 func (t *capturedNet) Close() error {
 	err := t.StreamNet.Close()
-	left := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
+	streams := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
 	clear(t.streams)
-	for _, s := range left {
+	for _, s := range streams {
 		if s.open && !s.finSent {
 			s.writeOut(t.lastTime, link.RST|link.ACK, nil)
 		}
@@ -93,20 +93,20 @@ type capturedListener struct {
 	net *capturedNet
 }
 
-// Accept implements link.StreamListener.
+// Accept implements link.StreamListener, and captures the handshake of the stream.
 func (l *capturedListener) Accept(now mono.Time) (link.StreamLink, error) {
 	s, err := l.StreamListener.Accept(now)
 	if s == nil {
 		return nil, err
 	}
-	own := l.net.capture(s)
-	own.writeIn(now, link.SYN, nil)
-	own.rcvd++
-	own.writeOut(now, link.SYN|link.ACK, nil)
-	own.sent++
-	own.writeIn(now, link.ACK, nil)
-	own.open = true
-	return own, nil
+	captured := l.net.newStream(s)
+	captured.writeIn(now, link.SYN, nil)
+	captured.rcvd++
+	captured.writeOut(now, link.SYN|link.ACK, nil)
+	captured.sent++
+	captured.writeIn(now, link.ACK, nil)
+	captured.open = true
+	return captured, nil
 }
 
 // capturedStream is a stream whose calls are captured as segments.
@@ -115,12 +115,13 @@ type capturedStream struct {
 	net        *capturedNet
 	sent, rcvd uint64 // next relative sequence number in each direction
 	open       bool   // the handshake is captured
-	finSent    bool
-	finPending bool // CloseWrite was called before the handshake
-	eof, ended bool
+	finSent    bool   // CloseWrite was called
+	finPending bool   // its FIN follows the handshake
+	eof        bool   // the peer's FIN is captured
+	ended      bool   // nothing more is captured
 }
 
-// writeOut captures an outbound segment.
+// writeOut captures an outbound segment with payload b. The caller advances s.sent.
 func (s *capturedStream) writeOut(now mono.Time, flags link.SegmentFlags, b []byte) {
 	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Outbound, &link.Segment{
@@ -128,7 +129,7 @@ func (s *capturedStream) writeOut(now mono.Time, flags link.SegmentFlags, b []by
 	})
 }
 
-// writeIn captures an inbound segment.
+// writeIn captures an inbound segment with payload b. The caller advances s.rcvd.
 func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byte) {
 	s.net.lastTime = now
 	s.net.intf.WriteSegment(now, Inbound, &link.Segment{
@@ -136,8 +137,9 @@ func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byt
 	})
 }
 
-// established captures the rest of a dialer's handshake.
-func (s *capturedStream) established(now mono.Time) {
+// ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and a FIN
+// that waits for it.
+func (s *capturedStream) ensureHandshake(now mono.Time) {
 	if s.open {
 		return
 	}
@@ -146,11 +148,12 @@ func (s *capturedStream) established(now mono.Time) {
 	s.rcvd++
 	s.writeOut(now, link.ACK, nil)
 	if s.finPending {
-		s.fin(now)
+		s.writeFIN(now)
 	}
 }
 
-func (s *capturedStream) fin(now mono.Time) {
+// writeFIN captures an outbound FIN.
+func (s *capturedStream) writeFIN(now mono.Time) {
 	s.writeOut(now, link.FIN|link.ACK, nil)
 	s.sent++
 }
@@ -160,18 +163,18 @@ func (s *capturedStream) Connected(now mono.Time) bool {
 	if !s.StreamLink.Connected(now) {
 		return false
 	}
-	s.established(now)
+	s.ensureHandshake(now)
 	return true
 }
 
-// Write implements link.StreamLink.
+// Write implements link.StreamLink, and captures the bytes that were written.
 func (s *capturedStream) Write(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Write(now, b)
 	s.writeSegments(now, b[:n])
 	return n, err
 }
 
-// Writev implements link.StreamLink.
+// Writev implements link.StreamLink, and captures the bytes that were written.
 func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	n, err := s.StreamLink.Writev(now, bufs, more)
 	b := s.net.scratch[:0]
@@ -183,10 +186,10 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 	return n, err
 }
 
-// writeSegments captures written bytes.
+// writeSegments captures b as outbound segments.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
 	for len(b) > 0 {
-		s.established(now)
+		s.ensureHandshake(now)
 		part, flags := s.firstSegment(b)
 		s.writeOut(now, flags, part)
 		s.sent += uint64(len(part))
@@ -194,33 +197,34 @@ func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
 	}
 }
 
-// firstSegment returns the bytes of the first segment of b, and its flags.
+// firstSegment returns the payload and the flags of the first segment of b: at most an MSS, with PSH
+// if it is the last.
 func (s *capturedStream) firstSegment(b []byte) ([]byte, link.SegmentFlags) {
-	const room = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
-	if n := min(max(s.MSS(), 1), room); n < len(b) {
+	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
+	if n := min(max(s.MSS(), 1), maxPayload); n < len(b) {
 		return b[:n], link.ACK
 	}
 	return b, link.ACK | link.PSH
 }
 
-// Read implements link.StreamLink.
+// Read implements link.StreamLink, and captures the bytes that were read, or how the stream ended.
 func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Read(now, b)
 	for rest := b[:n]; len(rest) > 0; {
-		s.established(now)
+		s.ensureHandshake(now)
 		part, flags := s.firstSegment(rest)
 		s.writeIn(now, flags, part)
 		s.rcvd += uint64(len(part))
 		rest = rest[len(part):]
 	}
 	if err != nil {
-		s.readFailed(now, err)
+		s.writeEnd(now, err)
 	}
 	return n, err
 }
 
-// readFailed captures how the peer ended the stream.
-func (s *capturedStream) readFailed(now mono.Time, err error) {
+// writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, or an RST.
+func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:
 	case errors.Is(err, io.EOF):
@@ -228,7 +232,7 @@ func (s *capturedStream) readFailed(now mono.Time, err error) {
 			return
 		}
 		s.eof = true
-		s.established(now)
+		s.ensureHandshake(now)
 		s.writeIn(now, link.FIN|link.ACK, nil)
 		s.rcvd++
 		if s.finSent {
@@ -238,18 +242,18 @@ func (s *capturedStream) readFailed(now mono.Time, err error) {
 	case errors.Is(err, link.ErrReset), errors.Is(err, link.ErrRefused):
 		s.writeIn(now, link.RST|link.ACK, nil)
 		s.forget()
-	default: // there was no answer
+	default: // the connection timed out: no segment arrived
 		s.forget()
 	}
 }
 
-// forget notes that the stream has ended.
+// forget marks the stream as ended, and removes it from the open streams.
 func (s *capturedStream) forget() {
 	s.ended = true
 	delete(s.net.streams, s)
 }
 
-// CloseWrite implements link.StreamLink.
+// CloseWrite implements link.StreamLink, and captures a FIN, or leaves that to ensureHandshake.
 func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
 	if err != nil || s.finSent {
@@ -259,18 +263,18 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 	if s.finPending = !s.open; s.finPending {
 		return nil
 	}
-	s.fin(now)
+	s.writeFIN(now)
 	if s.eof {
 		s.forget()
 	}
 	return nil
 }
 
-// Abort implements link.StreamLink.
+// Abort implements link.StreamLink, and captures an RST.
 func (s *capturedStream) Abort(now mono.Time) error {
 	err := s.StreamLink.Abort(now)
 	if !s.ended {
-		if s.open { // else no segment was captured
+		if s.open { // before the handshake, TCP sends no RST
 			s.writeOut(now, link.RST|link.ACK, nil)
 		}
 		s.forget()

@@ -45,7 +45,7 @@ func TestCountersHaveNamesOfTheirOwn(t *testing.T) {
 
 // rows has a test for the requirements that neither an MPA connection nor a
 // stream can meet by itself, by their numbers in the list of requirements.
-var rows = testutil.Join(closeRows, startRows, queueRows)
+var rows = testutil.JoinRequirements(closeRows, startRows, queueRows)
 
 func TestRequirements(t *testing.T) {
 	rows.Run(t)

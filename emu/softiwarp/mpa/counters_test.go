@@ -99,7 +99,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 // rows has a test for every requirement of RFC 5044 and RFC 6581 that a
 // connection by itself can meet or break, by its number in the list of
 // requirements.
-var rows = testutil.Join(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
+var rows = testutil.JoinRequirements(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
 
 // elsewhere says where those are met that are not a connection's.
 var elsewhere = map[string]string{

@@ -35,28 +35,28 @@ type Command struct {
 // Shell returns a command for the guest's shell.
 func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line}} }
 
-// Exec runs a program over conn, which it closes, and returns its exit code, or 128
-// plus the signal number. The program and its group are killed when ctx or the
-// connection ends.
+// Exec runs a program in the guest that conn is connected to, and closes conn. It returns the
+// exit code, or 128 plus the number of the signal that ended the program. The program and its
+// group are killed when ctx or the connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	to, err := send(conn, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir})
+	frames, err := send(conn, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir})
 	if err != nil {
 		return 0, causeOf(ctx, err)
 	}
 	go func() { // may continue after Exec, until Stdin ends
 		if c.Stdin != nil {
-			_, _ = to.CopyFrom(control.Stdin, c.Stdin)
+			_, _ = frames.CopyFrom(control.Stdin, c.Stdin)
 		}
-		_ = to.Write(control.Frame{Kind: control.Stdin}) // the reader returns the error
+		_ = frames.Write(control.Frame{Kind: control.Stdin}) // end of file; awaitExit returns the error of the connection
 	}()
-	code, err = await(to, control.ProgramClient{Stdout: c.Stdout, Stderr: c.Stderr, Signals: c.Signals})
+	code, err = awaitExit(frames, control.ProgramClient{Stdout: c.Stdout, Stderr: c.Stderr, Signals: c.Signals})
 	return code, causeOf(ctx, err)
 }
 
-// Output runs a program as Exec does and returns its output on both streams.
+// Output runs a program as Exec does, and returns its standard output and error, interleaved.
 func Output(ctx context.Context, conn net.Conn, c Command) (output string, code int, err error) {
 	var b bytes.Buffer
 	c.Stdout, c.Stderr = &b, &b
@@ -64,25 +64,25 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 	return b.String(), code, err
 }
 
-// Put writes a file over conn, which it closes. The file appears under its name
-// when it is complete.
+// Put writes size bytes from a reader to a file in the guest that conn is connected to, and
+// closes conn. The file appears under its path when it is complete.
 func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	to, err := send(conn, request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size})
+	frames, err := send(conn, request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size})
 	if err != nil {
 		return causeOf(ctx, err)
 	}
 	// The guest may fail at once, and then stops reading.
 	result := make(chan error, 1)
 	go func() {
-		_, err := await(to, control.ProgramClient{})
+		_, err := awaitExit(frames, control.ProgramClient{})
 		result <- err
 	}()
-	sent, err := to.CopyFrom(control.Stdin, io.LimitReader(from, size))
+	sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(from, size))
 	if err == nil && sent < size {
 		conn.Close()
-		return fmt.Errorf("%s ended after %d of %d bytes", path, sent, size)
+		return fmt.Errorf("put %s: the source ended after %d of %d bytes", path, sent, size)
 	}
 	if putErr := <-result; putErr != nil {
 		return causeOf(ctx, putErr)
@@ -90,19 +90,20 @@ func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size
 	return causeOf(ctx, err)
 }
 
-// SetDevices replaces the RDMA devices of the guest over conn, which it closes.
+// SetDevices replaces the RDMA devices of the guest that conn is connected to, and closes conn.
 func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	to, err := send(conn, request{Op: opDevices, Devices: devices})
+	frames, err := send(conn, request{Op: opDevices, Devices: devices})
 	if err == nil {
-		_, err = await(to, control.ProgramClient{})
+		_, err = awaitExit(frames, control.ProgramClient{})
 	}
 	return causeOf(ctx, err)
 }
 
-// await waits for the end of a request.
-func await(c *control.Conn, p control.ProgramClient) (code int, err error) {
+// awaitExit serves the streams of p until the guest ends the request, and returns the exit code.
+// An error of the connection itself is an ErrConnectionClosed.
+func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	code, err = c.AwaitExit(&p)
 	var refused *control.CloseError
 	var output *control.OutputError
@@ -113,7 +114,7 @@ func await(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
 }
 
-// causeOf returns why the context ended, if it has, or else err.
+// causeOf returns err, or the cause if err is not nil because the context has ended.
 func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -155,10 +156,10 @@ const (
 	maxRequest = 256 << 10
 )
 
-// protocol is that of the guest's side.
+// protocol has the parameters of the hello that a client sends and a guest reads.
 var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
 
-// send sends a request.
+// send sends a request, and returns the connection for the frames that follow.
 func send(conn net.Conn, r request) (*control.Conn, error) {
 	b, err := json.Marshal(r)
 	if err != nil {

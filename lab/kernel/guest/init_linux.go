@@ -15,20 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This is in init and not in main, because it applies to every program that starts
-// guests.
+// init runs the guest's init process, or its command, if this program was started under the
+// name InitPath in a guest. Every program that starts guests is also their init program, so this
+// is not in a main function.
 func init() {
 	if os.Args[0] != InitPath {
 		return
 	}
 	if os.Getpid() != 1 {
-		os.Exit(toolMain(os.Args[1:]))
+		os.Exit(commandMain(os.Args[1:]))
 	}
 	initMain()
 }
 
-// initMain is the main function of the init process. It does not return: the kernel
-// panics if init ends.
+// initMain is the main function of the init process. It boots the guest and prints ReadyMark or
+// FailedMark on the console. It does not return: the kernel panics if init ends.
 func initMain() {
 	err := boot()
 	if err != nil {
@@ -46,7 +47,8 @@ var environment = map[string]string{
 	"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/root", "TERM": "linux", "SHELL": "/bin/sh",
 }
 
-// boot sets the system up and starts the server.
+// boot mounts file systems, configures the system as the kernel command line says, starts the
+// server on the control link, and creates the RDMA devices.
 func boot() error {
 	if err := mountAll(); err != nil {
 		return err
@@ -69,7 +71,7 @@ func boot() error {
 	if err := configureNetwork(o); err != nil {
 		return err
 	}
-	// Before the devices, so that a failure can be examined.
+	// The server starts before the devices, so that users can examine a guest whose devices fail.
 	l, err := net.Listen("tcp", netip.AddrPortFrom(Control(o.ID).Addr(), Port).String())
 	if err != nil {
 		return err
@@ -94,6 +96,7 @@ var mounts = []mount{
 	{"tmpfs", "/run", "mode=755"},
 }
 
+// mountAll creates the mount points and mounts the file systems.
 func mountAll() error {
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.where, 0o755); err != nil {
@@ -106,8 +109,8 @@ func mountAll() error {
 	return nil
 }
 
-// prepare sets the host name, limits and sysctls, installs busybox, and loads
-// modules.
+// prepare sets the host name, limits and sysctls, creates a home directory for user 1000 and
+// /dev/net/tun, installs busybox, and loads the modules of /etc/modules.
 func prepare(children *reaper, o Options) error {
 	if err := unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)); err != nil {
 		return err
@@ -122,15 +125,15 @@ func prepare(children *reaper, o Options) error {
 		return err
 	}
 	// Ordinary users register memory, too.
-	all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &all); err != nil {
-		return fmt.Errorf("limit of locked memory: %w", err)
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil {
+		return fmt.Errorf("set the limit of locked memory: %w", err)
 	}
 	for name, value := range map[string]string{
 		"kernel/printk":   "4",             // warnings and worse on the console
 		"kernel/modprobe": "/bin/modprobe", // for modules that the kernel requests
 	} {
-		if err := sysctl(name, value); err != nil {
+		if err := setSysctl(name, value); err != nil {
 			return err
 		}
 	}
@@ -145,16 +148,17 @@ func prepare(children *reaper, o Options) error {
 	if err := os.MkdirAll("/dev/net", 0o755); err != nil {
 		return err
 	}
-	const tun = 10<<8 | 200
+	const tun = 10<<8 | 200 // major and minor number
 	if err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, tun); err != nil && !os.IsExist(err) {
 		return err
 	}
 	return os.Chmod("/dev/net/tun", 0o666)
 }
 
-func sysctl(name, value string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
+// setSysctl sets a sysctl, whose name has slashes.
+func setSysctl(name, value string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
 
-// uptime returns the time since boot.
+// uptime returns the time since boot; 0 if the kernel does not tell.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -163,8 +167,9 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// toolMain is the main function of the guest's command that sets the devices.
-func toolMain(args []string) int {
+// commandMain is the main function of the guest's command that sets the RDMA devices, for users in
+// the guest. It returns the exit code.
+func commandMain(args []string) int {
 	err := fmt.Errorf("usage: %s devices rxe|siw|siw-crc|both|none", InitPath)
 	if len(args) == 2 && args[0] == "devices" {
 		var all []Device
@@ -179,7 +184,7 @@ func toolMain(args []string) int {
 	return 0
 }
 
-// exitError returns an error if a program failed.
+// exitError returns an error if a program was killed by a signal or has an exit code other than 0.
 func exitError(name string, status syscall.WaitStatus) error {
 	if status.Signaled() {
 		return fmt.Errorf("%s: killed by signal %d", name, status.Signal())
@@ -192,11 +197,12 @@ func exitError(name string, status syscall.WaitStatus) error {
 
 // reaper waits for all children of the init process, including orphans.
 type reaper struct {
-	mu       sync.Mutex // held while a process is started, so that it is registered before it is reaped
-	children map[int]chan<- syscall.WaitStatus
-	started  *sync.Cond // signals that children is not empty
+	mu       sync.Mutex                        // held while a process is started, so that it is registered before it is reaped
+	children map[int]chan<- syscall.WaitStatus // that start has started, by PID
+	started  *sync.Cond                        // signals that children is not empty
 }
 
+// newReaper returns a reaper and starts its goroutine.
 func newReaper() *reaper {
 	r := &reaper{children: map[int]chan<- syscall.WaitStatus{}}
 	r.started = sync.NewCond(&r.mu)
@@ -204,7 +210,8 @@ func newReaper() *reaper {
 	return r
 }
 
-// reap waits for children for ever, and passes on the wait status of those that start started.
+// reap waits for children for ever, and sends the wait status of those that start has started to
+// their channels.
 func (r *reaper) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -230,7 +237,8 @@ func (r *reaper) reap() {
 	}
 }
 
-// start starts a program; see Server.Start.
+// start starts a program, and returns a channel that receives its wait status when it has ended.
+// It implements Server.Start.
 func (r *reaper) start(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,9 +251,9 @@ func (r *reaper) start(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	return ended, nil
 }
 
-// run runs a program to its end. The error has its output.
+// run runs a program and waits for its end. If the program fails, the error contains its output.
 func (r *reaper) run(args ...string) error {
-	output, err := os.CreateTemp("/tmp", "said-*")
+	output, err := os.CreateTemp("/tmp", "output-*")
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,19 @@ const wireDevice = "eth0"
 // waitTimeout bounds waits for the kernel.
 const waitTimeout = 30 * time.Second
 
-// waitFor polls f until it is true, and returns an error with text what after a
-// timeout.
-func waitFor(what string, f func() bool) error {
-	for end := time.Now().Add(waitTimeout); !f(); time.Sleep(20 * time.Millisecond) {
+// waitFor polls done until it returns true. After waitTimeout it returns an error with the text
+// problem.
+func waitFor(problem string, done func() bool) error {
+	for end := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			return errors.New(what)
+			return errors.New(problem)
 		}
 	}
 	return nil
 }
 
-// configureNetwork names and configures the wire, the control link and the loopback
-// interface, which are identified by their Ethernet addresses.
+// configureNetwork sets the loopback interface up, and names and configures the interfaces of the
+// wire and the control link, which it finds by their Ethernet addresses.
 func configureNetwork(o Options) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -41,7 +41,7 @@ func configureNetwork(o Options) error {
 		return err
 	}
 	byMAC := map[string]netlink.Link{}
-	if err := waitFor("there are not two network interfaces", func() bool {
+	if err := waitFor("the network interfaces of the wire and the control link did not appear", func() bool {
 		all, err := netlink.LinkList()
 		if err != nil {
 			return false
@@ -53,9 +53,9 @@ func configureNetwork(o Options) error {
 	}); err != nil {
 		return err
 	}
-	// Temporary names first: the kernel may have named them the other way round.
+	// Temporary names first: the kernel may have given each the name that the other needs.
 	for _, l := range []netlink.Link{byMAC[ControlMAC(o.ID)], byMAC[WireMAC(o.ID)]} {
-		if err := netlink.LinkSetName(l, fmt.Sprintf("was%d", l.Attrs().Index)); err != nil {
+		if err := netlink.LinkSetName(l, fmt.Sprintf("tmp%d", l.Attrs().Index)); err != nil {
 			return err
 		}
 	}
@@ -65,19 +65,20 @@ func configureNetwork(o Options) error {
 	return setUpInterface(byMAC[WireMAC(o.ID)], wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID))
 }
 
-// setUpInterface names an interface, sets it up and adds addresses.
+// setUpInterface names an interface, sets it up and adds addresses: an IPv4 address, and
+// optionally an IPv6 address, without which it disables IPv6. An mtu of 0 keeps the MTU.
 func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
 	fail := func(err error) error { return fmt.Errorf("interface %s: %w", name, err) }
 	if err := netlink.LinkSetName(l, name); err != nil {
 		return fail(err)
 	}
-	six := "0"
+	disableIPv6 := "0"
 	if len(addrs) < 2 {
-		six = "1"
+		disableIPv6 = "1"
 	}
 	// The addresses are unique: no duplicate address detection.
-	for key, value := range map[string]string{"disable_ipv6": six, "accept_dad": "0", "accept_ra": "0"} {
-		if err := sysctl("net/ipv6/conf/"+name+"/"+key, value); err != nil {
+	for key, value := range map[string]string{"disable_ipv6": disableIPv6, "accept_dad": "0", "accept_ra": "0"} {
+		if err := setSysctl("net/ipv6/conf/"+name+"/"+key, value); err != nil {
 			return fail(err)
 		}
 	}
@@ -98,7 +99,8 @@ func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix)
 	return nil
 }
 
-// setDevices removes all RDMA devices and creates others.
+// setDevices removes all RDMA devices, creates others on the wire, and waits until they are active.
+// run runs a program. DevicesFile exists only while the devices are complete.
 func setDevices(all []Device, run func(args ...string) error) error {
 	if err := os.RemoveAll(DevicesFile); err != nil {
 		return err
@@ -117,7 +119,7 @@ func setDevices(all []Device, run func(args ...string) error) error {
 			return err
 		}
 		if err := netlink.RdmaLinkAdd(d.Name(), d.Kind(), wireDevice); err != nil {
-			return fmt.Errorf("make device %s over %s: %w", d.Name(), wireDevice, err)
+			return fmt.Errorf("create device %s on %s: %w", d.Name(), wireDevice, err)
 		}
 		state := "/sys/class/infiniband/" + d.Name() + "/ports/1/state"
 		if err := waitFor(fmt.Sprintf("device %s does not become active", d.Name()), func() bool {
@@ -127,11 +129,11 @@ func setDevices(all []Device, run func(args ...string) error) error {
 			return err
 		}
 	}
-	return os.WriteFile(DevicesFile, []byte(join(all)+"\n"), 0o644)
+	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
 }
 
-// loadModule loads the module of a device. The two variants of siw exclude each
-// other.
+// loadModule loads the kernel module of a device. The variants of siw, siw and siw-crc, exclude
+// each other: it unloads a loaded one first. run runs a program.
 func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")
@@ -144,7 +146,7 @@ func loadModule(d Device, run func(args ...string) error) error {
 		return fmt.Errorf("the guest was booted without siw: boot it with that device: %w", err)
 	}
 	defer f.Close()
-	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // siw is loaded without modprobe
+	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // finit_module does not load dependencies of siw
 		return err
 	}
 	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {

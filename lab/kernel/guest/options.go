@@ -20,10 +20,11 @@ type Options struct {
 
 // CommandLine returns the options as kernel parameters.
 func (o Options) CommandLine() string {
-	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, join(o.Devices))
+	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
 }
 
-// parseCommandLine parses the options among other kernel parameters.
+// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are
+// required.
 func parseCommandLine(line string) (o Options, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
@@ -40,7 +41,7 @@ func parseCommandLine(line string) (o Options, err error) {
 		}
 	}
 	if o.ID < 1 || o.ID > MaxGuests || o.MTU == 0 {
-		return o, fmt.Errorf("the kernel's command line has no fabrictest.id and fabrictest.mtu: %s", line)
+		return o, fmt.Errorf("the kernel command line has no valid fabrictest.id and fabrictest.mtu: %s", line)
 	}
 	return o, nil
 }
@@ -54,12 +55,12 @@ var (
 	WireHost6 = netip.MustParsePrefix("fd77::1/64")
 )
 
-// Wire4 returns a guest's IPv4 address on the wire: 10.77.0.11 for the first.
+// Wire4 returns a guest's IPv4 address on the wire: 10.77.0.11 for guest 1.
 func Wire4(id int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
 }
 
-// Wire6 returns a guest's IPv6 address on the wire: fd77::11 for the first.
+// Wire6 returns a guest's IPv6 address on the wire: fd77::11 for guest 1.
 func Wire6(id int) netip.Prefix {
 	a := WireHost6.Addr().As16()
 	a[15] = byte(0x10 + id)
@@ -75,15 +76,16 @@ const WireHostMAC = "52:54:00:77:00:01"
 // ControlMAC returns a guest's Ethernet address on its control link.
 func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
 
-// Control returns a guest's address on its control link.
+// Control returns a guest's address on its control link: 10.78.1.2 for guest 1.
 func Control(id int) netip.Prefix { return controlAddr(id, 2) }
 
 // ControlHost returns the lab's address on a guest's control link.
 func ControlHost(id int) netip.Prefix { return controlAddr(id, 1) }
 
-func controlAddr(id int, end byte) netip.Prefix {
+// controlAddr returns an address in the subnet of a guest's control link; last is its last byte.
+func controlAddr(id int, last byte) netip.Prefix {
 	const bits = 24
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), end}), bits)
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), last}), bits)
 }
 
 // Marks that a guest prints on its console.
@@ -110,8 +112,8 @@ const (
 // not exist while they are changed, or if that failed.
 const DevicesFile = "/run/devices"
 
-// ParseDevices parses a list with commas; "both" is rxe and siw, and "none" is
-// none.
+// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none"
+// is an empty list.
 func ParseDevices(list string) ([]Device, error) {
 	switch list {
 	case "none":
@@ -126,7 +128,7 @@ func ParseDevices(list string) ([]Device, error) {
 	return all, CheckDevices(all)
 }
 
-// CheckDevices validates a list of devices.
+// CheckDevices returns an error for an unknown device and for two devices of a kind.
 func CheckDevices(all []Device) error {
 	for i, d := range all {
 		switch {
@@ -139,7 +141,7 @@ func CheckDevices(all []Device) error {
 	return nil
 }
 
-// Kind returns the link type of the kernel.
+// Kind returns the type of the device in the kernel, rxe or siw, as 'rdma link add' takes it.
 func (d Device) Kind() string {
 	if d == SIWCRC {
 		return string(SIW)
@@ -147,7 +149,7 @@ func (d Device) Kind() string {
 	return string(d)
 }
 
-// Name returns the name of the device.
+// Name returns the name of the device in the guest, as rxe0.
 func (d Device) Name() string { return d.Kind() + "0" }
 
 // NeedsSIW reports whether the devices need siw, which Debian's kernels lack.
@@ -155,8 +157,8 @@ func NeedsSIW(all []Device) bool {
 	return slices.ContainsFunc(all, func(d Device) bool { return d.Kind() == string(SIW) })
 }
 
-// join is the inverse of ParseDevices.
-func join(all []Device) string {
+// formatDevices returns devices in the format of ParseDevices.
+func formatDevices(all []Device) string {
 	if len(all) == 0 {
 		return "none"
 	}

@@ -17,16 +17,16 @@ import (
 
 // Server runs programs and stores files.
 type Server struct {
-	// Start starts a program, and sends its wait status once, after it has
-	// returned. nil uses exec.
+	// Start starts a program, and returns a channel that receives its wait status when it has
+	// ended. nil uses exec.
 	Start func(*exec.Cmd) (ended <-chan syscall.WaitStatus, err error)
-	// Devices sets the RDMA devices; nil is not supported.
+	// Devices replaces the RDMA devices; if it is nil, requests for that fail.
 	Devices func([]Device) error
 
 	devicesMu sync.Mutex
 }
 
-// Serve serves connections until the listener is closed.
+// Serve serves each connection in a goroutine, until the listener is closed.
 func (s *Server) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -47,7 +47,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// serve handles the request of a connection, and sends the exit code.
+// serve handles the request of a connection, and sends an Exit frame if it succeeds.
 func (s *Server) serve(c *control.Conn) error {
 	var r request
 	err := c.ReadHello(protocol, &r)
@@ -71,6 +71,7 @@ func (s *Server) serve(c *control.Conn) error {
 	return c.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
+// setDevices checks and sets the RDMA devices, one request at a time.
 func (s *Server) setDevices(all []Device) error {
 	if s.Devices == nil {
 		return errors.New("devices are not supported here")
@@ -83,8 +84,9 @@ func (s *Server) setDevices(all []Device) error {
 	return s.Devices(all)
 }
 
-// putFile writes a temporary file and renames it when it is complete, because a
-// program that is replaced may be running.
+// putFile receives the content of the file r.Path in Stdin frames. It writes a temporary file and
+// renames it when it is complete, because the file may be a running program, which cannot be
+// written to.
 func putFile(c *control.Conn, r request) (err error) {
 	if !filepath.IsAbs(r.Path) {
 		return fmt.Errorf("put %s: want an absolute path in the guest", r.Path)
@@ -102,18 +104,18 @@ func putFile(c *control.Conn, r request) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	for have := int64(0); have < r.Size; {
+	for written := int64(0); written < r.Size; {
 		part, err := c.Read()
 		if err != nil {
-			return fmt.Errorf("put %s: after %d of %d bytes: %w", r.Path, have, r.Size, err)
+			return fmt.Errorf("put %s: after %d of %d bytes: %w", r.Path, written, r.Size, err)
 		}
-		if part.Kind != control.Stdin || have+int64(len(part.Body)) > r.Size {
-			return fmt.Errorf("put %s: %v of %d bytes after %d of %d", r.Path, part.Kind, len(part.Body), have, r.Size)
+		if part.Kind != control.Stdin || written+int64(len(part.Body)) > r.Size {
+			return fmt.Errorf("put %s: unexpected %v frame of %d bytes after %d of %d bytes", r.Path, part.Kind, len(part.Body), written, r.Size)
 		}
 		if _, err := f.Write(part.Body); err != nil {
 			return err
 		}
-		have += int64(len(part.Body))
+		written += int64(len(part.Body))
 	}
 	if err := f.Chmod(fs.FileMode(r.Mode).Perm()); err != nil {
 		return err
@@ -124,7 +126,8 @@ func putFile(c *control.Conn, r request) (err error) {
 	return os.Rename(f.Name(), r.Path)
 }
 
-// startChild starts a program in a process that is not init.
+// startChild implements Server.Start for a server that is not the init process, which has to reap
+// all children.
 func startChild(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -132,8 +135,9 @@ func startChild(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	return control.Wait(cmd), nil
 }
 
-// exec runs a program and returns its exit code. It returns an error only if the program
-// does not start. Background processes of the program continue after its end.
+// exec runs the program of a request with its streams on c, and returns the exit code. It returns
+// an error only if the program does not start. Background processes of the program continue after
+// its end.
 func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
 	if len(r.Args) == 0 {
 		return 0, errors.New("no program to run")
@@ -165,7 +169,8 @@ type program struct {
 	childEnds             []*os.File
 }
 
-// newProgram prepares the program of a request in a new session, with pipes for its streams.
+// newProgram returns the program of a request, not started, with pipes for its standard streams and
+// in a session of its own.
 func newProgram(r request) (*program, error) {
 	path, err := exec.LookPath(r.Args[0])
 	if err != nil {
@@ -177,33 +182,35 @@ func newProgram(r request) (*program, error) {
 	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Dir: r.Dir, Env: append(os.Environ(), r.Env...)}}
 	// A new session: signals to its group reach its children, and not the server.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pipe := func() (reader, writer *os.File) {
-		var perr error
-		if reader, writer, perr = os.Pipe(); perr != nil && err == nil {
-			err = perr
+	pipe := func() (reader, writer *os.File) { // keeps the first error in err
+		var pipeErr error
+		if reader, writer, pipeErr = os.Pipe(); pipeErr != nil && err == nil {
+			err = pipeErr
 		}
 		return reader, writer
 	}
-	in, stdin := pipe()
-	stdout, out := pipe()
-	stderr, errs := pipe()
+	childIn, stdin := pipe()
+	stdout, childOut := pipe()
+	stderr, childErr := pipe()
 	p.stdin, p.stdout, p.stderr = stdin, stdout, stderr
-	p.childEnds = []*os.File{in, out, errs}
+	p.childEnds = []*os.File{childIn, childOut, childErr}
 	if err != nil {
 		p.closeChildEnds()
 		p.close()
 		return nil, err
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = childIn, childOut, childErr
 	return p, nil
 }
 
+// closeChildEnds closes the program's ends of the pipes in this process.
 func (p *program) closeChildEnds() {
 	for _, f := range p.childEnds {
 		f.Close()
 	}
 }
 
+// close closes the server's ends of the pipes.
 func (p *program) close() {
 	p.stdin.Close()
 	p.stdout.Close()
