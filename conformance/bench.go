@@ -91,8 +91,8 @@ type Task interface {
 	Wait(timeout time.Duration) error
 }
 
-// ResponseTimeout is how long to wait for a response that a correct device sends at once.
-// It is generous: no case passes because the device is fast.
+// ResponseTimeout returns how long to wait for a response that a correct device sends at once.
+// It is generous, so that a slow device does not fail for being slow.
 func (b *Bench) ResponseTimeout() time.Duration {
 	if b.Virtual {
 		return time.Minute
@@ -100,14 +100,15 @@ func (b *Bench) ResponseTimeout() time.Duration {
 	return max(3*time.Second, 100*b.CallTime)
 }
 
-// ReactionTime is the time that a case needs for a few verb calls and packets. Device
-// timers that must not expire meanwhile have to be longer.
+// ReactionTime returns the time that a case needs for up to 8 verb calls and their packets.
+// Device timers that must not expire meanwhile have to be longer.
 func (b *Bench) ReactionTime() time.Duration { return 8 * b.CallTime }
 
 // callSamples is the number of verb calls that [Bench.measureCalls] times.
 const callSamples = 4
 
-// measureCalls sets CallTime to the longest of a few verb calls. Their errors are ignored.
+// measureCalls sets CallTime to the duration of the longest of callSamples verb calls. Their
+// errors are ignored.
 func (b *Bench) measureCalls() {
 	for range callSamples {
 		began := b.Now()

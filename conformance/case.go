@@ -50,7 +50,7 @@ const Slow = "slow"
 // Dangerous reports whether the case may harm a real device.
 func (c *CaseOf[Body]) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }
 
-// Area is the first element of the case's ID.
+// Area returns the first element of the case's ID.
 func (c *CaseOf[Body]) Area() string {
 	area, _, _ := strings.Cut(c.ID, "/")
 	return area
@@ -66,6 +66,7 @@ type Cite struct {
 	Rows []string
 }
 
+// String returns the document and the section, if there is one.
 func (c Cite) String() string {
 	if c.Section == "" {
 		return c.Doc
@@ -124,30 +125,30 @@ func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
 	for i := range cases {
 		c := &cases[i]
-		bad := func(format string, args ...any) {
+		addError := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("case %s: "+format, append([]any{c.ID}, args...)...))
 		}
 		switch {
 		case strings.Count(c.ID, "/") < 2 || strings.ToLower(c.ID) != c.ID || strings.ContainsAny(c.ID, " _*"):
-			bad("the ID must be area/topic/behaviour, in lower case with hyphens")
+			addError("the ID must be area/topic/behaviour, in lower case with hyphens")
 		case seen[c.ID]:
-			bad("duplicate ID")
+			addError("duplicate ID")
 		}
 		seen[c.ID] = true
 		if c.Title == "" || c.Sends == "" || c.Expects == "" {
-			bad("Title, Sends and Expects must not be empty")
+			addError("Title, Sends and Expects must not be empty")
 		}
 		if c.Cite.Doc == "" || len(c.Cite.Rows) == 0 {
-			bad("it cites no document, or no row of the ledger")
+			addError("Cite names no document, or no row of the ledger")
 		}
 		if c.Level != Must && c.Level != Should && c.Level != May {
-			bad("unknown level %q", c.Level)
+			addError("unknown level %q", c.Level)
 		}
 		if len(c.Defects) == 0 {
-			bad("it names no defect, so nothing proves that it can fail")
+			addError("Defects is empty: no defect proves that the case can fail")
 		}
 		if reflect.ValueOf(c.Run).IsNil() {
-			bad("it has no body")
+			addError("Run is nil")
 		}
 	}
 	return errs
@@ -164,8 +165,8 @@ type Group struct {
 	Setup Setup
 }
 
-// Cases returns the cases with the metadata of the group. The level of a case is Must
-// unless it has another.
+// Cases returns copies of the cases with the metadata of the group. A case without a level
+// gets Must.
 func (g Group) Cases(cases []Case) []Case { return WithGroup(g, cases) }
 
 // WithGroup is [Group.Cases] for cases of any kind.

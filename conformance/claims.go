@@ -38,13 +38,13 @@ var capNames = []struct {
 
 // CapNames returns the names of the capabilities, separated by commas.
 func CapNames(c verbs.Caps) string {
-	var words []string
+	var names []string
 	for _, n := range capNames {
 		if c.Has(n.cap) {
-			words = append(words, n.name)
+			names = append(names, n.name)
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(names, ", ")
 }
 
 // UnclaimedError reports that a case needs a feature that the device does not claim.
@@ -52,8 +52,9 @@ type UnclaimedError struct{ What string }
 
 func (e *UnclaimedError) Error() string { return "the device does not claim " + e.What }
 
-// UnsupportedReason returns the reason of an unsupported verdict without its context.
-// Cases that are unsupported for the same reason yield the same text.
+// UnsupportedReason returns the reason of an unsupported verdict: the text of the innermost
+// error, without the errors that wrap it and without the text of ErrBenchCannot. Cases that
+// are unsupported for the same reason have the same text.
 func UnsupportedReason(err error) string {
 	if unclaimed := new(UnclaimedError); errors.As(err, &unclaimed) {
 		return unclaimed.Error()
@@ -67,7 +68,8 @@ func UnsupportedReason(err error) string {
 	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1), ErrBenchCannot.Error()+": ")
 }
 
-// innerBenchCannot returns the wrapped error that itself wraps ErrBenchCannot, or nil.
+// innerBenchCannot returns the error directly wrapped by err that itself wraps ErrBenchCannot;
+// nil if there is none.
 func innerBenchCannot(err error) error {
 	var inner []error
 	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves
@@ -92,12 +94,12 @@ type SetupError struct{ Reason string }
 
 func (e *SetupError) Error() string { return e.Reason }
 
-// String lists the settings; empty for the default configuration.
+// String lists the settings of a device that differ from the defaults, separated by commas.
 func (s Setup) String() string {
-	var words []string
-	add := func(yes bool, text string) {
-		if yes {
-			words = append(words, text)
+	var settings []string
+	add := func(isSet bool, text string) {
+		if isSet {
+			settings = append(settings, text)
 		}
 	}
 	add(s.Family != 0, fmt.Sprintf("IPv%d", s.Family))
@@ -107,11 +109,12 @@ func (s Setup) String() string {
 	add(s.Reliable, "reliable datagrams")
 	add(s.Isolate, "survives errors of a peer")
 	add(s.MTU != 0, fmt.Sprintf("an MTU of %d", s.MTU))
-	return strings.Join(words, ", ")
+	return strings.Join(settings, ", ")
 }
 
-// unclaimed names the protocol of a requested option if the device does not claim to
-// support that protocol. Every device claims IPv4, IPv6, several addresses and any MTU.
+// unclaimed returns the protocol of the first setting whose protocol a device with this
+// transport and these capabilities does not have; empty if there is none. Every device claims
+// IPv4, IPv6, several addresses and any MTU.
 func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	iwarp := t == verbs.TransportIWARP
 	switch {
@@ -123,15 +126,15 @@ func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	return ""
 }
 
-// refused explains why a device rejected a configuration: it does not claim the feature,
-// or it claims and rejects it. The claims are those of the device with its default
-// configuration.
-func refused(ctx context.Context, lab Lab, job BenchSpec, why *SetupError) error {
-	asked := job.Setup
+// explainRejection returns an *UnclaimedError if the device, which rejected the setup of job,
+// does not claim to support it, and a *Violation if it does. It opens the device with its
+// default configuration to learn its claims.
+func explainRejection(ctx context.Context, lab Lab, job BenchSpec, rejection *SetupError) error {
+	rejected := job.Setup
 	job.Setup, job.Record = Setup{}, new(Record)
 	unclaimed := ""
 	err := lab.WithBench(ctx, job, func(b *Bench) error {
-		unclaimed = asked.unclaimed(b.Device.Info().Transport, b.Caps)
+		unclaimed = rejected.unclaimed(b.Device.Info().Transport, b.Caps)
 		return nil
 	})
 	switch {
@@ -143,5 +146,5 @@ func refused(ctx context.Context, lab Lab, job BenchSpec, why *SetupError) error
 	case unclaimed != "":
 		return &UnclaimedError{unclaimed}
 	}
-	return Violated(fmt.Sprintf("a device that accepts the settings it claims to support: %v", asked), "rejected: "+why.Reason)
+	return Violated(fmt.Sprintf("a device that accepts the settings it claims to support: %v", rejected), "rejected: "+rejection.Reason)
 }

@@ -13,12 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Tiers returns the tiers that a deviation can be limited to.
+// Tiers returns the tiers that a deviation can be limited to: the simulator, network
+// namespaces, and a real wire.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // DeviatingDevices returns the names of the devices with a file of deviations.
 func DeviatingDevices() []string {
-	names, _ := fs.Glob(ledgerFiles, "ledger/deviations/*.yaml") // it fails only on a malformed pattern
+	names, _ := fs.Glob(ledgerFiles, "ledger/deviations/*.yaml") // Glob fails only on a malformed pattern
 	for i := range names {
 		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
 	}
@@ -38,8 +39,8 @@ type KnownDeviation struct {
 	Link      string `yaml:"link,omitempty"`
 }
 
-// DeviationsOf returns the deviations of a device on a tier, by case ID; none for a device
-// without a file.
+// DeviationsOf returns the known deviations of a device on one of [Tiers], by case ID. It
+// returns none for a device without a file in ledger/deviations.
 func DeviationsOf(device, tier string) (map[string]Deviation, error) {
 	b, err := ledgerFiles.ReadFile("ledger/deviations/" + device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,17 +71,17 @@ func ParseDeviations(b []byte) (KnownDeviations, error) {
 	for id, d := range known {
 		switch {
 		case d.Reason == "":
-			return nil, fmt.Errorf("%s: the reason is missing", id)
+			return nil, fmt.Errorf("%s: the key \"reason\" is missing", id)
 		case d.On != "" && !slices.Contains(Tiers(), d.On):
-			return nil, fmt.Errorf("%s: on: %s is no tier: give %s, or leave it out if it holds on all", id, d.On, strings.Join(Tiers(), ", "))
+			return nil, fmt.Errorf("%s: the key \"on\" must be one of %s, not %q; leave it out if the device deviates on all", id, strings.Join(Tiers(), ", "), d.On)
 		}
 	}
 	return known, nil
 }
 
-// On returns the deviations that hold on a tier.
+// On returns the deviations that a device has on a tier, by case ID.
 func (k KnownDeviations) On(tier string) map[string]Deviation {
-	on := make(map[string]Deviation, len(k))
+	deviations := make(map[string]Deviation, len(k))
 	for id, d := range k {
 		if d.On != "" && d.On != tier {
 			continue
@@ -95,7 +96,7 @@ func (k KnownDeviations) On(tier string) map[string]Deviation {
 		if d.Link != "" {
 			reason += fmt.Sprintf(" (see %s)", d.Link)
 		}
-		on[id] = Deviation{Reason: reason, Intermittent: d.Sometimes}
+		deviations[id] = Deviation{Reason: reason, Intermittent: d.Sometimes}
 	}
-	return on
+	return deviations
 }

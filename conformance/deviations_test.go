@@ -31,10 +31,10 @@ func TestEveryDeviceHasDeviations(t *testing.T) {
 
 func TestParseRejectsInvalidDeviations(t *testing.T) {
 	for text, says := range map[string]string{
-		"a/b/c: {}":                        "the reason is missing",
+		"a/b/c: {}":                        `the key "reason" is missing`,
 		"a/b/c: {reason: x, why: y}":       "field why not found",
 		"- a/b/c":                          "each key must be the ID of a case",
-		"a/b/c: {reason: x, on: hardware}": "on: hardware is no tier: give sim, netns, wire",
+		"a/b/c: {reason: x, on: hardware}": `the key "on" must be one of sim, netns, wire, not "hardware"`,
 	} {
 		if _, err := ParseDeviations([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)

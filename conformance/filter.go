@@ -26,50 +26,53 @@ type Filter struct {
 type NoCaseError struct{ Pattern string }
 
 func (e *NoCaseError) Error() string {
-	return fmt.Sprintf("no case is called %s: `fabrictest list cases` has them all", e.Pattern)
+	return fmt.Sprintf("no case matches %s: `fabrictest list cases` lists all cases", e.Pattern)
 }
 
 // Select returns the selected cases of a suite, in the suite's order.
-func (c *Filter) Select(s *Suite) (chosen []*Case) {
+func (f *Filter) Select(s *Suite) (selected []*Case) {
 	for i := range s.Cases {
-		if k := &s.Cases[i]; c.matches(s, k) {
-			chosen = append(chosen, k)
+		if c := &s.Cases[i]; f.matches(s, c) {
+			selected = append(selected, c)
 		}
 	}
-	return chosen
+	return selected
 }
 
-// CheckPatterns returns an error for the first pattern that matches no case.
-func (c *Filter) CheckPatterns(suites ...*Suite) error {
-	for _, p := range c.IDs {
-		used := false
+// CheckPatterns returns a *NoCaseError for the first pattern in IDs that matches neither a
+// case nor the name of a suite.
+func (f *Filter) CheckPatterns(suites ...*Suite) error {
+	for _, pattern := range f.IDs {
+		matched := false
 		for _, s := range suites {
-			used = used || p == s.Name || slices.ContainsFunc(s.Cases, func(k Case) bool { return matchesPattern(p, k.ID) })
+			matched = matched || pattern == s.Name || slices.ContainsFunc(s.Cases, func(c Case) bool { return matchesPattern(pattern, c.ID) })
 		}
-		if !used {
-			return &NoCaseError{p}
+		if !matched {
+			return &NoCaseError{pattern}
 		}
 	}
 	return nil
 }
 
-func (c *Filter) matches(s *Suite, k *Case) bool {
-	if len(c.IDs) > 0 && !slices.ContainsFunc(c.IDs, func(p string) bool { return p == s.Name || matchesPattern(p, k.ID) }) {
+// matches reports whether the filter selects case c of suite s.
+func (f *Filter) matches(s *Suite, c *Case) bool {
+	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, func(pattern string) bool { return pattern == s.Name || matchesPattern(pattern, c.ID) }) {
 		return false
 	}
-	if c.Level != "" && rank(k.Level) > rank(c.Level) || k.Dangerous() && !c.IncludeDangerous {
+	if f.Level != "" && weakness(c.Level) > weakness(f.Level) || c.Dangerous() && !f.IncludeDangerous {
 		return false
 	}
-	has := k.AllLabels()
-	for _, l := range c.Labels {
-		if !slices.Contains(has, l) {
+	labels := c.AllLabels()
+	for _, required := range f.Labels {
+		if !slices.Contains(labels, required) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.ExcludeLabels, func(l string) bool { return slices.Contains(has, l) })
+	return !slices.ContainsFunc(f.ExcludeLabels, func(excluded string) bool { return slices.Contains(labels, excluded) })
 }
 
-// matchesPattern reports whether a pattern matches an ID or a prefix of it.
+// matchesPattern reports whether a pattern matches the ID of a case, or its first elements
+// ("rc/psn").
 func matchesPattern(pattern, id string) bool {
 	if strings.HasPrefix(id, pattern) && (len(id) == len(pattern) || id[len(pattern)] == '/' || strings.HasSuffix(pattern, "/")) {
 		return true
@@ -77,24 +80,27 @@ func matchesPattern(pattern, id string) bool {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return false
 	}
-	// A star does not match a slash, and a short pattern matches a prefix of the ID.
+	// A star does not match a slash: the pattern is compared with as many elements of the ID as
+	// the pattern has.
 	depth := strings.Count(pattern, "/") + 1
 	parts := strings.SplitN(id, "/", depth+1)
 	ok, err := path.Match(pattern, strings.Join(parts[:min(depth, len(parts))], "/"))
 	return err == nil && ok
 }
 
-func rank(l Level) int { return slices.Index([]Level{Must, Should, May}, l) }
+// weakness returns 0 for Must, the strongest level, and 2 for May.
+func weakness(l Level) int { return slices.Index([]Level{Must, Should, May}, l) }
 
-// AllLabels returns the labels of the case with those for its level, document and area.
+// AllLabels returns the labels of the case with those for its level, document and area, such
+// as "level:must", "spec:rfc5040" and "area:rc".
 func (c *CaseOf[Body]) AllLabels() []string {
-	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // the section of a manual page
+	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // without the section of a manual page: ibv_post_send(3)
 	doc = strings.ReplaceAll(doc, " ", "")
 	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + c.Area()}, c.Labels...)
 }
 
-// MatchingNames returns the cases whose name matches a pattern of path.Match. A pattern
-// with fewer elements than a name matches every name below it.
+// MatchingNames returns the cases whose name, or first elements of the name, match a pattern
+// of path.Match: "rc/*" also matches "rc/psn/wrap".
 func MatchingNames[C interface{ Name() string }](cases []C, pattern string) (matching []C, err error) {
 	for _, c := range cases {
 		for name := c.Name(); name != "."; name = path.Dir(name) {

@@ -55,10 +55,10 @@ func TestSuiteCheckReportsMalformedCases(t *testing.T) {
 	for want, corrupt := range map[string]func(*conformance.Case){
 		"must be area/topic":     func(c *conformance.Case) { c.ID = "a/B/c" },
 		"duplicate ID":           func(*conformance.Case) {},
-		"cites no document":      func(c *conformance.Case) { c.ID, c.Cite.Rows = "a/b/d", nil },
+		"Cite names no document": func(c *conformance.Case) { c.ID, c.Cite.Rows = "a/b/d", nil },
 		"unknown level \"must\"": func(c *conformance.Case) { c.ID, c.Level = "a/b/d", "must" },
-		"names no defect":        func(c *conformance.Case) { c.ID, c.Defects = "a/b/d", nil },
-		"has no body":            func(c *conformance.Case) { c.ID, c.Run = "a/b/d", nil },
+		"Defects is empty":       func(c *conformance.Case) { c.ID, c.Defects = "a/b/d", nil },
+		"Run is nil":             func(c *conformance.Case) { c.ID, c.Run = "a/b/d", nil },
 		"must not be empty":      func(c *conformance.Case) { c.ID, c.Expects = "a/b/d", "" },
 	} {
 		bad := good

@@ -67,6 +67,7 @@ func (e *HangError) Error() string { return "the case did not finish: " + e.Wait
 // verdict is broken.
 type CrashError struct{ Cause error }
 
+// Error implements error.
 func (e *CrashError) Error() string {
 	return "the device's host crashed during the case: " + e.Cause.Error()
 }
@@ -109,18 +110,18 @@ type Result struct {
 	Record *Record
 }
 
-// Judge runs a case in a lab. The verdict is unsupported only if the device does not
-// claim what the case needs, or if the bench cannot test it. Rejecting a claimed feature
-// is a failure.
+// Judge runs a case in a lab and returns its result. The verdict is unsupported only if the
+// device does not claim a capability that the case needs, or if the bench cannot test it.
+// Rejecting a claimed feature is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Seed: opt.Seed, Record: new(Record)}
 	job := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
-	opened := false
+	benchOpened := false
 	err := lab.WithBench(ctx, job, func(b *Bench) error {
-		opened = true
-		if lacks := c.Needs &^ b.Caps; lacks != 0 {
-			return &UnclaimedError{CapNames(lacks)}
+		benchOpened = true
+		if missing := c.Needs &^ b.Caps; missing != 0 {
+			return &UnclaimedError{CapNames(missing)}
 		}
 		if !b.Virtual {
 			b.measureCalls()
@@ -128,33 +129,34 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		opt.applyTo(b, c)
 		return c.Run(b)
 	})
-	if setup := new(SetupError); !opened && errors.As(err, &setup) {
-		err = refused(ctx, lab, job, setup)
+	if rejection := new(SetupError); !benchOpened && errors.As(err, &rejection) {
+		err = explainRejection(ctx, lab, job, rejection)
 	}
 	res.Took = time.Since(begun)
 	if c.Dangerous() && errors.As(err, new(*CrashError)) {
 		err = Violated("a device that is alive", err.Error())
 	}
-	known, deviates := opt.Deviations[c.ID]
-	res.Verdict, res.Err = verdict(err, deviates, known.Intermittent)
+	deviation, isKnown := opt.Deviations[c.ID]
+	res.Verdict, res.Err = verdict(err, isKnown, deviation.Intermittent)
 	switch res.Verdict {
 	case VerdictDeviates:
-		res.Deviation = known.Reason
+		res.Deviation = deviation.Reason
 	case VerdictStale:
-		res.Deviation = known.Reason
-		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, known.Reason)
+		res.Deviation = deviation.Reason
+		res.Err = fmt.Errorf("%s passes: delete its deviation (%s)", c.ID, deviation.Reason)
 	}
 	return res
 }
 
-// verdict maps the error of a case to a verdict.
-func verdict(err error, known, sometimes bool) (Verdict, error) {
+// verdict maps the error of a case to a verdict, and returns the error for the report.
+// hasDeviation tells that a deviation is on record, intermittent that it occurs at random.
+func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 	failed := VerdictFail
-	if known {
+	if hasDeviation {
 		failed = VerdictDeviates
 	}
 	switch {
-	case err == nil && known && !sometimes:
+	case err == nil && hasDeviation && !intermittent:
 		return VerdictStale, nil
 	case err == nil:
 		return VerdictPass, nil
@@ -163,7 +165,7 @@ func verdict(err error, known, sometimes bool) (Verdict, error) {
 	case IsViolation(err):
 		return failed, err
 	case errors.Is(err, verbs.ErrNotSupported):
-		return failed, fmt.Errorf("the device claims the capability and refuses: %w", err)
+		return failed, fmt.Errorf("the device claims the capability and rejects the call: %w", err)
 	default:
 		return VerdictBroken, err
 	}

@@ -69,7 +69,7 @@ func ReadLedger(from fs.FS) ([]*Document, error) {
 		return nil, err
 	}
 	var docs []*Document
-	seen := make(map[string]string)
+	fileOfRow := make(map[string]string)
 	for _, name := range names {
 		b, err := fs.ReadFile(from, name)
 		if err != nil {
@@ -80,17 +80,18 @@ func ReadLedger(from fs.FS) ([]*Document, error) {
 			return nil, fmt.Errorf("ledger %s: %w", name, err)
 		}
 		for row := range doc.Rows() {
-			if other, taken := seen[row.ID]; taken {
+			if other, taken := fileOfRow[row.ID]; taken {
 				return nil, fmt.Errorf("ledger %s: row %s is in %s already", name, row.ID, other)
 			}
-			seen[row.ID] = name
+			fileOfRow[row.ID] = name
 		}
 		docs = append(docs, doc)
 	}
 	return docs, nil
 }
 
-// parseDocument reads one file of a ledger, and checks its rows.
+// parseDocument parses the YAML of one file of a ledger, and checks its rows. key is the name
+// of the file without its extension.
 func parseDocument(key string, b []byte) (*Document, error) {
 	doc := &Document{Key: key}
 	dec := yaml.NewDecoder(bytes.NewReader(b))
@@ -119,10 +120,11 @@ func (d *Document) Rows() func(func(*Row) bool) {
 	}
 }
 
+// check returns an error if a field is missing or contradicts another.
 func (r *Row) check() error {
 	switch {
 	case r.ID == "" || r.Text == "":
-		return fmt.Errorf("a row needs an id and a text")
+		return fmt.Errorf("a row needs the keys \"id\" and \"text\"")
 	case !slices.Contains([]string{"MUST", "SHOULD", "MAY"}, r.Level):
 		return fmt.Errorf("level %q is none of MUST, SHOULD, MAY", r.Level)
 	case r.Untestable != "" && len(r.Cases) > 0:
@@ -140,7 +142,7 @@ type Coverage struct {
 	Musts, MustsCovered int
 }
 
-// Open is the number of rows with neither case nor reason.
+// Open returns the number of rows with neither a case nor a reason why none can check them.
 func (c Coverage) Open() int { return c.Rows - c.Covered - c.Untestable }
 
 // Add returns the sum of c and d.
@@ -151,7 +153,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the requirements of a section by how cases cover them.
+// Coverage counts the rows of the section: those with a case, the untestable ones, and those
+// of level MUST.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]
@@ -174,7 +177,7 @@ func (s *Section) Coverage() (c Coverage) {
 	return c
 }
 
-// Coverage counts the requirements of the document by how cases cover them.
+// Coverage returns the sum of the coverage of all sections.
 func (d *Document) Coverage() (c Coverage) {
 	for i := range d.Sections {
 		c = c.Add(d.Sections[i].Coverage())
@@ -182,32 +185,33 @@ func (d *Document) Coverage() (c Coverage) {
 	return c
 }
 
-// CasesByRow returns the IDs of the cases that cite each row, in order.
+// CasesByRow returns the sorted IDs of the cases that cite each row, by the ID of the row.
 func CasesByRow[Body any](cases []CaseOf[Body]) map[string][]string {
-	rows := make(map[string][]string)
+	casesByRow := make(map[string][]string)
 	for i := range cases {
-		for _, r := range cases[i].Cite.Rows {
-			rows[r] = append(rows[r], cases[i].ID)
+		for _, row := range cases[i].Cite.Rows {
+			casesByRow[row] = append(casesByRow[row], cases[i].ID)
 		}
 	}
-	for _, ids := range rows {
+	for _, ids := range casesByRow {
 		slices.Sort(ids)
 	}
-	return rows
+	return casesByRow
 }
 
-// WrongCitations lists citations of unknown and of untestable rows.
-func WrongCitations(docs []*Document, cases map[string][]string) (wrong []string) {
+// WrongCitations lists citations of unknown and of untestable rows. casesByRow is that of
+// [CasesByRow].
+func WrongCitations(docs []*Document, casesByRow map[string][]string) (wrong []string) {
 	known := make(map[string]bool)
 	for _, d := range docs {
 		for row := range d.Rows() {
 			known[row.ID] = true
-			if row.Untestable != "" && len(cases[row.ID]) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, cases[row.ID]))
+			if row.Untestable != "" && len(casesByRow[row.ID]) > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, casesByRow[row.ID]))
 			}
 		}
 	}
-	for row, ids := range cases {
+	for row, ids := range casesByRow {
 		if !known[row] {
 			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
 		}
@@ -216,11 +220,12 @@ func WrongCitations(docs []*Document, cases map[string][]string) (wrong []string
 	return wrong
 }
 
-// OutdatedRows lists the rows whose cases are not those that cite them.
-func OutdatedRows(docs []*Document, cases map[string][]string) (outdated []string) {
+// OutdatedRows lists the rows whose Cases differ from the cases that cite them. casesByRow is
+// that of [CasesByRow].
+func OutdatedRows(docs []*Document, casesByRow map[string][]string) (outdated []string) {
 	for _, d := range docs {
 		for row := range d.Rows() {
-			if want := cases[row.ID]; !slices.Equal(row.Cases, want) {
+			if want := casesByRow[row.ID]; !slices.Equal(row.Cases, want) {
 				outdated = append(outdated, fmt.Sprintf("%s lists the cases %v, and %v cite it", row.ID, row.Cases, want))
 			}
 		}
@@ -228,44 +233,46 @@ func OutdatedRows(docs []*Document, cases map[string][]string) (outdated []strin
 	return outdated
 }
 
-// WriteCases writes the cases of each row after its text, and keeps the rest of the file.
-func WriteCases(file string, cases map[string][]string) error {
+// WriteCases replaces the cases of each row in a file of the ledger, and keeps the other lines.
+// casesByRow is that of [CasesByRow]. The cases are the last key of a row.
+func WriteCases(file string, casesByRow map[string][]string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	const (
-		rowMark  = "      - id: "
-		caseMark = "        cases:"
-		itemMark = "          - "
+		rowPrefix     = "      - id: "
+		sectionPrefix = "  - title:"
+		casesLine     = "        cases:"
+		casePrefix    = "          - "
 	)
 	var out []string
-	var pending []string
-	flush := func() {
+	var pending []string // cases of the current row
+	endRow := func() {
 		if len(pending) > 0 {
-			out = append(out, caseMark)
+			out = append(out, casesLine)
 		}
 		for _, id := range pending {
-			out = append(out, itemMark+id)
+			out = append(out, casePrefix+id)
 		}
 		pending = nil
 	}
-	inCases := false
+	inCases := false // the line is one of the old cases
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
-		id, isRow := strings.CutPrefix(line, rowMark)
+		id, isRow := strings.CutPrefix(line, rowPrefix)
 		switch {
-		case isRow, strings.HasPrefix(line, "  - title:"):
-			flush()
-			inCases, pending = false, cases[strings.Trim(id, `"`)]
-		case line == caseMark:
+		case isRow, strings.HasPrefix(line, sectionPrefix):
+			endRow()
+			inCases, pending = false, casesByRow[strings.Trim(id, `"`)]
+		case line == casesLine:
 			inCases = true
 		}
-		if inCases && (line == caseMark || strings.HasPrefix(line, itemMark)) {
+		if inCases && (line == casesLine || strings.HasPrefix(line, casePrefix)) {
 			continue
 		}
 		inCases = false
 		out = append(out, line)
 	}
-	flush()
+	endRow()
 	return os.WriteFile(file, []byte(strings.Join(out, "\n")+"\n"), 0o644)
 }

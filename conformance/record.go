@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,20 +58,22 @@ type StreamInfo struct {
 	InPackets bool
 }
 
-// Events returns the events in order, and how many more were dropped.
-func (r *Record) Events() (events []Event, beyond int) {
+// Events returns the events in order, and the number of later ones that were dropped because
+// the record was full.
+func (r *Record) Events() (events []Event, dropped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.events[:len(r.events):len(r.events)], r.dropped
+	return slices.Clip(r.events), r.dropped // an append by the caller must not write to the record
 }
 
-// Stream returns the description of a stream by its number.
+// Stream returns the description of a stream by its number, from 1 on.
 func (r *Record) Stream(stream int) StreamInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.streams[stream-1]
 }
 
+// add appends an event, or counts it as dropped if the record is full.
 func (r *Record) add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,6 +84,7 @@ func (r *Record) add(e Event) {
 	r.events = append(r.events, e)
 }
 
+// note appends a line of text.
 func (r *Record) note(at time.Duration, format string, args []any) {
 	r.add(Event{At: at, Kind: EventNote, Text: fmt.Sprintf(format, args...)})
 }
@@ -88,12 +92,14 @@ func (r *Record) note(at time.Duration, format string, args []any) {
 // RecordWire returns a wire that records all packets of w.
 func (r *Record) RecordWire(clock verbs.Proc, w Wire) Wire { return &recordedWire{w, clock, r} }
 
+// recordedWire is a Wire whose packets are recorded.
 type recordedWire struct {
 	Wire
 	clock verbs.Proc
 	r     *Record
 }
 
+// Send implements Wire.
 func (w *recordedWire) Send(packet []byte) error {
 	at := w.clock.Now() // before the response can arrive
 	err := w.Wire.Send(packet)
@@ -103,6 +109,7 @@ func (w *recordedWire) Send(packet []byte) error {
 	return err
 }
 
+// Recv implements Wire.
 func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	if err == nil {
@@ -111,7 +118,7 @@ func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	return f, err
 }
 
-// RecordStreams returns a TCP that records all data of s.
+// RecordStreams returns Streams that record all data of the streams of s.
 func (r *Record) RecordStreams(clock verbs.Proc, s Streams) Streams {
 	return &recordedStreams{Streams: s, clock: clock, r: r}
 }
@@ -121,6 +128,7 @@ func (r *Record) RecordRawTCP(clock verbs.Proc, s RawTCP) RawTCP {
 	return &recordedRawTCP{recordedStreams{Streams: s, clock: clock, r: r, inPackets: true}, s}
 }
 
+// recordedStreams are Streams whose data is recorded.
 type recordedStreams struct {
 	Streams
 	clock     verbs.Proc
@@ -135,14 +143,16 @@ type recordedRawTCP struct {
 
 func (n *recordedRawTCP) SetOptions(s TCPOptions) { n.tcp.SetOptions(s) }
 
+// Dial implements Streams.
 func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
 	s, err := n.Streams.Dial(to, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return n.record(s), nil
+	return n.recordStream(s), nil
 }
 
+// Listen implements Streams.
 func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	l, err := n.Streams.Listen(port)
 	if err != nil {
@@ -151,14 +161,15 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	return &recordedListener{l, n}, nil
 }
 
-func (n *recordedStreams) record(s Stream) Stream {
+// recordStream adds a stream to the record, and returns a Stream that records its data.
+func (n *recordedStreams) recordStream(s Stream) Stream {
 	n.r.mu.Lock()
 	n.r.streams = append(n.r.streams, StreamInfo{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})
 	num := len(n.r.streams)
 	n.r.mu.Unlock()
 	recorded := &recordedStream{s, n, num}
-	if by, ok := s.(RawStream); ok {
-		return &recordedRawStream{recorded, by}
+	if raw, ok := s.(RawStream); ok {
+		return &recordedRawStream{recorded, raw}
 	}
 	return recorded
 }
@@ -168,12 +179,13 @@ type recordedListener struct {
 	n *recordedStreams
 }
 
+// Accept implements Listener.
 func (l *recordedListener) Accept(timeout time.Duration) (Stream, error) {
 	s, err := l.Listener.Accept(timeout)
 	if err != nil {
 		return nil, err
 	}
-	return l.n.record(s), nil
+	return l.n.recordStream(s), nil
 }
 
 type recordedStream struct {
@@ -182,15 +194,18 @@ type recordedStream struct {
 	num int
 }
 
+// add records an event of the stream with a copy of the data.
 func (s *recordedStream) add(kind EventKind, data []byte) {
 	s.n.r.add(Event{At: s.n.clock.Now(), Kind: kind, Stream: s.num, Data: append([]byte(nil), data...)})
 }
 
+// Write implements Stream.
 func (s *recordedStream) Write(b []byte) error {
-	s.add(EventSent, b) // before the answer can be seen
+	s.add(EventSent, b) // before the response can be recorded
 	return s.Stream.Write(b)
 }
 
+// Read implements Stream.
 func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	b, err := s.Stream.Read(timeout)
 	switch {
@@ -204,11 +219,13 @@ func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	return b, err
 }
 
+// CloseWrite implements Stream.
 func (s *recordedStream) CloseWrite() error {
 	s.add(EventSentFIN, nil)
 	return s.Stream.CloseWrite()
 }
 
+// Reset implements Stream.
 func (s *recordedStream) Reset() error {
 	s.add(EventReset, nil)
 	return s.Stream.Reset()
@@ -219,7 +236,8 @@ type recordedRawStream struct {
 	stream RawStream
 }
 
-// Hold is recorded as what was said: how it was sent is in the packets.
+// Hold implements RawStream. It records the data as sent, although SendHeld sends it: the
+// recorded packets have the segments.
 func (s *recordedRawStream) Hold(b []byte) error {
 	s.add(EventSent, b)
 	return s.stream.Hold(b)
@@ -227,6 +245,7 @@ func (s *recordedRawStream) Hold(b []byte) error {
 
 func (s *recordedRawStream) SendHeld(from, to int) error { return s.stream.SendHeld(from, to) }
 
+// SendHeldFIN implements RawStream.
 func (s *recordedRawStream) SendHeldFIN(from int) error {
 	s.add(EventSentFIN, nil)
 	return s.stream.SendHeldFIN(from)

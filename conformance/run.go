@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/internal/process"
@@ -28,14 +29,14 @@ const (
 	maxAttempts = 3
 )
 
-// Run judges the cases and returns the results in their order. When ctx is cancelled it
-// returns the results that are complete, and the reason.
+// Run judges the cases and returns the results in the order of the cases. When ctx is
+// cancelled it returns the results of the cases that have ended, and the error of ctx.
 func (r *Runner) Run(ctx context.Context, cases []*Case) ([]Result, error) {
-	trials := make([]caseRun, len(cases))
+	runs := make([]caseRun, len(cases))
 	for i, c := range cases {
-		trials[i] = caseRun{c, r.Options}
+		runs[i] = caseRun{c, r.Options}
 	}
-	return r.runAll(ctx, trials)
+	return r.runAll(ctx, runs)
 }
 
 // caseRun is one case with its options.
@@ -44,31 +45,32 @@ type caseRun struct {
 	opt Options
 }
 
-func (r *Runner) runAll(ctx context.Context, trials []caseRun) ([]Result, error) {
+// runAll is Run for cases with options of their own. Workers goroutines judge the cases.
+func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 	var (
-		results = make([]Result, len(trials))
-		told    sync.Mutex
+		results = make([]Result, len(runs))
+		doneMu  sync.Mutex // serializes the calls of r.Done
 		workers sync.WaitGroup
-		next    = make(chan int)
+		next    = make(chan int) // indices of runs
 	)
-	for range max(1, min(r.Workers, len(trials))) {
+	for range max(1, min(r.Workers, len(runs))) {
 		workers.Go(func() {
 			for i := range next {
-				res := r.judge(ctx, trials[i])
+				res := r.judge(ctx, runs[i])
 				if ctx.Err() != nil {
 					continue // the case was interrupted and has no verdict
 				}
 				results[i] = res
 				if r.Done != nil {
-					told.Lock()
+					doneMu.Lock()
 					r.Done(res)
-					told.Unlock()
+					doneMu.Unlock()
 				}
 			}
 		})
 	}
 feed:
-	for i := range trials {
+	for i := range runs {
 		select {
 		case next <- i:
 		case <-ctx.Done():
@@ -78,18 +80,13 @@ feed:
 	close(next)
 	workers.Wait()
 	if err := ctx.Err(); err != nil {
-		done := results[:0]
-		for _, res := range results {
-			if res.Case != nil {
-				done = append(done, res)
-			}
-		}
-		return done, err
+		return slices.DeleteFunc(results, func(res Result) bool { return res.Case == nil }), err
 	}
 	return results, nil
 }
 
-// judge judges a case. It repeats a case that failed on a busy machine.
+// judge judges a case. If r.Repeat is set, it repeats a case that failed while other processes
+// kept the machine busy.
 func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
@@ -99,11 +96,11 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 			return res
 		}
 		after, _ := sampleCPU()
-		others := process.OthersShare(before, after)
-		if others < busyShare {
+		othersShare := process.OthersShare(before, after)
+		if othersShare < busyShare {
 			return res
 		}
-		r.Repeat(res, others)
+		r.Repeat(res, othersShare)
 	}
 }
 
@@ -118,23 +115,24 @@ type explorer struct {
 	progress  func(done, total int)
 }
 
-// Schedules returns how many schedules a case explores: the number in [Options], or
-// usual if that is 0.
-func (b *Bench) Schedules(usual int) int {
+// Schedules returns how many schedules (orders of concurrent events) a case explores: the
+// number in [Options], or defaultNumber if that is 0.
+func (b *Bench) Schedules(defaultNumber int) int {
 	if e, ok := b.Runtime.(*explorer); ok && e.schedules > 0 {
 		return e.schedules
 	}
-	return usual
+	return defaultNumber
 }
 
-// Progress reports how many of its schedules a case has explored.
+// Progress tells the caller of Judge how many of its schedules a case has explored.
 func (b *Bench) Progress(done, total int) {
 	if e, ok := b.Runtime.(*explorer); ok && e.progress != nil {
 		e.progress(done, total)
 	}
 }
 
-// applyTo passes the options about schedules to the bench.
+// applyTo replaces the Runtime of the bench by one with the options about schedules, which
+// [Bench.Schedules] and [Bench.Progress] use.
 func (o *Options) applyTo(b *Bench, c *Case) {
 	if o.Schedules == 0 && o.Progress == nil {
 		return

@@ -33,13 +33,13 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 		return err.Error()
 	}
 	f := &compatibility{s: s, p: p, tier: tier, want: s.ExpectOn(tier), w: workloadOf(s, p)}
-	for _, reason := range []func() string{f.checkNIC, f.checkServices, f.checkReceives, f.checkPathMTU, f.checkEvents, f.checkErrors, f.checkCounts, f.checkReconnects, f.checkTrunks} {
-		if why := reason(); why != "" {
+	for _, check := range []func() string{f.checkNIC, f.checkServices, f.checkReceives, f.checkPathMTU, f.checkEvents, f.checkErrors, f.checkCounts, f.checkReconnects, f.checkTrunks} {
+		if why := check(); why != "" {
 			return why
 		}
 	}
-	for _, q := range defects {
-		if err := p.CheckRuntimeDefect(q); err != nil {
+	for _, name := range defects {
+		if err := p.CheckRuntimeDefect(name); err != nil {
 			return err.Error()
 		}
 	}
@@ -71,7 +71,8 @@ type compatibility struct {
 	datagrams bool       // NICs use reliable datagrams (rd)
 }
 
-// checkNIC checks that the provider supports the settings of the nic section.
+// checkNIC checks that the provider supports the settings of the "nic" section, and sets the
+// capabilities of the NICs for the checks that follow.
 func (f *compatibility) checkNIC() string {
 	setup, err := setupOf(f.s, f.p, "", nil)
 	if err != nil {
@@ -87,21 +88,21 @@ func (f *compatibility) checkNIC() string {
 
 // reasonOf returns the text of an error without its position in the file.
 func reasonOf(err error) string {
-	var placed *scenarios.Error
+	var inFile *scenarios.Error
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &placed):
-		return placed.Err.Error()
+	case errors.As(err, &inFile):
+		return inFile.Err.Error()
 	}
 	return err.Error()
 }
 
-// checkServices checks that the provider has the transport services of the
-// workload.
+// checkServices checks that the provider has the transport services of the workload (rc, ud, …),
+// and the properties of them that the workload depends on.
 func (f *compatibility) checkServices() string {
-	if lacking := f.w.UnsupportedServices(f.caps); len(lacking) > 0 {
-		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(lacking, ", "))
+	if missing := f.w.UnsupportedServices(f.caps); len(missing) > 0 {
+		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(missing, ", "))
 		if f.p.ReliableCaps != 0 {
 			why += ": there are no connections, and its reliable service is rd"
 		}
@@ -119,8 +120,8 @@ func (f *compatibility) checkServices() string {
 	return ""
 }
 
-// checkReceives checks that messages may arrive before receives are posted, if the
-// workload does that.
+// checkReceives checks that the provider's receivers may post receives late (RNR), if those of
+// the workload do.
 func (f *compatibility) checkReceives() string {
 	w := &f.w
 	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
@@ -129,7 +130,7 @@ func (f *compatibility) checkReceives() string {
 	return fmt.Sprintf("its receivers post late: over %s a message without a posted receive ends the connection", f.p.Title)
 }
 
-// checkPathMTU checks that the provider has a path MTU, if the workload sets one.
+// checkPathMTU checks that the path MTU of a queue pair can be set, if the workload sets it.
 func (f *compatibility) checkPathMTU() string {
 	if f.p.OverTCP && len(f.w.MTU) > 0 {
 		return "it sets the path MTU of queue pairs: TCP chooses the segment size"
@@ -154,9 +155,10 @@ func (f *compatibility) checkEvents() string {
 	return ""
 }
 
-// checkErrors checks that the provider can complete with the expected errors.
+// checkErrors checks that work requests can complete with the expected errors. Only TCP tells a
+// peer that a process was killed, which flushes its requests.
 func (f *compatibility) checkErrors() string {
-	kills := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill })
+	kills := slices.ContainsFunc(f.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
 	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}
 	for _, host := range slices.Sorted(maps.Keys(f.want.Errors)) {
 		if !f.p.OverTCP && kills && slices.Equal(f.want.Errors[host], flushed) {
@@ -172,16 +174,16 @@ func (f *compatibility) checkErrors() string {
 	return ""
 }
 
-// checkCounts checks that the provider and the tier count the events whose number
-// is expected.
+// checkCounts checks that retransmitted, marked and lost packets can occur and are counted, if
+// the scenario expects some.
 func (f *compatibility) checkCounts() string {
-	atLeast := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
+	expectsSome := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
 	switch {
 	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
 		return "its expect.retransmits needs a counter, which TCP does not have: use lost"
-	case !(f.p.HasECN && f.caps.Has(verbs.CapCongestion)) && atLeast(f.want.Marked):
+	case !(f.p.HasECN && f.caps.Has(verbs.CapCongestion)) && expectsSome(f.want.Marked):
 		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", f.p.Title)
-	case f.p.OverTCP && f.tier == scenarios.Sim && atLeast(f.want.Lost) && !f.hasLoss():
+	case f.p.OverTCP && f.tier == scenarios.Sim && expectsSome(f.want.Lost) && !f.hasLoss():
 		return "it expects packets to be dropped at full queues: simulated streams block instead"
 	}
 	return ""
@@ -215,19 +217,20 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 // checkReconnects checks that a fault or an event breaks TCP connections, if
 // reconnects are expected.
 func (f *compatibility) checkReconnects() string {
-	if least := f.want.Reconnects.Min; !f.p.OverTCP || least == nil || *least == 0 {
+	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""
 	}
-	breaks := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill || x.Do == scenarios.QPError }) ||
+	breaksConnection := slices.ContainsFunc(f.s.Faults, func(x scenarios.Fault) bool { return x.Do == scenarios.Kill || x.Do == scenarios.QPError }) ||
 		slices.ContainsFunc(f.s.Events, func(e scenarios.Event) bool { return e.Do == "reset" || e.Do == "corrupt_bit" }) ||
 		slices.ContainsFunc(f.impairments(), func(im *scenarios.Impairment) bool { return im.Corrupt > 0 })
-	if breaks {
+	if breaksConnection {
 		return ""
 	}
 	return "it expects connections to break by exhausted retries: TCP retries for minutes"
 }
 
-// checkTrunks checks that simulated streams are impaired at hosts only.
+// checkTrunks checks that impairments and events of simulated streams are at hosts, and not
+// between switches.
 func (f *compatibility) checkTrunks() string {
 	if !f.p.OverTCP || f.tier != scenarios.Sim {
 		return ""
@@ -236,23 +239,21 @@ func (f *compatibility) checkTrunks() string {
 	if err != nil {
 		return err.Error()
 	}
-	places := make([][]string, 0, len(f.s.Events))
+	var patterns []string // of ports
 	for _, im := range f.impairments() {
-		places = append(places, im.On)
+		patterns = append(patterns, im.On...)
 	}
 	for i := range f.s.Events {
-		places = append(places, f.s.Events[i].On)
+		patterns = append(patterns, f.s.Events[i].On...)
 	}
-	for _, on := range places {
-		for _, pattern := range on {
-			ports, err := t.Match(pattern)
-			if err != nil {
-				return err.Error()
-			}
-			for _, port := range ports {
-				if _, isHost := t.Host(port.Node); !isHost {
-					return "it impairs links between switches, and simulated streams are impaired at hosts only"
-				}
+	for _, pattern := range patterns {
+		ports, err := t.Match(pattern)
+		if err != nil {
+			return err.Error()
+		}
+		for _, port := range ports {
+			if _, isHost := t.Host(port.Node); !isHost {
+				return "it impairs links between switches, and simulated streams are impaired at hosts only"
 			}
 		}
 	}

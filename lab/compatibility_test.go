@@ -31,7 +31,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		{pair + "workload: {kind: stream, cm: true}\n", ""},
 		{pair + "nic: {options: {icrc: false}}\n" + stream, "iWARP has no option icrc"},
 		{pair + "nic: {options: {rate_control: false}}\n" + stream, "soft-iWARP has no option rate_control"},
-		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
+		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "cannot have the defect AckCompletesRead; it is a defect of softroce"},
 		{pair + "events: [{psn: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded]}}\n", `it expects "retry exceeded"`},
@@ -61,7 +61,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 	for text, want := range map[string]string{
 		"nic: {provider: softiwarp}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nexpect: {killed: [host1], errors: {host0: [flushed]}}\n": "detects that by exhausted retries",
 		"nic: {provider: softiwarp, options: {markers: true}}\n":                                                                          "soft-RoCE has no option markers",
-		"nic: {provider: softiwarp, defects: [NoFence]}\n":                                                                                "one of softiwarp",
+		"nic: {provider: softiwarp, defects: [NoFence]}\n":                                                                                "a defect of softiwarp",
 		"nic: {provider: softiwarp}\n":                                                                                                    "",
 		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n":                                                                  "offsets in a TCP stream",
 	} {
@@ -74,7 +74,7 @@ func TestIncompatibilityReasons(t *testing.T) {
 		}
 	}
 	s := parse(t, pair+stream)
-	if got := Incompatibility(s, scenarios.Sim, "NoFence"); !strings.Contains(got, "one of softiwarp") {
+	if got := Incompatibility(s, scenarios.Sim, "NoFence"); !strings.Contains(got, "a defect of softiwarp") {
 		t.Errorf("a defect besides: %q", got)
 	}
 	if got := Incompatibility(s, scenarios.Sim, "AckCompletesRead"); got != "" {
@@ -104,7 +104,7 @@ func TestIncompatibilityOfDatagramNICs(t *testing.T) {
 		{pair + "workload: {kind: stream, pause: 1ms, rnr_retries: 1}\n", ""},
 		{pair + "nic: {options: {icrc: false}}\n" + stream, "iWARP has no option icrc"},
 		{pair + "nic: {options: {rate_control: false}}\n" + stream, "datagram-iWARP has no option rate_control"},
-		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
+		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "cannot have the defect AckCompletesRead; it is a defect of softroce"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, ""},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded, rnr retry exceeded]}}\n", ""},
 		{pair + stream + "expect: {retransmits: {min: 1}, marked: {min: 1}, lost: {min: 1}}\n", ""},

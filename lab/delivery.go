@@ -20,9 +20,8 @@ const (
 	anyNumber   = "any"
 )
 
-// defaultDelivery returns the delivery that is checked if the scenario does not
-// say: exactly once for reliable services, at most once if connections may fail,
-// and any for uc and ud.
+// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly
+// once for reliable services, at most once if connections may fail, and any for uc and ud.
 func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
@@ -47,7 +46,7 @@ func (j *checker) checkDelivered() {
 	}
 	var wrong []string
 	var arrived, expected int
-	timing := true // all problems can result from timeouts
+	timing := true // every problem can result from a timeout
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
 		if r.Report == nil {
@@ -78,6 +77,7 @@ func (j *checker) checkDelivered() {
 	j.setTiming(timing)
 }
 
+// wasKilled reports whether a fault killed a rank.
 func (j *checker) wasKilled(rank int) bool {
 	for i := range j.Ranks {
 		if j.Ranks[i].Rank == rank {
@@ -87,8 +87,8 @@ func (j *checker) wasKilled(rank int) bool {
 	return false
 }
 
-// checkMemory checks that compared memory was identical. If the scenario asks for
-// it, some memory must have been compared.
+// checkMemory checks that all memory that programs compared was identical. If the scenario has
+// "expect.memory", some memory must have been compared.
 func (j *checker) checkMemory() {
 	if j.want.Memory == anyNumber {
 		return
@@ -123,26 +123,26 @@ func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []
 	return all
 }
 
-// checkViolations checks the number of violations that programs found. Those in the
-// memory check are counted, and not repeated.
+// checkViolations checks the number of violations that programs found; without an expectation
+// there must be none. Those in the memory check are counted, and not listed again.
 func (j *checker) checkViolations() {
 	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anyNumber }
-	named, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })
-	n, got := len(named)+len(others), "none"
+	inMemory, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })
+	n, got := len(inMemory)+len(others), "none"
 	switch {
 	case n > 0 && len(others) == 0:
 		got = fmt.Sprintf("%d, listed under memory", n)
 	case n > 0:
 		got = fmt.Sprintf("%d: %s", n, summary(others))
-		if len(named) > 0 {
-			got += fmt.Sprintf("; %d listed under memory", len(named))
+		if len(inMemory) > 0 {
+			got += fmt.Sprintf("; %d listed under memory", len(inMemory))
 		}
 	}
 	if j.want.Violations.IsZero() {
 		j.add("violations", n == 0, "none", got)
 		return
 	}
-	j.add("violations", j.want.Violations.Contains(uint64(n)), bounds(j.want.Violations), got)
+	j.add("violations", j.want.Violations.Contains(uint64(n)), describeRange(j.want.Violations), got)
 }
 
 // checkErrors checks that each expected completion error occurs at each rank for
@@ -186,11 +186,11 @@ func (j *checker) checkErrors() {
 	j.setTiming(timing)
 }
 
-// errorsOf returns the errors that the patterns name for a host.
-func errorsOf(by map[string][]string, host string) (names []string) {
-	for _, pattern := range slices.Sorted(maps.Keys(by)) {
+// errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.
+func errorsOf(byPattern map[string][]string, host string) (names []string) {
+	for _, pattern := range slices.Sorted(maps.Keys(byPattern)) {
 		if scenarios.MatchHost([]string{pattern}, host) {
-			names = append(names, by[pattern]...)
+			names = append(names, byPattern[pattern]...)
 		}
 	}
 	return names
@@ -208,26 +208,27 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName converts the verbs name of a status to its name in scenarios.
-func statusName(verb string) string {
+// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text
+// if there is none.
+func statusName(text string) string {
 	for _, name := range scenarios.StatusNames() {
-		if s, _ := scenarios.Status(name); s.String() == verb {
+		if s, _ := scenarios.Status(name); s.String() == text {
 			return name
 		}
 	}
-	return verb
+	return text
 }
 
-// checkOverlaps returns an error if two faults of one kind overlap at one place,
-// because the end of the first would undo the second. Impairments that were set
-// without an end may be replaced.
+// checkOverlaps returns an error if two faults of one kind overlap at one port or host,
+// because the end of the first would undo the second, and if a fault is at a killed host.
+// Impairments that were set without an end may be replaced.
 func (p *Plan) checkOverlaps() error {
 	type location struct {
 		do    scenarios.FaultAction
 		where int // a port, a host, or 0 for the whole fabric
 	}
 	active := make(map[location]*Step)
-	killedBy := make(map[int]int) // host -> fault
+	killedBy := make(map[int]int) // index of the fault that kills a host, by host
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		var locations []location
@@ -255,7 +256,7 @@ func (p *Plan) checkOverlaps() error {
 			case s.Undo:
 				delete(active, at)
 			case overlaps && (s.Do != scenarios.SetImpair || before.Until > 0):
-				return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that first, with for", s.At, before.Fault, p.DescribeStep(before))
+				return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that fault first, with its key \"for\"", s.At, before.Fault, p.DescribeStep(before))
 			case s.Do != scenarios.QPError: // has no duration
 				active[at] = s
 			}

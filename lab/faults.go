@@ -46,7 +46,7 @@ type SpecChange struct {
 func (p *Plan) addSteps() error {
 	errs := make([]error, 0, len(p.Scenario.Faults))
 	for i := range p.Scenario.Faults {
-		steps, err := p.stepsOf(i)
+		steps, err := p.faultSteps(i)
 		errs = append(errs, err)
 		p.Steps = append(p.Steps, steps...)
 	}
@@ -64,6 +64,7 @@ func (p *Plan) addSteps() error {
 	return nil
 }
 
+// stepOrder returns the sort key of a step: 0 for the end of a fault, 1 for its begin.
 func stepOrder(undo bool) int {
 	if undo {
 		return 0
@@ -71,27 +72,28 @@ func stepOrder(undo bool) int {
 	return 1
 }
 
-// stepsOf returns the steps of one fault and its repetitions.
-func (p *Plan) stepsOf(index int) (steps []Step, err error) {
+// faultSteps returns the steps that apply and undo the fault with an index, for each repetition.
+// A fault without a duration has no step that undoes it.
+func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 	f, key := &p.Scenario.Faults[index], fmt.Sprintf("faults[%d]", index)
-	first, undo := Step{Do: f.Do, Fault: index}, Step{Do: f.Do, Fault: index, Undo: true}
+	apply, undo := Step{Do: f.Do, Fault: index}, Step{Do: f.Do, Fault: index, Undo: true}
 	switch f.Do {
 	case scenarios.Down:
-		first.Ports, err = p.selectPortIndexes(key+".on", f.On)
+		apply.Ports, err = p.selectPortIndexes(key+".on", f.On)
 	case scenarios.SetImpair:
-		first.Set, err = p.specChanges(key, f)
-		for _, r := range first.Set {
-			if !slices.Contains(first.Ports, r.Port) {
-				first.Ports = append(first.Ports, r.Port)
+		apply.Set, err = p.specChanges(key, f)
+		for _, r := range apply.Set {
+			if !slices.Contains(apply.Ports, r.Port) {
+				apply.Ports = append(apply.Ports, r.Port)
 			}
 		}
 	case scenarios.Partition:
-		first.Groups, err = p.partitionGroups(key, f.Groups)
+		apply.Groups, err = p.partitionGroups(key, f.Groups)
 	case scenarios.Kill, scenarios.Freeze, scenarios.QPError:
 		if len(f.On) == 0 {
 			return nil, p.errorf(key+".on", "%s needs a list of hosts", f.Do)
 		}
-		first.Hosts, err = p.selectHosts(key+".on", f.On)
+		apply.Hosts, err = p.selectHosts(key+".on", f.On)
 	default:
 		err = p.errorf(key+".do", "%q is none of down, partition, impair, kill, freeze, qp-error", f.Do)
 	}
@@ -101,28 +103,29 @@ func (p *Plan) stepsOf(index int) (steps []Step, err error) {
 	if f.For > 0 && (f.Do == scenarios.Kill || f.Do == scenarios.QPError) {
 		return nil, p.errorf(key+".for", "%s has no duration", f.Do)
 	}
-	undo.Ports, undo.Hosts, undo.Groups = first.Ports, first.Hosts, first.Groups
-	undo.Set = first.Set // setRestoredSpecs fills in the specs
+	undo.Ports, undo.Hosts, undo.Groups = apply.Ports, apply.Hosts, apply.Groups
+	undo.Set = apply.Set // setRestoredSpecs fills in the specs
 	for repetition := range max(f.Times, 1) {
-		first.Repetition, undo.Repetition = repetition, repetition
-		first.At = f.At + time.Duration(repetition)*f.Every
-		undo.At = first.At + f.For
+		apply.Repetition, undo.Repetition = repetition, repetition
+		apply.At = f.At + time.Duration(repetition)*f.Every
+		undo.At = apply.At + f.For
 		if f.For > 0 {
-			first.Until, undo.Until = undo.At, undo.At
+			apply.Until, undo.Until = undo.At, undo.At
 		}
-		if steps = append(steps, first); f.For > 0 {
+		if steps = append(steps, apply); f.For > 0 {
 			steps = append(steps, undo)
 		}
 	}
 	return steps, nil
 }
 
-// specChanges returns the impairments that an impair fault sets.
+// specChanges returns the impairments that an impair fault sets, one entry for each direction of
+// a port. key is that of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.errorf(key+".set", "an impair fault needs impairments")
 	}
-	spec := specOf(f.Set)
+	spec := impairSpec(f.Set)
 	if err := spec.Validate(); err != nil {
 		return nil, p.errorf(key+".set", "%w", err)
 	}
@@ -149,41 +152,42 @@ func (p *Plan) setRestoredSpecs() {
 		port int
 		dir  Direction
 	}
-	type beginning struct {
+	type change struct { // of one direction, by one repetition of a fault
 		direction
 		fault, repetition int
 	}
-	now, before := make(map[direction][]impair.Spec), make(map[beginning][]impair.Spec)
+	current, replaced := make(map[direction][]impair.Spec), make(map[change][]impair.Spec)
 	for i := range p.Ports {
-		now[direction{i, Out}], now[direction{i, In}] = p.Ports[i].Out.Specs, p.Ports[i].In.Specs
+		current[direction{i, Out}], current[direction{i, In}] = p.Ports[i].Out.Specs, p.Ports[i].In.Specs
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		set := slices.Clone(s.Set)
 		for k := range set {
 			d := direction{set[k].Port, set[k].Direction}
-			began := beginning{d, s.Fault, s.Repetition}
+			c := change{d, s.Fault, s.Repetition}
 			if s.Undo {
-				set[k].Specs = before[began]
+				set[k].Specs = replaced[c]
 			} else {
-				before[began] = now[d]
+				replaced[c] = current[d]
 			}
-			now[d] = set[k].Specs
+			current[d] = set[k].Specs
 		}
 		s.Set = set
 	}
 }
 
-// partitionGroups returns the ports of each group of a partition.
+// partitionGroups returns the ports of each group of a partition. Groups must not be empty or
+// overlap, and have ports of hosts only. key is that of the fault in the scenario, for errors.
 func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, err error) {
 	if len(groups) == 0 {
 		return nil, p.errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")
 	}
-	in := make(map[int]int)
+	groupOf := make(map[int]int) // by port
 	for i, g := range groups {
 		at := fmt.Sprintf("%s.groups[%d]", key, i)
 		if len(g) == 0 {
-			return nil, p.errorf(at, "an empty group")
+			return nil, p.errorf(at, "the group is empty")
 		}
 		ports, err := p.selectPortIndexes(at, g)
 		if err != nil {
@@ -193,10 +197,10 @@ func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, er
 			if p.Ports[k].Host < 0 {
 				return nil, p.errorf(at, "%s is not a port of a host: partitions separate hosts", p.Ports[k].Name)
 			}
-			if other, twice := in[k]; twice {
+			if other, twice := groupOf[k]; twice {
 				return nil, p.errorf(at, "%s is in group %d already", p.Ports[k].Name, other)
 			}
-			in[k] = i
+			groupOf[k] = i
 		}
 		sides = append(sides, ports)
 	}
@@ -236,7 +240,7 @@ func (p *Plan) stepTargets(s *Step) (names []string) {
 	return names
 }
 
-// portNames joins the names of ports, at most maxNames of them.
+// portNames joins the names of ports, at most maxNames of them, and then the number of others.
 func (p *Plan) portNames(ports []int) string {
 	const maxNames = 4
 	var names []string

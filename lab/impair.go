@@ -16,7 +16,7 @@ func (p *Plan) addImpairments() error {
 	var errs []error
 	for i := range p.Scenario.Impair {
 		im, key := &p.Scenario.Impair[i], fmt.Sprintf("impair[%d]", i)
-		spec := specOf(im)
+		spec := impairSpec(im)
 		if err := spec.Validate(); err != nil {
 			errs = append(errs, p.errorf(key, "%w", err))
 			continue
@@ -28,8 +28,8 @@ func (p *Plan) addImpairments() error {
 	return errors.Join(errs...)
 }
 
-// specOf converts the impairments of a scenario.
-func specOf(im *scenarios.Impairment) impair.Spec {
+// impairSpec converts the impairments of a scenario.
+func impairSpec(im *scenarios.Impairment) impair.Spec {
 	return impair.Spec{
 		From: mono.Time(im.From), Until: mono.Time(im.Until),
 		LossPPM: uint32(im.Loss),
@@ -54,7 +54,7 @@ func (p *Plan) addEvents() error {
 			errs = append(errs, p.addStreamEvent(i))
 			continue
 		}
-		event := eventOf(e)
+		event := impairEvent(e)
 		if err := event.Validate(p.Provider.Dissector); err != nil {
 			errs = append(errs, p.errorf(key, "%w", err))
 			continue
@@ -69,29 +69,32 @@ func (p *Plan) addEvents() error {
 	return errors.Join(errs...)
 }
 
-// eachDirection calls f once for each direction that the port ends and where
-// select.
+// eachDirection calls f once with the impairments of each direction that a selector with the keys
+// "on" (resolved to ends) and "way" selects. The directions of a reversed end are exchanged.
 func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
+	call := func(m *Impairments) {
+		if !done[m] {
+			done[m] = true
+			f(m)
+		}
+	}
 	for _, end := range ends {
 		out, in := &p.Ports[end.port].Out, &p.Ports[end.port].In
 		if end.reversed {
 			out, in = in, out
 		}
-		for _, m := range []struct {
-			selected bool
-			*Impairments
-		}{{where.Outward(), out}, {where.Inward(), in}} {
-			if m.selected && !done[m.Impairments] {
-				done[m.Impairments] = true
-				f(m.Impairments)
-			}
+		if where.Outward() {
+			call(out)
+		}
+		if where.Inward() {
+			call(in)
 		}
 	}
 }
 
-// eventOf converts an event of a scenario.
-func eventOf(e *scenarios.Event) impair.Event {
+// impairEvent converts an event of a scenario that names a packet.
+func impairEvent(e *scenarios.Event) impair.Event {
 	out := impair.Event{
 		Match:      impair.Match{Seq: e.PSN},
 		Occurrence: e.Time,
@@ -134,21 +137,22 @@ const (
 	StreamReset   StreamAction = "reset"       // the connection is reset
 )
 
-func streamEventOf(number int, e *scenarios.Event) StreamEvent {
-	return StreamEvent{Index: number, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
+// newStreamEvent converts the event of a scenario with an index, which names a byte of a stream.
+func newStreamEvent(index int, e *scenarios.Event) StreamEvent {
+	return StreamEvent{Index: index, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
 }
 
-// addStreamEvent adds event i to the ports.
+// addStreamEvent adds event i of the scenario, which names a byte of a stream, to the ports.
 func (p *Plan) addStreamEvent(i int) error {
 	e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
-	event := streamEventOf(i, e)
+	event := newStreamEvent(i, e)
 	switch event.Do {
 	case StreamDrop, StreamDelay, StreamCorrupt, StreamReset:
 	default:
 		return p.errorf(key+".do", "%s is not an action on streams", e.Do)
 	}
 	ports, err := p.selectPorts(key+".on", e.On)
-	p.eachDirection(ports, e.PortSelector, func(i *Impairments) { i.StreamEvents = append(i.StreamEvents, event) })
+	p.eachDirection(ports, e.PortSelector, func(m *Impairments) { m.StreamEvents = append(m.StreamEvents, event) })
 	return err
 }
 
@@ -156,9 +160,9 @@ func (p *Plan) addStreamEvent(i int) error {
 // not safe for concurrent use.
 type StreamMatcher struct {
 	events  []StreamEvent
-	fired   []uint64
+	fired   []uint64 // occurrences of each event
 	done    map[eventInStream]bool
-	matched []StreamEvent
+	matched []StreamEvent // result of Match
 }
 
 type eventInStream struct{ event, conn int }
@@ -178,7 +182,7 @@ func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
 	m.matched = m.matched[:0]
 	for i := range m.events {
 		e := &m.events[i]
-		if m.applies(i, conn) && e.Offset >= from && e.Offset-from < uint64(n) {
+		if m.isPending(i, conn) && e.Offset >= from && e.Offset-from < uint64(n) {
 			m.done[eventInStream{i, conn}] = true
 			m.fired[i]++
 			m.matched = append(m.matched, *e)
@@ -187,12 +191,13 @@ func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
 	return m.matched
 }
 
-func (m *StreamMatcher) applies(event, conn int) bool {
-	only := m.events[event].Conn
-	return (only == 0 || only == conn) && !m.done[eventInStream{event, conn}]
+// isPending reports whether an event applies to a stream, and has not occurred in it yet.
+func (m *StreamMatcher) isPending(event, conn int) bool {
+	wanted := m.events[event].Conn // 0 for all
+	return (wanted == 0 || wanted == conn) && !m.done[eventInStream{event, conn}]
 }
 
-// CountStreamEvents adds the occurrences of the events of one direction.
+// CountStreamEvents adds the occurrences of the events of a matcher, which may be nil, to Events.
 func (o *Observation) CountStreamEvents(m *StreamMatcher) {
 	if m == nil {
 		return

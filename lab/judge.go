@@ -29,21 +29,22 @@ func Judge(o *Observation) []report.Check {
 	return j.checks
 }
 
+// checker collects the checks of an observation.
 type checker struct {
 	*Observation
 	want   scenarios.Expect
 	checks []report.Check
 }
 
+// add adds a check.
 func (j *checker) add(name string, ok bool, want, got string) {
 	j.checks = append(j.checks, report.Check{Name: name, Want: want, Got: got, OK: ok})
 }
 
-// setTiming sets whether a lack of CPU time may explain the failure of the last
-// check.
-func (j *checker) setTiming(can bool) {
+// setTiming sets whether a lack of CPU time may explain the last check if it failed.
+func (j *checker) setTiming(mayExplain bool) {
 	c := &j.checks[len(j.checks)-1]
-	c.Timing = can && !c.OK
+	c.Timing = mayExplain && !c.OK
 }
 
 // checkProblems adds a check that fails if there are problems. Its result is got,
@@ -92,7 +93,8 @@ func (j *checker) checkPrograms() {
 		wrong = append(wrong, j.AbortReason)
 	}
 	j.checkProblems("programs", "every program ends without an error", fmt.Sprintf("%d of %d did", finished, len(j.Ranks)), wrong)
-	j.setTiming(!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }))
+	failedWithoutTimeout := func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }
+	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
 // exitCause returns the error, signal or exit code of a rank as the end of a message.
@@ -128,11 +130,13 @@ func (j *checker) checkKilled() {
 	}
 	if len(want)+len(got) > 0 {
 		j.add("killed", slices.Equal(want, got), joinNames(want), joinNames(got))
-		// With too little CPU time, a host may end before it is killed.
-		j.setTiming(!slices.ContainsFunc(got, func(host string) bool { return !slices.Contains(want, host) }))
+		// With too little CPU time, a host may end before it is killed, but no other is killed.
+		isUnexpected := func(host string) bool { return !slices.Contains(want, host) }
+		j.setTiming(!slices.ContainsFunc(got, isUnexpected))
 	}
 }
 
+// joinNames joins names with commas, or returns "none".
 func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -140,14 +144,14 @@ func joinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkLimits checks max_time and max_memory.
+// checkLimits checks "expect.max_time" and, if ranks are processes, "expect.max_memory".
 func (j *checker) checkLimits() {
-	if most := j.want.MaxTime; most > 0 {
+	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
-		j.add("max_time", took <= most, "at most "+textfmt.Duration(most), textfmt.Duration(took))
+		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
 		j.setTiming(true)
 	}
-	if most := int64(j.want.MaxMemory); most > 0 {
+	if limit := int64(j.want.MaxMemory); limit > 0 {
 		largest := -1
 		for i := range j.Ranks {
 			if m := j.Ranks[i].MemoryKiB; m > 0 && (largest < 0 || m > j.Ranks[largest].MemoryKiB) {
@@ -156,7 +160,7 @@ func (j *checker) checkLimits() {
 		}
 		if largest >= 0 { // simulated ranks have no process
 			r := &j.Ranks[largest]
-			j.add("max_memory", r.MemoryKiB<<10 <= most, "at most "+textfmt.Bytes(most), textfmt.Bytes(r.MemoryKiB<<10)+" at "+r.name())
+			j.add("max_memory", r.MemoryKiB<<10 <= limit, "at most "+textfmt.Bytes(limit), textfmt.Bytes(r.MemoryKiB<<10)+" at "+r.name())
 		}
 	}
 }
@@ -196,6 +200,7 @@ func (j *checker) checkEvents() {
 	j.setTiming(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
 }
 
+// describeEvent returns the action of an event and the packet or byte that it names.
 func describeEvent(e *scenarios.Event) string {
 	text := e.Do
 	switch {
@@ -213,7 +218,7 @@ func describeEvent(e *scenarios.Event) string {
 		text += fmt.Sprintf(" to queue pair %#x", *e.QP)
 	}
 	if e.Time > 0 {
-		text += fmt.Sprintf(", time %d", e.Time)
+		text += fmt.Sprintf(", occurrence %d", e.Time)
 	}
 	return text
 }
@@ -222,7 +227,7 @@ func describeEvent(e *scenarios.Event) string {
 func (j *checker) checkCounts() {
 	var resent, reconnects, marked, lost uint64
 	for i := range j.Ranks {
-		resent += j.resent(&j.Ranks[i])
+		resent += j.retransmits(&j.Ranks[i])
 		if r := j.Ranks[i].Report; r != nil {
 			reconnects += uint64(r.Reconnects)
 		}
@@ -242,14 +247,14 @@ func (j *checker) checkCounts() {
 		{"lost", j.want.Lost, lost},
 	} {
 		if !c.want.IsZero() {
-			j.add(c.name, c.want.Contains(c.got), bounds(c.want), fmt.Sprint(c.got))
+			j.add(c.name, c.want.Contains(c.got), describeRange(c.want), fmt.Sprint(c.got))
 			j.setTiming(true) // timers and queues affect these counts
 		}
 	}
 }
 
-// bounds returns a range as text.
-func bounds(r scenarios.Range) string {
+// describeRange returns a range as text: "at least 1", "2 to 4".
+func describeRange(r scenarios.Range) string {
 	switch {
 	case r.Min == nil:
 		return fmt.Sprintf("at most %d", *r.Max)

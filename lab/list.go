@@ -32,7 +32,7 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 	for _, s := range selected {
 		all = append(all, ListedScenario{
 			Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tiers: tiersOf(s.Scenario),
-			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: unfit(s.Scenario),
+			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: incompatibleOnAllTiers(s.Scenario),
 		})
 	}
 	return all
@@ -40,33 +40,34 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 
 // WriteScenarios prints a line for each scenario, those that cannot run with their NICs
 // last.
-func WriteScenarios(w io.Writer, chosen []scenarios.Selected) error {
+func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	width := 0
-	for _, s := range chosen {
+	for _, s := range selected {
 		width = max(width, len(s.Name))
 	}
-	var b, not strings.Builder
-	fit := 0
-	for _, s := range chosen {
-		if why := unfit(s.Scenario); why != "" {
-			fmt.Fprintf(&not, "%-*s  %s\n", width, s.Name, why)
+	var b, incompatible strings.Builder
+	compatible := 0
+	for _, s := range selected {
+		if why := incompatibleOnAllTiers(s.Scenario); why != "" {
+			fmt.Fprintf(&incompatible, "%-*s  %s\n", width, s.Name, why)
 			continue
 		}
-		fit++
+		compatible++
 		only := ""
 		if len(s.Tiers) == 1 {
 			only = fmt.Sprintf(" (%s only)", s.Tiers[0])
 		}
 		fmt.Fprintf(&b, "%-*s  %s%s\n", width, s.Name, s.Title, only)
 	}
-	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", fit, strings.Join(tagsOf(chosen), ", "))
-	if not.Len() > 0 {
-		fmt.Fprintf(&b, "\n%d make no sense with these NICs:\n%s", len(chosen)-fit, not.String())
+	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", compatible, strings.Join(tagsOf(selected), ", "))
+	if incompatible.Len() > 0 {
+		fmt.Fprintf(&b, "\n%d make no sense with these NICs:\n%s", len(selected)-compatible, incompatible.String())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
+// tiersOf returns the tiers of a scenario; all if it names none.
 func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	if len(s.Tiers) > 0 {
 		return s.Tiers
@@ -74,8 +75,9 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}
 }
 
-// unfit returns why a scenario can run with its NICs on none of its tiers.
-func unfit(s *scenarios.Scenario) (why string) {
+// incompatibleOnAllTiers returns why a scenario cannot run with its NICs on its last tier; empty if
+// it can on one of its tiers.
+func incompatibleOnAllTiers(s *scenarios.Scenario) (why string) {
 	for _, tier := range tiersOf(s) {
 		if why = Incompatibility(s, tier); why == "" {
 			return ""
@@ -84,15 +86,16 @@ func unfit(s *scenarios.Scenario) (why string) {
 	return why
 }
 
-func tagsOf(chosen []scenarios.Selected) []string {
-	all := make([]*scenarios.Scenario, 0, len(chosen))
-	for _, c := range chosen {
-		all = append(all, c.Scenario)
+// tagsOf returns the tags of the selected scenarios.
+func tagsOf(selected []scenarios.Selected) []string {
+	all := make([]*scenarios.Scenario, 0, len(selected))
+	for _, s := range selected {
+		all = append(all, s.Scenario)
 	}
 	return scenarios.Tags(all)
 }
 
-// ProgramCapabilities returns which programs of others fabrictest finds.
+// ProgramCapabilities returns which optional programs, tshark and a browser, are on PATH.
 func ProgramCapabilities() (found []netns.Capability) {
 	for _, p := range []struct{ names, purpose, cure string }{
 		{"tshark", "a second opinion on captures", "Debian: apt install tshark"},
@@ -112,15 +115,15 @@ func ProgramCapabilities() (found []netns.Capability) {
 // WriteCapabilities prints a line for each capability, with the cure for those that are
 // missing, in colour for a terminal.
 func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) error {
-	colour := stateText(coloured)
+	formatState := stateText(coloured)
 	width := 0
 	for _, c := range found {
 		width = max(width, len(c.Name))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(netns.Yes), width, "simulation", "every scenario, on any machine")
+	fmt.Fprintf(&b, "%s  %-*s  %s\n", formatState(netns.Yes), width, "simulation", "every scenario, on any machine")
 	for _, c := range found {
-		fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(c.State), width, c.Name, c.For)
+		fmt.Fprintf(&b, "%s  %-*s  %s\n", formatState(c.State), width, c.Name, c.For)
 		indent := strings.Repeat(" ", len("limited")+2+width+2)
 		if c.Reason != "" {
 			fmt.Fprintf(&b, "%s%s\n", indent, textfmt.PrintableLine(c.Reason))
@@ -138,7 +141,7 @@ func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) err
 	return err
 }
 
-// stateText returns a function that pads a state, and colours it.
+// stateText returns a function that pads a state, and colours it with ANSI codes if coloured.
 func stateText(coloured bool) func(netns.State) string {
 	plain := func(s netns.State) string { return fmt.Sprintf("%-*s", len("limited"), s) }
 	if !coloured {
@@ -156,7 +159,7 @@ type portEnd struct {
 }
 
 // selectPorts returns the ports that the patterns match, ordered by index. Without
-// patterns it returns those of all hosts.
+// patterns it returns those of all hosts. key is that of the patterns in the scenario, for errors.
 func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err error) {
 	if len(patterns) == 0 {
 		for i := range p.Ports {

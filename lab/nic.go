@@ -41,13 +41,14 @@ func NICs(s *scenarios.Scenario, host string, defects ...string) (nics.Opener, e
 	return o, nil
 }
 
-// workloadOf returns the workload with the provider's reliable service, if it names
-// no service.
+// workloadOf returns the workload of a scenario. If it names no service, it gets the provider's
+// reliable one.
 func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
 	return s.Workload.ForDevice(p.Caps | p.ReliableCaps)
 }
 
-// setupOf converts the nic section of the scenario to the setup of a host's NICs.
+// setupOf converts the "nic" section of the scenario to the setup of a host's NICs, with
+// additional defects and the options that the workload needs.
 func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []string) (setup nics.Setup, err error) {
 	setup.Defects, setup.Options = slices.Clone(defects), nics.Options{}
 	for name, value := range s.NIC.Options {

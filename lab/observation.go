@@ -90,11 +90,13 @@ func (r *Rank) counter(name string) (sum uint64) {
 	return sum
 }
 
-// resent returns the number of packets that the rank's NICs retransmitted.
-func (o *Observation) resent(r *Rank) uint64 { return r.counter(o.Plan.Provider.RetransmitCounter) }
+// retransmits returns the number of packets that the rank's NICs retransmitted.
+func (o *Observation) retransmits(r *Rank) uint64 {
+	return r.counter(o.Plan.Provider.RetransmitCounter)
+}
 
-// CountEvents adds the occurrences of the events of one direction of a port, in the
-// order of its Config.
+// CountEvents adds the occurrences of the events of one direction of a port to Events. fired has
+// them in the order of m.Config.Events.
 func (o *Observation) CountEvents(m *Impairments, fired []uint64) {
 	o.allocEvents()
 	for i, n := range fired {
@@ -102,6 +104,7 @@ func (o *Observation) CountEvents(m *Impairments, fired []uint64) {
 	}
 }
 
+// allocEvents makes Events, with a counter for each event of the scenario.
 func (o *Observation) allocEvents() {
 	if o.Events == nil {
 		o.Events = make([]uint64, len(o.Plan.Scenario.Events))

@@ -86,7 +86,8 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	return p, nil
 }
 
-// addPorts fills in Ports and ends.
+// addPorts fills in Ports, first those of hosts and then one for each trunk, and ends. Both ends
+// of a cable have an entry in ends; that of an end without a port is the other one, reversed.
 func (p *Plan) addPorts() error {
 	t := p.Topology
 	p.ends = make(map[cableEnd]portEnd, 2*len(t.Cables))
@@ -146,6 +147,7 @@ func (p *Plan) ImpairsCable(cable int) bool {
 	return false
 }
 
+// empty reports whether there are no impairments and no events.
 func (m *Impairments) empty() bool {
 	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.StreamEvents) == 0
 }
@@ -203,6 +205,7 @@ func NewLinks(plan *Plan) *Links {
 	return l
 }
 
+// cableEndName returns "host0/rdma0" for the end at a host, and "switch0" for one at a switch.
 func cableEndName(p topology.Port) string {
 	if p.NIC == "" {
 		return p.Node
@@ -210,7 +213,7 @@ func cableEndName(p topology.Port) string {
 	return p.String()
 }
 
-// At returns the directions from a port and to it.
+// At returns the counters of the directions from a port and to it.
 func (l *Links) At(port int) (out, in *report.Link) {
 	p := &l.plan.Ports[port]
 	out, in = &l.All[2*p.Cable], &l.All[2*p.Cable+1]

@@ -64,8 +64,9 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	return ranks
 }
 
-// measureRecovery measures when the ranks affected by fault k received again after
-// its end. For a rank that only sends, its receivers count.
+// measureRecovery sets recovered of fault k: the time from its end until the last of the affected
+// ranks received again. For a rank that only sends, its receivers count. A rank that the next
+// fault affects before it receives again is left out.
 func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
 	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {
@@ -92,8 +93,8 @@ func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	}
 }
 
-// receivers returns those of the given ranks that receive messages, and the
-// receivers of those that only send.
+// receivers returns the ranks that receive messages, and for each rank that only sends, its
+// receivers. Ranks are indices in o.Ranks.
 func (o *Observation) receivers(ranks []int) (all []int) {
 	add := func(i int) {
 		if !slices.Contains(all, i) {
@@ -123,14 +124,14 @@ func (o *Observation) receivers(ranks []int) (all []int) {
 	return all
 }
 
-// nextDelivery returns the time of the first sample after a time with more messages
-// received.
+// nextDelivery returns the time of the first sample after a time in which the rank has received
+// more messages than before; false if there is none.
 func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
-	had := uint64(0)
+	before := uint64(0)
 	for _, s := range r.Samples {
 		if s.At <= after {
-			had = s.Messages
-		} else if s.Messages > had {
+			before = s.Messages
+		} else if s.Messages > before {
 			return s.At, true
 		}
 	}
@@ -161,33 +162,33 @@ func receivedAll(r *Rank) bool {
 	return true
 }
 
-// checkRecovery checks that traffic continues in time after each fault.
+// checkRecovery checks that traffic continues within "expect.recovery" after each fault.
 func (j *checker) checkRecovery() {
-	most := j.want.Recovery
-	if most == 0 {
+	limit := j.want.Recovery
+	if limit == 0 {
 		return
 	}
 	var wrong []string
 	var worst time.Duration
 	measured := 0
 	for _, s := range j.faultIntervals() {
-		what := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), textfmt.Duration(s.begin))
+		fault := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), textfmt.Duration(s.begin))
 		switch {
 		case s.notRecovered != "":
-			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.notRecovered, what))
+			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.notRecovered, fault))
 		case s.recovered == nil:
 		default:
 			measured++
 			worst = max(worst, *s.recovered)
-			if *s.recovered > most {
-				wrong = append(wrong, fmt.Sprintf("%s after %s", textfmt.Duration(*s.recovered), what))
+			if *s.recovered > limit {
+				wrong = append(wrong, fmt.Sprintf("%s after %s", textfmt.Duration(*s.recovered), fault))
 			}
 		}
 	}
 	if measured == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
-	j.checkProblems("recovery", "within "+textfmt.Duration(most), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
+	j.checkProblems("recovery", "within "+textfmt.Duration(limit), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
 	j.setTiming(true)
 }
 
@@ -199,7 +200,7 @@ func (o *Observation) faults() (all []report.Fault) {
 	return all
 }
 
-// end returns the time of the end for the report; 0 for a fault without duration.
+// end returns the measured end of a fault for the report; 0 for a fault without a duration.
 func (s *Step) end(at time.Duration) time.Duration {
 	if s.Do == scenarios.QPError {
 		return 0

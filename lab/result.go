@@ -22,8 +22,8 @@ func NewResult(s *scenarios.Scenario, tier scenarios.Tier, opts *Options) *repor
 	}
 }
 
-// MarkBroken sets the verdict of a run that failed for a reason outside of the
-// fabric.
+// MarkBroken sets the verdict Broken, for a run that failed for a reason outside of the
+// fabric. The first line of the error is the reason, the rest goes to the details.
 func MarkBroken(r *report.Result, err error) {
 	line, rest, _ := strings.Cut(err.Error(), "\n")
 	r.Verdict, r.Reason = report.Broken, line
@@ -37,7 +37,7 @@ func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {
 		rank := o.Ranks[i].toReport()
-		rank.Resent = o.resent(&o.Ranks[i])
+		rank.Resent = o.retransmits(&o.Ranks[i])
 		r.Ranks = append(r.Ranks, rank)
 	}
 	r.Checks = Judge(o)
@@ -45,7 +45,7 @@ func (o *Observation) FillResult(r *report.Result) {
 	for _, c := range r.Checks {
 		if !c.OK {
 			r.Verdict = report.Failed
-			r.Reason = reason(&c)
+			r.Reason = checkReason(&c)
 			break
 		}
 	}
@@ -59,8 +59,9 @@ func (o *Observation) FillResult(r *report.Result) {
 // maxReason bounds the reason of a result, in bytes. The check has the whole text.
 const maxReason = 160
 
-// reason describes a failed check in one line.
-func reason(c *report.Check) string {
+// checkReason describes a failed check in one line of about maxReason bytes. It leaves out the
+// expected value, and truncates the text, if it is too long.
+func checkReason(c *report.Check) string {
 	if text := fmt.Sprintf("%s: want %s, got %s", c.Name, c.Want, c.Got); len(text) <= maxReason {
 		return text
 	}
@@ -92,12 +93,13 @@ func (o *Observation) unfinishedRanks() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// toReport converts the rank for the result.
+// toReport converts the rank for the result. A rank without a report has the messages and bytes of
+// its last sample.
 func (r *Rank) toReport() report.Rank {
 	out := report.Rank{
 		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,
 		MemoryKiB: r.MemoryKiB, Marks: r.Marks, Waiting: r.Waiting,
-		Counters: nonZero(r.counters()),
+		Counters: nonZeroCounters(r.counters()),
 	}
 	if r.Err != nil {
 		out.Error = r.Err.Error()
@@ -123,7 +125,8 @@ func (r *Rank) toReport() report.Rank {
 	return out
 }
 
-func nonZero(all []verbs.Counter) map[string]uint64 {
+// nonZeroCounters returns the counters that are not 0, by name; nil if there are none.
+func nonZeroCounters(all []verbs.Counter) map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, c := range all {
 		if c.Value > 0 {

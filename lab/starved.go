@@ -63,15 +63,15 @@ func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 
 // maxLateness returns the maximum delay of a fault.
 func (o *Observation) maxLateness() (most time.Duration) {
-	for _, d := range o.Steps {
-		most = max(most, d.At-d.Step.At)
+	for _, executed := range o.Steps {
+		most = max(most, executed.At-executed.Step.At)
 	}
 	return most
 }
 
-// starved reports whether other processes kept the CPUs so busy that failed time limits mean
-// nothing.
-func (o *Observation) starved() bool {
+// isStarved reports whether a run in real time got so little CPU time that its timers may have
+// expired for this reason.
+func (o *Observation) isStarved() bool {
 	s := o.Scheduling
 	if s == nil {
 		return false
@@ -96,7 +96,7 @@ func (o *Observation) shortestTimer() time.Duration {
 // excuseStarved changes the verdict of a starved run to Starved if all failed
 // checks depend on timing.
 func (o *Observation) excuseStarved(r *report.Result) {
-	if !o.starved() || slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing }) {
+	if !o.isStarved() || slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing }) {
 		return
 	}
 	r.Verdict, r.Reason = report.Starved, fmt.Sprintf("the machine is too busy: %v; then %s", o.Scheduling, r.Reason)
@@ -120,15 +120,15 @@ func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	if k < 0 {
 		return false
 	}
-	from := &j.Ranks[k]
-	if r.State == Finished && from.Report != nil {
-		for _, back := range from.Report.Flows {
-			if back.Peer == r.Rank && back.Acked > f.Arrived {
+	sender := &j.Ranks[k]
+	if r.State == Finished && sender.Report != nil {
+		for _, sent := range sender.Report.Flows {
+			if sent.Peer == r.Rank && sent.Acked > f.Arrived {
 				return false
 			}
 		}
 	}
-	return r.endedByTimeout() || from.endedByTimeout() || r.onlyTimeoutFailures() || from.onlyTimeoutFailures()
+	return r.endedByTimeout() || sender.endedByTimeout() || r.onlyTimeoutFailures() || sender.onlyTimeoutFailures()
 }
 
 // onlyTimeoutFailures reports whether requests of a rank failed, and all of them by

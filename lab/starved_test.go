@@ -117,7 +117,7 @@ func TestStarvedNeedsLongWaitsAndOtherLoad(t *testing.T) {
 		{report.Scheduling{Late: 251 * time.Millisecond}, true},
 		{report.Scheduling{Late: 249 * time.Millisecond}, false},
 	} {
-		if o.Scheduling = &c.s; o.starved() != c.want {
+		if o.Scheduling = &c.s; o.isStarved() != c.want {
 			t.Errorf("%+v: %v", c.s, !c.want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestStarvedNeedsLongWaitsAndOtherLoad(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	o.Steps[1].At += time.Second
-	if o.SetScheduling(0, nil); o.Scheduling.Late != time.Second || !o.starved() {
+	if o.SetScheduling(0, nil); o.Scheduling.Late != time.Second || !o.isStarved() {
 		t.Errorf("%+v", o.Scheduling)
 	}
 }

@@ -27,15 +27,16 @@ type Cache struct {
 	Result string // the file that a run writes at its end
 }
 
-// NewFolder makes the folder of a run: out, or a new one in the user's cache.
+// NewFolder makes and returns the folder of a run: out (the value of --out), which must be empty
+// or not exist, or a new folder in the user's cache if out is "".
 func (c Cache) NewFolder(out string, now time.Time) (dir string, err error) {
 	if out == "" {
-		return c.newCached(now)
+		return c.newCachedFolder(now)
 	}
 	entries, err := os.ReadDir(out)
 	switch {
 	case err == nil && len(entries) > 0:
-		return "", cmdline.Errorf("--out %s: the folder holds something already: name another, or remove it", out)
+		return "", cmdline.Errorf("--out %s: the folder is not empty: name another, or remove it", out)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", cmdline.Errorf("--out %s: %w", out, err)
 	}
@@ -45,7 +46,8 @@ func (c Cache) NewFolder(out string, now time.Time) (dir string, err error) {
 	return out, nil
 }
 
-// Root makes the folder of the cached runs, if there is none, and returns it.
+// Root makes the folder of the cached runs, if there is none, and returns it: in the user's
+// cache, or in the temporary directory if the cache cannot be written to.
 func (c Cache) Root() (string, error) {
 	user, err := os.UserCacheDir()
 	if err == nil {
@@ -55,17 +57,17 @@ func (c Cache) Root() (string, error) {
 		}
 	}
 	// A system user in a container may have no home that can be written to.
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()))
-	all := filepath.Join(base, c.Folder)
-	for _, dir := range []string{base, all} {
-		if err := ownFolder(dir); err != nil {
+	parent := filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()))
+	root := filepath.Join(parent, c.Folder)
+	for _, dir := range []string{parent, root} {
+		if err := makeOwnFolder(dir); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go, or set XDG_CACHE_HOME", err)
 		}
 	}
-	return all, nil
+	return root, nil
 }
 
-// Last returns the folder of the latest run in the cache.
+// Last returns the folder of the latest run in the cache that has a result.
 func (c Cache) Last() (string, error) {
 	root, err := c.Root()
 	if err != nil {
@@ -78,9 +80,10 @@ func (c Cache) Last() (string, error) {
 	return filepath.Join(root, ended[len(ended)-1]), nil
 }
 
-// ownFolder makes a folder in a place that all users can write to. If there is one, it
-// must belong to this user alone, because old runs are removed from it.
-func ownFolder(dir string) error {
+// makeOwnFolder makes a folder in a directory that all users can write to, if it does not exist.
+// The folder must belong to this user and be writable by no other, because old runs are removed
+// from it.
+func makeOwnFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -91,47 +94,48 @@ func ownFolder(dir string) error {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case !ok || int(owner.Uid) != os.Getuid():
-		return fmt.Errorf("%s is not this user's", dir)
+		return fmt.Errorf("%s belongs to another user", dir)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written to by others", dir)
+		return fmt.Errorf("other users can write to %s", dir)
 	}
 	return nil
 }
 
-// newCached makes a folder named by the time, with a number for later runs of the same
-// second.
-func (c Cache) newCached(now time.Time) (string, error) {
+// newCachedFolder removes old runs from the cache, and makes a folder there whose name is the
+// time, with a number for later runs of the same second.
+func (c Cache) newCachedFolder(now time.Time) (string, error) {
 	root, err := c.Root()
 	if err != nil {
-		// Another user has a file of that name; a random name is free.
+		// Another user may have a file of that name.
 		if root, err = os.MkdirTemp("", "fabrictest-"); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go", err)
 		}
 	}
 	c.prune(root)
 	name := now.Format("20060102-150405")
+	const maxTries = 1000
 	for i := 1; ; i++ {
 		dir := filepath.Join(root, name)
 		if i > 1 {
 			dir += fmt.Sprintf("-%d", i)
 		}
 		err := os.Mkdir(dir, 0o777)
-		if err == nil || !errors.Is(err, fs.ErrExist) || i == 1000 {
+		if err == nil || !errors.Is(err, fs.ErrExist) || i == maxTries {
 			return dir, err
 		}
 	}
 }
 
-// runName matches the names that newCached gives. Others are left alone.
-var runName = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
+// runNamePattern matches the names that newCachedFolder gives. Others are left alone.
+var runNamePattern = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
 
 // Ended returns the names of the runs in a folder that have a result, the oldest first.
 func (c Cache) Ended(folder string) (names []string) {
-	entries, _ := os.ReadDir(folder) // sorted by name; no folder, no runs
+	entries, _ := os.ReadDir(folder) // a folder that does not exist has no runs
 	for _, e := range entries {
-		if !e.IsDir() || !runName.MatchString(e.Name()) {
+		if !e.IsDir() || !runNamePattern.MatchString(e.Name()) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(folder, e.Name(), c.Result)); err == nil {
@@ -142,7 +146,7 @@ func (c Cache) Ended(folder string) (names []string) {
 	return names
 }
 
-// byTime compares names of runs: run 10 of a second is later than run 9.
+// byTime compares names of runs (runNamePattern) by time: run 10 of a second is later than run 9.
 func byTime(a, b string) int {
 	const stamp = len("20060102-150405")
 	if a[:stamp] == b[:stamp] && len(a) != len(b) {
@@ -151,8 +155,8 @@ func byTime(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// prune removes the oldest runs. A folder without a result belongs to a run that has
-// not ended or was killed; it is removed after a day.
+// prune removes the oldest runs of a folder, so that fewer than RunsKept with a result remain.
+// A run without a result has not ended or was killed, and is removed after a day.
 func (c Cache) prune(folder string) {
 	root, err := os.OpenRoot(folder) // symbolic links must not lead out of it
 	if err != nil {
@@ -162,7 +166,7 @@ func (c Cache) prune(folder string) {
 	ended := c.Ended(folder)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
-		if !runName.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {
+		if !runNamePattern.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {
 			continue
 		}
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {

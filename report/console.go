@@ -17,16 +17,17 @@ type DisplayConfig = kit.PanelConfig
 // progress line, and a summary. Call Close or Finish at the end.
 type Display struct {
 	kit.Panel
-	name   int // width of the column of names
-	headed bool
+	nameWidth     int // of the column of names
+	headerPrinted bool
 }
 
-// NewDisplay starts the display of a run. The width of the column of names is that of the
-// longest name.
+// NewDisplay starts the display of a run of the scenarios with these names. The column of names
+// is as wide as the longest name, up to maxNameWidth.
 func NewDisplay(cfg DisplayConfig, names []string) *Display {
-	d := &Display{name: len("scenario")}
+	const maxNameWidth = 36
+	d := &Display{nameWidth: len("scenario")}
 	for _, n := range names {
-		d.name = max(d.name, min(36, kit.TextWidth(textfmt.PrintableLine(n))))
+		d.nameWidth = max(d.nameWidth, min(maxNameWidth, kit.TextWidth(textfmt.PrintableLine(n))))
 	}
 	d.Open(cfg)
 	return d
@@ -35,13 +36,13 @@ func NewDisplay(cfg DisplayConfig, names []string) *Display {
 // Start shows that a scenario has started on a tier.
 func (d *Display) Start(name, tier string) { d.Panel.Start(label(name, tier)) }
 
-// Done prints a result.
+// Done prints a row with a result, and before the first row the header of the table.
 func (d *Display) Done(r *Result) {
 	d.EndWith(label(r.Name, r.Tier), func() string {
-		if d.headed {
+		if d.headerPrinted {
 			return d.row(r)
 		}
-		d.headed = true
+		d.headerPrinted = true
 		return d.header() + d.row(r)
 	})
 }
@@ -50,12 +51,13 @@ func (d *Display) Done(r *Result) {
 // the first write error.
 func (d *Display) Finish(run *Run, paths Paths) error { return d.Panel.Finish(d.summary(run), paths) }
 
+// label returns "NAME on TIER".
 func label(name, tier string) string {
 	return strings.TrimSpace(textfmt.PrintableLine(name) + " on " + textfmt.PrintableLine(tier))
 }
 
 // Columns of the table after verdict and name. All but the first are numeric.
-var columnsOf = []struct {
+var tableColumns = []struct {
 	name  string
 	width int
 }{{"tier", 5}, {"ranks", 5}, {"messages", 8}, {"bytes", 9}, {"lost", 7}, {"resent", 7}, {"time", 8}, {"goodput", 9}}
@@ -65,12 +67,13 @@ const verdictWidth = 6
 // verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
 var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
 
+// header returns the header line of the table.
 func (d *Display) header() string {
-	cells := make([]string, len(columnsOf))
-	for i, c := range columnsOf {
+	cells := make([]string, len(tableColumns))
+	for i, c := range tableColumns {
 		cells[i] = c.name
 	}
-	return line(kit.Pad("", verdictWidth), kit.Pad("scenario", d.name), cells)
+	return tableLine(kit.Pad("", verdictWidth), kit.Pad("scenario", d.nameWidth), cells)
 }
 
 // minReason is the minimum printed length of a reason. A longer reason is truncated to the
@@ -79,31 +82,32 @@ const minReason = 24
 
 // row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *Result) string {
-	word := verdictNames[r.Verdict]
-	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(word)))
-	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.name), textfmt.PrintableLine(r.Tier)
+	verdictName := verdictNames[r.Verdict]
+	verdict := d.paint(r.Verdict, verdictName) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(verdictName)))
+	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.nameWidth), textfmt.PrintableLine(r.Tier)
 	if r.Verdict != Passed {
-		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, columnsOf[0].width))
+		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, tableColumns[0].width))
 		return verdict + before + kit.Cut(textfmt.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
 	}
 	t := r.Totals()
-	return line(verdict, name, []string{
+	return tableLine(verdict, name, []string{
 		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), textfmt.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
 		textfmt.Duration(r.Elapsed), textfmt.BitRate(r.GoodputBps()),
 	})
 }
 
-// line returns a row of the table: the first cell is left-aligned, the others right-aligned.
-func line(verdict, name string, cells []string) string {
+// tableLine returns a line of the table: the padded verdict and name, then the cells of
+// tableColumns, the first left-aligned and the others right-aligned.
+func tableLine(verdict, name string, cells []string) string {
 	var b strings.Builder
 	b.WriteString(verdict + "  " + name)
 	for i, c := range cells {
 		b.WriteString("  ")
 		if i == 0 {
-			b.WriteString(kit.Pad(c, columnsOf[i].width))
+			b.WriteString(kit.Pad(c, tableColumns[i].width))
 			continue
 		}
-		b.WriteString(kit.PadLeft(c, columnsOf[i].width))
+		b.WriteString(kit.PadLeft(c, tableColumns[i].width))
 	}
 	b.WriteByte('\n')
 	return b.String()
@@ -117,8 +121,8 @@ func (d *Display) paint(v Verdict, s string) string { return d.Paint(colours[v],
 // maxBad limits the described bad results; the report has all.
 const maxBad = 20
 
-// summary prints the bad results with replay commands, then the figures, then the paths of
-// the
+// summary returns the text after the table: the bad results with replay commands, the number of
+// results by verdict, the reasons of skipped results, and the command that repeats the run.
 func (d *Display) summary(run *Run) string {
 	var b strings.Builder
 	bad := run.Bad()
@@ -129,9 +133,9 @@ func (d *Display) summary(run *Run) string {
 		}
 		d.describe(&b, r)
 	}
-	fmt.Fprintf(&b, "\n%s\n", d.counts(run))
-	b.WriteString(starved(run))
-	for _, s := range skips(run) {
+	fmt.Fprintf(&b, "\n%s\n", d.countsLine(run))
+	b.WriteString(starvedLines(run))
+	for _, s := range skipLines(run) {
 		b.WriteString(s + "\n")
 	}
 	if run.Command != "" {
@@ -143,8 +147,8 @@ func (d *Display) summary(run *Run) string {
 	return b.String()
 }
 
-// describe prints the reason of a bad result and its replay command. If checks failed, the
-// heading only names them.
+// describe writes the reason of a bad result, its failed checks and its replay command. If
+// checks failed, the heading has their names instead of the reason.
 func (d *Display) describe(b *strings.Builder, r *Result) {
 	why := r.Reason
 	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
@@ -164,8 +168,8 @@ func (d *Display) describe(b *strings.Builder, r *Result) {
 	}
 }
 
-// counts returns the number of results by verdict as text.
-func (d *Display) counts(run *Run) string {
+// countsLine returns the number of results by verdict and the duration of the run as text.
+func (d *Display) countsLine(run *Run) string {
 	n := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := len(run.Scenarios)
@@ -186,8 +190,9 @@ func (d *Display) counts(run *Run) string {
 	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
 }
 
-// starved prints the starved results, and what to do about them.
-func starved(run *Run) (text string) {
+// starvedLines returns lines with the number of results that passed only when repeated, and of
+// starved results with advice; empty if there are none.
+func starvedLines(run *Run) (text string) {
 	if n := run.Repeated(); n > 0 {
 		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
 	}
@@ -197,25 +202,26 @@ func starved(run *Run) (text string) {
 	return text
 }
 
-// skips returns the distinct reasons of skipped results.
-func skips(run *Run) []string {
-	var order []string
-	by := map[string]int{}
+// skipLines returns a line for each distinct reason of skipped results, with their number.
+func skipLines(run *Run) []string {
+	var reasons []string
+	counts := map[string]int{} // by reason
 	for i := range run.Scenarios {
 		r := &run.Scenarios[i]
 		if r.Verdict != Skipped {
 			continue
 		}
 		reason := textfmt.PrintableLine(r.Reason)
-		if by[reason] == 0 {
-			order = append(order, reason)
+		if counts[reason] == 0 {
+			reasons = append(reasons, reason)
 		}
-		by[reason]++
+		counts[reason]++
 	}
-	for i, reason := range order {
-		order[i] = fmt.Sprintf("Skipped %d: %s", by[reason], reason)
+	lines := make([]string, len(reasons))
+	for i, reason := range reasons {
+		lines[i] = fmt.Sprintf("Skipped %d: %s", counts[reason], reason)
 	}
-	return order
+	return lines
 }
 
 // ProgressLine shows the progress of a measurement: one line that changes on a terminal,
@@ -226,25 +232,29 @@ type ProgressLine struct {
 	last     time.Time
 }
 
-// NewProgressLine makes a progress line on a terminal, or on any other writer.
+// NewProgressLine returns a progress line that is written to a file; terminal tells whether the
+// file is a terminal.
 func NewProgressLine(to io.Writer, terminal bool) *ProgressLine {
 	return &ProgressLine{to: to, terminal: terminal}
 }
 
-// Report shows the current step, and the part that is done.
-func (p *ProgressLine) Report(doing string, done float64) {
+// clearLine returns to the start of a terminal's line and erases the line.
+const clearLine = "\r\x1b[K"
+
+// Report shows the current step, and the share of the measurement that is done, from 0 to 1.
+func (p *ProgressLine) Report(step string, done float64) {
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, textfmt.PrintableLine(doing))
+		fmt.Fprintf(p.to, clearLine+"%3.0f %%  %s", 100*done, textfmt.PrintableLine(step))
 	case time.Since(p.last) >= 10*time.Second:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)
+		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, step)
 	}
 }
 
 // Clear removes the line from a terminal.
 func (p *ProgressLine) Clear() {
 	if p.terminal {
-		fmt.Fprint(p.to, "\r\x1b[K")
+		fmt.Fprint(p.to, clearLine)
 	}
 }

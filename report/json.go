@@ -49,9 +49,6 @@ func Read(r io.Reader) (*Run, error) {
 // ReadFile reads the result.json of a run.
 func ReadFile(path string) (*Run, error) { return kit.ReadFile(path, Read) }
 
-// resultFile is the name of the results in the folder of a run.
-const resultFile = "result.json"
-
 // Paths are the files that WriteFolder wrote.
 type Paths = kit.Paths
 
@@ -62,7 +59,7 @@ type FolderError = kit.Error
 // creates if needed. Each file is replaced atomically, and an error in one does not
 // prevent the others. The error is a *FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
-	err = kit.WriteAll(dir, kit.Results(r, &paths, resultFile, Write, WriteJUnit, WriteHTML))
+	err = kit.WriteAll(dir, kit.Results(r, &paths, ResultFile, Write, WriteJUnit, WriteHTML))
 	return paths, err
 }
 
@@ -87,6 +84,7 @@ func WriteJUnit(w io.Writer, r *Run) error {
 	return all.Write(w, r.Wall)
 }
 
+// junitCase returns the JUnit case of a result.
 func (r *Result) junitCase() kit.Case {
 	c := kit.Case{Name: r.Name, SystemOut: kit.Text{Text: r.junitOutput()}}
 	c.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
@@ -115,10 +113,10 @@ func (r *Result) junitCase() kit.Case {
 	return c
 }
 
-// explanation returns the reason of a bad result with its details.
+// explanation returns the reason of a bad result, its failed checks, details and replay command.
 func (r *Result) explanation() string {
 	var b strings.Builder
-	b.WriteString(r.why())
+	b.WriteString(r.shortReason())
 	for _, c := range r.Checks {
 		if !c.OK {
 			fmt.Fprintf(&b, "\n%s: want %s, got %s", c.Name, c.Want, c.Got)
@@ -133,6 +131,7 @@ func (r *Result) explanation() string {
 	return b.String()
 }
 
+// junitOutput returns the system-out of a JUnit case: the replay command and the output files.
 func (r *Result) junitOutput() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "replay: %s\n", r.Replay)

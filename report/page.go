@@ -47,11 +47,13 @@ type matrixRow struct {
 	Verdicts    string // verdicts of all cells, for the filter
 }
 
+// newPage returns the template's data for a run: the headline, the facts, an overview of
+// scenarios by tier, and a view of each result.
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Tiers: r.tiers()}
 	p.Page = kit.Page{
 		About: "report of a run", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: runFacts(r),
-		Filter: "Filter by name, title or tag", Results: resultFile,
+		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
 	p.addResults(r)
@@ -65,9 +67,10 @@ const maxOpen = 8
 func (p *htmlPage) addResults(r *Run) {
 	// The more results there are, the fewer rows of each are shown, to keep the page
 	// small. All rows are in result.json.
-	maxRows := min(256, max(24, 4800/max(1, len(r.Scenarios))))
+	const rowsOfPage = 4800
+	maxRows := min(256, max(24, rowsOfPage/max(1, len(r.Scenarios))))
 	ids := kit.Anchors{}
-	rows := map[string]int{}
+	rowByName := map[string]int{} // index in p.Rows by the name of a scenario
 	for i := range r.Scenarios {
 		res := &r.Scenarios[i]
 		v := newResultView(res, ids.Of("r", res.Tier, res.Name), maxRows)
@@ -76,28 +79,29 @@ func (p *htmlPage) addResults(r *Run) {
 			p.Bad = append(p.Bad, v)
 			v.Open = len(p.Bad) <= maxOpen
 		}
-		at, ok := rows[res.Name]
+		row, ok := rowByName[res.Name]
 		if !ok {
-			at = len(p.Rows)
-			rows[res.Name] = at
+			row = len(p.Rows)
+			rowByName[res.Name] = row
 			p.Rows = append(p.Rows, matrixRow{Name: res.Name, Title: res.Title, Tags: res.Tags, Cells: make([]*resultView, len(p.Tiers))})
 		}
 		for t, tier := range p.Tiers {
 			if tier == res.Tier {
-				p.Rows[at].Cells[t] = v
+				p.Rows[row].Cells[t] = v
 			}
 		}
-		p.Rows[at].Verdicts += string(res.Verdict) + " "
+		p.Rows[row].Verdicts += string(res.Verdict) + " "
 	}
 	if len(p.Shown) == 1 {
 		p.Shown[0].Open = true
 	}
 }
 
-// thin is the digit group separator on the page, a thin space.
-const thin = "\u202f"
+// thinSpace is the digit group separator on the page.
+const thinSpace = "\u202f"
 
-func count(n uint64) string { return textfmt.Count(n, thin) }
+// count formats a number in groups of three digits.
+func count(n uint64) string { return textfmt.Count(n, thinSpace) }
 
 // headline summarizes the run in a few words.
 func headline(r *Run) string {
@@ -140,12 +144,13 @@ func (m Machine) String() string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" || s == "/" }), ", ")
 }
 
-// clip truncates a text from outside for the page.
+// clip truncates a text to n bytes, and then appends how much more is in result.json.
 func clip(s string, n int) string {
 	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", textfmt.Bytes(len(s)-n)))
 }
 
-// cut truncates a text to one line of a list.
+// cut truncates a text to n bytes at most, at the end of a word in the second half, and then
+// appends " …".
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -154,20 +159,20 @@ func cut(s string, n int) string {
 	return s[:max(strings.LastIndexByte(s, ' '), n/2)] + " …"
 }
 
-// rankList formats ranks as ranges: "0–7, 9".
+// rankList formats sorted ranks as ranges: "0–7, 9".
 func rankList(ranks []int) string {
 	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
+	for first := 0; first < len(ranks); {
+		last := first // index of the last rank of the range
+		for last+1 < len(ranks) && ranks[last+1] == ranks[last]+1 {
+			last++
 		}
-		if j == i {
-			parts = append(parts, fmt.Sprint(ranks[i]))
+		if last == first {
+			parts = append(parts, fmt.Sprint(ranks[first]))
 		} else {
-			parts = append(parts, fmt.Sprintf("%d–%d", ranks[i], ranks[j]))
+			parts = append(parts, fmt.Sprintf("%d–%d", ranks[first], ranks[last]))
 		}
-		i = j + 1
+		first = last + 1
 	}
 	return strings.Join(parts, ", ")
 }

@@ -196,7 +196,7 @@ func TestPageShowsReasonOnce(t *testing.T) {
 func TestCorruptedPacketsCountAsLost(t *testing.T) {
 	run := &report.Run{Scenarios: []report.Result{{Name: "damage", Tier: "netns", Verdict: report.Passed, Links: []report.Link{
 		{From: "host0/rdma0", To: "switch0", Packets: 1000, Corrupted: 30, Lost: map[string]uint64{"loss": 12}},
-		{From: "switch0", To: "host0/rdma0", Packets: 70, Coarse: true},
+		{From: "switch0", To: "host0/rdma0", Packets: 70, KernelCounted: true},
 	}}}}
 	r := &run.Scenarios[0]
 	if l := r.Links[0]; l.LostPackets() != 42 || r.Totals().Lost != 42 {
@@ -206,12 +206,12 @@ func TestCorruptedPacketsCountAsLost(t *testing.T) {
 		t.Errorf("causes %v", got)
 	}
 	page := html(t, run)
-	for _, want := range []string{"damaged 30, loss 12", "<td class=\"n\">42", "Counted by", "it may count dozens of packets"} {
+	for _, want := range []string{"damaged 30, loss 12", "<td class=\"n\">42", "Counted by", "it may count dozens of consecutive packets"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
-	r.Links[1].Coarse = false
+	r.Links[1].KernelCounted = false
 	page = html(t, run)
 	if strings.Contains(page, "dozens of packets") || strings.Contains(page, "Counted by") {
 		t.Error("the kernel is said to count what it does not")

@@ -137,9 +137,9 @@ type Link struct {
 	// duplicates made on the path.
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"` // bytes of those packets, from the IP header on
-	// Coarse reports that the kernel counted the packets. It may count dozens of
-	// consecutive packets as one, and does not report which were lost.
-	Coarse bool `json:"coarse,omitempty"`
+	// KernelCounted reports that the kernel counted the packets. The kernel may count dozens of
+	// consecutive packets as one (segmentation offload), and does not report which were lost.
+	KernelCounted bool `json:"coarse,omitempty"`
 	// Lost counts losses by cause: loss, burst, queue_full, link_down, partition, too_big,
 	// event, …, for all causes that are not zero. Corrupted packets are lost as well, and
 	// counted in Corrupted.

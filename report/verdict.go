@@ -114,11 +114,11 @@ type Totals struct {
 func (r *Result) Totals() Totals {
 	var t Totals
 	for i := range r.Ranks {
-		k := &r.Ranks[i]
-		t.Messages += k.Messages
-		t.Bytes += k.Bytes
-		t.Resent += k.Resent
-		t.Failures += k.Failures
+		rank := &r.Ranks[i]
+		t.Messages += rank.Messages
+		t.Bytes += rank.Bytes
+		t.Resent += rank.Resent
+		t.Failures += rank.Failures
 	}
 	for i := range r.Links {
 		t.Packets += r.Links[i].Packets
@@ -127,8 +127,8 @@ func (r *Result) Totals() Totals {
 	return t
 }
 
-// GoodputBps returns the goodput of all ranks together in bits per second, by the time
-// inside the scenario; 0 if no time passed.
+// GoodputBps returns the bytes delivered to all ranks divided by Elapsed, in bits per second;
+// 0 if Elapsed is 0.
 func (r *Result) GoodputBps() float64 {
 	if r.Elapsed <= 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-// linkState returns the drawing state of one direction of a cable.
+// linkState returns how one direction of a cable is drawn, by its counters.
 func linkState(l *Link) kit.State {
 	switch {
 	case l.Lost["link_down"] > 0 || l.Lost["partition"] > 0:
@@ -23,8 +23,8 @@ func linkState(l *Link) kit.State {
 	}
 }
 
-// faultState returns the drawing state of the targets of a fault. A link that was down is
-// drawn as down even if no packet was lost.
+// faultState returns how the targets of a fault are drawn. A link that was down is drawn as
+// down even if no packet was lost.
 func faultState(f *Fault) kit.State {
 	if strings.HasSuffix(f.What, " down") {
 		return kit.Down
@@ -37,20 +37,23 @@ type looks struct {
 	links       map[[2]string][]*Link // by their ends
 	ranks       map[string][]*Rank    // by host
 	faultStates map[string]kit.State  // the worst state that a fault caused, by host or link
-	used        [kit.Down + 1]bool
-	fewLabels   bool // omit labels of hosts without events
+	used        [kit.Down + 1]bool    // states that occur in the drawing
+	fewLabels   bool                  // omit titles of hosts and cables in the state kit.Fine
 }
 
-// newLooks indexes links by their ends, ranks by host, and the states of faults by port.
+// newLooks indexes the links of a result by their ends, its ranks by host, and the states that
+// its faults cause by host or link.
 func newLooks(r *Result) *looks {
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewLabels: len(r.Ranks) > 24}
+	const maxLabelledRanks = 24
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewLabels: len(r.Ranks) > maxLabelledRanks}
 	for i := range r.Links {
-		k := &r.Links[i]
-		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
+		link := &r.Links[i]
+		ends := [2]string{link.From, link.To}
+		l.links[ends] = append(l.links[ends], link)
 	}
 	for i := range r.Ranks {
-		k := &r.Ranks[i]
-		l.ranks[k.Host] = append(l.ranks[k.Host], k)
+		rank := &r.Ranks[i]
+		l.ranks[rank.Host] = append(l.ranks[rank.Host], rank)
 	}
 	for _, f := range r.Faults {
 		for _, on := range f.On {
@@ -60,6 +63,7 @@ func newLooks(r *Result) *looks {
 	return l
 }
 
+// portName returns "host0/rdma0" for the port of a host, and "switch0" for that of a switch.
 func portName(p topology.Port) string {
 	if p.NIC == "" {
 		return p.Node
@@ -67,17 +71,18 @@ func portName(p topology.Port) string {
 	return p.Node + "/" + p.NIC
 }
 
-// Cable draws both directions of a cable as one line.
+// Cable implements kit.Looks: it draws both directions of a cable as one line in the worse
+// state of the two, with the number of lost packets.
 func (l *looks) Cable(c *topology.Cable) kit.Part {
 	a, b := portName(c.A), portName(c.B)
 	var p kit.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
 	for _, ends := range [][2]string{{a, b}, {b, a}} {
-		for _, k := range l.links[ends] {
-			p.State = max(p.State, linkState(k))
-			lost += k.LostPackets()
-			text = append(text, wayTitle(k))
+		for _, link := range l.links[ends] {
+			p.State = max(p.State, linkState(link))
+			lost += link.LostPackets()
+			text = append(text, directionTitle(link))
 		}
 	}
 	if c.A.NIC != "" { // a switch has no NIC names
@@ -96,27 +101,28 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 	return p
 }
 
-// wayTitle describes one direction of a link: packets, bytes and losses.
-func wayTitle(k *Link) string {
-	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), textfmt.Bytes(k.Bytes))
-	if k.Coarse {
-		s += " as the kernel counts"
+// directionTitle describes one direction of a link: packets, bytes and losses.
+func directionTitle(l *Link) string {
+	s := fmt.Sprintf("to %s: %s packets, %s", l.To, count(l.Packets), textfmt.Bytes(l.Bytes))
+	if l.KernelCounted {
+		s += " (counted by the kernel)"
 	}
-	for _, c := range k.Causes() {
+	for _, c := range l.Causes() {
 		s += fmt.Sprintf(", %s %s", c.Name, count(c.Packets))
 	}
 	return s
 }
 
-// Host draws a host as down if a rank on it did not finish.
+// Host implements kit.Looks: it draws a host as down if a rank on it did not finish, and else in
+// the state that faults caused.
 func (l *looks) Host(h *topology.Host) kit.Part {
 	p := kit.Part{State: l.faultStates[h.Name]}
 	title := h.Name
-	for _, k := range l.ranks[h.Name] {
-		if k.State != stateFinished {
+	for _, r := range l.ranks[h.Name] {
+		if r.State != stateFinished {
 			p.State = kit.Down
 		}
-		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), textfmt.Bytes(k.Bytes), count(k.Messages))
+		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", r.Rank, rankState(r), textfmt.Bytes(r.Bytes), count(r.Messages))
 	}
 	if !l.fewLabels || p.State != kit.Fine {
 		p.Title = title
@@ -127,10 +133,11 @@ func (l *looks) Host(h *topology.Host) kit.Part {
 
 // legend explains the states that occur in the drawing.
 func (l *looks) legend() []legendView {
+	texts := map[kit.State]string{kit.Impaired: "disturbed, nothing lost", kit.Lossy: "lost packets", kit.Down: "cut off, or did not finish"}
 	var out []legendView
 	for s := kit.Impaired; s <= kit.Down; s++ {
 		if l.used[s] {
-			out = append(out, legendView{s.String(), [...]string{"", "disturbed, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
+			out = append(out, legendView{s.String(), texts[s]})
 		}
 	}
 	return out
@@ -139,7 +146,7 @@ func (l *looks) legend() []legendView {
 // fabricText describes the size of the fabric, and the links if all are equal.
 func fabricText(t *topology.Topology) string {
 	text := textfmt.Plural(len(t.Hosts), "host")
-	tiers := map[int]int{}
+	tiers := map[int]int{} // number of switches by tier: 1 for leaves, 2 for spines
 	for _, s := range t.Switches {
 		tiers[s.Tier]++
 	}

@@ -29,7 +29,7 @@ type resultView struct {
 	Elapsed                            string
 	Figures                            kit.Facts
 	Checks                             []Check
-	Wordy                              bool // a check has a long text and needs the full width
+	HasLongCheck                       bool // a check has a long text and needs the full width
 	Fabric                             template.HTML
 	FabricWide                         bool
 	FabricText                         string
@@ -57,16 +57,18 @@ type problemView struct{ Rank, Text string }
 // fileView is an output file of the scenario.
 type fileView struct{ Kind, Path, Href, Size string }
 
+// newResultView returns the template's data for a result. id is its anchor on the page, maxRows
+// the limit of rows of each table.
 func newResultView(r *Result, id string, maxRows int) *resultView {
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
-		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
+		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.shortReason(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: fileViews(r.Files),
 		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),
 	}
 	for _, c := range r.Checks {
-		v.Wordy = v.Wordy || len(c.Got) > longText
+		v.HasLongCheck = v.HasLongCheck || len(c.Got) > longText
 	}
 	if r.Elapsed > 0 {
 		v.Elapsed = textfmt.Duration(r.Elapsed)
@@ -79,7 +81,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	return v
 }
 
-// figures are the main numbers of a result.
+// figures returns the main numbers and settings of a result, by name.
 func figures(r *Result) kit.Facts {
 	t := r.Totals()
 	var f kit.Facts
@@ -135,7 +137,7 @@ func figures(r *Result) kit.Facts {
 	return f
 }
 
-// waits describes the process that waited longest for a CPU.
+// waits returns how long the process that waited most for a CPU waited, and how long it ran.
 func (s *Scheduling) waits() string {
 	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, textfmt.Duration(s.Waited.Round(time.Millisecond)), textfmt.Duration(s.Ran.Round(time.Millisecond)))
 }
@@ -152,23 +154,24 @@ func (s *Scheduling) String() string {
 	return text
 }
 
-// waits groups ranks that are blocked in the same operation.
+// waits groups the blocked ranks by the operation that they wait for. It lists up to maxWaits
+// operations, and then the number of the others.
 func waits(ranks []Rank) []waitView {
-	by := map[string]int{}
-	var texts []string
-	var groups [][]int
+	indexOf := map[string]int{} // in texts and groups
+	var texts []string          // operations
+	var groups [][]int          // ranks by operation
 	for i := range ranks {
 		text := strings.TrimRight(ranks[i].Waiting, "\n")
 		if text == "" {
 			continue
 		}
-		at, ok := by[text]
+		group, ok := indexOf[text]
 		if !ok {
-			at = len(texts)
-			by[text] = at
+			group = len(texts)
+			indexOf[text] = group
 			texts, groups = append(texts, text), append(groups, nil)
 		}
-		groups[at] = append(groups[at], ranks[i].Rank)
+		groups[group] = append(groups[group], ranks[i].Rank)
 	}
 	var out []waitView
 	for i, text := range texts {
@@ -186,37 +189,39 @@ func waits(ranks []Rank) []waitView {
 	return out
 }
 
-// why returns the reason without the failed checks, which the page lists below.
-func (r *Result) why() string {
+// shortReason returns the reason of a result. If checks failed, it has only their names: reports
+// list the values below.
+func (r *Result) shortReason() string {
 	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
 		return "Not as expected: " + strings.Join(names, ", ")
 	}
 	return r.Reason
 }
 
-// problems returns errors and violations of ranks that are not shown elsewhere on the page.
+// problems returns the errors and violations of ranks that neither the detail nor a check of the
+// result contains. It lists up to maxWaits, and then the number of the others.
 func problems(r *Result) []problemView {
 	shown := r.Detail
 	for _, c := range r.Checks {
 		shown += "\n" + c.Got
 	}
 	var out []problemView
-	left := 0
+	omitted := 0
 	for i := range r.Ranks {
-		k := &r.Ranks[i]
-		for _, text := range append([]string{k.Error}, k.Violations...) {
-			if strings.Contains(shown, text) { // also if it is empty
+		rank := &r.Ranks[i]
+		for _, text := range append([]string{rank.Error}, rank.Violations...) {
+			if strings.Contains(shown, text) { // also if text is empty
 				continue
 			}
 			if len(out) == maxWaits {
-				left++
+				omitted++
 				continue
 			}
-			out = append(out, problemView{fmt.Sprintf("Rank %d", k.Rank), clip(text, maxReason)})
+			out = append(out, problemView{fmt.Sprintf("Rank %d", rank.Rank), clip(text, maxReason)})
 		}
 	}
-	if left > 0 {
-		out = append(out, problemView{"Others", fmt.Sprintf("%d more, in result.json", left)})
+	if omitted > 0 {
+		out = append(out, problemView{"Others", fmt.Sprintf("%d more, in result.json", omitted)})
 	}
 	return out
 }
@@ -224,6 +229,8 @@ func problems(r *Result) []problemView {
 // maxFiles limits the listed files of a scenario.
 const maxFiles = 80
 
+// fileViews returns the template's data for up to maxFiles files, and then the number of the
+// others.
 func fileViews(all []File) []fileView {
 	var out []fileView
 	for i, f := range all {

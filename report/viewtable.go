@@ -24,7 +24,8 @@ type column struct {
 	Number bool
 }
 
-// newTable returns an empty table. Names of numeric columns begin with #.
+// newTable returns an empty table with columns of these names. A "#" before a name marks a column
+// of numbers, and is not shown.
 func newTable(names ...string) *table {
 	t := &table{}
 	for _, n := range names {
@@ -42,7 +43,7 @@ type tableRow struct {
 // cell is a text with its class: n for a number, z for a zero.
 type cell struct{ Text, Class string }
 
-// add adds a row.
+// add adds a row with a CSS class and the texts of its cells, one for each column.
 func (t *table) add(class string, texts ...string) {
 	row := tableRow{Class: class, Cells: make([]cell, len(texts))}
 	for i, text := range texts {
@@ -63,7 +64,8 @@ func (t *table) add(class string, texts ...string) {
 // shownRows is the number of rows that are not collapsed.
 const shownRows = 12
 
-// fold collapses the rows after the first, and omits rows after maxRows. noun names a row.
+// fold finishes a table: it removes empty columns, omits the rows after maxRows, and collapses
+// those after shownRows. noun names a row in a note. It returns nil for a table without rows.
 func (t *table) fold(noun string, maxRows int) *table {
 	if len(t.Rows) == 0 {
 		return nil
@@ -73,19 +75,20 @@ func (t *table) fold(noun string, maxRows int) *table {
 		t.Notes = append(t.Notes, fmt.Sprintf("and %d %ss more, in result.json", n-maxRows, noun))
 		t.Rows = t.Rows[:maxRows]
 	}
-	// Do not collapse only two rows.
-	if n := len(t.Rows); n > shownRows+4 {
+	const minFolded = 5 // fewer rows are not worth a click
+	if n := len(t.Rows); n >= shownRows+minFolded {
 		t.Rows, t.Folded = t.Rows[:shownRows], t.Rows[shownRows:]
 	}
 	return t
 }
 
-// dropEmpty removes columns whose cells are all empty.
+// dropEmpty removes columns whose cells are all empty or, after the main columns, all 0.
 func (t *table) dropEmpty() {
+	const mainColumns = 4
 	for c := len(t.Columns) - 1; c >= 0; c-- {
 		empty := true
 		for _, r := range t.Rows {
-			empty = empty && (r.Cells[c].Text == "" || r.Cells[c].Text == "0" && c > 3)
+			empty = empty && (r.Cells[c].Text == "" || r.Cells[c].Text == "0" && c >= mainColumns)
 		}
 		if !empty {
 			continue
@@ -97,17 +100,18 @@ func (t *table) dropEmpty() {
 	}
 }
 
+// linkTable returns the table of a result's links, one row for each direction of a cable.
 func linkTable(r *Result, maxRows int) *table {
 	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Marked", "On purpose", "Counted by")
 	links := slices.Clone(r.Links)
-	// Links with events come first.
+	// Links with lost packets come first, then those with other impaired packets.
 	slices.SortStableFunc(links, func(a, b Link) int {
 		return cmp.Or(
 			cmp.Compare(b.LostPackets(), a.LostPackets()),
 			cmp.Compare(b.Duplicated+b.Reordered+b.Marked, a.Duplicated+a.Reordered+a.Marked),
 		)
 	})
-	coarse := false
+	anyKernelCounted := false
 	for i := range links {
 		l := &links[i]
 		var causes []string
@@ -118,8 +122,8 @@ func linkTable(r *Result, maxRows int) *table {
 		if l.Impaired {
 			purpose = "yes"
 		}
-		if l.Coarse {
-			counter, coarse = "the kernel", true
+		if l.KernelCounted {
+			counter, anyKernelCounted = "the kernel", true
 		}
 		share := ""
 		if lost > 0 {
@@ -133,13 +137,14 @@ func linkTable(r *Result, maxRows int) *table {
 			count(l.Duplicated), count(l.Reordered), count(l.Marked), purpose, counter)
 	}
 	t = t.fold("direction", maxRows)
-	if coarse {
-		t.Notes = append(t.Notes, "Cables that nothing happens to are the kernel’s: it may count dozens of packets that follow each other as one, "+
-			"and what it loses is not seen here.")
+	if anyKernelCounted {
+		t.Notes = append(t.Notes, "The kernel counts the packets of cables without impairments: it may count dozens of consecutive packets as one, "+
+			"and does not report packets that it loses.")
 	}
 	return t
 }
 
+// rankTable returns the table of a result's ranks.
 func rankTable(r *Result, maxRows int) *table {
 	t := newTable("#Rank", "Host", "State", "#Messages", "#Bytes", "#Sent again", "#Errors", "#Reconnects", "#Time", "#Memory",
 		"#Median trip", "#99 % of trips", "#Longest")
@@ -169,6 +174,7 @@ func rankTable(r *Result, maxRows int) *table {
 
 const stateFinished = "finished"
 
+// rankOrder returns the sort key of a rank: 1 if it finished, else 0.
 func rankOrder(k *Rank) int {
 	if k.State == stateFinished {
 		return 1
@@ -188,6 +194,8 @@ func rankState(k *Rank) string {
 	return s
 }
 
+// faultTable returns the table of a result's faults. A fault that lasts until the end of the
+// scenario, or for an instant, has no end.
 func faultTable(r *Result, maxRows int) *table {
 	t := newTable("Fault", "#From", "#Until", "#For", "#Traffic again after")
 	for _, f := range r.Faults {

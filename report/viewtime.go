@@ -21,8 +21,9 @@ type timeView struct {
 	Hidden int        // faults without a lane
 	Marks  []markView
 	Ticks  []tickView
-	Quiet  string // counters that stayed 0 and have no panel
-	End    int64  // nanoseconds, for the tooltip
+	// ZeroNote names the counters that stayed 0 and have no panel.
+	ZeroNote string
+	End      int64 // nanoseconds, for the tooltip
 }
 
 type panelView struct {
@@ -60,50 +61,52 @@ type tickView struct {
 	End  bool // near the right edge: not centred
 }
 
-// byRank is the largest number of ranks with separate lines.
-const byRank = 6
+// maxRankLines is the largest number of ranks with separate lines.
+const maxRankLines = 6
 
-// newTimeView returns the charts of a result over time.
+// newTimeView returns the charts of a result over time; nil if no rank has samples.
 func newTimeView(r *Result) *timeView {
 	var bytes, resent, errs []kit.Track
 	var names []string
 	for i := range r.Ranks {
-		k := &r.Ranks[i]
-		if len(k.Samples) == 0 {
+		rank := &r.Ranks[i]
+		if len(rank.Samples) == 0 {
 			continue
 		}
-		b, s, e := tracks(k.Samples)
-		b.Most = r.carries(k.Host) / 8
-		bytes, resent, errs = append(bytes, b), append(resent, s), append(errs, e)
-		names = append(names, fmt.Sprintf("rank %d", k.Rank))
+		rankBytes, rankResent, rankErrs := tracks(rank.Samples)
+		rankBytes.Most = r.linkRateTo(rank.Host) / 8
+		bytes, resent, errs = append(bytes, rankBytes), append(resent, rankResent), append(errs, rankErrs)
+		names = append(names, fmt.Sprintf("rank %d", rank.Rank))
 	}
 	if len(bytes) == 0 {
 		return nil
 	}
 	grid := kit.NewGrid(r.Elapsed, bytes)
 	v := &timeView{End: int64(grid.End)}
-	v.throughput(grid, bytes, names)
-	var quiet []string
-	if !v.total(grid, "Packets sent again", "rate", "resent", each(resent, grid.Rate)) {
-		quiet = append(quiet, "nothing was sent again")
+	v.addThroughput(grid, bytes, names)
+	var zero []string
+	if !v.addTotal(grid, "Packets sent again", "rate", "resent", mapTracks(resent, grid.Rate)) {
+		zero = append(zero, "nothing was sent again")
 	}
-	if !v.total(grid, "Errors, so far", "count", "errors", each(errs, grid.Level)) {
-		quiet = append(quiet, "no completion had an error")
+	if !v.addTotal(grid, "Errors, so far", "count", "errors", mapTracks(errs, grid.Level)) {
+		zero = append(zero, "no completion had an error")
 	}
-	if len(quiet) > 0 {
-		v.Quiet = strings.Join(quiet, ", and ") + "."
-		v.Quiet = strings.ToUpper(v.Quiet[:1]) + v.Quiet[1:]
+	if len(zero) > 0 {
+		v.ZeroNote = strings.Join(zero, ", and ") + "."
+		v.ZeroNote = strings.ToUpper(v.ZeroNote[:1]) + v.ZeroNote[1:]
 	}
 	v.addFaults(grid, r.Faults)
 	v.addMarks(grid, r.Ranks)
 	for _, t := range grid.Ticks() {
-		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*kit.Width})
+		nearEnd := t.X > 0.93*kit.Width
+		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: nearEnd})
 	}
 	return v
 }
 
-// carries returns the sum of the rates of the links to a host; 0 if one is not limited.
-func (r *Result) carries(host string) (sum float64) {
+// linkRateTo returns the sum of the rates of the links to a host, in bits per second; 0 if the
+// rate of one is not limited.
+func (r *Result) linkRateTo(host string) (sum float64) {
 	for i := range r.Links {
 		if l := &r.Links[i]; strings.HasPrefix(l.To, host+"/") {
 			if l.RateBps == 0 {
@@ -127,7 +130,8 @@ func tracks(samples []Sample) (bytes, resent, errs kit.Track) {
 	return bytes, resent, errs
 }
 
-func each(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
+// mapTracks returns the result of f for each track.
+func mapTracks(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 	out := make([][]float64, len(all))
 	for i := range all {
 		out[i] = f(all[i])
@@ -135,15 +139,16 @@ func each(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 	return out
 }
 
-// throughput draws a line per rank if there are few, else the sum and a band.
-func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
-	rates := each(bytes, g.Rate)
+// addThroughput adds a panel with a line per rank if there are few ranks; else a panel with the
+// sum, and one with the least, median and most of a rank. names are those of the lines.
+func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) {
+	rates := mapTracks(bytes, g.Rate)
 	for _, r := range rates {
 		for i := range r {
-			r[i] *= 8
+			r[i] *= 8 // bits
 		}
 	}
-	if len(rates) <= byRank {
+	if len(rates) <= maxRankLines {
 		top := kit.Top(rates...)
 		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: textfmt.BitRate(top)}
 		for i, r := range rates {
@@ -152,7 +157,7 @@ func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
 		v.Panels = append(v.Panels, p)
 		return
 	}
-	v.total(g, "Throughput, all", "bits", "sum", rates)
+	v.addTotal(g, "Throughput, all", "bits", "sum", rates)
 	low, mid, high := kit.Band(rates)
 	if top := kit.Top(high); top > 0 {
 		v.Panels = append(v.Panels, panelView{
@@ -163,8 +168,9 @@ func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
 	}
 }
 
-// total adds a panel with a sum, unless it is always zero.
-func (v *timeView) total(g kit.Grid, title, kind, class string, all [][]float64) bool {
+// addTotal adds a panel with the sum of all ranks, unless the sum is always zero. It reports
+// whether it did. kind is that of panelView, class the CSS class of the line.
+func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float64) (added bool) {
 	sum := kit.Sum(all)
 	top := kit.Top(sum)
 	if top == 0 {
@@ -184,13 +190,16 @@ func (v *timeView) total(g kit.Grid, title, kind, class string, all [][]float64)
 	return true
 }
 
-// Rows for faults above the panels, and the number of characters that fit into a row.
+// Rows for faults above the panels, the number of characters that fit into a row, and the limit
+// of drawn shades.
 const (
 	laneRows    = 4
 	laneColumns = 120
 	maxShades   = 200
 )
 
+// addFaults adds a shade and, where a row has room, a labelled bar for each fault. A fault
+// without an end lasts until the end of the chart.
 func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 	spans := make([]kit.Span, len(faults))
 	for i, f := range faults {
@@ -220,29 +229,30 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 // maxMarks limits the kinds of marks.
 const maxMarks = 6
 
+// addMarks adds the marks of all ranks, grouped by kind, for the maxMarks kinds that occur first.
 func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
 	var marks []Mark
 	for i := range ranks {
 		marks = append(marks, ranks[i].Marks...)
 	}
 	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
-	at := map[string][]int{}
-	var names []string // in the order in which they first occur
+	positions := map[string][]int{} // x of the marks, by kind
+	var kinds []string              // in the order in which they first occur
 	for _, m := range marks {
-		if at[m.What] == nil {
-			names = append(names, m.What)
+		if positions[m.What] == nil {
+			kinds = append(kinds, m.What)
 		}
-		at[m.What] = append(at[m.What], int(g.X(m.At)))
+		positions[m.What] = append(positions[m.What], int(g.X(m.At)))
 	}
-	for _, name := range names[:min(maxMarks, len(names))] {
-		v.Marks = append(v.Marks, markView{Name: name, Path: ticks(at[name]), Count: len(at[name])})
+	for _, kind := range kinds[:min(maxMarks, len(kinds))] {
+		v.Marks = append(v.Marks, markView{Name: kind, Path: ticks(positions[kind]), Count: len(positions[kind])})
 	}
 }
 
-// ticks returns vertical lines at ascending positions.
-func ticks(at []int) string {
+// ticks returns SVG path data with a vertical line at each of the ascending positions.
+func ticks(positions []int) string {
 	var path strings.Builder
-	for _, x := range slices.Compact(at) {
+	for _, x := range slices.Compact(positions) {
 		fmt.Fprintf(&path, "M%d 0V1", x)
 	}
 	return path.String()

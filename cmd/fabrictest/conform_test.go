@@ -70,7 +70,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 			t.Errorf("%s: %d packets, %v, ladder %v", r.ID, len(all), err, r.Ladder)
 		}
 	}
-	if code, _, stderr := call(t, "conform", "rc/psn", "--out", dir); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+	if code, _, stderr := call(t, "conform", "rc/psn", "--out", dir); code != exitUsage || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("into a folder in use: exit code %d, %q", code, stderr)
 	}
 }

@@ -61,7 +61,7 @@ func TestMPIRunReports(t *testing.T) {
 	if code != exitFailed || err != nil || run.Job.Code != 1 {
 		t.Errorf("exit code %d, %v\n%s", code, err, out)
 	}
-	if code, _, stderr := call(t, "mpirun", "-n", "2", "--on", "sim", "--out", ok, "ring"); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+	if code, _, stderr := call(t, "mpirun", "-n", "2", "--on", "sim", "--out", ok, "ring"); code != exitUsage || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

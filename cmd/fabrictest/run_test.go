@@ -74,7 +74,7 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "figures differ") {
 		t.Errorf("a changed result: exit code %d\n%s", code, out)
 	}
-	if code, _, stderr := call(t, "run", "pingpong", "--out", dir); code != exitUsage || !strings.Contains(stderr, "holds something already") {
+	if code, _, stderr := call(t, "run", "pingpong", "--out", dir); code != exitUsage || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("into a folder in use: exit code %d, %q", code, stderr)
 	}
 }

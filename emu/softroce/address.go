@@ -13,6 +13,7 @@ type addressHandle struct {
 	a   *engine.AH
 }
 
+// createAH implements CreateAH of a protection domain.
 func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
 	err := p.Control("create_ah", func() (err error) {

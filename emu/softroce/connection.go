@@ -30,7 +30,8 @@ type connection struct {
 }
 
 // nextEvent waits for the next event of the connection. It skips MRA and TimeWait events,
-// and returns rejections and timeouts as errors.
+// and returns rejections and timeouts as errors. A negative timeout means forever. The device is
+// locked.
 func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 	until := mono.Never
 	if timeout >= 0 {
@@ -46,7 +47,7 @@ func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 			return cm.Event{}, err
 		}
 		if len(c.events) == 0 {
-			return cm.Event{}, fmt.Errorf("%w: the queue pair, while it was being connected", verbs.ErrClosed)
+			return cm.Event{}, fmt.Errorf("%w: the queue pair was destroyed while it was being connected", verbs.ErrClosed)
 		}
 		e := c.events[0]
 		c.events = c.events[1:]
@@ -62,8 +63,9 @@ func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 	}
 }
 
-// complete waits for the REP, and moves the queue pair of the active side to RTS.
-func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) error {
+// awaitReply waits for the REP of the passive side, moves the queue pair to RTS and sends the RTU.
+// asked are the parameters of the REQ. If it fails, it closes the connection.
+func (c *connection) awaitReply(asked verbs.ConnParam, timeout time.Duration) error {
 	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventReply {
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
@@ -86,10 +88,10 @@ func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) erro
 		c.m.closeConn(c)
 		return err
 	}
-	return c.m.cmAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
+	return c.m.activateAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
 }
 
-// modify modifies the queue pair.
+// modify modifies the attributes of the queue pair that mask names.
 func (c *connection) modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return c.qp.q.Modify(c.m.d.Driver().Now(), a, mask)
 }
@@ -105,7 +107,8 @@ func (c *connection) toInit() error {
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags)
 }
 
-// toRTR moves the queue pair to RTR.
+// toRTR moves the queue pair to RTR. qpn is the peer's, and sendPSN the starting PSN in the peer's
+// message, which toRTS uses.
 func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResources uint8) error {
 	c.sendPSN = sendPSN
 	a := verbs.QPAttr{
@@ -120,7 +123,7 @@ func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResource
 	return c.modify(a, mask)
 }
 
-// toRTS moves the queue pair to RTS.
+// toRTS moves the queue pair to RTS. retry and rnrRetry are retry counts of three bits.
 func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	a := verbs.QPAttr{
 		State: verbs.QPStateRTS, SQPSN: c.sendPSN, Timeout: c.timeoutCode,
@@ -133,7 +136,8 @@ func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	return c.modify(a, mask)
 }
 
-// toError moves the queue pair to the error state, which flushes its work requests.
+// toError marks the connection as ended and moves its queue pair to the error state, which flushes
+// its work requests. It wakes blocked calls.
 func (c *connection) toError(now mono.Time) {
 	c.ended = true
 	if c.qp != nil && c.qp.q.State() != verbs.QPStateReset {
@@ -145,17 +149,18 @@ func (c *connection) toError(now mono.Time) {
 // Param returns the parameters of the peer's REQ or REP.
 func (c *connection) Param() verbs.ConnParam { return c.param }
 
-// Remote is the peer's address.
+// Remote returns the peer's address.
 func (c *connection) Remote() netip.AddrPort { return c.remote }
 
-// Disconnect ends the connection.
+// Disconnect implements verbs.Conn: it sends a DREQ, and moves the queue pair to the error state.
+// It does nothing if either side has disconnected before.
 func (c *connection) Disconnect() error {
 	return c.m.d.Control("disconnect", func() error {
 		if c.ended {
 			return nil
 		}
 		now := c.m.d.Driver().Now()
-		err := c.m.cmAgent().Disconnect(now, c.id, nil)
+		err := c.m.activateAgent().Disconnect(now, c.id, nil)
 		c.toError(now)
 		if err != nil {
 			return connError("disconnect", c.remote, err)

@@ -11,7 +11,7 @@ type defectiveNIC struct{ *engine.NIC }
 
 var _ rocewire.NIC = defectiveNIC{}
 
-// QPs implements rocewire.NIC.
+// QPs implements rocewire.NIC: it returns the state of each queue pair.
 func (f defectiveNIC) QPs() (all []rocewire.QP) {
 	for q := range f.NIC.QPs() {
 		a := q.Query()

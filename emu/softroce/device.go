@@ -34,7 +34,7 @@ var _ verbs.Context = (*Device)(nil)
 // Device is also the drive.Engine of its driver: the engine with the connection manager and
 // the delivery of events.
 
-// Input implements drive.Engine.
+// Input implements drive.Engine. A device with defects of its packets receives through the filter.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -54,7 +54,7 @@ func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// defectDeadline is the deadline of wireDefects.
+// defectDeadline returns the deadline of wireDefects; mono.Never if there are none.
 func (d *Device) defectDeadline() mono.Time {
 	if d.wireDefects == nil {
 		return mono.Never
@@ -69,7 +69,7 @@ func (d *Device) Settle(now mono.Time) {
 	d.DeliverCompletionEvents()
 }
 
-// Release implements drive.DelayingEngine.
+// Release implements drive.DelayingEngine: it releases delayed ACKs.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
 // StrictDeadline implements drive.DelayingEngine.
@@ -85,7 +85,7 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return d.nic.Output(now, ds)
 }
 
-// hooks returns the hooks of package device.
+// hooks returns the functions of this provider that package device calls.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*qpState).handles[0] },
@@ -95,8 +95,8 @@ func (d *Device) hooks() device.Hooks {
 	}
 }
 
-// sendDelayedAcks sends ACKs that the NIC delays: a QP that is destroyed has acknowledged
-// what the application received.
+// sendDelayedAcks sends ACKs that the NIC delays. It is called before control verbs: a QP must
+// acknowledge the messages that the application has received before it is destroyed.
 func (d *Device) sendDelayedAcks() {
 	if d.nic.ReleaseAcks() {
 		d.Driver().Pump()
@@ -106,10 +106,11 @@ func (d *Device) sendDelayedAcks() {
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
-// LinkChanged implements link.PortObserver.
+// LinkChanged implements link.PortObserver: it changes the state of the device's port.
 func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
-// AddrChanged implements link.PortObserver.
+// AddrChanged implements link.PortObserver: it empties the GID entry of an address that was removed
+// from the interface, or restores it.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.SetGIDs(o.addrs.FilterGIDs(gidTable(&o.cfg)))

@@ -17,7 +17,8 @@ type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect returns the destination QP and the PSN.
+// Dissect implements impair.Dissector: it returns the destination QP and the PSN; false if the
+// payload is too short for a BTH.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	if len(payload) < wire.BTHLen+wire.ICRCLen {
 		return 0, 0, false
@@ -74,7 +75,8 @@ func FieldNames() []string {
 	return names
 }
 
-// SetField sets a field and updates the ICRC.
+// SetField implements impair.Dissector: it sets a field, one of FieldNames, and updates the ICRC.
+// It returns an error if the packet does not have the field, or if the value does not fit.
 func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	f, ok := fields[name]
 	if !ok {
@@ -92,7 +94,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 		if !ok || !info.Headers.Has(f.header) {
 			return fmt.Errorf("field %s: %v has no such header", name, wire.Opcode(d.Payload[0]))
 		}
-		// Headers follow the BTH in the order of their bits.
+		// Headers follow the BTH in the order of their bits: f.header-1 selects those before.
 		at += wire.BTHLen + (info.Headers & (f.header - 1)).Len()
 	}
 	if at+f.size > len(d.Payload)-wire.ICRCLen {
@@ -107,7 +109,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	return nil
 }
 
-// putBits sets the field's bits in b.
+// putBits sets the field's bits in b, its bytes, and keeps the other bits.
 func putBits(b []byte, f field, value uint64) {
 	var old uint64
 	for _, v := range b {

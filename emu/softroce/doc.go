@@ -114,7 +114,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// windowPackets is how many packets a requester may have in flight: as many as the peer's
+// windowPackets returns how many packets a requester may have in flight: as many as the peer's
 // receive buffer holds, if it is as large as ours. Without privilege the buffer may be small
 // (net.core.rmem_max), and a larger window would lose packets. The kernel accounts up to
 // twice the size of a packet.
@@ -126,8 +126,9 @@ func windowPackets(i udplink.Info) int {
 // Limits of windowPackets.
 const minWindow, maxWindow = 16, 256
 
-// patchIPID changes the ICRC of a packet from IPv4 identification 0 to id, or back. The CRC
-// is linear: the difference depends only on id and the length.
+// patchIPID changes the ICRC of a packet, which covers the IPv4 identification, from
+// identification 0 to id, or back. The CRC is linear: the difference depends only on id and the
+// length.
 func patchIPID(payload []byte, id uint16) {
 	delta := wire.IDDelta(id, len(payload))
 	tail := payload[len(payload)-wire.ICRCLen:]
@@ -136,7 +137,7 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open creates a device and starts its driver.
+// open creates a device on l with the defaults of cfg, and starts its driver with start.
 func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"
@@ -168,7 +169,8 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	return d, nil
 }
 
-// gidTable returns the GID table of a configuration.
+// gidTable returns the GID table of a configuration: an entry of type RoCEv2 for each of Addrs, then
+// one of type RoCEv1 for each of V1Addrs.
 func gidTable(cfg *Config) []verbs.GIDEntry {
 	table := engine.RoCEv2GIDs(append(cfg.Addrs[:len(cfg.Addrs):len(cfg.Addrs)], cfg.V1Addrs...)...)
 	for i := range cfg.V1Addrs {
@@ -177,7 +179,8 @@ func gidTable(cfg *Config) []verbs.GIDEntry {
 	return table
 }
 
-// guidFromAddr derives a GUID from an address, with the locally administered bit set.
+// guidFromAddr derives a GUID from an address: the locally administered bit is set in its first
+// octet, and the octets of the address are folded into the other seven.
 func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56

@@ -22,7 +22,8 @@ type listener struct {
 	closed bool
 }
 
-// Listen implements verbs.CM.
+// Listen implements verbs.CM. Port 0 chooses an ephemeral port, and an unspecified address all
+// addresses of the device; a backlog of 0 means the default.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l := &listener{m: m}
 	err := m.d.Control("listen", func() error {
@@ -36,7 +37,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		id, err := m.cmAgent().Listen(wire.IPService(wire.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.activateAgent().Listen(wire.IPService(wire.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}
@@ -53,6 +54,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
+// GetRequest implements verbs.Listener: it waits for a connection request or a SIDR request.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	if err := l.m.d.Enter("get_request", drive.CallWait); err != nil {
 		return nil, err
@@ -70,6 +72,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	return &request{m: l.m, e: e}, nil
 }
 
+// Close implements verbs.Listener. It rejects queued requests and wakes blocked calls.
 func (l *listener) Close() error {
 	return l.m.d.Control("close_listener", func() error {
 		if l.closed {
@@ -78,10 +81,10 @@ func (l *listener) Close() error {
 		l.closed = true
 		delete(l.m.listeners, l.id)
 		for _, e := range l.queue {
-			_ = l.m.cmAgent().Close(l.m.d.Driver().Now(), e.Conn)
+			_ = l.m.activateAgent().Close(l.m.d.Driver().Now(), e.Conn)
 		}
 		l.cond.Notify()
-		return l.m.cmAgent().CloseListen(l.id)
+		return l.m.activateAgent().CloseListen(l.id)
 	})
 }
 
@@ -91,6 +94,7 @@ type request struct {
 	e cm.Event
 }
 
+// Remote implements verbs.ConnRequest.
 func (r *request) Remote() netip.AddrPort {
 	if s := r.e.SIDRRequest; s != nil {
 		return netip.AddrPortFrom(s.Remote, s.SrcPort)
@@ -98,6 +102,7 @@ func (r *request) Remote() netip.AddrPort {
 	return netip.AddrPortFrom(r.e.Request.Path.Remote, r.e.Request.SrcPort)
 }
 
+// Param implements verbs.ConnRequest. A SIDR request has private data only.
 func (r *request) Param() verbs.ConnParam {
 	p := verbs.ConnParam{PrivateData: r.e.PrivateData}
 	if q := r.e.Request; q != nil {
@@ -107,14 +112,15 @@ func (r *request) Param() verbs.ConnParam {
 	return p
 }
 
+// Reject implements verbs.ConnRequest: it sends a REJ, or a SIDR_REP that rejects.
 func (r *request) Reject(private []byte) error {
 	return r.m.d.Control("reject", func() error {
 		now := r.m.d.Driver().Now()
 		var err error
 		if r.e.SIDRRequest != nil {
-			err = r.m.cmAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: wire.SIDRRejected, PrivateData: private})
+			err = r.m.activateAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: wire.SIDRRejected, PrivateData: private})
 		} else {
-			err = r.m.cmAgent().Reject(now, r.e.Conn, wire.ReasonConsumer, nil, private)
+			err = r.m.activateAgent().Reject(now, r.e.Conn, wire.ReasonConsumer, nil, private)
 		}
 		if err != nil {
 			return connError("reject", r.Remote(), err)
@@ -123,6 +129,8 @@ func (r *request) Reject(private []byte) error {
 	})
 }
 
+// Accept implements verbs.ConnRequest. It answers a SIDR request with the QP number and Q_Key of
+// qp, and then returns no connection.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	if err := r.m.d.Enter(op, drive.CallControl); err != nil {
@@ -134,7 +142,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	if r.e.SIDRRequest != nil {
-		err := r.m.cmAgent().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
+		err := r.m.activateAgent().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
 		})
 		if err != nil {
@@ -149,7 +157,8 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	return c, nil
 }
 
-// connect sends the REP and waits for the RTU.
+// connect moves the queue pair to RTR, sends the REP, waits for the RTU, and moves the queue pair
+// to RTS. If it fails after the REP, it closes the connection.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	c := &connection{
@@ -166,7 +175,7 @@ func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Durati
 	}
 	m.conns[c.id] = c
 	q.conn = c
-	err := m.cmAgent().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
+	err := m.activateAgent().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
 		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,

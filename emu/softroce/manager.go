@@ -37,6 +37,7 @@ const (
 	defaultBacklog     = 128
 )
 
+// init makes m the connection manager of a device.
 func (m *manager) init(d *Device, cfg cm.Config) {
 	m.d = d
 	m.agent = cm.New(cfg)
@@ -46,16 +47,17 @@ func (m *manager) init(d *Device, cfg cm.Config) {
 	m.psnSeed = cfg.CAGUID
 }
 
-// cmAgent returns the agent for a call that may cause events or MADs.
-func (m *manager) cmAgent() *cm.Agent {
+// activateAgent returns the agent for a call that may cause events or MADs, and notes that
+// exchangeMADs must look for them.
+func (m *manager) activateAgent() *cm.Agent {
 	m.agentActive = true
 	return m.agent
 }
 
-// tick handles the agent's deadlines.
+// tick handles the agent's timers that have expired.
 func (m *manager) tick(now mono.Time) {
 	if m.agent.NextTimer() <= now {
-		m.cmAgent().HandleTimer(now)
+		m.activateAgent().HandleTimer(now)
 	}
 }
 
@@ -63,7 +65,7 @@ func (m *manager) tick(now mono.Time) {
 func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
-		m.cmAgent().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+		m.activateAgent().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
 	}
 	if !m.agentActive {
 		return
@@ -93,11 +95,12 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	}
 	if c := e.QP.(*engine.QP).Owner.(*qpState).conn; c != nil {
 		// It fails if the RTU has arrived meanwhile.
-		_ = m.cmAgent().Established(now, c.id)
+		_ = m.activateAgent().Established(now, c.id)
 	}
 }
 
-// handleEvent handles an event of the agent.
+// handleEvent queues an event of the agent for its listener or connection. When a peer
+// disconnects, it moves the queue pair to the error state.
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -119,7 +122,8 @@ func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	}
 }
 
-// queueRequest adds a request to its listener's queue.
+// queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the
+// listener was closed.
 func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	id := cm.ListenID(0)
 	if e.Request != nil {
@@ -129,16 +133,17 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	}
 	l := m.listeners[id]
 	if l == nil {
-		_ = m.cmAgent().Close(now, e.Conn) // the listener was closed; rejects the request
+		_ = m.activateAgent().Close(now, e.Conn) // the listener was closed; rejects the request
 		return
 	}
 	l.queue = append(l.queue, *e)
 	l.cond.Notify()
 }
 
-// closeConn closes a connection that failed, or whose queue pair is destroyed.
+// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked
+// calls.
 func (m *manager) closeConn(c *connection) {
-	_ = m.cmAgent().Close(m.d.Driver().Now(), c.id) // it may be closed already
+	_ = m.activateAgent().Close(m.d.Driver().Now(), c.id) // fails if the agent has closed the connection already
 	delete(m.conns, c.id)
 	if c.qp != nil && c.qp.conn == c {
 		c.qp.conn = nil
@@ -147,13 +152,14 @@ func (m *manager) closeConn(c *connection) {
 	c.cond.Notify()
 }
 
-// startPSN returns an initial PSN: another one each time, and the same ones in each run.
+// startPSN returns a pseudorandom initial PSN, from a linear congruential generator: the sequence
+// is the same in each run.
 func (m *manager) startPSN() uint32 {
 	m.psnSeed = m.psnSeed*6364136223846793005 + 1442695040888963407
 	return uint32(m.psnSeed >> 40)
 }
 
-// ephemeralPort returns the next source port.
+// ephemeralPort returns the next port of the ephemeral range, which wraps.
 func (m *manager) ephemeralPort() uint16 {
 	p := m.nextPort
 	if m.nextPort++; m.nextPort == 0 {
@@ -162,7 +168,7 @@ func (m *manager) ephemeralPort() uint16 {
 	return p
 }
 
-// localAddr returns the local address for a peer, with its GID index.
+// localAddr returns the device's first RoCEv2 address of the peer's family, and its GID index.
 func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 	for i, g := range m.d.nic.Config().GIDs {
 		if g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() == peer.Is4() {
@@ -172,7 +178,7 @@ func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 	return netip.Addr{}, 0, fmt.Errorf("%w: the device has no address of the family of %v", verbs.ErrNotFound, peer)
 }
 
-// gidIndex returns the GID index of a local address.
+// gidIndex returns the GID index of a local address; 0 if the table does not have the address.
 func (m *manager) gidIndex(local netip.Addr) uint8 {
 	for i, g := range m.d.nic.Config().GIDs {
 		if g.GID.Addr() == local {
@@ -182,7 +188,7 @@ func (m *manager) gidIndex(local netip.Addr) uint8 {
 	return 0
 }
 
-// Connect implements verbs.CM.
+// Connect implements verbs.CM: it sends a REQ, and waits for the REP.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {
@@ -198,13 +204,13 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 		return nil, connError(op, addr, err)
 	}
 	m.d.Driver().Pump()
-	if err := c.complete(param, timeout); err != nil {
+	if err := c.awaitReply(param, timeout); err != nil {
 		return nil, connError(op, addr, err)
 	}
 	return c, nil
 }
 
-// sendRequest sends the REQ of a connection.
+// sendRequest moves the queue pair to INIT, and passes the REQ of a new connection to the agent.
 func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnParam) (*connection, error) {
 	local, index, err := m.localAddr(addr.Addr())
 	if err != nil {
@@ -219,7 +225,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	if q.Type() == verbs.QPTypeUC {
 		transport = cm.UC
 	}
-	c.id, err = m.cmAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
+	c.id, err = m.activateAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
 		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
@@ -235,7 +241,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	return c, nil
 }
 
-// Resolve implements verbs.CM. It sends a SIDR_REQ.
+// Resolve implements verbs.CM: it asks the peer for the QP number and Q_Key of a service.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {
@@ -257,7 +263,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	}
 	c := &connection{m: m, remote: addr}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
-	c.id, err = m.cmAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
+	c.id, err = m.activateAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
 		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
@@ -284,7 +290,8 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	}, nil
 }
 
-// connError adds the peer's address to an error, and maps errors of package cm.
+// connError returns a *verbs.OpError with the peer's address. It wraps errors of package cm in
+// those of package verbs.
 func connError(op string, addr netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, cm.ErrParam), errors.Is(err, cm.ErrState), errors.Is(err, cm.ErrUnknown), errors.Is(err, wire.ErrTooLong):

@@ -27,7 +27,7 @@ type queuePair struct {
 	*qpState
 }
 
-// newHandle adds a handle.
+// newHandle returns a new handle of the queue pair.
 func (p *qpState) newHandle() *queuePair {
 	h := &queuePair{Object: device.Object{D: &p.dev.shared}, qpState: p}
 	p.handles = append(p.handles, h)
@@ -112,7 +112,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests. The lock is held.
+// post passes send requests to the engine up to the first that fails, and returns how many it
+// passed. The device is locked.
 func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {
@@ -140,12 +141,13 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) 
 	return r, err
 }
 
+// PostRecv implements verbs.QP.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// No Pump: delayed acknowledgements wait for the request that most likely follows. A
-	// receive that is flushed at once completes.
+	// No Pump: delayed acknowledgements wait for the request that most likely follows. Settle
+	// delivers the completion of a receive that is flushed at once.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.Settle(q.dev.Driver().Now())
@@ -178,7 +180,7 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the handle. The last one destroys the queue pair.
+// Close closes the handle. Closing the last one destroys the queue pair, and closes its connection.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		if err := q.dev.nic.DestroyQP(q.q); err != nil {

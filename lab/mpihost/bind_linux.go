@@ -16,7 +16,7 @@ func CPUs() (all []int, err error) {
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil, os.NewSyscallError("sched_getaffinity", err)
 	}
-	for cpu := range len(set) * 64 {
+	for cpu := range len(set) * 64 { // a CPUSet is an array of 64-bit words
 		if set.IsSet(cpu) {
 			all = append(all, cpu)
 		}
@@ -24,14 +24,15 @@ func CPUs() (all []int, err error) {
 	return all, nil
 }
 
-// bindToCPU binds all threads of this process to one CPU. New threads inherit the
-// affinity.
+// bindToCPU binds all threads of this process to one CPU, counted from 0, and sets GOMAXPROCS
+// to 1. New threads inherit the affinity of the thread that creates them.
 func bindToCPU(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for bound := map[string]bool{}; ; { // until no new thread is found
+	// A thread that is not bound yet may create others: repeat until no new thread is found.
+	for bound := map[string]bool{}; ; {
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err

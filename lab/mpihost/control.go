@@ -14,14 +14,15 @@ type control struct {
 
 var _ transport.Control = (*control)(nil)
 
-// Abort implements transport.Control. It does not return: the caller blocks until it is
-// ended with the others, and must not hold a lock that their deferred calls need.
+// Abort implements transport.Control: it ends all ranks. It does not return in a coroutine of
+// the simulation, which blocks until it is ended. The caller must not hold a lock that deferred
+// calls of other ranks need.
 func (c *control) Abort(code int, why string) {
 	c.abort(c.Rank(), code, why)
 	if p := c.World().Current(); p != nil {
-		var never sim.Signal
+		var neverSet sim.Signal
 		for {
-			p.Wait(&never, sim.WaitReason("the end of all ranks"), verbs.Forever)
+			p.Wait(&neverSet, sim.WaitReason("the end of all ranks"), verbs.Forever)
 		}
 	}
 }

@@ -70,7 +70,9 @@ type Fabric struct {
 	Stop    func() error
 }
 
-// withDefaults fills in defaults and validates the fabric.
+// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the
+// option "reliable" if the provider has it, and losses become stalls of streams over TCP. It
+// returns an error if the fabric is invalid.
 func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)
@@ -105,11 +107,12 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 // retransmit, and 200 ms for a timeout.
 const lossDelay = 300 * time.Microsecond
 
-// streamConfig converts packet loss to stalls of streams.
+// streamConfig returns c with the packet losses of specs converted to stalls of streams, each
+// of lossDelay. It returns an error if specs has other impairments.
 func streamConfig(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error) {
 	for _, s := range specs {
 		if s != (impair.Spec{LossPPM: s.LossPPM}) {
-			return c, errors.New("a provider over TCP supports only loss, without from and until: use Fabric.Stream for others")
+			return c, errors.New("a provider over TCP supports only LossPPM, for the whole run: use Fabric.Stream for other impairments")
 		}
 		if s.LossPPM > 0 {
 			c.StallPPM = min(c.StallPPM+s.LossPPM, impair.PPM)
@@ -122,7 +125,7 @@ func streamConfig(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, er
 // hosts returns the number of hosts.
 func (f *Fabric) hosts() int { return (f.Ranks + f.PerHost - 1) / f.PerHost }
 
-// nodes returns the host of each rank.
+// nodes returns the index of the host of each rank, by rank.
 func (f *Fabric) nodes() []int {
 	all := make([]int, f.Ranks)
 	for i := range all {
@@ -131,9 +134,10 @@ func (f *Fabric) nodes() []int {
 	return all
 }
 
+// topology returns hosts around one switch for each rail.
 func (f *Fabric) topology() (topology.Topology, error) {
 	return topology.Star(f.hosts(), topology.Options{Rails: f.Rails})
 }
 
-// addr returns the address of a NIC that ranks use.
+// addr returns the address of a NIC of the family that ranks use.
 func (f *Fabric) addr(n *topology.NIC) netip.Addr { return n.Addr(f.IPv4) }

@@ -63,6 +63,7 @@ type NICJob struct {
 	Addr netip.Addr `json:"addr"`
 }
 
+// setup returns the configuration of the NICs of a Job.
 func (j *Job) setup() nics.Setup {
 	if j.ICRCOffloaded {
 		return nics.Setup{Options: nics.Options{"icrc": false}}
@@ -70,7 +71,7 @@ func (j *Job) setup() nics.Setup {
 	return nics.Setup{}
 }
 
-// fabric returns the Fabric of a Job.
+// fabric returns the Fabric of a Job, without defaults.
 func (j *Job) fabric() Fabric {
 	f := Fabric{
 		Ranks: j.Ranks, PerHost: j.PerHost, Rails: j.Rails, Provider: j.Provider, Setup: j.setup(),
@@ -95,7 +96,7 @@ func (j *Job) Check() error {
 	return err
 }
 
-// ReportStarted is the rank in the first Report of a simulation: the program has
+// ReportStarted stands in for a rank in the first Report of a simulation: the program has
 // called Join.
 const ReportStarted = -1
 
@@ -105,6 +106,7 @@ type Report struct {
 	Text json.RawMessage `json:"text,omitempty"`
 }
 
+// parseJob parses the JSON of a Job; an empty text is an error.
 func parseJob(text []byte) (*Job, error) {
 	j := new(Job)
 	if len(text) == 0 {

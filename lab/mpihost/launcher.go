@@ -10,8 +10,9 @@ import (
 
 func init() { mpi.RegisterLauncher("lab/mpihost", startRanks) }
 
-// startRanks implements mpi.Launcher. The job has the mpi.Options.
-func startRanks(rank func(*transport.Env, mpi.Options) error) error {
+// startRanks implements mpi.Launcher: it calls runRank for each rank of this process, with the
+// mpi.Options of its job, and reports the statistics of each rank to the launcher.
+func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 	p, err := Join()
 	if err != nil {
 		return err
@@ -23,5 +24,5 @@ func startRanks(rank func(*transport.Env, mpi.Options) error) error {
 		}
 	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
-	return p.Run(func(e *transport.Env) error { return rank(e, o) })
+	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
 }

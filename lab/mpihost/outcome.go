@@ -40,11 +40,11 @@ type RankError struct {
 }
 
 func (e *RankError) Error() string {
-	more := ""
+	others := ""
 	if e.Others > 0 {
-		more = fmt.Sprintf(" (and %d more ranks failed)", e.Others)
+		others = fmt.Sprintf(" (and %d more ranks failed)", e.Others)
 	}
-	return fmt.Sprintf("rank %d on host%d: %v%s", e.Rank, e.Host, e.Err, more)
+	return fmt.Sprintf("rank %d on host%d: %v%s", e.Rank, e.Host, e.Err, others)
 }
 
 func (e *RankError) Unwrap() error { return e.Err }
@@ -83,16 +83,18 @@ type Waiting struct {
 	Since    time.Duration
 }
 
+// Error returns the reason, and a line for each group of waiting programs.
 func (e *HungError) Error() string {
+	const maxNames = 8
 	var b strings.Builder
 	b.WriteString(e.Reason)
 	for _, w := range e.Waiting {
-		names := strings.Join(w.Programs[:min(len(w.Programs), 8)], ", ")
+		names := strings.Join(w.Programs[:min(len(w.Programs), maxNames)], ", ")
 		verb := "waits"
 		if n := len(w.Programs); n > 1 {
 			verb = "wait"
-			if n > 8 {
-				names += fmt.Sprintf(" and %d more", n-8)
+			if n > maxNames {
+				names += fmt.Sprintf(" and %d more", n-maxNames)
 			}
 		}
 		fmt.Fprintf(&b, "\n  %s %s for %s since %v", names, verb, w.Reason, w.Since)
@@ -102,7 +104,8 @@ func (e *HungError) Error() string {
 
 func (e *HungError) Unwrap() error { return e.Err }
 
-// hungError converts a deadlock or a limit of the simulation; nil for other errors.
+// hungError returns the HungError for a deadlock of the simulation, or for a limit that it
+// reached; nil for other errors.
 func hungError(err error) *HungError {
 	var deadlock *sim.DeadlockError
 	var limit *sim.LimitError
@@ -121,8 +124,8 @@ func hungError(err error) *HungError {
 // groupWaiting groups programs by reason and time, the longest wait first.
 func groupWaiting(all []sim.WaitingProgram) (groups []Waiting) {
 	type key struct {
-		what  string
-		since time.Duration
+		reason string
+		since  time.Duration
 	}
 	index := make(map[key]int)
 	for _, w := range all {

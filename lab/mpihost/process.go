@@ -25,7 +25,8 @@ type Process struct {
 // ErrNotStarted is returned by Join in a program that no launcher has started.
 var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Join reads the job of this process from its launcher. It can be called once.
+// Join reads the job of this process from its launcher: a simulation has the job in WorldVar,
+// a rank in a network namespace receives it over a connection. It can be called once.
 func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {
 		// Child processes must not inherit the job.
@@ -40,7 +41,7 @@ func Join() (*Process, error) {
 		if job.ReportFD > 0 {
 			p.file = os.NewFile(uintptr(job.ReportFD), "reports")
 			if err := json.NewEncoder(p.file).Encode(Report{Rank: ReportStarted}); err != nil {
-				return nil, fmt.Errorf("report the start to 'fabrictest mpirun': %w: a program between the two closed the descriptor", err)
+				return nil, fmt.Errorf("report the start to 'fabrictest mpirun': %w: a program between 'fabrictest mpirun' and this process closed the descriptor", err)
 			}
 		}
 		return p, nil
@@ -65,8 +66,9 @@ func Join() (*Process, error) {
 // Job returns the job of the process.
 func (p *Process) Job() *Job { return p.job }
 
-// Run calls run for each rank of the process, returns when all have ended, and
-// reports the result to the launcher. It can be called once.
+// Run calls run for each rank of the process, and returns when all have ended. A process that is
+// one rank reports its result to the launcher, and returns a *ReportedError if run failed. Run
+// can be called once.
 func (p *Process) Run(run func(e *transport.Env) error) error {
 	if p.conn == nil {
 		_, err := InWorld(p.job.fabric(), run)
@@ -76,8 +78,8 @@ func (p *Process) Run(run func(e *transport.Env) error) error {
 		return errors.Join(err, p.reportErr)
 	}
 	err := p.runRank(run)
-	if cerr := p.conn.Close(err); cerr != nil {
-		return errors.Join(err, cerr)
+	if closeErr := p.conn.Close(err); closeErr != nil { // Close sends err to the launcher
+		return errors.Join(err, closeErr)
 	}
 	if err != nil {
 		return &ReportedError{err}
@@ -91,18 +93,18 @@ type ReportedError struct{ Err error }
 func (e *ReportedError) Error() string { return e.Err.Error() }
 func (e *ReportedError) Unwrap() error { return e.Err }
 
-// Reported returns true: see mpi.Main.
+// Reported returns true: mpi.Main does not print the error again.
 func (e *ReportedError) Reported() bool { return true }
 
-// Report sends the final report of a rank as JSON, if the launcher asked for it. It
-// is safe for concurrent use.
-func (p *Process) Report(rank int, v any) {
+// Report sends report, the final report of a rank, as JSON to the launcher if Job.Reports is
+// set. Run returns its error. Report is safe for concurrent use.
+func (p *Process) Report(rank int, report any) {
 	if !p.job.Reports {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, err := json.Marshal(v)
+	text, err := json.Marshal(report)
 	switch {
 	case err != nil:
 	case p.conn != nil:

@@ -14,7 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// runRank opens the NICs of this process's rank, and runs it.
+// runRank opens the NICs and the shared memory of this process's rank, binds the process to its
+// CPU, and calls run with them. It closes the NICs when run returns.
 func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 	f, provider, err := p.job.fabric().withDefaults()
 	if err != nil {
@@ -25,9 +26,9 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		Proc: newClock(p.job.Rank.StartTime), Control: &launcherControl{p.conn}, Concurrent: true,
 	}
 	if e.Size != f.Ranks {
-		return fmt.Errorf("the launcher has %d ranks, and its job has %d", e.Size, f.Ranks)
+		return fmt.Errorf("the launcher started %d ranks, and the job is for %d", e.Size, f.Ranks)
 	}
-	if cpu := p.job.Rank.CPU; cpu > 0 {
+	if cpu := p.job.Rank.CPU; cpu > 0 { // counted from 1
 		if err := bindToCPU(cpu - 1); err != nil {
 			return err
 		}
@@ -74,14 +75,14 @@ func (c *launcherControl) Barrier(timeout time.Duration) error {
 	return wrapErr(c.conn.Barrier(timeout))
 }
 
-// Gone implements transport.Control.
+// Gone implements transport.Control: it reports whether a rank has ended.
 func (c *launcherControl) Gone(rank int) bool { return c.conn.HasEnded(rank) }
 
-// abortMark is the prefix of the mark by which a rank asks the launcher to stop all
-// ranks, also with KeepGoing.
+// abortMark is the prefix of the mark (a text that a rank sends to its launcher) by which a
+// rank asks the launcher to stop all ranks, also with KeepGoing.
 const abortMark = "mpi: abort: "
 
-// ParseAbort parses the mark of a rank that aborts; nil for other marks.
+// ParseAbort parses the mark that Abort of a rank sends to the launcher; nil for other marks.
 func ParseAbort(mark string) *AbortError {
 	text, ok := strings.CutPrefix(mark, abortMark)
 	e := new(AbortError)
@@ -94,18 +95,18 @@ func ParseAbort(mark string) *AbortError {
 // maxReason bounds the reason in a mark, whose length is limited.
 const maxReason = 512
 
-// Abort implements transport.Control. It does not return.
+// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits.
 func (c *launcherControl) Abort(code int, why string) {
-	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why}
-	err.Reason = why[:min(len(why), maxReason)]
-	if text, jerr := json.Marshal(err); jerr == nil {
-		_ = c.conn.Mark(abortMark + string(text)) // without a launcher there are no other ranks
+	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why[:min(len(why), maxReason)]}
+	if text, marshalErr := json.Marshal(err); marshalErr == nil {
+		_ = c.conn.Mark(abortMark + string(text)) // if the launcher has ended, so have the other ranks
 	}
 	_ = c.conn.Close(err)
 	os.Exit(err.ExitCode())
 }
 
-// wrapErr adds the errors of package env that ranks test for.
+// wrapErr wraps errors of package launch in the errors that ranks test for: transport.ErrGone
+// if a rank has ended, and verbs.ErrTimeout.
 func wrapErr(err error) error {
 	switch {
 	case errors.Is(err, launch.ErrEnded):
@@ -119,11 +120,12 @@ func wrapErr(err error) error {
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
 type clock struct{ began time.Time }
 
-// newClock returns a clock with the launcher's time 0. It compares wall-clock times
-// once, and uses the monotonic clock from then on.
+// newClock returns a clock with the launcher's time 0, a wall-clock time. It compares wall-clock
+// times once, and uses the monotonic clock from then on.
 func newClock(began time.Time) clock {
 	now := time.Now()
-	return clock{now.Add(-now.Round(0).Sub(began))}
+	elapsed := now.Round(0).Sub(began) // Round strips the monotonic clock reading
+	return clock{now.Add(-elapsed)}
 }
 
 // Now implements verbs.Proc.
@@ -135,13 +137,13 @@ func (clock) Sleep(d time.Duration) { time.Sleep(d) }
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute simulates a computation of duration d. It sleeps for most of it, because
-// the ranks share the CPUs of this machine.
+// Compute implements verbs.Proc: it stands for a computation of duration d. It sleeps for most
+// of the time, because the ranks share the CPUs of this machine.
 func (clock) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
 		time.Sleep(d - spinTime)
 	}
-	for time.Since(began) < d {
+	for time.Since(began) < d { // spin
 	}
 }

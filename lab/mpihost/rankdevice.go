@@ -24,7 +24,7 @@ func (o *rankDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return qp, err
 }
 
-// CM implements verbs.Context.
+// CM implements verbs.Context. The listeners of the returned CM are tracked.
 func (o *rankDevice) CM() (verbs.CM, error) {
 	cm, err := o.Context.CM()
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 // segments is the shared memory of a simulated host.
 type segments map[string][]byte
 
-// Segment implements env.Shared.
+// Segment implements transport.SharedMemory: it returns the memory with a name, which the first
+// call creates. All calls must give the same size.
 func (s segments) Segment(name string, size int) ([]byte, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("segment %q: %w: %d bytes", name, verbs.ErrInvalid, size)
 	}
-	mem, made := s[name]
-	if !made {
+	mem, exists := s[name]
+	if !exists {
 		mem = aligned(size)
 		s[name] = mem
 	}

@@ -54,12 +54,14 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
+// openSharedMemory maps the index of the shared memory of this rank's host, whose inherited
+// descriptor is fd.
 func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	unix.CloseOnExec(fd)
 	var st unix.Stat_t
 	err := os.NewSyscallError("fstat", unix.Fstat(fd, &st))
 	if err == nil && st.Size < indexBytes {
-		err = fmt.Errorf("it has %d bytes", st.Size)
+		err = fmt.Errorf("its file has only %d bytes", st.Size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d is not the shared memory of this host (%w): a program between the launcher and this one closed it", fd, err)
@@ -71,12 +73,13 @@ func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	return &sharedFile{fd: fd, page: int64(os.Getpagesize()), index: index, mapped: make(map[string][]byte)}, nil
 }
 
-// Segment implements env.Shared.
+// Segment implements transport.SharedMemory: it returns the memory with a name, which the first
+// call of any rank of the host creates. All calls must give the same size.
 func (s *sharedFile) Segment(name string, size int) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if size < 1 || name == "" || len(name) > maxName {
-		return nil, fmt.Errorf("segment %q: %w: %d bytes, and a name of %d (1 to %d)", name, verbs.ErrInvalid, size, len(name), maxName)
+		return nil, fmt.Errorf("segment %q: %w: %d bytes (at least 1), and a name of %d bytes (1 to %d)", name, verbs.ErrInvalid, size, len(name), maxName)
 	}
 	mem, known := s.mapped[name]
 	if !known {
@@ -95,7 +98,8 @@ func (s *sharedFile) Segment(name string, size int) ([]byte, error) {
 	return mem, nil
 }
 
-// findOrAdd returns the offset and size of a segment, which it creates if needed.
+// findOrAdd returns the offset and the existing size of a segment. If there is none of that
+// name, it appends one of the given size to the file and the index.
 func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing int, err error) {
 	if err := s.lock(unix.F_WRLCK); err != nil {
 		return 0, 0, err
@@ -122,10 +126,11 @@ func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing in
 	binary.NativeEndian.PutUint64(e[8:], uint64(size))
 	e[16] = byte(len(name))
 	copy(e[entryName:], name)
-	binary.NativeEndian.PutUint64(s.index, uint64(n+1)) // last, in case the rank dies before
+	binary.NativeEndian.PutUint64(s.index, uint64(n+1)) // last: a rank that dies before leaves no partial entry
 	return end, size, nil
 }
 
+// entry returns entry i of the index.
 func (s *sharedFile) entry(i int) []byte {
 	at := indexHeader + i*entryBytes
 	return s.index[at : at+entryBytes]
@@ -134,6 +139,7 @@ func (s *sharedFile) entry(i int) []byte {
 // pageAligned rounds a size up to whole pages.
 func (s *sharedFile) pageAligned(size int) int64 { return (int64(size) + s.page - 1) / s.page * s.page }
 
+// lock locks the index (F_WRLCK) or unlocks it (F_UNLCK). It waits for other processes.
 func (s *sharedFile) lock(kind int16) error {
 	for {
 		err := unix.FcntlFlock(uintptr(s.fd), unix.F_SETLKW, &unix.Flock_t{Type: kind, Len: 1})

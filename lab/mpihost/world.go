@@ -34,9 +34,8 @@ type host struct {
 }
 
 // InWorld calls run for each rank in a new simulation, and returns when all ranks
-// have ended. The error is a *RankError for the first rank that failed, an
-// *AbortError if a rank aborted, a *HungError if ranks did not end, or an error
-// about the fabric.
+// have ended. The error wraps a *RankError for the first rank that failed, an
+// *AbortError if a rank aborted, a *HungError if ranks did not end, and errors about the fabric.
 func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	f, p, err := f.withDefaults()
 	if err != nil {
@@ -113,8 +112,9 @@ func (w *World) close() error {
 	return errors.Join(errs...)
 }
 
-// runError combines the errors of the ranks with that of the simulation.
-func (w *World) runError(err error) error {
+// runError returns the error of the run: the abort, the error of the rank that failed first, and
+// simErr, the error of the simulation. It also sets the elapsed time of the outcome.
+func (w *World) runError(simErr error) error {
 	first, failed := -1, 0
 	for i := range w.out.Ranks {
 		r := &w.out.Ranks[i]
@@ -134,11 +134,11 @@ func (w *World) runError(err error) error {
 	if first >= 0 {
 		errs = append(errs, &RankError{Rank: first, Host: w.nodes[first], Err: w.out.Ranks[first].Err, Others: failed - 1})
 	}
-	if h := hungError(err); h != nil {
+	if hung := hungError(simErr); hung != nil {
 		w.out.Elapsed = time.Duration(w.sim.Now())
-		err = h
+		simErr = hung
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, simErr)...)
 }
 
 // Sim returns the simulation.
@@ -156,7 +156,7 @@ func (w *World) Hosts() int { return len(w.hosts) }
 // Rails returns the number of NICs of each host.
 func (w *World) Rails() int { return w.f.Rails }
 
-// Host returns the host of a rank.
+// Host returns the index of the host of a rank.
 func (w *World) Host(rank int) int { return w.nodes[rank] }
 
 // Port returns the port of a host on a rail.
@@ -172,7 +172,7 @@ func (w *World) Program(rank int) *sim.Proc { return w.ranks[rank].proc }
 // negative.
 func (w *World) LinkDown(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetDown) }
 
-// LinkUp undoes LinkDown.
+// LinkUp sets the links up that LinkDown set down.
 func (w *World) LinkUp(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetUp) }
 
 // Impair replaces the random impairments of packets that a host sends on a rail; a
@@ -180,7 +180,7 @@ func (w *World) LinkUp(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetU
 // TCP, are errors of the run.
 func (w *World) Impair(host, rail int, specs ...impair.Spec) {
 	if w.provider.OverTCP {
-		w.scriptErr = errors.Join(w.scriptErr, fmt.Errorf("impairments at run time: simulated streams of %s lose nothing: set the link down, or set Fabric.Stream", w.f.Provider))
+		w.scriptErr = errors.Join(w.scriptErr, fmt.Errorf("the simulated streams of %s cannot be impaired at run time: use World.LinkDown, or set Fabric.Stream", w.f.Provider))
 		return
 	}
 	w.eachPort(host, rail, func(p *sim.Port) {
@@ -188,6 +188,7 @@ func (w *World) Impair(host, rail int, specs ...impair.Spec) {
 	})
 }
 
+// eachPort calls f for the port of a host on a rail; a negative host or rail means all.
 func (w *World) eachPort(host, rail int, f func(*sim.Port)) {
 	for h := range w.hosts {
 		for r, p := range w.hosts[h].ports {

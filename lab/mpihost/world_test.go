@@ -59,7 +59,7 @@ func TestInvalidFabrics(t *testing.T) {
 		"-1 ranks per host":  {Ranks: 1, PerHost: -1},
 		"no provider":        {Ranks: 1, Provider: "mlx5"},
 		"rails":              {Ranks: 1, Rails: 99},
-		"supports only loss": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
+		"supports only LossPPM": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
 		"loss_ppm":           {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
 		"no option icrc":     {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
 	} {

@@ -21,7 +21,7 @@ type worldRank struct {
 	ended bool
 }
 
-// addRanks starts a coroutine for every rank.
+// addRanks starts a coroutine for every rank, which calls run and records its error.
 func (w *World) addRanks(run func(*transport.Env) error) {
 	w.hub = sim.NewHub(w.sim, w.f.Ranks, transport.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)
@@ -37,7 +37,7 @@ func (w *World) addRanks(run func(*transport.Env) error) {
 	}
 }
 
-// env returns the Env of the rank.
+// env returns the Env of the rank, with the devices of its host. p is the rank's coroutine.
 func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
 	e := &transport.Env{
@@ -49,21 +49,21 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 			}
 		},
 	}
-	for k, d := range h.devices {
-		o := &rankDevice{Context: d}
-		r.nics = append(r.nics, o)
-		e.NICs = append(e.NICs, transport.NIC{Device: o, Addr: h.ports[k].Addrs()[0]})
+	for rail, d := range h.devices {
+		nic := &rankDevice{Context: d}
+		r.nics = append(r.nics, nic)
+		e.NICs = append(e.NICs, transport.NIC{Device: nic, Addr: h.ports[rail].Addrs()[0]})
 	}
 	return e
 }
 
-// startTask implements Env.Go.
-func (r *worldRank) startTask(what string, f func(verbs.Proc)) {
+// startTask implements Env.Go: it runs f in a coroutine that ends with the rank.
+func (r *worldRank) startTask(name string, f func(verbs.Proc)) {
 	if r.ended {
 		return
 	}
 	var task *sim.Proc
-	task = r.w.sim.Go(fmt.Sprintf("rank %d: %s", r.rank, what), func(p *sim.Proc) error {
+	task = r.w.sim.Go(fmt.Sprintf("rank %d: %s", r.rank, name), func(p *sim.Proc) error {
 		f(p)
 		if i := slices.Index(r.tasks, task); i >= 0 {
 			r.tasks = slices.Delete(r.tasks, i, i+1)
@@ -73,8 +73,8 @@ func (r *worldRank) startTask(what string, f func(verbs.Proc)) {
 	r.tasks = append(r.tasks, task)
 }
 
-// end releases the resources of a rank that has ended in any way, and ends its
-// tasks, as the end of a process would.
+// end records that a rank has returned or was killed, and schedules the release of its
+// resources and tasks, as the end of a process would.
 func (r *worldRank) end() {
 	if r.ended {
 		return
@@ -107,6 +107,7 @@ func (w *World) Kill(rank int) {
 	w.sim.AtFunc(w.sim.Now(), func() { w.kill(w.ranks[rank]) })
 }
 
+// kill ends a rank that has not ended. It must not be called in a coroutine of the rank.
 func (w *World) kill(r *worldRank) {
 	if r.ended {
 		return
@@ -116,8 +117,8 @@ func (w *World) kill(r *worldRank) {
 	w.scriptErr = errors.Join(w.scriptErr, r.release())
 }
 
-// abort ends all ranks, first the one that aborts: it may hold locks that the
-// deferred calls of its tasks need.
+// abort ends all ranks, first the rank that aborts: it may hold locks that deferred calls of
+// its tasks need. Only the first abort has an effect.
 func (w *World) abort(rank, code int, why string) {
 	if w.out.Aborted != nil {
 		return

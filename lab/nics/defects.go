@@ -28,10 +28,10 @@ type Defect struct {
 // for all of them.
 func AllDefects() (all []Defect) {
 	for _, p := range All() {
-		for _, q := range p.Defects {
-			i := slices.IndexFunc(all, func(x Defect) bool { return x.Name == q.Name })
+		for _, defect := range p.Defects {
+			i := slices.IndexFunc(all, func(listed Defect) bool { return listed.Name == defect.Name })
 			if i < 0 {
-				all, i = append(all, q), len(all)
+				all, i = append(all, defect), len(all)
 			}
 			all[i].Of = append(all[i].Of, p.Name)
 		}
@@ -53,15 +53,16 @@ func defectName(name string) string {
 	return name
 }
 
-// describe lists the defects of some tables.
-func describe(tables ...[]defects.Info) (all []Defect) {
+// fromTables returns the defects of tables of package defects, without their providers.
+func fromTables(tables ...[]defects.Info) (all []Defect) {
 	for _, q := range slices.Concat(tables...) {
 		all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	return all
 }
 
-// applyDefect calls the first of setters that knows a defect.
+// applyDefect sets a defect with the first setter that knows its name and then returns true.
+// spec is the name as given by the user: these defects take no "=NUMBER".
 func applyDefect(spec string, setters ...func(name string) bool) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch known := slices.ContainsFunc(setters, func(set func(string) bool) bool { return set(name) }); {
@@ -84,11 +85,11 @@ func (e *UnknownDefectError) Error() string {
 type ForeignDefectError struct {
 	Name     string
 	Provider *Provider
-	Of       []string // who has it
+	Of       []string // names of the providers that have it
 }
 
 func (e *ForeignDefectError) Error() string {
-	return fmt.Sprintf("the defect %s is one of %s, and %s does not have it", e.Name, strings.Join(e.Of, " and "), e.Provider.Title)
+	return fmt.Sprintf("%s NICs cannot have the defect %s; it is a defect of %s", e.Provider.Title, e.Name, strings.Join(e.Of, " and "))
 }
 
 // CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or
@@ -103,11 +104,11 @@ func (p *Provider) CheckDefect(spec string) error {
 		}
 		return nil
 	} else if i >= 0 {
-		others, err := p.takeVerbDefects(new(verbcalls.Defects), []string{spec})
-		if err != nil || len(others) == 0 {
+		engineDefects, err := p.setVerbDefects(new(verbcalls.Defects), []string{spec})
+		if err != nil || len(engineDefects) == 0 {
 			return err
 		}
-		return p.setDefect(spec)
+		return p.checkEngineDefect(spec)
 	}
 	all := AllDefects()
 	if i := slices.IndexFunc(all, named); i >= 0 {
@@ -116,7 +117,7 @@ func (p *Provider) CheckDefect(spec string) error {
 	return &UnknownDefectError{Name: name}
 }
 
-// CheckDefect checks a defect of any provider.
+// CheckDefect checks a defect as given by the user. It returns nil if a provider can have it.
 func CheckDefect(spec string) (err error) {
 	for _, p := range All() {
 		if err = p.CheckDefect(spec); err == nil {
@@ -130,10 +131,11 @@ func CheckDefect(spec string) (err error) {
 	return err
 }
 
-// IsMutant reports whether a defect is built into devices.
+// IsMutant reports whether a defect is a change of the source code, which is built into the
+// program, and not a setting of a NIC.
 func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
-// mutantsOf returns the mutants of a provider.
+// mutantsOf returns the mutants of a provider; see [IsMutant].
 func mutantsOf(provider string) (all []Defect) {
 	for _, m := range defects.Mutants() {
 		if slices.Contains(m.Providers, provider) {
@@ -143,7 +145,7 @@ func mutantsOf(provider string) (all []Defect) {
 	return all
 }
 
-// CheckRuntimeDefect is CheckDefect for commands that cannot have mutants.
+// CheckRuntimeDefect is CheckDefect for commands that do not support mutants.
 func (p *Provider) CheckRuntimeDefect(spec string) error {
 	if err := p.CheckDefect(spec); err != nil || !IsMutant(spec) {
 		return err
@@ -151,7 +153,7 @@ func (p *Provider) CheckRuntimeDefect(spec string) error {
 	return errMutant(spec)
 }
 
-// CheckRuntimeDefect checks a defect of any provider.
+// CheckRuntimeDefect is the function CheckDefect for commands that do not support mutants.
 func CheckRuntimeDefect(spec string) error {
 	if err := CheckDefect(spec); err != nil || !IsMutant(spec) {
 		return err
@@ -159,13 +161,14 @@ func CheckRuntimeDefect(spec string) error {
 	return errMutant(spec)
 }
 
+// errMutant returns the error for a mutant in a program that was not built with it.
 func errMutant(name string) error {
-	return fmt.Errorf("the defect %s is built from the sources, and only 'fabrictest conform' has it", name)
+	return fmt.Errorf("the defect %s is a change of the source code: only 'fabrictest conform' supports it", name)
 }
 
-// takeMutants returns the defects that are no mutants. It returns an error if one is a
-// mutant that the program does not have, or has not selected.
-func takeMutants(defects []string) (others []string, err error) {
+// withoutMutants returns the defects that are no mutants. A mutant must be the one that this
+// program was built with and has selected; others are errors.
+func withoutMutants(defects []string) (others []string, err error) {
 	for _, name := range defects {
 		switch {
 		case !IsMutant(name):
@@ -177,7 +180,8 @@ func takeMutants(defects []string) (others []string, err error) {
 	return others, nil
 }
 
-// DefectFlagError makes an error of CheckDefect one about --defect, with similar names.
+// DefectFlagError converts an error of CheckDefect to a usage error of the flag --defect. For
+// an unknown defect it suggests similar names.
 func DefectFlagError(err error) error {
 	var unknown *UnknownDefectError
 	if errors.As(err, &unknown) {

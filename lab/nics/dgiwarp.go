@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// datagramIWARP returns the provider of datagram-iWARP NICs.
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	return &Provider{
@@ -18,10 +19,10 @@ func datagramIWARP() *Provider {
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
 		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,
-		Options:   optionNames[datagramOptions](),
-		newOpener: func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
-		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
-		Defects:   describe(defects.Shared.All()),
+		Options:           optionNames[datagramOptions](),
+		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
+		checkEngineDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
+		Defects:           fromTables(defects.Shared.All()),
 	}
 }
 
@@ -76,15 +77,16 @@ func newDatagramOpener(p *Provider, s Setup) (*datagramOpener, error) {
 // Caps implements Opener.
 func (o *datagramOpener) Caps() verbs.Caps { return o.caps }
 
-// rdTiming returns the timers of the reliable service for fixed retry times. The
-// measured timeout of about a millisecond would expire on a busy machine.
+// timing returns the timers of the reliable service. If RetryTimeout is set, the retransmission
+// timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
 func (b *datagramOptions) timing() (t rd.Timing) {
 	t.BusyLimit = b.RNRTotal
 	if b.RetryTimeout > 0 {
 		normal := rd.DefaultTiming()
-		wait := max(b.RetryTimeout, normal.MinTimeout)
-		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = wait, wait, wait
-		t.GiveUp = b.RetryTotal / b.RetryTimeout * wait
+		timeout := max(b.RetryTimeout, normal.MinTimeout)
+		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = timeout, timeout, timeout
+		retries := b.RetryTotal / b.RetryTimeout
+		t.GiveUp = retries * timeout
 		// The receiver keeps the state of a flow for as long as its sender may retransmit,
 		// also if the sender's process stalls meanwhile.
 		t.Idle = max(normal.Idle, normal.ReuseWithin+2*t.GiveUp)
@@ -92,10 +94,11 @@ func (b *datagramOptions) timing() (t rd.Timing) {
 	return t
 }
 
-func (o *datagramOpener) deviceConfig(p NICConfig) dgiwarp.Config {
+// deviceConfig returns the opener's configuration with the name, addresses and costs of a NIC.
+func (o *datagramOpener) deviceConfig(nic NICConfig) dgiwarp.Config {
 	cfg := o.cfg
-	cfg.Name, cfg.Addrs = p.Name, p.addrs()
-	cfg.Costs = p.costs()
+	cfg.Name, cfg.Addrs = nic.Name, nic.addrs()
+	cfg.Costs = nic.costs()
 	return cfg
 }
 

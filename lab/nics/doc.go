@@ -70,8 +70,8 @@ type Provider struct {
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
 	newOpener func(*Provider, Setup) (Opener, error)
-	// setDefect checks the name of a defect, with its number if it takes one.
-	setDefect func(spec string) error
+	// checkEngineDefect returns an error if the NIC without its verbs has no defect of that name.
+	checkEngineDefect func(spec string) error
 	// driverDefects are the defects of verbs that imitate the driver of this provider's
 	// kernel device. Other providers do not have them.
 	driverDefects []string
@@ -92,9 +92,9 @@ var constructors = []func() *Provider{softRoCE, softIWARP, datagramIWARP}
 const Default = softRoCEName
 
 // All returns the providers. They are shared and must not be changed.
-func All() []*Provider { return slices.Clone(all()) }
+func All() []*Provider { return slices.Clone(providers()) }
 
-var all = sync.OnceValue(func() []*Provider {
+var providers = sync.OnceValue(func() []*Provider {
 	all := make([]*Provider, 0, len(constructors))
 	for _, construct := range constructors {
 		all = append(all, construct())
@@ -112,10 +112,10 @@ var all = sync.OnceValue(func() []*Provider {
 // Names returns the names of all providers.
 func Names() []string { return NamesWith(func(*Provider) bool { return true }) }
 
-// NamesWith returns the names of the providers with a property.
-func NamesWith(has func(*Provider) bool) (names []string) {
-	for _, p := range all() {
-		if has(p) {
+// NamesWith returns the names of the providers for which matches returns true.
+func NamesWith(matches func(*Provider) bool) (names []string) {
+	for _, p := range providers() {
+		if matches(p) {
 			names = append(names, p.Name)
 		}
 	}
@@ -127,19 +127,19 @@ func HasKernelDriver(p *Provider) bool { return p.Kernel.Name != "" }
 
 // OfProtocol returns the first provider of a protocol; nil if there is none.
 func OfProtocol(protocol conformance.Protocol) *Provider {
-	i := slices.IndexFunc(all(), func(p *Provider) bool { return p.Protocol == protocol })
+	i := slices.IndexFunc(providers(), func(p *Provider) bool { return p.Protocol == protocol })
 	if i < 0 {
 		return nil
 	}
-	return all()[i]
+	return providers()[i]
 }
 
-// Find returns the provider with a name; Default if the name is empty.
+// Find returns the provider with a name; that of [Default] if the name is empty.
 func Find(name string) (*Provider, error) {
 	if name == "" {
 		name = Default
 	}
-	for _, p := range all() {
+	for _, p := range providers() {
 		if p.Name == name {
 			return p, nil
 		}
@@ -191,7 +191,7 @@ type NICConfig struct {
 	WrapStreams func(link.StreamNet) link.StreamNet
 }
 
-// costs returns the virtual times of verb calls.
+// costs returns the virtual times of verb calls: VerbTime for each kind of call.
 func (p *NICConfig) costs() verbs.Costs {
 	return verbs.Costs{Control: p.VerbTime, Post: p.VerbTime, Poll: p.VerbTime}
 }
@@ -232,22 +232,23 @@ func asContext[D verbs.Context](d D, err error) (verbs.Context, error) {
 	return d, nil
 }
 
-// NewOpener returns an opener for NICs with a Setup.
+// NewOpener returns an opener for NICs with a Setup. The engine gets the defects of the Setup
+// that are neither mutants nor defects of verbs.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
-	var q verbcalls.Defects
-	runtime, err := takeMutants(s.Defects)
+	runtimeDefects, err := withoutMutants(s.Defects)
 	if err != nil {
 		return nil, err
 	}
-	if s.Defects, err = p.takeVerbDefects(&q, runtime); err != nil {
+	var verbDefects verbcalls.Defects
+	if s.Defects, err = p.setVerbDefects(&verbDefects, runtimeDefects); err != nil {
 		return nil, err
 	}
 	o, err := p.newOpener(p, s)
 	if err != nil {
 		return nil, err
 	}
-	if q == (verbcalls.Defects{}) {
+	if verbDefects == (verbcalls.Defects{}) {
 		return o, nil
 	}
-	return &defectiveVerbs{o, q}, nil
+	return &defectiveVerbsOpener{o, verbDefects}, nil
 }

@@ -50,6 +50,7 @@ func EnvVars(t *topology.Topology, host topology.Host) []string {
 // families are the address families in variable names; index 1 is IPv4.
 var families = []string{"IPV6", "IPV4"}
 
+// nicVar returns the name of the variable with the address of a NIC: FABRICTEST_RDMA0_IPV6.
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
 
 // peers returns the addresses of all hosts on a rail.
@@ -80,6 +81,7 @@ type NIC struct {
 // FromEnv reads the variables of EnvVars from the environment.
 func FromEnv() (*Host, error) { return read(os.Getenv) }
 
+// read is FromEnv with a replacement of os.Getenv for tests.
 func read(getenv func(string) string) (*Host, error) {
 	h := &Host{Name: getenv(hostVar)}
 	if h.Name == "" {
@@ -87,20 +89,20 @@ func read(getenv func(string) string) (*Host, error) {
 	}
 	for _, name := range strings.Fields(getenv(nicsVar)) {
 		n := NIC{Name: name}
-		for ipv4, family := range families {
-			v := nicVar(name, family)
-			addrs, err := parseAddrs(v, getenv(v))
+		for i, family := range families {
+			addrVar := nicVar(name, family)
+			addrs, err := parseAddrs(addrVar, getenv(addrVar))
 			if err != nil || len(addrs) != 1 {
-				return nil, errors.Join(err, fmt.Errorf("%s=%q: want one address", v, getenv(v)))
+				return nil, errors.Join(err, fmt.Errorf("%s=%q: want one address", addrVar, getenv(addrVar)))
 			}
-			all, err := parseAddrs(v+"_PEERS", getenv(v+"_PEERS"))
+			peers, err := parseAddrs(addrVar+"_PEERS", getenv(addrVar+"_PEERS"))
 			if err != nil {
 				return nil, err
 			}
-			if ipv4 == 1 {
-				n.IPv4, n.IPv4Peers = addrs[0], all
+			if isIPv4 := i == 1; isIPv4 {
+				n.IPv4, n.IPv4Peers = addrs[0], peers
 			} else {
-				n.IPv6, n.IPv6Peers = addrs[0], all
+				n.IPv6, n.IPv6Peers = addrs[0], peers
 			}
 		}
 		h.NICs = append(h.NICs, n)
@@ -111,11 +113,12 @@ func read(getenv func(string) string) (*Host, error) {
 	return h, nil
 }
 
-func parseAddrs(name, text string) (addrs []netip.Addr, err error) {
-	for _, f := range strings.Fields(text) {
+// parseAddrs parses the value of a variable: addresses separated by spaces.
+func parseAddrs(variable, value string) (addrs []netip.Addr, err error) {
+	for _, f := range strings.Fields(value) {
 		a, err := netip.ParseAddr(f)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", variable, err)
 		}
 		addrs = append(addrs, a)
 	}
@@ -134,9 +137,9 @@ func (n *NIC) OpenAs(provider string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := p.NewOpener(Setup{})
+	opener, err := p.NewOpener(Setup{})
 	if err != nil {
 		return nil, err
 	}
-	return open.OnSockets(NICConfig{Name: n.Name, Addr: n.IPv6})
+	return opener.OnSockets(NICConfig{Name: n.Name, Addr: n.IPv6})
 }

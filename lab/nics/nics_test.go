@@ -118,13 +118,13 @@ func TestVerbDefects(t *testing.T) {
 	for _, p := range All() {
 		for name, has := range map[string]bool{"WCLost": true, "NoQPEvents": p.Name == "softroce", "RTRIgnored": p.Name == "softiwarp"} {
 			o, err := p.NewOpener(Setup{Defects: []string{name}})
-			if _, wrapped := o.(*defectiveVerbs); wrapped != has || (err == nil) != has || (p.CheckDefect(name) == nil) != has {
+			if _, wrapped := o.(*defectiveVerbsOpener); wrapped != has || (err == nil) != has || (p.CheckDefect(name) == nil) != has {
 				t.Errorf("%s with %s: %T, %v", p.Name, name, o, err)
 			}
 		}
 	}
 	o, err := softRoCE().NewOpener(Setup{Defects: []string{"WCLost", "SQDNoResume"}})
-	if err != nil || !o.(*defectiveVerbs).q.WCLost || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
+	if err != nil || !o.(*defectiveVerbsOpener).q.WCLost || !o.(*defectiveVerbsOpener).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError

@@ -25,7 +25,7 @@ type Profile struct {
 
 // Profiles returns the profiles of all providers.
 func Profiles() (profiles []Profile) {
-	for _, p := range all() {
+	for _, p := range providers() {
 		profiles = append(profiles, p.Profiles...)
 	}
 	return profiles
@@ -68,15 +68,16 @@ func (c Restrictions) Apply(d verbs.Context) verbs.Context {
 	return &restrictedDevice{d, c.MissingCaps}
 }
 
+// restrictedDevice is a device that does not claim the capabilities missing.
 type restrictedDevice struct {
 	verbs.Context
-	without verbs.Caps
+	missing verbs.Caps
 }
 
 // QueryDevice implements verbs.Context.
-func (m *restrictedDevice) QueryDevice() (verbs.DeviceAttr, error) {
-	attr, err := m.Context.QueryDevice()
-	attr.Caps &^= m.without
+func (d *restrictedDevice) QueryDevice() (verbs.DeviceAttr, error) {
+	attr, err := d.Context.QueryDevice()
+	attr.Caps &^= d.missing
 	return attr, err
 }
 
@@ -103,7 +104,8 @@ func optionNames[T any]() (names []string) {
 	return names
 }
 
-// decode returns defaults with the fields set that options name.
+// decode returns defaults, the options struct of a provider, with the fields replaced that
+// options set by their JSON names.
 func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	for name := range options {
 		if !slices.Contains(p.Options, name) {
@@ -124,30 +126,33 @@ func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 // mutants after the others.
 func WriteDefects(w io.Writer) error {
 	all := AllDefects()
-	list := func(title string, mutants bool, has func(Defect) bool) error {
-		some := slices.DeleteFunc(slices.Clone(all), func(q Defect) bool { return q.Mutant != mutants || !has(q) })
-		if len(some) == 0 {
+	const runtimeDefects, mutants = false, true
+	list := func(title string, isMutant bool, listed func(Defect) bool) error {
+		defects := slices.DeleteFunc(slices.Clone(all), func(d Defect) bool { return d.Mutant != isMutant || !listed(d) })
+		if len(defects) == 0 {
 			return nil
 		}
-		if mutants {
+		if isMutant {
 			title += ", built from the sources, for conform only"
 		}
-		return writeDefects(w, title, some)
+		return writeDefects(w, title, defects)
 	}
-	shared := func(q Defect) bool { return len(q.Of) > 1 }
-	if err := errors.Join(list("Of several kinds of NICs", false, shared), list("\nOf several kinds of NICs", true, shared)); err != nil {
+	shared := func(d Defect) bool { return len(d.Of) > 1 }
+	if err := errors.Join(list("Of several kinds of NICs", runtimeDefects, shared), list("\nOf several kinds of NICs", mutants, shared)); err != nil {
 		return err
 	}
 	for _, p := range All() {
-		own := func(q Defect) bool { return !shared(q) && q.Of[0] == p.Name }
+		own := func(d Defect) bool { return !shared(d) && d.Of[0] == p.Name }
 		title := fmt.Sprintf("\nOf %s NICs (%s)", p.Title, p.Name)
-		if err := errors.Join(list(title, false, own), list(title, true, own)); err != nil {
+		if err := errors.Join(list(title, runtimeDefects, own), list(title, mutants, own)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// writeDefects prints a title and a table of defects: the name, the devices that the defect
+// imitates ("-" for none), and what it does.
 func writeDefects(w io.Writer, title string, defects []Defect) error {
 	if _, err := fmt.Fprintln(w, title+":"); err != nil {
 		return err

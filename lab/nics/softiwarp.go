@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// softIWARP returns the provider of soft-iWARP NICs.
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return &Provider{
@@ -26,9 +27,9 @@ func softIWARP() *Provider {
 		Kernel:   KernelDriver{Name: "siw", Options: Options{"siw_peer": true}},
 		Profiles: siwProfiles(), driverDefects: siwVerbDefects,
 		Options: optionNames[iwarpOptions](), CRCOption: "crc",
-		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
-		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
-		Defects:   describe(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
+		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
+		checkEngineDefect: func(spec string) error { return setIWARPDefect(new(softiwarp.Config), spec) },
+		Defects:           fromTables(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
 	}
 }
 
@@ -56,7 +57,7 @@ type iwarpOpener struct {
 func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 	o := &iwarpOpener{caps: p.Caps}
 	for _, name := range s.Defects {
-		if err := setIWARP(&o.cfg, name); err != nil {
+		if err := setIWARPDefect(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
@@ -66,6 +67,7 @@ func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 	}
 	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = options.Markers, !options.CRC, options.ClientServer
 	if options.SIWPeer {
+		// Frames are aligned to TCP segments, and an empty WRITE follows a first frame.
 		o.cfg.NIC.MPA.Align, o.cfg.NIC.EmptyWriteAfter = true, 50*time.Millisecond
 	}
 	return o, nil
@@ -74,25 +76,27 @@ func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 // Caps implements Opener.
 func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
 
-// setIWARP sets a defect of the engine.
-func setIWARP(cfg *softiwarp.Config, spec string) error {
+// setIWARPDefect sets a defect of the engine in a configuration. It returns an error if there
+// is no such defect.
+func setIWARPDefect(cfg *softiwarp.Config, spec string) error {
 	return applyDefect(spec, func(name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) })
 }
 
-func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {
+// deviceConfig returns the opener's configuration with the name, addresses and costs of a NIC.
+func (o *iwarpOpener) deviceConfig(nic NICConfig) softiwarp.Config {
 	cfg := o.cfg
-	cfg.Name, cfg.Addrs = p.Name, p.addrs()
-	cfg.Costs = p.costs()
+	cfg.Name, cfg.Addrs = nic.Name, nic.addrs()
+	cfg.Costs = nic.costs()
 	return cfg
 }
 
 // InWorld implements Opener.
 func (o *iwarpOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	var n link.StreamNet = port.StreamHost()
+	var streams link.StreamNet = port.StreamHost()
 	if at.WrapStreams != nil {
-		n = at.WrapStreams(n)
+		streams = at.WrapStreams(streams)
 	}
-	return asContext(softiwarp.InWorld(w, port, n, o.deviceConfig(at)))
+	return asContext(softiwarp.InWorld(w, port, streams, o.deviceConfig(at)))
 }
 
 // OnSockets implements Opener.

@@ -16,6 +16,7 @@ import (
 // softRoCEName is the name of the provider.
 const softRoCEName = "softroce"
 
+// softRoCE returns the provider of soft-RoCE NICs.
 func softRoCE() *Provider {
 	return &Provider{
 		Name: softRoCEName, Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB, Protocol: conformance.RoCE,
@@ -25,14 +26,15 @@ func softRoCE() *Provider {
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
 		Kernel: KernelDriver{Name: "rxe"}, Profiles: rxeProfiles(), driverDefects: rxeVerbDefects,
 		Options: optionNames[roceOptions](), CRCOption: "icrc",
-		newOpener: func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
-		setDefect: func(spec string) error { return setRoCE(new(softroce.Config), spec) },
-		Defects:   describe(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
+		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
+		checkEngineDefect: func(spec string) error { return setRoCEDefect(new(softroce.Config), spec) },
+		Defects:           fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
 	}
 }
 
-// setRoCE sets a defect of the engine, of the connection manager or of the packets.
-func setRoCE(cfg *softroce.Config, spec string) error {
+// setRoCEDefect sets a defect of the engine, of the connection manager or of the packets in a
+// configuration. It returns an error if there is no such defect.
+func setRoCEDefect(cfg *softroce.Config, spec string) error {
 	return applyDefect(spec,
 		func(name string) bool { return defects.SetSoftRoCE(&cfg.NIC.Policy, name) },
 		func(name string) bool { return defects.Manager.Set(&cfg.CM, name) },
@@ -60,7 +62,7 @@ type roceOpener struct {
 func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 	o := &roceOpener{caps: p.Caps}
 	for _, name := range s.Defects {
-		if err := setRoCE(&o.cfg, name); err != nil {
+		if err := setRoCEDefect(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
@@ -81,11 +83,12 @@ func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 // Caps implements Opener.
 func (o *roceOpener) Caps() verbs.Caps { return o.caps }
 
-func (o *roceOpener) deviceConfig(p NICConfig) softroce.Config {
+// deviceConfig returns the opener's configuration with the fields that differ between NICs.
+func (o *roceOpener) deviceConfig(nic NICConfig) softroce.Config {
 	cfg := o.cfg
-	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = p.Name, p.addrs(), p.LineRateBps
-	cfg.V1Addrs, cfg.NIC.PKeys = p.RoCEv1Addrs, p.PKeys
-	cfg.Costs = p.costs()
+	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = nic.Name, nic.addrs(), nic.LineRateBps
+	cfg.V1Addrs, cfg.NIC.PKeys = nic.RoCEv1Addrs, nic.PKeys
+	cfg.Costs = nic.costs()
 	return cfg
 }
 
@@ -102,13 +105,13 @@ func (o *roceOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 }
 
 // disableRateControl sets the minimum rate of DCQCN above any line rate, so that
-// senders do not slow down. Marking and CNPs are unchanged. The other values are
-// the published defaults.
+// senders do not slow down. Marking and CNPs are unchanged. The engine takes all values or
+// none: the others are the published defaults.
 func disableRateControl(nic *engine.Config) {
 	const unlimited = 10e12
 	c := &nic.Congestion
 	c.MinRateBps, c.MaxRateBps = unlimited, unlimited
-	c.G = 1 << 22 // 1/256
+	c.G = 1 << 22 // 1/256, in units of 2^-30
 	c.AlphaInterval, c.IncreaseInterval = 55*time.Microsecond, 55*time.Microsecond
 	c.ByteCounter, c.FastRecovery = 10e6, 5
 	c.RateAIBps, c.RateHAIBps = 40e6, 400e6

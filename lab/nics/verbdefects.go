@@ -12,42 +12,43 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// hasVerbDefect reports whether devices of p, one of all providers, can have a defect
-// of verbs: defects that imitate a driver are for the providers of that driver only.
-func (p *Provider) hasVerbDefect(all []*Provider, name string) bool {
-	owns := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
-	return owns(p) || !slices.ContainsFunc(all, owns)
+// hasVerbDefect reports whether devices of p can have a defect of verbs: one that imitates the
+// kernel driver of p, or that imitates the driver of none of the providers.
+func (p *Provider) hasVerbDefect(providers []*Provider, name string) bool {
+	inDriver := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
+	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
 
-// verbDefects returns the defects of verbs that devices of p, one of all providers, can
-// have.
-func (p *Provider) verbDefects(all []*Provider) (found []Defect) {
-	for _, q := range verbcalls.AllDefects() {
-		if p.hasVerbDefect(all, q.Name) {
-			found = append(found, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+// verbDefects returns the defects of verbs that devices of p can have. providers are all
+// providers: p does not have the defects that imitate the driver of another.
+func (p *Provider) verbDefects(providers []*Provider) (found []Defect) {
+	for _, info := range verbcalls.AllDefects() {
+		if p.hasVerbDefect(providers, info.Name) {
+			found = append(found, Defect{Name: info.Name, Imitates: info.Imitates, Does: info.Does})
 		}
 	}
 	return found
 }
 
-// takeVerbDefects sets those of names that are defects of the provider's verbs, and
-// returns the others.
-func (p *Provider) takeVerbDefects(q *verbcalls.Defects, names []string) (others []string, err error) {
+// setVerbDefects sets the defects in names that are defects of the provider's verbs, and
+// returns the others, which the engine may know.
+func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {
 			if err := p.checkCounter(name); err != nil {
 				return nil, err
 			}
 		}
-		if !p.hasVerbDefect(all(), name) || q.Set(name, true) != nil {
+		isVerbDefect := p.hasVerbDefect(providers(), name) && set.Set(name, true) == nil // Set fails for unknown names
+		if !isVerbDefect {
 			others = append(others, name)
 		}
 	}
 	return others, nil
 }
 
-// checkCounter returns an error if the counter of a CounterStuck defect does not
-// exist.
+// checkCounter returns an error if the provider's NICs do not have the counter of a defect
+// CounterStuck=COUNTER.
 func (p *Provider) checkCounter(spec string) error {
 	_, counter, _ := strings.Cut(spec, "=")
 	if counter == "" {
@@ -71,7 +72,7 @@ func (p *Provider) checkCounter(spec string) error {
 	return foreign
 }
 
-// counters returns the counters of a NIC of the provider.
+// counters returns the counters of a NIC of the provider, which it opens in a simulation.
 func (p *Provider) counters() []verbs.Counter {
 	w := sim.New(sim.Config{})
 	defer w.Close()
@@ -84,7 +85,7 @@ func (p *Provider) counters() []verbs.Counter {
 	return all
 }
 
-// openSample opens a single NIC in a simulation.
+// openSample opens a NIC with default settings, alone in a simulated network.
 func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 	const rate = 1e9
 	n, err := sim.NewNet(w, sim.NetConfig{})
@@ -103,14 +104,14 @@ func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 	return o.InWorld(w, port, NICConfig{Name: "sample", Addr: addr, LineRateBps: rate})
 }
 
-// defectiveVerbs opens NICs with defects of their verbs.
-type defectiveVerbs struct {
+// defectiveVerbsOpener opens NICs with defects of their verbs.
+type defectiveVerbsOpener struct {
 	Opener
 	q verbcalls.Defects
 }
 
 // InWorld implements Opener.
-func (o *defectiveVerbs) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
+func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.InWorld(w, port, at)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (o *defectiveVerbs) InWorld(w *sim.World, port *sim.Port, at NICConfig) (ve
 }
 
 // OnSockets implements Opener.
-func (o *defectiveVerbs) OnSockets(at NICConfig) (verbs.Context, error) {
+func (o *defectiveVerbsOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.OnSockets(at)
 	if err != nil {
 		return nil, err

@@ -195,7 +195,7 @@ func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *repor
 	if err != nil {
 		return err
 	}
-	out.Coarse, in.Coarse = true, true
+	out.KernelCounted, in.KernelCounted = true, true
 	out.Packets, out.Bytes = s.TxPackets, s.TxBytes-s.TxPackets*etherBytes
 	if in.Packets == 0 {
 		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes

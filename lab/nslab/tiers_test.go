@@ -34,7 +34,7 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 		passed(t, r)
 		for _, way := range [][2]string{{"host0/rdma0", "host1/rdma0"}, {"host1/rdma0", "host0/rdma0"}} {
 			first, second := linkOf(t, r, way[0], "switch0"), linkOf(t, r, "switch0", way[1])
-			if first.Lost["loss"] == 0 || second.Lost["loss"] == 0 || second.Packets != first.Packets-first.Lost["loss"] || second.Coarse {
+			if first.Lost["loss"] == 0 || second.Lost["loss"] == 0 || second.Packets != first.Packets-first.Lost["loss"] || second.KernelCounted {
 				t.Errorf("from %s: %d packets, lost %v; then %d packets, lost %v", way[0], first.Packets, first.Lost, second.Packets, second.Lost)
 			}
 		}
@@ -55,7 +55,7 @@ workload: {kind: stream, op: send, messages: 500, bytes: 4KiB, think: 1ms, timeo
 expect: {delivered: exactly-once, retransmits: {min: 1}, lost: {min: 1}}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
-		if l := linkOf(t, r, "switch0", "host1/rdma0"); l.Lost["link_down"] == 0 || l.Coarse {
+		if l := linkOf(t, r, "switch0", "host1/rdma0"); l.Lost["link_down"] == 0 || l.KernelCounted {
 			t.Errorf("lost %v", l.Lost)
 		}
 		for _, l := range r.Links {

@@ -21,8 +21,8 @@ func (a *ackDelay) received() { a.pending = true }
 // sent notes that everything the engine had to send is sent.
 func (a *ackDelay) sent() { a.pending = false }
 
-// posted notes that the application posted work. It counts as the answer to
-// what the application received before.
+// posted notes that the application posted work, which counts as the answer to the
+// message that it received before.
 func (a *ackDelay) posted() {
 	if a.awaiting {
 		a.awaiting, a.interactive, a.unanswered = false, true, 0

@@ -54,8 +54,8 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// check reports whether the holder of the poller has been asleep for long and
-// wakes in time for the next deadline. The lock is held.
+// check reports whether the holder of the poller has slept during the last parkAfter checks,
+// and wakes in time for the next deadline. The lock is held.
 func (d *idleDetector) check(r *Real) bool {
 	p := &r.poller
 	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {
@@ -82,8 +82,8 @@ func (r *Real) unpark() {
 	}
 }
 
-// pollInBackground runs the device until an application polls. It reports false,
-// and does nothing, if another goroutine holds the poller.
+// pollInBackground acquires the poller and runs the device until an application polls. It
+// reports false, and does nothing, if another goroutine holds the poller.
 func (r *Real) pollInBackground() bool {
 	if !r.poller.tryAcquire() {
 		return false

@@ -113,9 +113,9 @@ func (r WaitReason) String() string { return string(r) }
 // BatchSize is how many datagrams a driver moves at a time.
 const BatchSize = 64
 
-// NewBatch returns datagrams for an engine to fill. The buffer of the first has room
-// for all if none is longer than mtu or a jumbo frame. An engine lays packets back to
-// back, so that a link with segmentation offload need not gather them.
+// NewBatch returns BatchSize datagrams for an engine to fill. The buffer of the first has
+// room for the packets of all, if none exceeds the smaller of mtu and a jumbo frame. An engine
+// lays packets back to back, so that a link with segmentation offload need not gather them.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
 	ds := make([]link.Datagram, BatchSize)
@@ -136,11 +136,12 @@ func NewSendQueue(mtu int) SendQueue { return SendQueue{ds: NewBatch(mtu)} }
 // on demand. It takes less memory, and serves links without segmentation offload.
 func NewSmallSendQueue() SendQueue { return SendQueue{ds: make([]link.Datagram, BatchSize)} }
 
-// SetLimit bounds the queue to n packets.
+// SetLimit bounds the queue to n packets, at least 1 and at most BatchSize.
 func (q *SendQueue) SetLimit(n int) { q.ds = q.ds[:max(1, min(n, len(q.ds)))] }
 
 // Flush sends the datagrams that l did not take the last time, and then up to a batch
-// of e's output. It reports whether e may have more, and whether l is full.
+// of e's output. It reports whether there may be more to send, and whether l is full. It drops
+// the datagrams if l is closed.
 func (q *SendQueue) Flush(now mono.Time, e Engine, l link.PacketLink) (more, full bool) {
 	for {
 		empty := q.head == q.tail

@@ -46,6 +46,7 @@ type packetNetwork struct {
 	out    SendQueue
 }
 
+// newPacketNetwork returns the network of an engine on a packet link.
 func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
 	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
@@ -61,7 +62,8 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-// flush implements network.
+// flush implements network. A full link is retried after fullRetry: it does not tell when it has
+// room.
 func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {
@@ -83,11 +85,12 @@ type realCond struct {
 	broadcast chan struct{} // closed by Notify; nil if no goroutine waits on it
 }
 
-// Notify implements Cond.
+// Notify implements Cond. It wakes the waiter that sleeps on the network, and those that wait for
+// the poller.
 func (c *realCond) Notify() {
 	c.notified++
 	if c.polling {
-		c.r.net.wake() // another goroutine has received the packet that would wake it
+		c.r.net.wake() // another goroutine has received the packet that would have woken the waiter
 	}
 	if c.broadcast != nil {
 		close(c.broadcast)
@@ -95,8 +98,8 @@ func (c *realCond) Notify() {
 	}
 }
 
-// Wait implements Cond. It blocks in the poll of the socket if it gets the poller, and
-// otherwise until the goroutine that holds the poller wakes it.
+// Wait implements Cond. If it acquires the poller, it blocks on the network and processes what
+// arrives; otherwise it blocks until the goroutine that holds the poller calls Notify.
 func (c *realCond) Wait(timeout time.Duration) bool {
 	r := c.r
 	until := mono.Never

@@ -47,10 +47,10 @@ func (p *poller) tryAcquire() bool {
 	}
 }
 
-// release gives the poller to the next goroutine that asks for it.
+// release lets another goroutine acquire the poller.
 func (p *poller) release() { p.token <- struct{}{} }
 
-// oversleeps reports whether the holder sleeps until after the deadline.
+// oversleeps reports whether a goroutine holds the poller, and sleeps until after the deadline.
 func (p *poller) oversleeps(deadline mono.Time) bool {
 	return deadline < p.wakeAt && len(p.token) == 0
 }
@@ -58,7 +58,8 @@ func (p *poller) oversleeps(deadline mono.Time) bool {
 // appActive reports whether an application has polled or waited recently.
 func (p *poller) appActive(now mono.Time) bool { return now.Sub(p.lastPoll) < appIdle }
 
-// sleepTime is how long the holder may sleep, given the next deadline.
+// sleepTime returns how long the holder may sleep: until the deadline, or for maxPollSleep at most
+// while there is traffic.
 func (p *poller) sleepTime(now, deadline mono.Time) time.Duration {
 	if now.Sub(p.lastEvent) < quietAfter {
 		deadline = min(deadline, now.Add(maxPollSleep))

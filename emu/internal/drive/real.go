@@ -59,8 +59,8 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 	}
 }
 
-// Lock implements Driver. Before a control call it sends delayed acknowledgements:
-// a queue pair that is destroyed has acknowledged what the application received.
+// Lock implements Driver. Before a control call it sends delayed acknowledgements: a queue pair
+// must acknowledge the messages that the application received before it is destroyed.
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
@@ -72,13 +72,14 @@ func (r *Real) Lock(c CallKind) {
 // Unlock implements Driver.
 func (r *Real) Unlock() { r.mu.Unlock() }
 
+// lock takes the lock, and makes the next Now read the clock.
 func (r *Real) lock() {
 	r.mu.Lock()
 	r.now = 0
 }
 
-// Now implements Driver. It reads the clock once per Lock: to receive a short
-// message takes not much longer than a few reads of the clock.
+// Now implements Driver. It reads the clock once per Lock: receiving a short message takes not
+// much longer than a few reads of the clock.
 func (r *Real) Now() mono.Time {
 	if r.now == 0 {
 		r.now = mono.Time(time.Since(r.epoch))
@@ -86,7 +87,7 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver.
+// Pump implements Driver. The application has posted work or made a control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
@@ -101,12 +102,12 @@ func (r *Real) PollFound() {
 		r.pump(r.poller.lastPoll)
 	}
 	if r.acks.pending {
-		r.unpark() // it sends them if the application does not
+		r.unpark() // the background goroutine sends them if the application posts nothing
 	}
 }
 
-// PollEmpty implements Driver. It sends delayed acknowledgements, and handles
-// deadlines that have passed.
+// PollEmpty implements Driver. It sends delayed acknowledgements, unless ackDelay delays them
+// further, and handles deadlines that have passed.
 func (r *Real) PollEmpty() {
 	delay := r.acks.emptyPoll(r.pollReceived)
 	due := r.engine.Deadline() <= r.poller.lastPoll
@@ -118,7 +119,7 @@ func (r *Real) PollEmpty() {
 	}
 }
 
-// pump handles deadlines that have passed, and sends.
+// pump handles deadlines that have passed, and sends the engine's packets.
 func (r *Real) pump(now mono.Time) {
 	if r.engine.Deadline() <= now {
 		r.expireTimers(now)
@@ -138,14 +139,15 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send sends the engine's packets, and wakes the holder of the poller if it would
-// sleep through the next deadline.
+// send settles the engine and sends its packets. It wakes the holder of the poller, or unparks the
+// background goroutine, if the holder would sleep through the next deadline.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
 	r.engine.Settle(now)
 	r.flush(now)
 	if r.poller.oversleeps(r.strictDeadline()) {
-		// A wake-up costs more than the packets that delaying may save.
+		// A wake-up costs more than delayed packets may save: send them, which may move the
+		// deadline.
 		if r.delayer != nil && r.delayer.Release() {
 			r.flush(now)
 		}
@@ -205,8 +207,8 @@ func (r *Real) Progress() {
 	}
 }
 
-// receiveAndSend is one round of the background goroutine. It reports whether it
-// received packets.
+// receiveAndSend receives, handles deadlines and sends, for the background goroutine. It reports
+// whether it received packets.
 func (r *Real) receiveAndSend() (received bool) {
 	r.acks.notAnswered()
 	now := r.Now()
@@ -218,8 +220,8 @@ func (r *Real) receiveAndSend() (received bool) {
 // Yield implements Driver.
 func (r *Real) Yield() { r.yields.pollEmpty() }
 
-// receive passes received packets to the engine. After each full batch it sends,
-// so that acknowledgements keep the peer sending.
+// receive passes received packets, up to maxBatches batches, to the engine, and reports whether
+// there were any. After each full batch it sends, so that acknowledgements keep the peer sending.
 func (r *Real) receive(now mono.Time) (received bool) {
 	for range maxBatches {
 		r.lastReceive = now
@@ -240,7 +242,7 @@ func (r *Real) receive(now mono.Time) (received bool) {
 	return received
 }
 
-// strictDeadline is the deadline that the holder of the poller must not sleep
+// strictDeadline returns the deadline that the holder of the poller must not sleep
 // through. The background goroutine handles the others.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
@@ -253,13 +255,13 @@ func (r *Real) strictDeadline() mono.Time {
 	return min(at, r.engine.Deadline())
 }
 
-// sleepTime is how long the holder of the poller may sleep.
+// sleepTime returns how long the holder of the poller may sleep.
 func (r *Real) sleepTime(now mono.Time) time.Duration {
 	return r.poller.sleepTime(now, r.strictDeadline())
 }
 
-// sleep blocks on the network for up to d. The caller holds the poller, and the
-// lock, which sleep releases meanwhile.
+// sleep blocks until the network has something to receive, or for d. The caller holds the poller,
+// and the lock, which sleep releases meanwhile.
 func (r *Real) sleep(d time.Duration) {
 	r.poller.wakeAt = r.Now().Add(d)
 	if r.poller.wakeAt == mono.Never {

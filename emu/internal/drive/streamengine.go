@@ -112,13 +112,15 @@ func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.
 // for bytes that were left unread.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
-func (n *streamNetwork) flush(now mono.Time) (bool, time.Duration) {
+// flush implements network. If a stream has more to write than it may at a time, flush is to be
+// called again at once.
+func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	all := n.Flush(now)
-	if len(n.readQueue) > 0 { // a write has failed, and a read tells why
+	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error
 		n.waiter.Wake()
 	}
 	if all {
-		return false, -1
+		return false, -1 // no retry
 	}
 	return false, 0
 }

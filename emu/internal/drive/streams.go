@@ -73,7 +73,7 @@ func NewStreams(e StreamEngine, n link.StreamNet) *Streams {
 	}
 }
 
-// Dial starts a stream for conn.
+// Dial starts a stream for conn, which must not have one yet.
 func (s *Streams) Dial(now mono.Time, conn StreamConn, local, remote netip.AddrPort) error {
 	if s.byConn[conn] != nil {
 		return fmt.Errorf("dial to %v: the connection has a stream already", remote)
@@ -86,6 +86,7 @@ func (s *Streams) Dial(now mono.Time, conn StreamConn, local, remote netip.AddrP
 	return nil
 }
 
+// add adds a stream for conn.
 func (s *Streams) add(conn StreamConn, l link.StreamLink) *stream {
 	st := &stream{conn: conn, link: l, id: l.ID()}
 	s.slot(st.id).stream = st
@@ -93,6 +94,7 @@ func (s *Streams) add(conn StreamConn, l link.StreamLink) *stream {
 	return st
 }
 
+// slot returns the entry of a stream or listener, which it makes if needed.
 func (s *Streams) slot(id link.StreamID) *slot {
 	for int(id) >= len(s.slots) {
 		s.slots = append(s.slots, slot{})
@@ -143,7 +145,7 @@ func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote ne
 	return own, nil
 }
 
-// Addr is the bound address.
+// Addr returns the bound address.
 func (l *listener) Addr() netip.AddrPort { return l.link.Addr() }
 
 // Close stops listening.
@@ -205,7 +207,8 @@ func dropNil[T any](list []*T) []*T {
 	return kept
 }
 
-// handleReady handles a readiness event of a stream or a listener.
+// handleReady handles a readiness event of a stream or a listener: it accepts, connects, queues
+// output or reads. It reports whether it did any of them.
 func (s *Streams) handleReady(now mono.Time, r *link.StreamReady) (received bool) {
 	at := s.slot(r.ID)
 	if at.listener != nil {
@@ -253,7 +256,8 @@ func (s *Streams) queueRead(st *stream) {
 	}
 }
 
-// read passes the bytes of one read to the conn, or the end of the stream.
+// read passes the bytes of one read, or the end of the stream, to the conn. It queues another read
+// if there may be more. It reports whether there was something to pass.
 func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	n, err := st.link.Read(now, s.buf)
 	if n == 0 && err == nil {
@@ -286,7 +290,8 @@ func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	return true
 }
 
-// acceptWaiting accepts the streams that wait, up to maxAccepts.
+// acceptWaiting accepts the streams that wait, up to maxAccepts, and queues the listener if there
+// may be more. It reports whether it accepted any.
 func (s *Streams) acceptWaiting(now mono.Time, l *listener) (received bool) {
 	for range maxAccepts {
 		stream, err := l.link.Accept(now)

@@ -3,7 +3,7 @@ package drive
 import "github.com/fabrictest/fabrictest/emu/mono"
 
 // Flush writes the engine's output to the streams. It reports false if a stream has
-// more to write than it may at a time. The rest for a full stream is written after
+// more to write than it may at a time (writeBytes). The rest for a full stream is written after
 // Receive has learned that there is room.
 func (s *Streams) Flush(now mono.Time) (all bool) {
 	// Streams that did not write all the last time come first: they waited longest.
@@ -27,7 +27,9 @@ func (s *Streams) Flush(now mono.Time) (all bool) {
 	return len(s.writeQueue) == 0
 }
 
-// write writes the output of one conn, up to writeBytes.
+// write writes the output of one conn until there is no more, the link is full, or writeBytes are
+// written; in the last case it queues the stream. It closes or aborts the stream if the conn says
+// so.
 func (s *Streams) write(now mono.Time, st *stream) {
 	for written := 0; ; {
 		bufs, then := st.conn.Output(s.vecs)
@@ -95,6 +97,7 @@ func (s *Streams) failWrite(st *stream) {
 	s.queueRead(st)
 }
 
+// abort resets a stream and forgets it.
 func (s *Streams) abort(now mono.Time, st *stream) {
 	_ = st.link.Abort(now) // the stream may have broken before
 	s.remove(st)

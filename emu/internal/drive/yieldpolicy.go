@@ -51,7 +51,8 @@ func (y *yieldPolicy) pollEmpty() {
 	y.adapt(shift, time.Since(start))
 }
 
-// adapt changes how often to yield by how long the last yield took.
+// adapt makes yields more frequent if the last one ran a program that polls in turns with this one,
+// which shows by how long it took, and else less frequent. shift is the current value.
 func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
 	switch shared := minSharedYield < took && took < maxSharedYield; {
 	case shared && shift < maxShift:

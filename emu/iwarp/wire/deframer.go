@@ -29,7 +29,7 @@ const (
 	CRCUnknown                  // octets were skipped
 )
 
-// String prints the status in one word.
+// String returns the status in one word.
 func (c CRCStatus) String() string {
 	return [...]string{"off", "good", "bad", "missing"}[c&3]
 }
@@ -49,14 +49,16 @@ type Deframer struct {
 // NewDeframer returns a deframer for the octets after the start-up frame.
 func NewDeframer(f Framing) *Deframer { return NewDeframerAt(f, 0) }
 
-// NewDeframerAt returns a deframer for a stream whose next FPDU begins at offset at after
-// the start-up frame, for captures that begin later.
-func NewDeframerAt(f Framing, at uint64) *Deframer { return &Deframer{framing: f, offset: at} }
+// NewDeframerAt returns a deframer for captures that begin inside a stream: the next FPDU
+// begins at this offset after the start-up frame.
+func NewDeframerAt(f Framing, offset uint64) *Deframer {
+	return &Deframer{framing: f, offset: offset}
+}
 
-// Offset is the offset of the current FPDU, or of the next one.
+// Offset returns the stream offset of the current FPDU, or of the next one if none has begun.
 func (d *Deframer) Offset() uint64 { return d.offset }
 
-// Pending is the number of octets received of the current FPDU.
+// Pending returns the number of octets received of an incomplete FPDU.
 func (d *Deframer) Pending() int {
 	if d.returned {
 		return 0
@@ -64,8 +66,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// PartialULPDU is the received part of the current ULPDU, in a stream without markers. It is
-// valid until the next call of Next.
+// PartialULPDU returns the received part of the incomplete ULPDU; nil if there is none, and for
+// streams with markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -74,8 +76,8 @@ func (d *Deframer) PartialULPDU() []byte {
 	return d.buf[ULPDULengthLen:min(ULPDULengthLen+n, len(d.buf))]
 }
 
-// Missing is how many octets of the current FPDU are missing, and how long its pad is; 0 if
-// there is no FPDU or its length is not known yet.
+// Missing returns how many octets of the incomplete FPDU are missing, and how long its pad is; 0
+// if there is none, or if its length is not known yet.
 func (d *Deframer) Missing() (octets, pad int) {
 	if d.returned {
 		return 0, 0
@@ -113,9 +115,10 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	return f, nil, false
 }
 
-// Skip is Next for n octets that were sent but are missing, as in a truncated capture. An
-// FPDU with skipped octets has those before them. If ok is false and rest is not 0, a
-// ULPDU_Length is missing, and the deframer cannot continue.
+// Skip is Next for n octets that were sent but are missing, as in a truncated capture; rest is
+// their number after the end of the FPDU. An FPDU with skipped octets has only the octets before
+// them. If ok is false and rest is not 0, a ULPDU_Length is missing, and the deframer cannot
+// continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()
 	if n == 0 {
@@ -140,7 +143,8 @@ func (d *Deframer) discardReturned() {
 	}
 }
 
-// markerPrefixLen is the length of a marker before the ULPDU_Length; 0 if there is none.
+// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0
+// if there is none.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen
@@ -148,8 +152,8 @@ func (d *Deframer) markerPrefixLen() int {
 	return 0
 }
 
-// extent returns the length of the FPDU at the start of raw; if known is false, how many
-// octets are needed to tell.
+// extent returns the length, with markers, of the FPDU at the start of raw. If raw is too short
+// to tell, known is false, and n is the number of octets up to the end of the ULPDU_Length.
 func (d *Deframer) extent(raw []byte) (n int, known bool) {
 	lead := d.markerPrefixLen()
 	if len(raw) < lead+ULPDULengthLen {
@@ -162,7 +166,8 @@ func (d *Deframer) extent(raw []byte) (n int, known bool) {
 	return lead + n, true
 }
 
-// finish returns the FPDU of raw, which ends early if octets were skipped.
+// finish returns the FPDU of raw, its octets on the wire, and moves on to the next FPDU. raw ends
+// early if octets were skipped.
 func (d *Deframer) finish(raw []byte) FPDU {
 	lead := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)
@@ -188,7 +193,8 @@ func (d *Deframer) finish(raw []byte) FPDU {
 	return f
 }
 
-// fill sets ULPDU, pad and CRC from body, which ends early if octets were skipped.
+// fill sets ULPDU, pad and CRC from body, the octets after the ULPDU_Length without markers. body
+// ends early if octets were skipped.
 func (f *FPDU) fill(body []byte) {
 	n := min(f.Length, len(body))
 	f.ULPDU, body = body[:n:n], body[n:]
@@ -198,8 +204,8 @@ func (f *FPDU) fill(body []byte) {
 	}
 }
 
-// markersMismatch reports whether a marker in raw does not point to the ULPDU_Length, which
-// follows the first lead octets.
+// markersMismatch reports whether a marker in raw does not point to the ULPDU_Length. lead is the
+// length of a marker before the ULPDU_Length, or 0.
 func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
 	if lead > 0 && markerPointer(raw) != 0 {
 		return true
@@ -215,8 +221,8 @@ func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
 // markerPointer returns the FPDUPTR of a marker.
 func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
-// strip returns raw without its markers: a subslice if only the lead must go, else in d.buf,
-// which raw may alias.
+// strip returns raw without its markers: a subslice of raw if its only marker is the first lead
+// octets, else a copy in d.buf, which raw may alias.
 func (d *Deframer) strip(raw []byte, lead int) []byte {
 	n := octetsToMarker(d.offset + uint64(lead))
 	raw = raw[lead:]

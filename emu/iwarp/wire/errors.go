@@ -16,7 +16,7 @@ var (
 	ErrPrivateData = fmt.Errorf("private data of an MPA start-up frame exceeds %d octets", MaxPrivateData)
 )
 
-// shortError returns the ErrShort of a header.
+// shortError returns the error for an input that ends inside a header of need octets.
 func shortError(header string, need int) error {
 	return fmt.Errorf("%s of %d octets: %w", header, need, ErrShort)
 }

@@ -27,10 +27,10 @@ type Framer struct {
 // NewFramer returns a framer for the octets after the start-up frame.
 func NewFramer(f Framing) Framer { return Framer{framing: f} }
 
-// At is the number of octets framed.
+// At returns the stream offset of the next FPDU: the number of octets framed.
 func (f *Framer) At() uint64 { return f.at }
 
-// Len is the length of the next FPDU if it has a ULPDU of ulpduLen octets, with markers.
+// Len returns the length, with markers, of the next FPDU if its ULPDU has ulpduLen octets.
 func (f *Framer) Len(ulpduLen int) int {
 	n := FPDULen(ulpduLen)
 	if !f.framing.Markers {
@@ -43,8 +43,9 @@ func (f *Framer) Len(ulpduLen int) int {
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of a ULPDU that is the concatenation of parts. Without CRC the
-// field is zero. Append panics if the ULPDU is longer than MaxULPDU.
+// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the
+// extended slice. Without CRC the field is zero. Append panics if the ULPDU is longer than
+// MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -63,8 +64,8 @@ func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	return f.end(w, crc)
 }
 
-// AppendFPDU appends an FPDU of a Deframer with its pad and CRC, right or wrong. Markers are
-// set for the new position.
+// AppendFPDU appends an FPDU of a Deframer with its own pad and CRC, even if they are wrong. The
+// markers are those of the new position in the stream.
 func (f *Framer) AppendFPDU(b []byte, p *FPDU) []byte {
 	w := f.begin(b, len(p.ULPDU))
 	w.write(p.ULPDU)
@@ -84,7 +85,8 @@ type fpduWriter struct {
 	at      uint64
 }
 
-// begin appends the marker before an FPDU, if there is one, and the ULPDU_Length.
+// begin appends to b the marker before an FPDU, if one is due, and the ULPDU_Length n. It returns
+// the writer for the rest.
 func (f *Framer) begin(b []byte, n int) fpduWriter {
 	if n > MaxULPDU {
 		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", n, MaxULPDU))
@@ -100,13 +102,13 @@ func (f *Framer) begin(b []byte, n int) fpduWriter {
 	return w
 }
 
-// end appends the CRC.
+// end appends the CRC, records the new stream offset, and returns the extended slice.
 func (f *Framer) end(w fpduWriter, crc uint32) []byte {
 	f.at = w.at + CRCLen
 	return binary.LittleEndian.AppendUint32(w.b, crc)
 }
 
-// write appends p with its markers.
+// write appends p with the markers that fall before or into it.
 func (w *fpduWriter) write(p []byte) {
 	for w.markers && len(p) > 0 {
 		n := octetsToMarker(w.at)
@@ -122,14 +124,14 @@ func (w *fpduWriter) write(p []byte) {
 	w.b, w.at = append(w.b, p...), w.at+uint64(len(p))
 }
 
-// align appends a marker between pad and CRC if there is one. The CRC covers it.
+// align appends a marker between pad and CRC if one is due there. The CRC covers it.
 func (w *fpduWriter) align() {
 	if w.markers && octetsToMarker(w.at) == 0 {
 		w.mark()
 	}
 }
 
-// mark appends a marker.
+// mark appends a marker that points back to the ULPDU_Length.
 func (w *fpduWriter) mark() {
 	w.b = Marker{Back: uint16(w.at - w.start)}.Append(w.b)
 	w.at += MarkerLen

@@ -8,7 +8,7 @@ type Header struct {
 	Untagged Untagged
 }
 
-// Len is the length of h in octets.
+// Len returns the length of h in octets.
 func (h *Header) Len() int {
 	if h.Control.Tagged {
 		return ControlLen + TaggedLen

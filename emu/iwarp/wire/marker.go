@@ -30,12 +30,13 @@ func (m *Marker) Parse(b []byte) (rest []byte, err error) {
 	return b[MarkerLen:], nil
 }
 
-// octetsToMarker is the number of octets from offset pos to the next marker; 0 if it is at
-// pos.
+// octetsToMarker returns the number of octets from stream offset pos to the next multiple of
+// MarkerInterval, where a marker is; 0 if pos is one.
 func octetsToMarker(pos uint64) int { return int(-pos % MarkerInterval) }
 
-// markersWithin is the number of markers within n octets of an FPDU whose ULPDU_Length is at
-// offset pos. A marker at either end is not counted: it belongs to the FPDU after it.
+// markersWithin returns the number of markers inside an FPDU of n octets (without markers) whose
+// ULPDU_Length is at stream offset pos. A marker right after its end is not counted: it belongs to
+// the next FPDU.
 func markersWithin(pos uint64, n int) int {
 	const between = MarkerInterval - MarkerLen
 	n -= octetsToMarker(pos)

@@ -44,7 +44,7 @@ const (
 	Response                       // answers a Read Request or an Atomic Request
 )
 
-// Has reports whether c holds all of want.
+// Has reports whether c has all bits of want.
 func (c Class) Has(want Class) bool { return c&want == want }
 
 const send = HasPayload | ConsumesRecv
@@ -74,7 +74,7 @@ func (o Opcode) Info() (Info, bool) {
 // Tagged reports whether messages of opcode o use the tagged model.
 func (o Opcode) Tagged() bool { return opcodes[o&opcodeMask].Tagged }
 
-// String prints the message's name as the RFCs spell it, or "opcode 13".
+// String returns the message's name as the RFCs spell it, or "opcode 13" for an unassigned opcode.
 func (o Opcode) String() string {
 	if name := opcodes[o&opcodeMask].Name; name != "" {
 		return name

@@ -31,6 +31,7 @@ func (s *Segment) Parse(b []byte) (err error) {
 	return nil
 }
 
+// parseRDMAP decodes the RDMAP header of the opcode and returns the octets that follow.
 func (s *Segment) parseRDMAP(b []byte) (rest []byte, err error) {
 	switch s.Control.Opcode {
 	case OpReadRequest:
@@ -47,12 +48,14 @@ func (s *Segment) parseRDMAP(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// hasRDMAP reports whether an RDMAP header follows. Only untagged messages have one.
+// hasRDMAP reports whether an RDMAP header follows the DDP header. Only untagged messages have
+// one.
 func (s *Segment) hasRDMAP() bool {
 	return !s.Control.Tagged && opcodes[s.Control.Opcode&opcodeMask].Header != 0
 }
 
-// AppendHeaders appends all but the payload.
+// AppendHeaders appends the DDP header and the RDMAP header of the opcode, if it has one, and
+// returns the extended slice.
 func (s *Segment) AppendHeaders(b []byte) []byte {
 	b = s.Header.Append(b)
 	if !s.hasRDMAP() {

@@ -45,15 +45,15 @@ const (
 	MaxFPDULen = ULPDULengthLen + MaxULPDU + 2 + CRCLen + MarkerLen*(2+MaxULPDU/(MarkerInterval-MarkerLen)+1)
 )
 
-// PadLen is the number of pad octets after a ULPDU, which align the CRC to four octets from
-// the ULPDU_Length on.
+// PadLen returns the number of pad octets after a ULPDU: the CRC is at a multiple of four octets
+// from the start of the ULPDU_Length.
 func PadLen(ulpduLen int) int { return -(ULPDULengthLen + ulpduLen) & 3 }
 
-// FPDULen is the length of an FPDU without markers.
+// FPDULen returns the length of the FPDU of a ULPDU, without markers.
 func FPDULen(ulpduLen int) int { return ULPDULengthLen + ulpduLen + PadLen(ulpduLen) + CRCLen }
 
-// MULPDU is the longest ULPDU whose FPDU fits into a TCP segment of emss octets
-// (RFC 5044, section 4.5), within what MPA allows.
+// MULPDU returns the length of the longest ULPDU whose FPDU fits into a TCP segment of emss octets
+// (RFC 5044, section 4.5), between MinMULPDU and MaxMULPDU.
 func MULPDU(emss int, markers bool) int {
 	n := emss - (ULPDULengthLen + CRCLen + emss%4)
 	if markers {

@@ -62,8 +62,8 @@ func (f *StartFrame) Append(b []byte) []byte {
 }
 
 // Parse decodes f from the front of b and returns the octets that follow. ErrShort means
-// that more octets are needed, ErrKey that the stream is not MPA, which the first wrong
-// octet tells. If there are more than MaxPrivateData octets of private data it returns
+// that more octets are needed. ErrKey means that the stream is not MPA, and is returned at the
+// first wrong octet. If there are more than MaxPrivateData octets of private data, Parse returns
 // ErrPrivateData, with all fields but PrivateData set.
 func (f *StartFrame) Parse(b []byte) (rest []byte, err error) {
 	*f = StartFrame{}
@@ -98,7 +98,7 @@ func (f *StartFrame) Parse(b []byte) (rest []byte, err error) {
 	return b[end:], nil
 }
 
-// bit returns mask if v is set.
+// bit returns mask if v is true, else 0.
 func bit(v bool, mask uint8) uint8 {
 	if v {
 		return mask

@@ -55,7 +55,8 @@ var (
 	errShortSegmentLength = shortError("DDP Segment Length of a Terminate", segmentLengthLen)
 )
 
-// hasRead reports whether a Read Request's header ends the message.
+// hasRead reports whether the header of a Read Request follows the DDP header: R is set, and the
+// DDP header, if there is one, is that of a Read Request.
 func (t *Terminate) hasRead() bool {
 	return t.HasRDMAP && (!t.HasDDP || !t.DDP.Control.Tagged && t.DDP.Control.Opcode == OpReadRequest)
 }
@@ -85,13 +86,14 @@ func (t *Terminate) Append(b []byte) []byte {
 	return b
 }
 
-// Parse decodes t from the front of b and returns the octets that follow. It uses
-// GuessTerminateOrder, for a stream after start-up.
+// Parse decodes t from the front of b and returns the octets that follow. It guesses the bit order
+// with GuessTerminateOrder, for a stream after start-up.
 func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
-	return t.ParseOrder(b, GuessTerminateOrder(b, true))
+	const inOperation = true
+	return t.ParseOrder(b, GuessTerminateOrder(b, inOperation))
 }
 
-// ParseOrder is Parse with a known order.
+// ParseOrder is Parse with a known bit order.
 func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate
@@ -125,10 +127,10 @@ func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err
 	return b, nil
 }
 
-// GuessTerminateOrder guesses the order of a Terminate: by the position of M, D or R if one
-// is set, else by which of the two readings is a defined error. The MPA errors "insufficient
-// IRD" and "no matching RTR" occur only during start-up, and have the numbers of RDMAP
-// errors afterwards; inOperation says whether start-up was over.
+// GuessTerminateOrder guesses the bit order of a Terminate: by the position of M, D or R if one
+// is set, else by which of the two orders gives a defined error. The MPA errors "insufficient
+// IRD" and "no matching RTR" occur only during start-up; after it (inOperation) the same octets
+// are RDMAP errors in the other order.
 func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
 	if len(b) < TerminateLen {
 		return OrderRFC
@@ -143,11 +145,11 @@ func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
 	startup := code == codeMPAInsufficientIRD || code == codeMPANoMatchingRTR
 	siw := false
 	switch b[0] {
-	case 0x21: // layer 2 has no type 1; layer 1 has a type 2
+	case 0x21: // MPA (layer 2) has no errors of type 1, and DDP (layer 1) has some of type 2
 		siw = true
-	case 0x02: // MPA's error, or RDMAP's remote operation error
+	case 0x02: // in RFC order a remote operation error of RDMAP, in siw's order an MPA error
 		siw = code >= codeMPACRC && code <= codeMPAFrame || startup && !inOperation
-	case 0x20: // the other way round
+	case 0x20: // in RFC order an MPA error, in siw's order a remote operation error of RDMAP
 		siw = (code == codeRDMAPVersion || code == codeRDMAPOpcode) && inOperation
 	}
 	if siw {

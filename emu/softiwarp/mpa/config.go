@@ -1,6 +1,7 @@
 package mpa
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -87,6 +88,8 @@ func (c *Config) enhanced() bool {
 // MaxPrivateData returns the maximum length of private data in an initiator's Request.
 func (c *Config) MaxPrivateData() int { return maxPrivateData(c.enhanced()) }
 
+// maxPrivateData returns the maximum length of the application's private data in a Request or
+// Reply, which is shorter if enhanced data precedes it.
 func maxPrivateData(enhanced bool) int {
 	if enhanced {
 		return wire.MaxPrivateData - wire.EnhancedLen
@@ -104,11 +107,13 @@ func (c *Config) Validate() error {
 	case max(c.IRD, c.ORD, c.MaxIRD) > wire.DepthNotNegotiated:
 		return fmt.Errorf("mpa: IRD %d, ORD %d, MaxIRD %d: at most %d can be sent", c.IRD, c.ORD, c.MaxIRD, wire.DepthNotNegotiated-1)
 	case c.RTR&^rtrAll != 0:
-		return fmt.Errorf("mpa: RTR %#x: no such types", uint8(c.RTR))
+		return fmt.Errorf("mpa: RTR %#x has unknown bits", uint8(c.RTR))
 	}
 	return checkPrivateData(c.PrivateData, c.enhanced())
 }
 
+// checkPrivateData returns an error if the application's private data is too long for a Request
+// or Reply with or without enhanced data.
 func checkPrivateData(private []byte, enhanced bool) error {
 	if limit := maxPrivateData(enhanced); len(private) > limit {
 		return fmt.Errorf("%w: %d octets, where at most %d fit", ErrPrivateData, len(private), limit)
@@ -116,22 +121,18 @@ func checkPrivateData(private []byte, enhanced bool) error {
 	return nil
 }
 
+// withDefaults returns c with the defaults for unset fields.
 func (c Config) withDefaults() Config {
-	orInt := func(v *int, def int) {
+	setDefault := func(v *int, def int) {
 		if *v <= 0 {
 			*v = def
 		}
 	}
-	orTime := func(v *time.Duration, def time.Duration) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	orInt(&c.MSS, defaultMSS)
-	orInt(&c.QueueFPDUs, defaultQueueFPDUs)
-	orInt(&c.QueueOctets, defaultQueueOctets)
-	orTime(&c.RequestTimeout, defaultRequestTimeout)
-	orTime(&c.ReplyTimeout, defaultReplyTimeout)
+	setDefault(&c.MSS, defaultMSS)
+	setDefault(&c.QueueFPDUs, defaultQueueFPDUs)
+	setDefault(&c.QueueOctets, defaultQueueOctets)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, defaultRequestTimeout)
+	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, defaultReplyTimeout)
 	if c.MaxRevision == 0 {
 		c.MaxRevision = wire.RevisionEnhanced
 	}

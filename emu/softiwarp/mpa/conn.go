@@ -72,6 +72,7 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
+// newConn returns a Conn without a state. NewInitiator and NewResponder set it.
 func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
@@ -86,7 +87,7 @@ func newConn(cfg Config) *Conn {
 // false before it reuses b.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
-		panic("mpa: Input before Next has used up what was given before")
+		panic("mpa: Input before Next has consumed the previous input")
 	}
 	if len(b) == 0 || c.state == stopped {
 		return
@@ -105,8 +106,8 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.in = b
 }
 
-// holdInput implements the policy HoldFirst: it holds b back until more input arrives, unless
-// b already holds more than one FPDU.
+// holdInput implements the policy HoldFirst: it copies b, to process it when more input arrives,
+// and reports whether it did. It does not if b has octets after its first FPDU.
 func (c *Conn) holdInput(b []byte) bool {
 	c.holdNext = false
 	if _, rest, whole := wire.NewDeframer(c.params.In).Next(b); whole && len(rest) > 0 {
@@ -122,7 +123,8 @@ func (c *Conn) InputEOF(now mono.Time) { c.eof = true }
 // Lost reports that the stream was reset, timed out or never connected.
 func (c *Conn) Lost(now mono.Time) { c.lost = true }
 
-// Next returns the next event, if there is one.
+// Next processes input and returns the next event. It reports false, and has then consumed the
+// input, if there is none.
 func (c *Conn) Next() (e Event, ok bool) {
 	if len(c.in) > 0 {
 		if c.state == fullOperation {
@@ -142,7 +144,8 @@ func (c *Conn) Next() (e Event, ok bool) {
 	return e, false
 }
 
-// nextNonFPDU handles input before and after full operation.
+// nextNonFPDU processes input before full operation, a Request or Reply, and ignores input after
+// it. Input between the Request and its Reply is an error.
 func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	switch c.state {
 	case waitRequest, waitReply:
@@ -155,7 +158,8 @@ func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	}
 }
 
-// nextEnd reports the end of the stream, once, unless the connection has already ended.
+// nextEnd returns the event for the end of the stream or an expired deadline, unless the
+// connection has already ended. Each is reported once.
 func (c *Conn) nextEnd() (e Event, ok bool) {
 	eof, lost := c.eof, c.lost
 	c.eof, c.lost, c.expired = false, false, false
@@ -193,7 +197,7 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	return e, true
 }
 
-// setFPDUDeadline starts the timeout of an incomplete FPDU.
+// setFPDUDeadline sets the deadline of an incomplete FPDU, and removes it if there is none.
 func (c *Conn) setFPDUDeadline() {
 	if c.cfg.FPDUTimeout <= 0 || c.state != fullOperation {
 		return
@@ -207,7 +211,8 @@ func (c *Conn) setFPDUDeadline() {
 // Deadline returns when Tick must be called, or mono.Never.
 func (c *Conn) Deadline() mono.Time { return c.deadline }
 
-// Tick checks the deadline. The caller must call Next afterwards.
+// Tick records whether the deadline has passed. The caller must call Next afterwards, which
+// returns the event.
 func (c *Conn) Tick(now mono.Time) {
 	if !now.Before(c.deadline) {
 		c.deadline = mono.Never
@@ -218,7 +223,7 @@ func (c *Conn) Tick(now mono.Time) {
 // Params returns the parameters that are known so far.
 func (c *Conn) Params() *Params { return &c.params }
 
-// SetMSS sets TCP's segment size; 0 means unknown.
+// SetMSS sets TCP's segment size, from which MULPDU follows; 0 means the default.
 func (c *Conn) SetMSS(mss int) {
 	if mss <= 0 {
 		mss = defaultMSS

@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// fail ends reception and counts the error.
+// fail ends reception, counts the error, and returns its event. With TerminateThenClose one more
+// FPDU, the Terminate, may be sent; otherwise queued output is dropped.
 func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	c.deadline = mono.Never
 	c.in, c.heldInput = nil, nil
@@ -23,9 +24,10 @@ func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	return Event{Kind: EventError, Reaction: then, Term: term, Err: why}
 }
 
+// countFailure increments the counter of an error: BadFrames if it has none of its own.
 func (c *Conn) countFailure(why error) {
-	is := func(one ...error) bool {
-		return slices.ContainsFunc(one, func(err error) bool { return errors.Is(why, err) })
+	is := func(errs ...error) bool {
+		return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(why, err) })
 	}
 	n := &c.count.BadFrames
 	switch {
@@ -47,8 +49,8 @@ func (c *Conn) countFailure(why error) {
 	*n++
 }
 
-// fallback reports whether a peer that has closed the stream may have rejected the enhanced
-// Request.
+// fallback reports, and counts, whether a peer that has closed the stream may have rejected the
+// enhanced Request, so that a Request without enhanced data may succeed.
 func (c *Conn) fallback() bool {
 	advised := c.state == waitReply && c.request.Enhanced && !c.policy.NoFallback
 	if advised {
@@ -57,6 +59,7 @@ func (c *Conn) fallback() bool {
 	return advised
 }
 
+// setDeadline sets the deadline to timeout after now; not if timeout means no limit.
 func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
 	if timeout > 0 {
 		c.deadline = now.Add(timeout)

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// framePlain queues an FPDU without markers: three buffers, or one if the payload is so short
-// that it is copied.
+// framePlain queues an FPDU without markers: header, borrowed payload and trailer in separate
+// buffers, or one buffer if the payload, of load octets, is so short that it is copied.
 func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 	o := &c.out
 	n := len(header) + load
@@ -60,8 +60,8 @@ const (
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + shortPayload + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad at offset i of an FPDU with zeros, or with the policy ReusePad from
-// the stale buffer.
+// fillPad fills the pad at offset i of an FPDU with load octets of payload with zeros, or with the
+// policy ReusePad with the octets of earlier FPDUs from the stale buffer.
 func (c *Conn) fillPad(pad []byte, i, load int) {
 	if c.policy.ReusePad && load <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
@@ -70,7 +70,8 @@ func (c *Conn) fillPad(pad []byte, i, load int) {
 	clear(pad)
 }
 
-// keepStale updates the stale buffer with the beginning of an FPDU.
+// keepStale copies an FPDU, or only its headers if its payload of load octets is long, to the
+// stale buffer of the policy ReusePad.
 func (c *Conn) keepStale(b []byte, load int) {
 	if !c.policy.ReusePad {
 		return

@@ -18,7 +18,7 @@ type markedFPDU struct {
 }
 
 // frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream.
-// Payload is split around them without a copy.
+// The payload, of load octets, is borrowed and split around the markers, or copied if it is short.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	n := len(header) + load
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
@@ -67,6 +67,7 @@ var zeros [3]byte
 // toMarker returns the number of octets up to the next marker.
 func (w *markedFPDU) toMarker() int { return int(w.next - w.at) }
 
+// alloc queues n octets between two markers, and returns them for the caller to fill.
 func (w *markedFPDU) alloc(n int) []byte {
 	w.at += uint64(n)
 	return w.o.alloc(n)
@@ -78,6 +79,7 @@ func (w *markedFPDU) updateCRC(b []byte) {
 	}
 }
 
+// addMarker queues a marker that points back to the ULPDU_Length.
 func (w *markedFPDU) addMarker() {
 	m := wire.Marker{}
 	if w.at > w.start {
@@ -90,7 +92,8 @@ func (w *markedFPDU) addMarker() {
 	w.markers++
 }
 
-// room adds a marker if one is due, and returns how many of n octets fit before the next.
+// room adds a marker if the stream offset is that of one, and returns how many of n octets fit
+// before the next.
 func (w *markedFPDU) room(n int) int {
 	if w.toMarker() == 0 {
 		w.addMarker()
@@ -98,6 +101,7 @@ func (w *markedFPDU) room(n int) int {
 	return min(n, w.toMarker())
 }
 
+// copy queues a copy of b, with the markers that fall into it.
 func (w *markedFPDU) copy(b []byte) {
 	for len(b) > 0 {
 		n := w.room(len(b))
@@ -107,6 +111,7 @@ func (w *markedFPDU) copy(b []byte) {
 	}
 }
 
+// borrow queues b without a copy, split around the markers that fall into it.
 func (w *markedFPDU) borrow(b []byte) {
 	for len(b) > 0 {
 		n := w.room(len(b))

@@ -7,12 +7,14 @@ import (
 // maxDepth is the largest IRD or ORD that can be negotiated.
 const maxDepth = wire.DepthNotNegotiated - 1
 
-// negotiated reports whether both sides negotiate a depth.
+// negotiated reports whether both sides negotiate a depth, given the depths that they offer.
 func (c *Conn) negotiated(own, peer uint16) bool {
 	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.policy.AlwaysNegotiate)
 }
 
-// negotiateReply sets the responder's parameters and returns the enhanced data of its Reply.
+// negotiateReply sets the responder's depths and RTRs from those of the Request and p, and returns
+// the enhanced data of its Reply (RFC 6581): ORD is lowered to the initiator's IRD, and IRD is
+// raised to the initiator's ORD, up to MaxIRD.
 func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	s := &c.params
 	s.IRD, s.ORD = min(p.IRD, wire.DepthNotNegotiated), min(p.ORD, wire.DepthNotNegotiated)
@@ -55,8 +57,8 @@ func (c *Conn) offeredRTR(asked RTR) RTR {
 	return c.cfg.RTR
 }
 
-// applyReply sets the initiator's parameters from the enhanced data of the Reply, or returns
-// an error.
+// applyReply sets the initiator's depths and RTR from the enhanced data of the Reply. If they do
+// not fit, it returns the error, and its code for a Terminate.
 func (c *Conn) applyReply(e *wire.Enhanced) (wire.TermError, error) {
 	s := &c.params
 	if c.negotiated(s.ORD, e.IRD) {

@@ -34,7 +34,8 @@ type frame struct {
 // firstRing is the initial size of the ring.
 const firstRing = 512
 
-// reserve makes room in the ring for a frame with n octets there.
+// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it
+// wraps head to the start, or replaces the ring by a larger one.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
 		o.head, o.tail, o.open = 0, 0, -1
@@ -79,7 +80,7 @@ func (o *output) borrow(b []byte) {
 	o.queued += uint64(len(b))
 }
 
-// end marks the end of a frame.
+// end marks the end of a frame, which is an FPDU or not (a Request or Reply).
 func (o *output) end(fpdu bool) {
 	o.frames.Push(frame{end: o.queued, ring: o.head, generation: o.generation, fpdu: fpdu})
 	o.ringFrames++

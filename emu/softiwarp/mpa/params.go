@@ -63,7 +63,7 @@ type AcceptParam struct {
 	PrivateData []byte // copied
 }
 
-// rtrOf returns the RTR flags of e. Outside of the peer-to-peer model they are ignored.
+// rtrOf returns the RTR flags of e as a set; none outside of the peer-to-peer model.
 func rtrOf(e *wire.Enhanced) (r RTR) {
 	if !e.PeerToPeer {
 		return 0
@@ -80,7 +80,8 @@ func rtrOf(e *wire.Enhanced) (r RTR) {
 	return r
 }
 
-// enhancedData returns the enhanced data that precedes the private data.
+// enhancedData returns the enhanced data of a Request or Reply. Outside of the peer-to-peer model
+// it has no RTR flags.
 func enhancedData(peerToPeer bool, rtr RTR, ird, ord uint16) wire.Enhanced {
 	if !peerToPeer {
 		rtr = 0

@@ -2,7 +2,8 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// nextFPDU consumes one FPDU of the input.
+// nextFPDU consumes one FPDU of the input and returns its event: the ULPDU, or the error of an
+// invalid FPDU. It reports false if the FPDU is incomplete.
 func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
@@ -10,7 +11,7 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 		c.trailerSplit = c.policy.TrailerInOne && c.inTrailer()
 		return e, false
 	}
-	// The CRC comes first: in a corrupt FPDU a wrong marker means nothing.
+	// The CRC is checked first: in a corrupt FPDU the markers may be corrupt as well.
 	if f.CRCStatus == wire.CRCBad || c.trailerSplit && c.params.In.CRC {
 		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
 		if c.policy.DeliverUnchecked {

@@ -2,7 +2,8 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// receiveReply handles a valid Reply.
+// receiveReply handles a Reply that checkFrame has accepted: it starts full operation, or ends the
+// connection if the Reply rejects it or the negotiation fails.
 func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
 	s := &c.params

@@ -5,7 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// receiveRequest reports a valid Request.
+// receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets
+// after the Request are an error.
 func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	if len(c.in) > 0 {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrEarlyOctets)
@@ -68,6 +69,7 @@ func (c *Conn) RejectDepths(now mono.Time, p AcceptParam) error {
 	return nil
 }
 
+// sendReject queues a Reply with the reject flag, and ends the connection.
 func (c *Conn) sendReject(e wire.Enhanced, private []byte) {
 	f := c.reply()
 	f.Reject = true
@@ -76,6 +78,8 @@ func (c *Conn) sendReject(e wire.Enhanced, private []byte) {
 	c.state = finished
 }
 
+// checkAnswer returns an error if no Request waits for Accept or Reject, or if the private data
+// of the Reply is too long.
 func (c *Conn) checkAnswer(private []byte) error {
 	if c.state != requestReceived {
 		return ErrState

@@ -13,14 +13,14 @@ const (
 	maxVectors = 1024
 )
 
-// Room reports whether another ULPDU may be queued: MaySend, and the queue is not full.
+// Room reports whether another ULPDU may be queued: MaySend is true, and the queue is not full.
 func (c *Conn) Room() bool {
 	return c.MaySend() && c.out.fpdus < c.cfg.QueueFPDUs && c.out.octets() < c.cfg.QueueOctets
 }
 
-// Send queues an FPDU. header is copied; payload is borrowed and must not change until Sent
-// has counted this ULPDU. A ULPDU longer than MULPDU takes several TCP segments. Send panics
-// without MaySend, and for more than wire.MaxMULPDU octets.
+// Send queues the FPDU of a ULPDU: header, then payload. header is copied; payload is borrowed and
+// must not change until Sent has counted this ULPDU. A ULPDU longer than MULPDU takes several TCP
+// segments. Send panics if MaySend is false, and for more than wire.MaxMULPDU octets.
 func (c *Conn) Send(header []byte, payload [][]byte) {
 	if !c.MaySend() {
 		panic("mpa: Send before MaySend")
@@ -44,8 +44,8 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	c.out.end(true)
 }
 
-// Output appends the next buffers to write to into. They remain valid, and are returned again,
-// until Sent has counted them.
+// Output appends to into the next buffers to write: with align, those of one frame. They remain
+// valid, and are returned again, until Sent has counted them.
 func (c *Conn) Output(into [][]byte) [][]byte {
 	o := &c.out
 	left := o.octets()

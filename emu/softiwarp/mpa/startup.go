@@ -23,7 +23,8 @@ func (c *Conn) sendRequest(private []byte) {
 	c.count.RequestsSent++
 }
 
-// sendFrame queues a Request or Reply, with enhanced data if its flag is set.
+// sendFrame queues a Request or Reply with the application's private data, after the enhanced data
+// if its flag is set.
 func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	f.PrivateData = nil
 	if f.Enhanced && f.Revision >= wire.RevisionEnhanced {
@@ -32,7 +33,7 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	f.PrivateData = append(f.PrivateData, private...)
 	b := f.Append(make([]byte, 0, wire.StartFrameLen+len(f.PrivateData)))
 	if c.policy.LowPDLength {
-		b[18] = 0
+		b[18] = 0 // the high octet of PD_Length
 	}
 	f.PrivateData = nil
 	c.out.reserve(0)
@@ -43,8 +44,9 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 // wantsCRC reports whether this side requests CRCs.
 func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 
-// nextFrame collects the peer's Request or Reply, and no octet after it. It reports an invalid
-// frame as soon as possible, without waiting for the rest.
+// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event. It
+// reports an invalid frame at the first octet that shows it, and false while the frame is
+// incomplete.
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
@@ -112,6 +114,7 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	return nil
 }
 
+// supportsRevision reports whether frames of an MPA revision are accepted.
 func (c *Conn) supportsRevision(revision uint8) bool {
 	if revision == wire.RevisionConsortium {
 		return c.cfg.Consortium || c.policy.AcceptRevision0
@@ -119,8 +122,8 @@ func (c *Conn) supportsRevision(revision uint8) bool {
 	return revision <= c.cfg.MaxRevision
 }
 
-// stopsOnReply implements the policy StopOnBadReply: it reports whether the Reply f stops the
-// connection.
+// stopsOnReply implements the policy StopOnBadReply: it stops the connection if f is a Reply of an
+// invalid length, and reports whether it did.
 func (c *Conn) stopsOnReply(f *wire.StartFrame) bool {
 	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
 		return false
@@ -134,8 +137,9 @@ func (c *Conn) stopsOnReply(f *wire.StartFrame) bool {
 	return true
 }
 
-// enterFullOperation starts the exchange of FPDUs. It must be called before the frame after
-// which the peer may send is queued.
+// enterFullOperation starts the exchange of FPDUs, with the framing that the start-up frames of
+// both sides request. A responder must call it before it queues its Reply, after which the peer
+// may send.
 func (c *Conn) enterFullOperation(own, peer *wire.StartFrame) {
 	p := &c.params
 	p.Out, p.In = wire.FramingTo(peer, own), wire.FramingTo(own, peer)
