@@ -1,5 +1,5 @@
 // Package traffic has the parts from which programs over verbs are built: queue pairs are
-// created and connected, receives posted again and again, requests accounted for, messages filled and
+// created and connected, receives reposted, requests accounted for, messages filled and
 // compared, and latencies counted. Packages scenarios/workload, scenarios/random, perf and
 // conformance/interop are such programs.
 //
@@ -16,12 +16,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Address returns the path from an entry of the GID table to a peer.
+// Address returns the address vector for a peer, from a local port and the entry sgidIndex of
+// its GID table.
 func Address(port, sgidIndex uint8, peer verbs.GID) verbs.AHAttr {
 	return verbs.AHAttr{Port: port, GRH: verbs.GRH{DGID: peer, SGIDIndex: sgidIndex, HopLimit: 64}}
 }
 
-// Connect moves a queue pair from RESET to RTS, with those attributes that its type has.
+// Connect moves a queue pair from RESET to RTS. attr has the attributes of all transitions;
+// those that the queue pair's type does not have are ignored.
 func Connect(qp verbs.QP, attr verbs.QPAttr) error {
 	if err := ToInit(qp, attr); err != nil {
 		return err
@@ -29,7 +31,8 @@ func Connect(qp verbs.QP, attr verbs.QPAttr) error {
 	return ToRTS(qp, attr)
 }
 
-// ToInit moves a queue pair from RESET to INIT, where receives can be posted.
+// ToInit moves a queue pair from RESET to INIT, where receives can be posted. It uses the
+// attributes of attr that the transition takes for the queue pair's type.
 func ToInit(qp verbs.QP, attr verbs.QPAttr) error {
 	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	if qp.Type() == verbs.QPTypeUD {
@@ -40,27 +43,29 @@ func ToInit(qp verbs.QP, attr verbs.QPAttr) error {
 	return moveTo(verbs.QPStateInit, qp, attr, mask)
 }
 
-// ToRTS moves a queue pair from INIT to RTR and RTS.
+// ToRTS moves a queue pair from INIT to RTR and RTS. It uses the attributes of attr that the
+// transitions take for the queue pair's type.
 func ToRTS(qp verbs.QP, attr verbs.QPAttr) error {
-	toReceive, toSend := verbs.QPAttrMask(0), verbs.QPAttrSQPSN
+	toRTR, toRTS := verbs.QPAttrMask(0), verbs.QPAttrSQPSN
 	if qp.Type() != verbs.QPTypeUD {
-		toReceive = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+		toRTR = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	}
 	if qp.Type() != verbs.QPTypeUD && qp.Type() != verbs.QPTypeUC {
-		toSend |= verbs.QPAttrTimeout
+		toRTS |= verbs.QPAttrTimeout
 		if qp.Type() != verbs.QPTypeXRCSend {
-			toReceive |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+			toRTR |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
 		}
 		if qp.Type() != verbs.QPTypeXRCRecv {
-			toSend |= verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+			toRTS |= verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 		}
 	}
-	if err := moveTo(verbs.QPStateRTR, qp, attr, toReceive); err != nil {
+	if err := moveTo(verbs.QPStateRTR, qp, attr, toRTR); err != nil {
 		return err
 	}
-	return moveTo(verbs.QPStateRTS, qp, attr, toSend)
+	return moveTo(verbs.QPStateRTS, qp, attr, toRTS)
 }
 
+// moveTo moves a queue pair to a state, with the attributes of a mask.
 func moveTo(state verbs.QPState, qp verbs.QP, attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	attr.State = state
 	if err := qp.Modify(attr, verbs.QPAttrState|mask); err != nil {
@@ -74,7 +79,7 @@ func ToError(qp verbs.QP) error {
 	return qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }
 
-// Listen waits for requests of the connection manager at a free port of an address.
+// Listen returns a listener of the connection manager at a free port of a local address.
 func Listen(dev verbs.Context, addr netip.Addr, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	cm, err := dev.CM()
 	if err != nil {
@@ -83,7 +88,7 @@ func Listen(dev verbs.Context, addr netip.Addr, space verbs.PortSpace, backlog i
 	return cm.Listen(netip.AddrPortFrom(addr, 0), space, backlog)
 }
 
-// Dial connects a queue pair through the connection manager.
+// Dial connects a queue pair to a listener through the connection manager.
 func Dial(dev verbs.Context, qp verbs.QP, to netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	cm, err := dev.CM()
 	if err != nil {

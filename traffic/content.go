@@ -19,30 +19,32 @@ const (
 	windowStarts = 4096
 )
 
-// NewPattern returns the random bytes of which messages of up to size bytes are windows.
+// NewPattern returns random bytes from which messages of up to size bytes can be cut at every
+// window start.
 func NewPattern(seed uint64, size int) []byte {
+	const period = 4093 // a prime
 	p := make([]byte, size+windowStarts)
-	fillPeriod(p, seed, 4093)
+	fillPeriod(p, seed, period)
 	return p
 }
 
 // Content generates and checks the messages of one flow.
 type Content struct {
-	Pattern []byte
-	Key     uint64
+	Pattern []byte // from NewPattern
+	Key     uint64 // different for every flow
 }
 
-// window returns the random bytes of message seq.
+// window returns the n random bytes of message seq, before stamps are written.
 func (c *Content) window(seq, n int) []byte {
-	at := Mix(c.Key+uint64(seq)) % windowStarts
-	return c.Pattern[at : int(at)+n]
+	start := Mix(c.Key+uint64(seq)) % windowStarts
+	return c.Pattern[start : int(start)+n]
 }
 
-// stamp returns the head of a chunk. Stamps differ between the chunks of a message and
+// stamp returns the first StampLen bytes of a chunk as a number. Stamps differ between the chunks of a message and
 // between messages, for close messages already in the first byte.
 func (c *Content) stamp(seq, chunk int) uint64 { return c.Key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// Fill writes message seq into b.
+// Fill fills b with message seq.
 func (c *Content) Fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {
@@ -52,7 +54,7 @@ func (c *Content) Fill(b []byte, seq int) {
 	}
 }
 
-// Matches reports whether b is message seq.
+// Matches reports whether b equals message seq of the same length.
 func (c *Content) Matches(b []byte, seq int) bool {
 	window := c.window(seq, len(b))
 	at := 0
@@ -66,7 +68,7 @@ func (c *Content) Matches(b []byte, seq int) bool {
 		}
 		at = end
 	}
-	if at < len(b) { // too short for a stamp
+	if at < len(b) { // the last chunk has only the start of its stamp
 		var s [StampLen]byte
 		binary.LittleEndian.PutUint64(s[:], c.stamp(seq, at/chunkLen))
 		return bytes.Equal(b[at:], s[:len(b)-at])
@@ -74,25 +76,28 @@ func (c *Content) Matches(b []byte, seq int) bool {
 	return true
 }
 
-// ParseSeq returns the number of the message whose stamp is at b.
+// ParseSeq returns the number of the message whose stamp begins b. ok is false unless it is a
+// stamp of the given chunk of one of so many messages.
 func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	if len(b) < StampLen {
 		return 0, false
 	}
-	x := binary.LittleEndian.Uint64(b) ^ c.Key
-	if int(x>>32) != chunk || x&(1<<32-1) >= uint64(messages) {
+	stamp := binary.LittleEndian.Uint64(b) ^ c.Key
+	number := stamp & (1<<32 - 1)
+	if int(stamp>>32) != chunk || number >= uint64(messages) {
 		return 0, false
 	}
-	return int(x & (1<<32 - 1)), true
+	return int(number), true
 }
 
-// Describe describes how b differs from message seq.
+// Describe describes how b differs from message seq, and whether it holds a part of another of
+// the flow's messages.
 func (c *Content) Describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.Fill(want, seq)
 	i, n := difference(want, b)
 	if n == 0 {
-		return "it is right"
+		return "it is as expected"
 	}
 	s := fmt.Sprintf("byte %d of %d is %#02x, not %#02x (%d in a row differ)", i, len(b), b[i], want[i], n)
 	chunk := i / chunkLen
@@ -105,26 +110,26 @@ func (c *Content) Describe(b []byte, seq, messages int) string {
 // golden is 2^64 divided by the golden ratio.
 const golden = 0x9e3779b97f4a7c15
 
-// Mix is the finalizer of splitmix64.
+// Mix is the finalizer of splitmix64: it maps x to a pseudorandom number.
 func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Derive returns a key for each list of numbers under k.
-func Derive[N int | uint64](k uint64, ns ...N) uint64 {
-	for _, n := range ns {
-		k = Mix(k + golden*(uint64(n)+1))
+// Derive returns a pseudorandom key that follows from a key and a list of numbers.
+func Derive[N int | uint64](key uint64, numbers ...N) uint64 {
+	for _, n := range numbers {
+		key = Mix(key + golden*(uint64(n)+1))
 	}
-	return k
+	return key
 }
 
-// Fill writes the random bytes of a key.
+// Fill fills b with the random bytes of a key, which repeat after a period of 251.
 func Fill(b []byte, key uint64) { fillPeriod(b, key, 251) }
 
-// fillPeriod writes random bytes that repeat after a period, which lets captures be
-// compressed. It is a prime: data at a wrong packet or page offset differs.
+// fillPeriod fills b with random bytes that repeat after a period, so that captures can be
+// compressed. The period should be a prime: data at a wrong packet or page offset then differs.
 func fillPeriod(b []byte, key uint64, period int) {
 	for first := b[:min(len(b), period)]; len(first) > 0; {
 		var word [8]byte
@@ -137,7 +142,7 @@ func fillPeriod(b []byte, key uint64, period int) {
 	}
 }
 
-// FirstDifference describes the first difference; "" if there is none.
+// FirstDifference describes where got differs from want first; "" if they are equal.
 func FirstDifference(want, got []byte) string {
 	switch at, n := difference(want, got); {
 	case n > 0:
@@ -148,7 +153,8 @@ func FirstDifference(want, got []byte) string {
 	return ""
 }
 
-// difference returns the first byte that differs, and how many in a row do.
+// difference returns the offset of the first byte that differs, and how many in a row do; n is
+// 0 if none does. It compares up to the shorter length.
 func difference(want, got []byte) (at, n int) {
 	both := min(len(want), len(got))
 	if bytes.Equal(want[:both], got[:both]) {

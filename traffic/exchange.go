@@ -18,8 +18,8 @@ type Exchange interface {
 
 // Pipe returns the two ends of an Exchange between goroutines.
 func Pipe() (a, b Exchange) {
-	// An end sends at most a few messages per lane.
-	ab, ba := make(chan []byte, 1<<10), make(chan []byte, 1<<10)
+	const capacity = 1 << 10 // more than any program sends without receiving
+	ab, ba := make(chan []byte, capacity), make(chan []byte, capacity)
 	return &pipeEnd{out: ab, in: ba}, &pipeEnd{out: ba, in: ab}
 }
 
@@ -28,15 +28,17 @@ type pipeEnd struct {
 	in  <-chan []byte
 }
 
+// Send implements Exchange. It fails if the peer has left too many messages unread.
 func (p *pipeEnd) Send(msg []byte) error {
 	select {
 	case p.out <- msg:
 		return nil
 	default:
-		return fmt.Errorf("exchange: %w: the peer reads nothing", verbs.ErrNoMemory)
+		return fmt.Errorf("exchange: %w: the peer does not receive", verbs.ErrNoMemory)
 	}
 }
 
+// Recv implements Exchange.
 func (p *pipeEnd) Recv(timeout time.Duration) ([]byte, error) {
 	if timeout < 0 {
 		return <-p.in, nil
@@ -64,6 +66,7 @@ type realTime struct{ start time.Time }
 func (r realTime) Now() time.Duration    { return time.Since(r.start) }
 func (r realTime) Sleep(d time.Duration) { time.Sleep(d) }
 
+// Compute implements verbs.Proc: it keeps the CPU busy for a time.
 func (r realTime) Compute(d time.Duration) {
 	for end := r.Now() + d; r.Now() < end; {
 		continue

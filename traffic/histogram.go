@@ -17,10 +17,11 @@ type Histogram struct {
 
 const (
 	exactBits = 7
-	exactLen  = 1 << exactBits
-	rowLen    = exactLen / 2
+	exactLen  = 1 << exactBits // durations below have a bucket each
+	rowLen    = exactLen / 2   // buckets of each further power of two
 )
 
+// bucketOf returns the index of a duration's bucket.
 func bucketOf(d time.Duration) int {
 	x := uint64(max(d, 0))
 	if x < exactLen {
@@ -50,7 +51,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.counts[bucketOf(d)]++
 }
 
-// quantile returns the duration that a percentage of all durations does not exceed.
+// quantile returns a duration that the given percentage of all durations does not exceed.
 func (h *Histogram) quantile(percent int) time.Duration {
 	rank := (h.n*percent + 99) / 100
 	seen := 0
@@ -72,7 +73,7 @@ type Latency struct {
 	Sum   time.Duration `json:"sum"`
 }
 
-// Summary returns nil without durations.
+// Summary summarises the durations; nil if none was added.
 func (h *Histogram) Summary() *Latency {
 	if h.n == 0 {
 		return nil
@@ -80,7 +81,7 @@ func (h *Histogram) Summary() *Latency {
 	return &Latency{Count: h.n, Min: h.min, P50: h.quantile(50), P99: h.quantile(99), Max: h.max, Sum: h.sum}
 }
 
-// CountersSince returns the increments of device counters.
+// CountersSince returns by how much each device counter has grown between two readings.
 func CountersSince(before, now []verbs.Counter) []verbs.Counter {
 	old := make(map[string]uint64, len(before))
 	for _, c := range before {

@@ -15,7 +15,8 @@ type Queues struct {
 	CQs     []verbs.CQ
 }
 
-// OpenQueues opens n completion queues of a depth.
+// OpenQueues allocates a protection domain, and creates n completion queues of a depth with a
+// common channel.
 func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	if q.PD, err = dev.AllocPD(); err != nil {
 		return q, err
@@ -33,7 +34,8 @@ func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	return q, nil
 }
 
-// Close closes the queues, which must not be in use.
+// Close closes the completion queues, the channel and the protection domain. They must not be
+// in use.
 func (q *Queues) Close() error {
 	var errs []error
 	for _, cq := range q.CQs {
@@ -56,11 +58,11 @@ type QPNumbers struct {
 	XRC verbs.QPN `json:"xrc,omitempty"` // the queue pair that receives with XRC
 }
 
-// Receiver is the queue pair that receives.
+// Receiver is the number of the queue pair that receives.
 func (n QPNumbers) Receiver() verbs.QPN { return cmp.Or(n.XRC, n.QPN) }
 
-// CreateQPs creates the queue pairs. With XRC (init.Type is verbs.QPTypeXRCSend) the queue
-// pair that receives belongs to a domain.
+// CreateQPs creates the queue pairs of one end. With XRC (init.Type is verbs.QPTypeXRCSend) the
+// queue pair that receives belongs to the XRC domain; otherwise domain is not used.
 func CreateQPs(dev verbs.Context, init verbs.QPInit, domain verbs.XRCD) (q QPs, err error) {
 	if init.Type == verbs.QPTypeXRCSend {
 		init.RecvCQ = nil
@@ -72,7 +74,7 @@ func CreateQPs(dev verbs.Context, init verbs.QPInit, domain verbs.XRCD) (q QPs, 
 	return q, err
 }
 
-// all returns the queue pairs.
+// all returns the queue pairs, the one that receives last.
 func (q *QPs) all() []verbs.QP {
 	if q.Target == nil {
 		return []verbs.QP{q.QP}
@@ -101,7 +103,8 @@ func (q *QPs) ToInit(attr verbs.QPAttr) error {
 	return nil
 }
 
-// ToRTS connects the queue pairs to those of the peer, and moves them from INIT to RTS.
+// ToRTS moves the queue pairs from INIT to RTS. It connects the one that sends to the peer's
+// receiver, and with XRC the one that receives to the peer's sender.
 func (q *QPs) ToRTS(peer QPNumbers, attr verbs.QPAttr) error {
 	if q.Target != nil {
 		attr.DestQPN = peer.QPN

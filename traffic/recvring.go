@@ -12,7 +12,7 @@ type RecvQueue interface {
 	PostRecv([]verbs.RecvWR) (posted int, err error)
 }
 
-// RecvRing is a set of receives that are posted again and again. It checks that each
+// RecvRing is a set of receives that are reposted after they complete. It checks that each
 // completes once, and those of a queue pair in the order of posting. The caller sets the
 // memory of a slot in WRs before it is posted.
 type RecvRing struct {
@@ -36,17 +36,20 @@ const (
 	seqMask   = 1<<(ringShift-seqShift) - 1
 )
 
-// RingOf returns the ring of a work request ID; false if it is not that of a receive.
+// RingOf returns the number of the ring in a work request ID; isRecv is false if the ID is not
+// that of a ring's receive.
 func RingOf(id uint64) (ring int, isRecv bool) {
 	return int(id &^ recvBit >> ringShift), id&recvBit != 0
 }
 
-// NewRecvRing returns ring num. Receives of a shared queue may complete in any order.
+// NewRecvRing returns a ring with a number and a number of slots. If shared, its queue is an
+// SRQ, whose receives may complete in any order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
 
-// Attach sets the queue. Receives of an earlier queue are forgotten.
+// Attach sets the queue to post to, and frees all slots: receives of an earlier queue are
+// forgotten.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.last = queue, r.free[:0], r.posted
 	for slot := range r.seqs {
@@ -87,12 +90,13 @@ func (r *RecvRing) Post(n int) (int, error) {
 	return done, nil
 }
 
-// Complete returns the slot of a completed receive, and an error if the completion is wrong;
-// the slot is negative if there is none. The data is valid until the slot is posted again.
+// Complete frees and returns the slot of the completed receive with a work request ID. It
+// returns an error if that receive does not exist (slot -1), is not posted, or has overtaken an
+// earlier one. The data is valid until the slot is posted again.
 func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	slot = int(id & (1<<seqShift - 1))
 	if slot >= len(r.seqs) {
-		return -1, fmt.Errorf("receive %d completed, which does not exist", slot)
+		return -1, fmt.Errorf("a completion names receive slot %d, which does not exist", slot)
 	}
 	seq := r.seqs[slot]
 	if seq == 0 || seq&seqMask != id>>seqShift&seqMask {
@@ -100,7 +104,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// Receives that were overtaken are reported once.
+	// Only the first completion after a gap is an error; later ones find last beyond the gap.
 	if oldest := r.last + 1; seq > r.last {
 		if r.last = seq; seq > oldest && !r.shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))

@@ -15,9 +15,9 @@ type SendQueue struct {
 	draining bool      // the drain marker has not completed
 
 	qp    verbs.QP
-	id    uint64 // upper half of work request IDs
-	ud    verbs.UD
-	srqn  uint32
+	id    uint64   // upper half of work request IDs
+	ud    verbs.UD // the peer of datagrams
+	srqn  uint32   // the peer's SRQ with XRC
 	batch []verbs.SendWR
 	sges  []verbs.SGE // of the batch
 }
@@ -29,7 +29,7 @@ type Request struct {
 	Returns  int   // bytes of a response with data
 	Op       verbs.WROpcode
 	Signaled bool
-	marker   bool
+	marker   bool // the drain marker
 }
 
 // WithImm reports whether the request has immediate data.
@@ -40,7 +40,7 @@ func (r Request) WithImm() bool {
 // maxBatch is the number of requests posted in one call.
 const maxBatch = 32
 
-// NewSendQueue returns a queue of so many requests, one of which is the drain marker.
+// NewSendQueue returns a queue for depth requests. One of them is reserved for Drain.
 func NewSendQueue(depth int) *SendQueue {
 	return &SendQueue{requests: make([]Request, depth), batch: make([]verbs.SendWR, 0, maxBatch), sges: make([]verbs.SGE, maxBatch)}
 }
@@ -56,16 +56,16 @@ func (q *SendQueue) Attach(qp verbs.QP, id uint32) {
 // SetDestination sets the peer of datagrams, and the SRQ of XRC.
 func (q *SendQueue) SetDestination(ud verbs.UD, srqn uint32) { q.ud, q.srqn = ud, srqn }
 
-// Depth is the number of requests in the queue, with the drain marker.
+// Depth is how many requests the queue can hold, with the one of Drain.
 func (q *SendQueue) Depth() int { return len(q.requests) }
 
-// Room is how many requests fit, without the drain marker.
+// Room is how many more requests can be added, without the one of Drain.
 func (q *SendQueue) Room() int { return len(q.requests) - 1 - q.Outstanding() }
 
 // Outstanding is the number of requests that have not completed.
 func (q *SendQueue) Outstanding() int { return int(q.next - q.oldest) }
 
-// Draining reports whether the drain marker has not completed.
+// Draining reports whether Drain was called and its request has not completed.
 func (q *SendQueue) Draining() bool { return q.draining }
 
 // Batched is the number of requests that Flush posts.
@@ -74,8 +74,8 @@ func (q *SendQueue) Batched() int { return len(q.batch) }
 // Full reports whether Flush must be called before more requests are added.
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
-// Add adds a request with local memory of one SGE, or of none if its length is 0, to the
-// batch. The caller fills in the rest, and has checked Room and Full.
+// Add adds a request to the batch, whose local memory is sge, or none if its length is 0. The
+// caller must have checked Room and Full, and fills in the rest of the returned work request.
 func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	i := len(q.batch)
 	q.batch = q.batch[:i+1]
@@ -89,12 +89,13 @@ func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	return wr
 }
 
+// push appends a request to those that have not completed.
 func (q *SendQueue) push(r Request) {
 	q.requests[q.next%uint32(len(q.requests))] = r
 	q.next++
 }
 
-// Flush posts the batch.
+// Flush posts the batch, with its last request signaled.
 func (q *SendQueue) Flush() error {
 	if len(q.batch) == 0 {
 		return nil
@@ -109,8 +110,8 @@ func (q *SendQueue) Flush() error {
 	return nil
 }
 
-// Drain posts a marker after all requests of a queue pair in the error state. When it
-// completes, all have.
+// Drain posts a marker request to a queue pair in the error state, and drops the batch. When the
+// marker completes (see Draining), all requests before it have.
 func (q *SendQueue) Drain() error {
 	q.batch = q.batch[:0]
 	q.draining = true
@@ -128,8 +129,8 @@ func (q *SendQueue) Drain() error {
 // the one that failed. The error describes a completion with wrong fields.
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
-	if n-q.oldest >= q.next-q.oldest {
-		return verbs.WCSuccess, fmt.Errorf("request %d completed, but is not outstanding: requests %d to %d are", n, q.oldest, int64(q.next)-1)
+	if n-q.oldest >= q.next-q.oldest { // modulo 2^32: n is not from oldest to next-1
+		return verbs.WCSuccess, fmt.Errorf("request %d completed, but only %d to %d are outstanding", n, q.oldest, int64(q.next)-1)
 	}
 	if wc.QPN != q.qp.QPN() {
 		err = fmt.Errorf("a completion names queue pair %#x, not %#x", wc.QPN, q.qp.QPN())
@@ -154,15 +155,15 @@ func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCS
 		case wc.Opcode != want:
 			err = fmt.Errorf("a request completed as %v, not %v", wc.Opcode, want)
 		case r.Returns > 0 && int(wc.ByteLen) != r.Returns:
-			err = fmt.Errorf("a request completed with %d bytes", wc.ByteLen)
+			err = fmt.Errorf("a request completed with %d bytes, not %d", wc.ByteLen, r.Returns)
 		}
 		done(r)
 	}
 	return verbs.WCSuccess, err
 }
 
-// CompletionOf is the opcode of the completion of a request. It does not use the table of
-// the emulated devices, which it checks.
+// CompletionOf is the opcode of the completion of a request. It does not use the table of the
+// emulated devices, because programs check the devices with it.
 func CompletionOf(op verbs.WROpcode) verbs.WCOpcode {
 	switch op {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:

@@ -62,7 +62,7 @@ func TestSendQueueChecksCompletions(t *testing.T) {
 	}{
 		{"in order", []verbs.WC{good(2), good(4)}, []int{0, 1, 2, 3, 4}, ""},
 		{"later first", []verbs.WC{good(4)}, []int{0, 1, 2, 3, 4}, "request 4 completed before request 2"},
-		{"twice", []verbs.WC{good(2), good(2)}, []int{0, 1, 2}, "request 2 completed, but is not outstanding: requests 3 to 4 are"},
+		{"twice", []verbs.WC{good(2), good(2)}, []int{0, 1, 2}, "request 2 completed, but only 3 to 4 are outstanding"},
 		{"unknown", []verbs.WC{good(5)}, nil, "request 5 completed"},
 		{"another queue pair", []verbs.WC{with(good(2), func(wc *verbs.WC) { wc.QPN++ })}, []int{0, 1, 2}, "names queue pair 0x8"},
 		{"another operation", []verbs.WC{with(good(2), func(wc *verbs.WC) { wc.Opcode = verbs.WCOpSend })}, []int{0, 1, 2}, "completed as"},

@@ -30,15 +30,15 @@ type TransportTraits struct {
 }
 
 // TraitsOf returns the traits of a device, from its transport and its capabilities.
-func TraitsOf(dev verbs.Context) (m TransportTraits, err error) {
+func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	attr, err := dev.QueryDevice()
 	if err != nil {
-		return m, err
+		return traits, err
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
-		m = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, LateAtomics: true, SeparateImm: true}
+		traits = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, LateAtomics: true, SeparateImm: true}
 		if !attr.Caps.Has(verbs.CapRC) { // over UDP: a completion of a reliable service means delivery
-			m = TransportTraits{LateAtomics: true, SeparateImm: true, PortInGRH: true}
+			traits = TransportTraits{LateAtomics: true, SeparateImm: true, PortInGRH: true}
 		}
 	}
 	for _, o := range []struct {
@@ -52,8 +52,8 @@ func TraitsOf(dev verbs.Context) (m TransportTraits, err error) {
 		{verbs.CapMWType2, []verbs.WROpcode{verbs.OpBindMW}},
 	} {
 		if !attr.Caps.Has(o.cap) {
-			m.MissingOps = append(m.MissingOps, o.ops...)
+			traits.MissingOps = append(traits.MissingOps, o.ops...)
 		}
 	}
-	return m, nil
+	return traits, nil
 }

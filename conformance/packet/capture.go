@@ -75,30 +75,32 @@ func ReadCapture(r io.Reader) ([]Captured, error) {
 			return readClassic(r, order, time.Nanosecond)
 		}
 	}
-	return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
+	return nil, fmt.Errorf("%w: neither pcap nor pcapng: it begins with %x", ErrFormat, magic)
 }
 
+// readClassic reads the packets of a pcap file after its magic number. unit is that of the
+// fraction in timestamps.
 func readClassic(r io.Reader, order binary.ByteOrder, unit time.Duration) (all []Captured, err error) {
-	var h [20]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
+	var fileHeader [20]byte
+	if _, err := io.ReadFull(r, fileHeader[:]); err != nil {
 		return nil, fmt.Errorf("%w: file header: %w", ErrFormat, err)
 	}
-	link := LinkType(order.Uint32(h[16:]))
+	link := LinkType(order.Uint32(fileHeader[16:]))
 	for {
-		var ph [16]byte
-		if _, err := io.ReadFull(r, ph[:]); err != nil {
+		var packetHeader [16]byte
+		if _, err := io.ReadFull(r, packetHeader[:]); err != nil {
 			if errors.Is(err, io.EOF) {
 				return all, nil
 			}
 			return all, fmt.Errorf("%w: packet %d: %w", ErrFormat, len(all)+1, err)
 		}
-		n := order.Uint32(ph[8:])
+		n := order.Uint32(packetHeader[8:])
 		if n > maxPacket {
 			return all, fmt.Errorf("%w: packet %d has %d bytes", ErrFormat, len(all)+1, n)
 		}
 		c := Captured{
-			At:   time.Duration(order.Uint32(ph[:]))*time.Second + time.Duration(order.Uint32(ph[4:]))*unit,
-			Link: link, Data: make([]byte, n), Size: int(order.Uint32(ph[12:])),
+			At:   time.Duration(order.Uint32(packetHeader[:]))*time.Second + time.Duration(order.Uint32(packetHeader[4:]))*unit,
+			Link: link, Data: make([]byte, n), Size: int(order.Uint32(packetHeader[12:])),
 		}
 		if _, err := io.ReadFull(r, c.Data); err != nil {
 			return all, fmt.Errorf("%w: packet %d: %w", ErrFormat, len(all)+1, err)
@@ -111,13 +113,13 @@ func readClassic(r io.Reader, order binary.ByteOrder, unit time.Duration) (all [
 func WritePcap(w io.Writer, link LinkType, packets []Captured) error {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, magicNano)
-	b = le.AppendUint32(b, 2|4<<16) // version 2.4
-	b = append(b, make([]byte, 8)...)
+	b = le.AppendUint32(b, 2|4<<16)   // version 2.4
+	b = append(b, make([]byte, 8)...) // time zone and accuracy
 	b = le.AppendUint32(b, maxPacket)
 	b = le.AppendUint32(b, uint32(link))
 	for i, c := range packets {
 		if c.Link != link {
-			return fmt.Errorf("pcap: packet %d has link type %d in a file of %d; pcapng can mix them", i+1, c.Link, link)
+			return fmt.Errorf("pcap: packet %d has link type %d in a file of link type %d; only pcapng can mix them", i+1, c.Link, link)
 		}
 		b = le.AppendUint32(b, uint32(c.At/time.Second))
 		b = le.AppendUint32(b, uint32(c.At%time.Second))

@@ -29,10 +29,11 @@ func (d Differences) Want() string { return d.side(func(x Difference) string { r
 // Got formats the actual values: "PSN 101, MSN 2".
 func (d Differences) Got() string { return d.side(func(x Difference) string { return x.Got }) }
 
-func (d Differences) side(of func(Difference) string) string {
+// side formats one value of each difference after its field's name.
+func (d Differences) side(value func(Difference) string) string {
 	parts := make([]string, len(d))
 	for i, x := range d {
-		parts[i] = x.Field + " " + of(x)
+		parts[i] = x.Field + " " + value(x)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -42,16 +43,18 @@ func (d *Differences) Add(field, want, got string) {
 	*d = append(*d, Difference{field, want, got})
 }
 
-// DiffFields compares two headers, structs of [AppendFields] or pointers to them, and adds
-// the fields that are set in want and differ in got. Field names get the prefix.
+// DiffFields compares two headers of one type, which are structs as [AppendFields] takes them,
+// or pointers to such. It adds the fields that are set in want and differ in got. Field names
+// get the prefix.
 func DiffFields(d *Differences, prefix string, want, got any) {
 	w, g := structOf(want), structOf(got)
-	for _, f := range planOf(w.Type()).fields {
+	for _, f := range layoutOf(w.Type()).fields {
 		f.diff(d, prefix, w.Field(f.index), g.Field(f.index))
 	}
 }
 
-// DiffValue compares one field; nil in want matches any value.
+// DiffValue adds the field called name if it differs; nil in want matches any value. verb is the
+// format of values.
 func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	switch {
 	case want == nil:
@@ -62,14 +65,15 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	}
 }
 
-// DiffAddr compares addresses; the zero address in want matches any.
+// DiffAddr adds the address called name if it differs; the zero address in want matches any.
 func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	if want.IsValid() && want.Unmap() != got.Unmap() {
 		d.Add(name, want.String(), got.String())
 	}
 }
 
-// DiffBytes compares contents; nil in want matches any, an empty slice only an empty one.
+// DiffBytes adds the contents called name if they differ: the lengths, or some bytes from the
+// first that differs on. nil in want matches any contents, an empty slice only empty ones.
 func DiffBytes(d *Differences, name string, want, got []byte) {
 	if want == nil || bytes.Equal(want, got) {
 		return
@@ -78,17 +82,19 @@ func DiffBytes(d *Differences, name string, want, got []byte) {
 		d.Add(name, fmt.Sprintf("%d B", len(want)), fmt.Sprintf("%d B", len(got)))
 		return
 	}
-	at, n := 0, 0
+	const shown = 8
+	first, n := 0, 0
 	for i := len(want) - 1; i >= 0; i-- {
 		if want[i] != got[i] {
-			at, n = i, n+1
+			first, n = i, n+1
 		}
 	}
-	end := min(at+8, len(want))
-	d.Add(name, fmt.Sprintf("%x at byte %d", want[at:end], at),
-		fmt.Sprintf("%x there (%d of %d bytes differ)", got[at:end], n, len(want)))
+	end := min(first+shown, len(want))
+	d.Add(name, fmt.Sprintf("%x at byte %d", want[first:end], first),
+		fmt.Sprintf("%x there (%d of %d bytes differ)", got[first:end], n, len(want)))
 }
 
+// diff adds the field if it is set in want and differs in got.
 func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 	name := prefix + f.name
 	switch f.kind {
@@ -116,8 +122,8 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 	}
 }
 
-// DiffHeader compares two optional headers, field by field. prefix precedes the names of
-// fields.
+// DiffHeader compares two optional headers, which are called name, field by field; nil in want
+// matches any. prefix precedes the names of fields.
 func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 	switch {
 	case want == nil:
@@ -136,7 +142,7 @@ func (l *Line) Addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(fo
 
 func (l *Line) String() string { return strings.Join(*l, " ") }
 
-// AddField adds a field if it is set.
+// AddField adds a field, in the given format, if it is not nil.
 func AddField[T any](l *Line, format string, v *T) {
 	if v != nil {
 		l.Addf(format, *v)

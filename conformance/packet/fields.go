@@ -26,11 +26,11 @@ var ErrShort = errors.New("too short")
 // if a value does not fit its field.
 func AppendFields(b []byte, v any) []byte {
 	s := structOf(v)
-	p := planOf(s.Type())
-	at := len(b)
-	b = append(b, make([]byte, p.size)...)
-	for _, f := range p.fields {
-		f.put(b[at:], s.Field(f.index), p.name)
+	l := layoutOf(s.Type())
+	start := len(b)
+	b = append(b, make([]byte, l.size)...)
+	for _, f := range l.fields {
+		f.put(b[start:], s.Field(f.index), l.name)
 	}
 	return b
 }
@@ -39,20 +39,21 @@ func AppendFields(b []byte, v any) []byte {
 // [AppendFields] takes it, and returns the rest. After an error no field is set.
 func ParseFields(b []byte, v any) (rest []byte, err error) {
 	s := structOf(v)
-	p := planOf(s.Type())
-	if len(b) < p.size {
-		return b, fmt.Errorf("%s: %w: %d of %d bytes", p.name, ErrShort, len(b), p.size)
+	l := layoutOf(s.Type())
+	if len(b) < l.size {
+		return b, fmt.Errorf("%s: %w: %d of %d bytes", l.name, ErrShort, len(b), l.size)
 	}
-	for _, f := range p.fields {
+	for _, f := range l.fields {
 		f.get(b, s.Field(f.index))
 	}
-	return b[p.size:], nil
+	return b[l.size:], nil
 }
 
 // FieldsLen returns the length of the header described by v, a struct of [AppendFields].
-func FieldsLen(v any) int { return planOf(structOf(v).Type()).size }
+func FieldsLen(v any) int { return layoutOf(structOf(v).Type()).size }
 
-// Or returns v with its nil fields set from defaults. It does not descend into structs.
+// Or returns the struct v with its zero fields replaced by those of defaults. Fields that are
+// structs are taken as a whole.
 func Or[T any](v, defaults T) T {
 	s, d := reflect.ValueOf(&v).Elem(), reflect.ValueOf(defaults)
 	for i := range s.NumField() {
@@ -63,10 +64,13 @@ func Or[T any](v, defaults T) T {
 	return v
 }
 
+// structOf returns the struct that v is or points to.
 func structOf(v any) reflect.Value { return reflect.Indirect(reflect.ValueOf(v)) }
 
 var addrType = reflect.TypeFor[netip.Addr]()
 
+// put writes the value v of the field into the header b. It panics, with the header's name, if
+// the value does not fit.
 func (f *field) put(b []byte, v reflect.Value, header string) {
 	switch {
 	case f.kind == kindAddr:
@@ -76,7 +80,7 @@ func (f *field) put(b []byte, v reflect.Value, header string) {
 		}
 	case f.kind == kindBytes:
 		if v.Len() > f.bits/8 {
-			panic(fmt.Sprintf("%s.%s: %d bytes where %d fit", header, f.name, v.Len(), f.bits/8))
+			panic(fmt.Sprintf("%s.%s: %d bytes do not fit %d", header, f.name, v.Len(), f.bits/8))
 		}
 		copy(b[f.bit/8:], v.Bytes())
 	case v.IsNil():
@@ -90,6 +94,7 @@ func (f *field) put(b []byte, v reflect.Value, header string) {
 	}
 }
 
+// get sets v to the value of the field in the header b.
 func (f *field) get(b []byte, v reflect.Value) {
 	switch f.kind {
 	case kindAddr:
@@ -111,6 +116,7 @@ func (f *field) get(b []byte, v reflect.Value) {
 	}
 }
 
+// number returns an unsigned integer, or a bool as 0 or 1.
 func number(v reflect.Value) uint64 {
 	if v.Kind() != reflect.Bool {
 		return v.Uint()
@@ -121,6 +127,7 @@ func number(v reflect.Value) uint64 {
 	return 0
 }
 
+// getBits returns the number in the bits of b that begin at bit, the most significant first.
 func getBits(b []byte, bit, bits int) (n uint64) {
 	if bit%8 == 0 && bits == 64 {
 		return binary.BigEndian.Uint64(b[bit/8:])
@@ -134,6 +141,7 @@ func getBits(b []byte, bit, bits int) (n uint64) {
 	return n
 }
 
+// putBits writes the lower bits of n into b from bit on, the most significant first.
 func putBits(b []byte, bit, bits int, n uint64) {
 	for bits > 0 {
 		take := min(8-bit%8, bits)
@@ -145,8 +153,8 @@ func putBits(b []byte, bit, bits int, n uint64) {
 	}
 }
 
-// ParseAs parses a header at the start of b, and returns it with the octets after it; nil if
-// b is too short.
+// ParseAs parses a header of type H at the start of b, and returns it with the bytes after it;
+// nil and b if b is too short.
 func ParseAs[H any](b []byte) (h *H, rest []byte) {
 	h = new(H)
 	rest, err := ParseFields(b, h)
@@ -156,8 +164,8 @@ func ParseAs[H any](b []byte) (h *H, rest []byte) {
 	return h, rest
 }
 
-// plan is the layout that the tags of a struct define.
-type plan struct {
+// layout is the layout of a header that the tags of a struct define.
+type layout struct {
 	name   string
 	size   int // bytes
 	fields []field
@@ -180,43 +188,45 @@ const (
 	kindAddr
 )
 
-var plans sync.Map // of reflect.Type to *plan
+var layouts sync.Map // of reflect.Type to *layout
 
-// planOf parses the tags of a struct. It panics if they are invalid.
-func planOf(t reflect.Type) *plan {
-	if p, ok := plans.Load(t); ok {
-		return p.(*plan)
+// layoutOf returns the layout of a struct type, from its tags or the cache. It panics if the
+// tags are invalid.
+func layoutOf(t reflect.Type) *layout {
+	if cached, ok := layouts.Load(t); ok {
+		return cached.(*layout)
 	}
-	p := &plan{name: t.Name()}
+	l := &layout{name: t.Name()}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if size, ok := f.Tag.Lookup("size"); ok {
-			p.size = atoi(t, f, size)
+			l.size = parseNumber(t, f, size)
 		}
 		if at, ok := f.Tag.Lookup("at"); ok {
-			p.fields = append(p.fields, planField(t, f, i, at))
+			l.fields = append(l.fields, newField(t, f, i, at))
 		}
 	}
-	for _, f := range p.fields {
-		if f.bit+f.bits > 8*p.size {
-			panic(fmt.Sprintf("%v.%s ends behind byte %d", t, f.name, p.size))
+	for _, f := range l.fields {
+		if f.bit+f.bits > 8*l.size {
+			panic(fmt.Sprintf("%v.%s ends after the header's %d bytes", t, f.name, l.size))
 		}
 	}
-	plans.Store(t, p)
-	return p
+	layouts.Store(t, l)
+	return l
 }
 
-func planField(t reflect.Type, sf reflect.StructField, index int, at string) field {
+// newField returns the field with an index in struct t, from its tag at and its other tags.
+func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
-	where, width, _ := strings.Cut(at, ",")
-	whole, part, hasBit := strings.Cut(where, ".")
-	f.bit = 8 * atoi(t, sf, whole)
+	position, width, _ := strings.Cut(at, ",")
+	byteIndex, bitIndex, hasBit := strings.Cut(position, ".")
+	f.bit = 8 * parseNumber(t, sf, byteIndex)
 	if hasBit {
-		f.bit += atoi(t, sf, part)
+		f.bit += parseNumber(t, sf, bitIndex)
 	}
-	f.bits = atoi(t, sf, width)
+	f.bits = parseNumber(t, sf, width)
 	if def, ok := sf.Tag.Lookup("def"); ok {
-		f.def = uint64(atoi(t, sf, def))
+		f.def = uint64(parseNumber(t, sf, def))
 	}
 	if verb, ok := sf.Tag.Lookup("fmt"); ok {
 		f.verb = verb
@@ -235,7 +245,8 @@ func planField(t reflect.Type, sf reflect.StructField, index int, at string) fie
 	return f
 }
 
-func atoi(t reflect.Type, f reflect.StructField, s string) int {
+// parseNumber parses a number in a tag of field f of struct t. It panics if it is invalid.
+func parseNumber(t reflect.Type, f reflect.StructField, s string) int {
 	n, err := strconv.ParseInt(s, 0, 64)
 	if err != nil {
 		panic(fmt.Sprintf("tag of %v.%s: %v", t, f.Name, err))

@@ -52,7 +52,7 @@ type IP struct {
 	FlowLabel *uint32
 }
 
-// Is6 reports whether the layout is that of IPv6.
+// Is6 reports whether the header is an IPv6 header: whether one of its addresses is.
 func (h IP) Is6() bool { return is6(h.Src) || is6(h.Dst) }
 
 func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
@@ -60,8 +60,8 @@ func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
 // Fragmented reports whether the packet is a fragment.
 func (h IP) Fragmented() bool { return Get(h.MF, false) || Get(h.FragOff, 0) != 0 }
 
-// WithoutComputed returns h without the computed fields (version, header length, length, checksum),
-// which building then computes.
+// WithoutComputed returns h without version, header length, length and checksum, which Append
+// then computes.
 func (h IP) WithoutComputed() IP {
 	h.Version, h.IHL, h.Length, h.Checksum = nil, nil, nil, nil
 	return h
@@ -75,6 +75,7 @@ func (h IP) Append(b, payload []byte) []byte {
 	return h.append4(b, payload)
 }
 
+// append4 appends an IPv4 packet.
 func (h IP) append4(b, payload []byte) []byte {
 	options := append([]byte(nil), h.Options...)
 	for len(options)%4 != 0 {
@@ -85,8 +86,8 @@ func (h IP) append4(b, payload []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, Get(h.Length, uint16(size+len(payload))))
 	b = binary.BigEndian.AppendUint16(b, uint16(Get(h.ID, 0)))
 	flags := Get(h.FragOff, 0) & 0x1fff
-	for i, f := range []bool{Get(h.ReservedFlag, false), Get(h.DF, true), Get(h.MF, false)} {
-		if f {
+	for i, set := range []bool{Get(h.ReservedFlag, false), Get(h.DF, true), Get(h.MF, false)} {
+		if set {
 			flags |= 0x8000 >> i
 		}
 	}
@@ -98,6 +99,7 @@ func (h IP) append4(b, payload []byte) []byte {
 	return append(b, payload...)
 }
 
+// append6 appends an IPv6 packet, with a fragment header if one of its fields is set.
 func (h IP) append6(b, payload []byte) []byte {
 	var fragment []byte
 	next := Get(h.Protocol, ProtocolUDP)
@@ -148,9 +150,9 @@ func Get[T any](p *T, def T) T {
 	return *p
 }
 
-// ParseIP splits an IP packet into header, payload by the length in the header, and
-// trailer, the padding of the frame. Payload and trailer alias b. It checks the layout
-// only, not the checksum.
+// ParseIP splits an IP packet into header, payload (up to the length in the header), and
+// trailer (the padding of the frame). Payload and trailer alias b. It checks the lengths but
+// not the checksum.
 func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	h, size, err := ParseIPHeader(b)
 	if err != nil {
@@ -169,7 +171,8 @@ func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	return h, b[size:end], b[end:], nil
 }
 
-// ParseIPHeader parses the header at the start of b, and returns its length.
+// ParseIPHeader parses the IPv4 or IPv6 header at the start of b, and returns its length, which
+// includes options or a fragment header.
 func ParseIPHeader(b []byte) (h IP, size int, err error) {
 	if len(b) == 0 {
 		return IP{}, 0, fmt.Errorf("IP header: %w: no byte", ErrShort)
@@ -183,6 +186,7 @@ func ParseIPHeader(b []byte) (h IP, size int, err error) {
 	return IP{Version: new(b[0] >> 4)}, 0, fmt.Errorf("IP version %d is neither 4 nor 6", b[0]>>4)
 }
 
+// parse4 parses an IPv4 header with its options, and returns its length.
 func parse4(b []byte) (h IP, size int, err error) {
 	if len(b) < 20 {
 		return IP{Version: new(uint8(4))}, 0, fmt.Errorf("IPv4 header: %w: %d of 20 bytes", ErrShort, len(b))
@@ -208,6 +212,7 @@ func parse4(b []byte) (h IP, size int, err error) {
 	return h, size, nil
 }
 
+// parse6 parses an IPv6 header and a fragment header after it, and returns their length.
 func parse6(b []byte) (h IP, size int, err error) {
 	if len(b) < 40 {
 		return IP{Version: new(uint8(6))}, 0, fmt.Errorf("IPv6 header: %w: %d of 40 bytes", ErrShort, len(b))

@@ -30,11 +30,11 @@ func SolicitedNode(a netip.Addr) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: b[13], 14: b[14], 15: b[15]})
 }
 
-// Append appends an IPv6 packet with the message.
+// Append appends an IPv6 packet from src to dst with the message.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
-	for i, f := range []bool{n.Router, n.Solicited, n.Override} {
-		if f {
+	for i, set := range []bool{n.Router, n.Solicited, n.Override} {
+		if set {
 			m[4] |= 0x80 >> i
 		}
 	}
@@ -55,10 +55,10 @@ func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 }
 
 // ErrNotNeighbor is the error of a packet without neighbour discovery.
-var ErrNotNeighbor = errors.New("no neighbour discovery")
+var ErrNotNeighbor = errors.New("not a neighbour discovery packet")
 
-// ParseNeighbor parses the message of an IPv6 packet. It wraps [ErrNotNeighbor] for any
-// other packet.
+// ParseNeighbor parses an IPv6 packet with a neighbour discovery message, and checks checksum
+// and hop limit. It returns [ErrNotNeighbor] for any other IP packet.
 func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	h, m, _, err := ParseIP(b)
 	if err != nil {
@@ -92,7 +92,8 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 	return h, n, nil
 }
 
-// Answer appends the packet that answers solicitation n from h.Src: the target is at mac.
+// Answer appends the packet that answers solicitation n, whose IP header was h: the target is at
+// mac.
 func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
 	a := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
 	dst := h.Src

@@ -31,18 +31,19 @@ type ngReader struct {
 	links []ngLink
 }
 
+// ngLink is an interface of a section.
 type ngLink struct {
 	link   LinkType
-	resol  byte
+	resol  byte // of timestamps: a second / 10^resol, or / 2^(resol-0x80) if the top bit is set
 	offset time.Duration
 }
 
-// readNG reads a file after its first block type.
+// readNG reads the packets of a pcapng file after the first four bytes, its first block type.
 func readNG(r io.Reader) (all []Captured, err error) {
 	g := ngReader{r: r}
 	kind := uint32(magicNG)
 	for {
-		c, err := g.block(kind)
+		c, err := g.readBlock(kind)
 		if err != nil {
 			return all, fmt.Errorf("%w: after packet %d: %w", ErrFormat, len(all), err)
 		}
@@ -60,8 +61,9 @@ func readNG(r io.Reader) (all []Captured, err error) {
 	}
 }
 
-// block reads the rest of a block. It returns a packet, or nil for other blocks.
-func (g *ngReader) block(kind uint32) (*Captured, error) {
+// readBlock reads a block after its type. It returns a packet, or nil for other blocks. A
+// section header sets the byte order, and forgets the interfaces.
+func (g *ngReader) readBlock(kind uint32) (*Captured, error) {
 	var head [8]byte
 	if kind == magicNG {
 		if _, err := io.ReadFull(g.r, head[:]); err != nil {
@@ -73,16 +75,16 @@ func (g *ngReader) block(kind uint32) (*Captured, error) {
 		case binary.BigEndian.Uint32(head[4:]) == magicOrder:
 			g.order = binary.BigEndian
 		default:
-			return nil, fmt.Errorf("byte order %x", head[4:])
+			return nil, fmt.Errorf("unknown byte-order magic %x", head[4:])
 		}
 		g.links = nil
-		_, err := g.body(g.order.Uint32(head[:]), 16)
+		_, err := g.readBody(g.order.Uint32(head[:]), 16)
 		return nil, err
 	}
 	if _, err := io.ReadFull(g.r, head[:4]); err != nil {
 		return nil, err
 	}
-	b, err := g.body(g.order.Uint32(head[:]), 12)
+	b, err := g.readBody(g.order.Uint32(head[:]), 12)
 	if err != nil {
 		return nil, err
 	}
@@ -90,36 +92,37 @@ func (g *ngReader) block(kind uint32) (*Captured, error) {
 	case blockInterface:
 		return nil, g.addLink(b)
 	case blockEnhanced:
-		return g.enhanced(b)
+		return g.parseEnhanced(b)
 	case blockSimple:
-		return g.simple(b)
+		return g.parseSimple(b)
 	}
 	return nil, nil // ignore other blocks
 }
 
-// body reads the rest of a block, including the repeated length at its end. framing is
-// the number of bytes of the block that are not its body.
-func (g *ngReader) body(length, framing uint32) ([]byte, error) {
+// readBody reads and returns the body of a block of a length, and checks the repeated length at
+// its end. framing is the number of bytes of the block that are not its body.
+func (g *ngReader) readBody(length, framing uint32) ([]byte, error) {
 	if length < framing || length%4 != 0 || length > maxPacket+1024 {
-		return nil, fmt.Errorf("block of %d bytes", length)
+		return nil, fmt.Errorf("invalid block length %d", length)
 	}
 	b := make([]byte, length-framing+4)
 	if _, err := io.ReadFull(g.r, b); err != nil {
 		return nil, err
 	}
 	end := len(b) - 4
-	if again := g.order.Uint32(b[end:]); again != length {
-		return nil, fmt.Errorf("block of %d bytes ends as one of %d", length, again)
+	if repeated := g.order.Uint32(b[end:]); repeated != length {
+		return nil, fmt.Errorf("block length %d is repeated as %d at the end", length, repeated)
 	}
 	return b[:end], nil
 }
 
+// addLink adds the interface of an interface description block.
 func (g *ngReader) addLink(b []byte) error {
 	if len(b) < 8 {
 		return fmt.Errorf("interface: %w", ErrShort)
 	}
 	l := ngLink{link: LinkType(g.order.Uint16(b)), resol: microseconds}
-	g.options(b[8:], func(code uint16, v []byte) {
+	g.eachOption(b[8:], func(code uint16, v []byte) {
 		switch {
 		case code == optTSResol && len(v) == 1:
 			l.resol = v[0]
@@ -131,7 +134,8 @@ func (g *ngReader) addLink(b []byte) error {
 	return nil
 }
 
-func (g *ngReader) enhanced(b []byte) (*Captured, error) {
+// parseEnhanced returns the packet of an enhanced packet block.
+func (g *ngReader) parseEnhanced(b []byte) (*Captured, error) {
 	if len(b) < 20 {
 		return nil, fmt.Errorf("packet: %w", ErrShort)
 	}
@@ -147,7 +151,7 @@ func (g *ngReader) enhanced(b []byte) (*Captured, error) {
 	c := &Captured{At: l.time(ts), Link: l.link, Data: b[20 : 20+n : 20+n], Size: int(g.order.Uint32(b[16:]))}
 	rest := b[20+n:]
 	if pad := -int(n) & 3; pad <= len(rest) {
-		g.options(rest[pad:], func(code uint16, v []byte) {
+		g.eachOption(rest[pad:], func(code uint16, v []byte) {
 			switch {
 			case code == optComment:
 				c.Comment = string(v)
@@ -159,7 +163,8 @@ func (g *ngReader) enhanced(b []byte) (*Captured, error) {
 	return c, nil
 }
 
-func (g *ngReader) simple(b []byte) (*Captured, error) {
+// parseSimple returns the packet of a simple packet block, which has no timestamp.
+func (g *ngReader) parseSimple(b []byte) (*Captured, error) {
 	if len(b) < 4 || len(g.links) == 0 {
 		return nil, fmt.Errorf("simple packet: %w, or without an interface", ErrShort)
 	}
@@ -171,22 +176,23 @@ func (g *ngReader) simple(b []byte) (*Captured, error) {
 	return &Captured{Link: g.links[0].link, Data: data, Size: int(size)}, nil
 }
 
-// time converts a timestamp.
+// time converts a timestamp of the interface to the time since the epoch.
 func (l ngLink) time(ts uint64) time.Duration {
-	per := uint64(1) // units a second
+	perSecond := uint64(1) // units of the timestamp
 	if l.resol&0x80 != 0 {
-		per <<= min(l.resol&0x7f, 62)
+		perSecond <<= min(l.resol&0x7f, 62)
 	} else {
 		for range min(l.resol, 18) {
-			per *= 10
+			perSecond *= 10
 		}
 	}
-	hi, lo := bits.Mul64(ts%per, uint64(time.Second))
-	nanos, _ := bits.Div64(hi, lo, per)
-	return l.offset + time.Duration(ts/per)*time.Second + time.Duration(nanos)
+	hi, lo := bits.Mul64(ts%perSecond, uint64(time.Second))
+	nanos, _ := bits.Div64(hi, lo, perSecond)
+	return l.offset + time.Duration(ts/perSecond)*time.Second + time.Duration(nanos)
 }
 
-func (g *ngReader) options(b []byte, each func(code uint16, v []byte)) {
+// eachOption calls each for every option in b.
+func (g *ngReader) eachOption(b []byte, each func(code uint16, v []byte)) {
 	for len(b) >= 4 {
 		code, n := g.order.Uint16(b), int(g.order.Uint16(b[2:]))
 		if code == optEnd || 4+n > len(b) {
@@ -208,12 +214,12 @@ func NewCaptureWriter(w io.Writer, comment string) (*CaptureWriter, error) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, magicOrder)
 	b = le.AppendUint32(b, 1)                  // version 1.0
-	b = le.AppendUint64(b, 0xffffffffffffffff) // of unknown length
+	b = le.AppendUint64(b, 0xffffffffffffffff) // section of unknown length
 	if comment != "" {
 		b = appendOption(appendOption(b, optComment, []byte(comment)), optEnd, nil)
 	}
 	cw := &CaptureWriter{w, map[LinkType]uint32{}}
-	return cw, cw.block(magicNG, b)
+	return cw, cw.writeBlock(magicNG, b)
 }
 
 // Write adds a packet. Each link type gets its own interface.
@@ -222,9 +228,9 @@ func (cw *CaptureWriter) Write(c Captured) error {
 	id, ok := cw.links[c.Link]
 	if !ok {
 		b := le.AppendUint16(nil, uint16(c.Link))
-		b = append(b, 0, 0, 0, 0, 0, 0) // of any length
+		b = append(b, 0, 0, 0, 0, 0, 0) // reserved, and no limit of the packet length
 		b = appendOption(b, optTSResol, []byte{nanoseconds})
-		if err := cw.block(blockInterface, appendOption(b, optEnd, nil)); err != nil {
+		if err := cw.writeBlock(blockInterface, appendOption(b, optEnd, nil)); err != nil {
 			return err
 		}
 		id = uint32(len(cw.links))
@@ -245,10 +251,11 @@ func (cw *CaptureWriter) Write(c Captured) error {
 		b = appendOption(b, optComment, []byte(c.Comment))
 	}
 	b = appendOption(b, optFlags, direction)
-	return cw.block(blockEnhanced, appendOption(b, optEnd, nil))
+	return cw.writeBlock(blockEnhanced, appendOption(b, optEnd, nil))
 }
 
-func (cw *CaptureWriter) block(kind uint32, body []byte) error {
+// writeBlock writes a block with its length before and after the body.
+func (cw *CaptureWriter) writeBlock(kind uint32, body []byte) error {
 	le := binary.LittleEndian
 	size := uint32(len(body) + 12)
 	b := le.AppendUint32(nil, kind)

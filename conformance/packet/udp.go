@@ -16,13 +16,14 @@ type UDP struct {
 	Checksum *uint16 `at:"6,16" fmt:"%#04x"`
 }
 
-// WithoutComputed returns h without length and checksum, which building then computes.
+// WithoutComputed returns h without length and checksum, which Append then computes.
 func (h UDP) WithoutComputed() UDP {
 	h.Length, h.Checksum = nil, nil
 	return h
 }
 
-// Append appends the datagram with this header and payload; the checksum covers ip.
+// Append appends the datagram with this header and payload. Its checksum covers the addresses
+// of ip.
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	size := 8 + len(payload)
 	h.Length = new(Get(h.Length, uint16(size)))
@@ -37,8 +38,8 @@ func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	return append(AppendFields(b, h), payload...)
 }
 
-// ParseUDP splits a datagram into header, payload by the length in the header, and
-// trailer. Payload and trailer alias b.
+// ParseUDP splits a datagram into header, payload (up to the length in the header), and the
+// bytes after it. Payload and trailer alias b.
 func ParseUDP(b []byte) (h UDP, payload, trailer []byte, err error) {
 	rest, err := ParseFields(b, &h)
 	if err != nil {
@@ -85,7 +86,7 @@ func pseudoHeader(src, dst netip.Addr, protocol uint8, length int) []byte {
 	return append(b, 0, protocol, byte(length>>8), byte(length))
 }
 
-// addr4 and addr16 return the bytes of an address; zeros for an invalid one.
+// addr4 returns the bytes of an IPv4 address; zeros for any other.
 func addr4(a netip.Addr) [4]byte {
 	if a = a.Unmap(); a.Is4() {
 		return a.As4()
@@ -93,6 +94,7 @@ func addr4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
+// addr16 returns the bytes of an address as an IPv6 address; zeros for an invalid one.
 func addr16(a netip.Addr) [16]byte {
 	if a.IsValid() {
 		return a.As16()

@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextCompletion waits for the next completion of r.CQ. The case fails if there is none.
+// NextCompletion waits for the next completion of r.CQ. The case fails if there is none within
+// the response timeout.
 func (r *Rig) NextCompletion() verbs.WC {
 	wc, ok := r.PollCompletion(r.ResponseTimeout())
 	if !ok {
@@ -19,7 +20,7 @@ func (r *Rig) NextCompletion() verbs.WC {
 // PollCompletion waits for the next completion of r.CQ; false after the timeout.
 func (r *Rig) PollCompletion(timeout time.Duration) (verbs.WC, bool) { return r.PollCQ(r.CQ, timeout) }
 
-// The interval between two polls grows from the first to the second.
+// The interval between two polls doubles from the minimum to the maximum.
 const (
 	minPollInterval = time.Microsecond
 	maxPollInterval = time.Millisecond
@@ -73,15 +74,16 @@ func (r *Rig) ExpectRecv(id uint64, n int) verbs.WC {
 	return wc
 }
 
-// ExpectNoCompletion fails the case if r.CQ has a completion now. Synchronize with the
-// device first, by an exchange on its wire.
+// ExpectNoCompletion fails the case if r.CQ has a completion now. The case must have
+// synchronized with the device before, by an exchange of packets.
 func (r *Rig) ExpectNoCompletion() {
 	if wc, ok := r.PollCompletion(0); ok {
 		r.Fail("no completion", "%s", Describe(&wc))
 	}
 }
 
-// Describe formats a completion.
+// Describe formats a completion: work request ID, and status if it failed, else opcode and
+// length.
 func Describe(wc *verbs.WC) string {
 	if wc.Status != verbs.WCSuccess {
 		return fmt.Sprintf("completion of %d: %v", wc.WRID, wc.Status)
@@ -102,8 +104,8 @@ func (r *Rig) PostSend(qp verbs.QP, wrs ...verbs.SendWR) {
 		r.Note("post %v %d", wrs[i].Opcode, wrs[i].WRID)
 	}
 	n, err := qp.PostSend(wrs)
-	r.Must("a send request that is taken", err)
-	r.Check(n == len(wrs), fmt.Sprintf("%d requests taken", len(wrs)), "%d", n)
+	r.Must("a send request that the device accepts", err)
+	r.Check(n == len(wrs), fmt.Sprintf("%d requests accepted", len(wrs)), "%d", n)
 }
 
 // RecvQueue is a queue pair or a shared receive queue.
@@ -114,11 +116,12 @@ type RecvQueue interface {
 // PostRecv posts a receive, which the device must accept.
 func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 	n, err := q.PostRecv([]verbs.RecvWR{{WRID: id, SGL: sgl}})
-	r.Must("a receive that is taken", err)
-	r.Check(n == 1, "one receive taken", "%d", n)
+	r.Must("a receive that the device accepts", err)
+	r.Check(n == 1, "one receive accepted", "%d", n)
 }
 
-// AwaitState fails the case unless the queue pair reaches the state in time.
+// AwaitState waits until the queue pair is in a state. The case fails after the response
+// timeout.
 func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 	interval, deadline := minPollInterval, r.Now()+r.ResponseTimeout()
 	for {

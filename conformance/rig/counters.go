@@ -11,7 +11,7 @@ import (
 // Counter is a kind of event that devices count, with the names of its counters. A counter
 // that a device does not have is not checked.
 type Counter struct {
-	what string
+	event string // that it counts
 	// Names are those of the counter on devices; a device has at most one of them.
 	Names []string
 	// ambiguous counters grow with all traffic, or their names leave a choice. Only cases
@@ -19,12 +19,13 @@ type Counter struct {
 	ambiguous bool
 }
 
-// NewCounter returns a counter that every case checks.
-func NewCounter(what string, names ...string) *Counter { return &Counter{what: what, Names: names} }
+// NewCounter returns a counter of an event that every case checks. names are those that devices
+// give it.
+func NewCounter(event string, names ...string) *Counter { return &Counter{event: event, Names: names} }
 
-// NewAmbiguousCounter returns a counter that only cases about it check.
-func NewAmbiguousCounter(what string, names ...string) *Counter {
-	return &Counter{what: what, Names: names, ambiguous: true}
+// NewAmbiguousCounter returns a counter of an event that only cases about it check.
+func NewAmbiguousCounter(event string, names ...string) *Counter {
+	return &Counter{event: event, Names: names, ambiguous: true}
 }
 
 // Interval is a range of correct counts, for counters whose meaning leaves a choice.
@@ -33,7 +34,7 @@ type Interval struct{ min, max uint64 }
 // Exactly returns an interval of one number.
 func Exactly(n int) Interval { return Between(n, n) }
 
-// Between returns the interval of the numbers from a to b.
+// Between returns the interval of the numbers from a to b, both included.
 func Between(a, b int) Interval { return Interval{uint64(a), uint64(b)} }
 
 // String formats the interval.
@@ -48,22 +49,22 @@ func (s Interval) String() string {
 type Counts map[*Counter]Interval
 
 // Add adds to the count of a counter.
-func (f Counts) Add(c *Counter, n Interval) {
-	f[c] = Interval{f[c].min + n.min, f[c].max + n.max}
+func (s Counts) Add(c *Counter, n Interval) {
+	s[c] = Interval{s[c].min + n.min, s[c].max + n.max}
 }
 
 // AddAll adds other counts.
-func (f Counts) AddAll(more Counts) {
+func (s Counts) AddAll(more Counts) {
 	for c, n := range more {
-		f.Add(c, n)
+		s.Add(c, n)
 	}
 }
 
-// CounterCase sets the citation, level and defects of a case about counters: the device must
-// count the events on the wire. Each defect keeps one counter from increasing.
-func CounterCase(c conformance.Case, about []*Counter) conformance.Case {
+// CounterCase returns c as a case about the tested counters: it sets the citation, the level, and
+// for each counter a defect that keeps it from increasing.
+func CounterCase(c conformance.Case, tested []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
-	for _, k := range about {
+	for _, k := range tested {
 		c.Defects = append(c.Defects, "CounterStuck="+k.Names[0])
 	}
 	return c
@@ -71,19 +72,19 @@ func CounterCase(c conformance.Case, about []*Counter) conformance.Case {
 
 // CounterCheck compares the increase of the counters of a device with the events of a case.
 type CounterCheck struct {
-	r          *Rig
-	all, about []*Counter
-	before     map[string]uint64
-	firstEvent int // index of the first recorded event that counts
+	r           *Rig
+	all, tested []*Counter
+	before      map[string]uint64 // values at the start, by name
+	firstEvent  int               // index of the first recorded event that counts
 }
 
-// StartCounterCheck reads the counters. It ends a case about counters as unsupported if the
-// device has none of these.
-func (r *Rig) StartCounterCheck(all, about []*Counter) *CounterCheck {
+// StartCounterCheck reads the counters before the case acts. all are those to check. tested are
+// those that the case is about: if the device has none of them, the case ends as unsupported.
+func (r *Rig) StartCounterCheck(all, tested []*Counter) *CounterCheck {
 	events, _ := r.Record.Events()
-	k := &CounterCheck{r: r, all: slices.Clone(all), about: about, before: r.counters(), firstEvent: len(events)}
-	slices.SortFunc(k.all, func(a, b *Counter) int { return strings.Compare(a.what, b.what) })
-	for _, c := range about {
+	k := &CounterCheck{r: r, all: slices.Clone(all), tested: tested, before: r.counters(), firstEvent: len(events)}
+	slices.SortFunc(k.all, func(a, b *Counter) int { return strings.Compare(a.event, b.event) })
+	for _, c := range tested {
 		for _, name := range c.Names {
 			if _, ok := k.before[name]; ok {
 				return k
@@ -94,31 +95,32 @@ func (r *Rig) StartCounterCheck(all, about []*Counter) *CounterCheck {
 	return nil
 }
 
-// counters returns the counters of the device by name.
+// counters returns the values of the device's counters by name.
 func (r *Rig) counters() map[string]uint64 {
-	v := make(map[string]uint64)
+	values := make(map[string]uint64)
 	for _, c := range r.Device.Counters() {
-		v[c.Name] = c.Value
+		values[c.Name] = c.Value
 	}
-	return v
+	return values
 }
 
-// Events returns the events that were recorded since the start.
+// Events returns the events that were recorded since StartCounterCheck. It ends the case if the
+// record was too short for all of them.
 func (k *CounterCheck) Events() []conformance.Event {
-	events, beyond := k.r.Record.Events()
-	if beyond > 0 {
-		Abort(fmt.Errorf("the record lacks %d events", beyond))
+	events, omitted := k.r.Record.Events()
+	if omitted > 0 {
+		Abort(fmt.Errorf("the record lacks %d events", omitted))
 	}
 	return events[k.firstEvent:]
 }
 
-// Expect fails the case unless every counter that the device has increased by its count.
-// The counters of events that did not happen must not change. A counter in units may
-// increase by any of several numbers instead.
-func (k *CounterCheck) Expect(f Counts, units map[*Counter][]uint64) {
+// Expect fails the case unless every counter that the device has increased by its number in
+// counts, which is 0 if missing. Counters of bytes are in units instead: such a counter must
+// increase by one of the listed numbers, which are the bytes in several units.
+func (k *CounterCheck) Expect(counts Counts, units map[*Counter][]uint64) {
 	after := k.r.counters()
 	for _, c := range k.all {
-		if c.ambiguous && !slices.Contains(k.about, c) {
+		if c.ambiguous && !slices.Contains(k.tested, c) {
 			continue
 		}
 		for _, name := range c.Names {
@@ -127,11 +129,11 @@ func (k *CounterCheck) Expect(f Counts, units map[*Counter][]uint64) {
 				continue
 			}
 			delta := now - k.before[name]
-			if fits, ok := units[c]; ok {
-				k.r.Check(slices.Contains(fits, delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
+			if correct, ok := units[c]; ok {
+				k.r.Check(slices.Contains(correct, delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
 				continue
 			}
-			k.r.Check(f[c].min <= delta && delta <= f[c].max, fmt.Sprintf("%s increased by %v (%s)", name, f[c], c.what), "%d", delta)
+			k.r.Check(counts[c].min <= delta && delta <= counts[c].max, fmt.Sprintf("%s increased by %v (%s)", name, counts[c], c.event), "%d", delta)
 		}
 	}
 }

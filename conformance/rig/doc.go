@@ -32,14 +32,16 @@ type Rig struct {
 
 const cqDepth = 1024
 
-// Body makes the body of a case from a function that uses a rig.
+// Body returns a case's body that calls a function with a new rig, and returns the error with
+// which the function ends the case.
 func Body(body func(*Rig)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		return Catch(func() { body(New(b)) })
 	}
 }
 
-// New returns a rig on the bench. Call it and its methods within [Body] or [Catch] only.
+// New returns a rig on the bench, with a protection domain and a completion queue. Like its
+// methods, it must be called within [Body] or [Catch].
 func New(b *conformance.Bench) *Rig {
 	r := &Rig{Bench: b}
 	var err error
@@ -68,15 +70,17 @@ func Catch(steps func()) (err error) {
 	return nil
 }
 
-// Abort ends the case with err: a [*conformance.Violation] if the device is at fault.
+// Abort ends the case with err, by a panic that [Catch] recovers. err is a
+// [*conformance.Violation] if the device is at fault.
 func Abort(err error) { panic(abort{err}) }
 
-// Fail ends the case with a violation.
+// Fail ends the case with a violation: want describes what was expected, format and args what
+// was observed instead.
 func (r *Rig) Fail(want, format string, args ...any) {
 	Abort(conformance.Violatedf(want, format, args...))
 }
 
-// Check ends the case with a violation unless ok.
+// Check ends the case with a violation, as Fail does, unless ok.
 func (r *Rig) Check(ok bool, want, format string, args ...any) {
 	if !ok {
 		r.Fail(want, format, args...)
@@ -84,7 +88,7 @@ func (r *Rig) Check(ok bool, want, format string, args ...any) {
 }
 
 // Must ends the case if a verb returned an error. ErrNotSupported, ErrBenchCannot and
-// violations are passed on; every other error is a violation.
+// violations are passed on; every other error is a violation of want, the expected result.
 func (r *Rig) Must(want string, err error) {
 	switch {
 	case err == nil:
@@ -96,7 +100,7 @@ func (r *Rig) Must(want string, err error) {
 }
 
 // MustFail fails the case unless a verb returned an error, which must match reason if
-// that is not nil.
+// that is not nil. call describes the verb call.
 func (r *Rig) MustFail(call string, err, reason error) {
 	switch {
 	case err == nil:
@@ -109,7 +113,7 @@ func (r *Rig) MustFail(call string, err, reason error) {
 // SilencePeriod is how long a case waits, in virtual time, to show that nothing is sent.
 const SilencePeriod = time.Second
 
-// Data returns n bytes of payload.
+// Data returns n bytes of payload: a [Pattern] with a fixed first byte.
 func Data(n int) []byte { return Pattern(n, 0x5a) }
 
 // NotApplicable ends the case as unsupported: the device need not have the feature that

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ExpectEvent fails the case unless the next asynchronous event has this type. Events of
-// the ignored types may come before. It returns the event.
+// ExpectEvent waits for the next asynchronous event that is not of an ignored type, and fails
+// the case unless it is of the type want. It returns the event.
 func (r *Rig) ExpectEvent(want verbs.AsyncEventType, ignored ...verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
 		e, err := r.Device.WaitAsync(r.ResponseTimeout())
@@ -40,7 +40,7 @@ func (r *Rig) ExpectNoEvent() {
 	}
 }
 
-// Counter returns a counter of the device; false if the device does not have it.
+// Counter returns the value of a counter of the device; false if the device does not have it.
 func (r *Rig) Counter(name string) (uint64, bool) {
 	for _, c := range r.Device.Counters() {
 		if c.Name == name {

@@ -17,7 +17,7 @@ func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1)
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
-	for i := 0; i < port.GIDs && bestRank < gidOfBench; i++ {
+	for i := 0; i < port.GIDs && bestRank < gidOnBenchInterface; i++ {
 		g, err := r.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // an empty entry
@@ -35,25 +35,27 @@ func (r *Rig) GIDEntry() verbs.GIDEntry {
 type gidRank int
 
 const (
-	gidAny       gidRank = iota // any entry
-	gidLinkLocal                // RoCEv2, on the local link only
-	gidRoutable                 // RoCEv2, routable
-	gidOfBench                  // an address of the bench
+	gidFallback         gidRank = iota // any other entry, such as RoCEv1
+	gidLinkLocal                       // RoCEv2, on the local link only
+	gidRoutable                        // RoCEv2, routable
+	gidOnBenchInterface                // RoCEv2, an address of the bench's interface: the best
 )
 
+// rankGID returns how well a GID suits the bench. local are the addresses of the bench's
+// interface.
 func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	switch a := g.GID.Addr(); {
 	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():
-		return gidAny
+		return gidFallback
 	case slices.Contains(local, a):
-		return gidOfBench
+		return gidOnBenchInterface
 	case a.IsLinkLocalUnicast():
 		return gidLinkLocal
 	}
 	return gidRoutable
 }
 
-// PathTo returns the path from the device to that of another rig.
+// PathTo returns the address vector from the device to that of another rig.
 func (r *Rig) PathTo(other *Rig) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: other.GIDEntry().GID, SGIDIndex: uint8(r.GIDEntry().Index), HopLimit: 64}}
 }
@@ -65,7 +67,7 @@ func (r *Rig) CM() verbs.CM {
 	return cm
 }
 
-// PeerAddr returns one of the peer's addresses, counting from 0. The case ends as
+// PeerAddr returns the peer's address with an index from 0. The case ends as
 // unsupported if the peer has fewer.
 func (r *Rig) PeerAddr(i int) netip.Addr {
 	if i >= len(r.Peers) {

@@ -15,8 +15,8 @@ type Memory struct {
 	verbs.MR
 	// Buf is the region's memory. Its initial content resembles no [Pattern].
 	Buf      []byte
-	all      []byte
-	snapshot []byte
+	all      []byte // Buf with the guard bytes
+	snapshot []byte // the contents of all that ExpectUnchanged compares with
 	// sync orders accesses by the device and by the case: the case sees what the device
 	// wrote before, and the device writes later data only after the case has looked.
 	sync func()
@@ -25,7 +25,8 @@ type Memory struct {
 // Memory registers n bytes, whose initial content resembles no [Pattern].
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
-// MemoryIn registers n bytes in another protection domain.
+// MemoryIn registers n bytes in a protection domain, whose initial content resembles no
+// [Pattern].
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
 	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: r.syncDevice}
 	m.Buf = m.all[guard:][:n:n]
@@ -46,14 +47,14 @@ func (m *Memory) SGL(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)}
 // address, as atomics need.
 func (m *Memory) WordOffset(n int) int { return int(-m.Addr()&7) + 8*n }
 
-// Remote returns the remote address of offset off.
+// Remote returns the address and RKey with which a peer accesses the region from off on.
 func (m *Memory) Remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: m.Addr() + uint64(off), RKey: m.RKey()}
 }
 
-// fill returns the initial content of memory. Its bytes increase by 3 and those of a
-// [Pattern] by 1, therefore no two consecutive bytes equal those of a message, and a
-// message that was not placed is detected.
+// fill returns the initial content of memory, which starts with seed. Its bytes increase by 3
+// and those of a [Pattern] by 1: no two consecutive bytes equal those of a message, and a
+// message that was not placed is detected. The term with 89 makes 256-byte blocks differ.
 func fill(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -62,7 +63,8 @@ func fill(n int, seed byte) []byte {
 	return b
 }
 
-// Pattern returns n bytes of the test pattern that begins with which.
+// Pattern returns n bytes of the test pattern that begins with first. Its bytes increase by 1;
+// the term with 31 makes 256-byte blocks differ.
 func Pattern(n int, first byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -84,8 +86,8 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	for got[i] == want[i] {
 		i++
 	}
-	k := min(i+8, len(want))
-	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:k], off+i), "% x", got[i:k])
+	end := min(i+8, len(want))
+	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
 // ExpectUnchanged fails the case if the region or its guard bytes have changed since
@@ -93,8 +95,8 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {
 	m.sync()
 	for i := range m.all {
-		if k := i - guard; m.all[i] != m.snapshot[i] && (k < off || k >= off+n) {
-			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is left alone", k, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
+		if at := i - guard; m.all[i] != m.snapshot[i] && (at < off || at >= off+n) {
+			r.Fail(fmt.Sprintf("byte %d of the memory (%d bytes) is unchanged", at, len(m.Buf)), "%#02x in place of %#02x", m.all[i], m.snapshot[i])
 		}
 	}
 	m.sync()

@@ -13,7 +13,8 @@ import (
 // Pair is the device under test and a partner of the same kind, each with an application.
 type Pair struct{ DUT, Partner *Rig }
 
-// PairBody makes the body of a case from a function that uses two devices.
+// PairBody returns a case's body that calls a function with a new Pair, as [Body] does with a
+// Rig.
 func PairBody(body func(*Pair)) func(*conformance.Bench) error {
 	return Body(func(r *Rig) { body(NewPair(r)) })
 }
@@ -29,7 +30,8 @@ func NewPair(r *Rig) *Pair {
 	return &Pair{DUT: r, Partner: New(&bench)}
 }
 
-// SetPath sets the impairments between the two devices; false if the bench cannot.
+// SetPath sets the impairments between the two devices. It returns false if the bench cannot,
+// and ends the case at any other error.
 func (p *Pair) SetPath(path conformance.Path) bool {
 	err := p.DUT.SetPath(path)
 	if err != nil && !errors.Is(err, conformance.ErrBenchCannot) {
@@ -55,8 +57,9 @@ const (
 	MaxRdAtomic = 8
 )
 
-// Connect makes two queue pairs that communicate: connected by attributes over
-// InfiniBand and by the connection manager over iWARP, addressed for reliable datagrams.
+// Connect creates a queue pair on each device, ready to send to the other. RC queue pairs are
+// connected by attributes over InfiniBand and RoCE, and by the connection manager over iWARP.
+// Devices without RC get UD queue pairs.
 func (p *Pair) Connect() (dut, partner *Endpoint) {
 	dut, partner = newEndpoint(p.DUT), newEndpoint(p.Partner)
 	switch {
@@ -74,6 +77,8 @@ func (p *Pair) Connect() (dut, partner *Endpoint) {
 
 const qKey = 0x0a0b0c0d
 
+// newEndpoint creates a completion queue and a queue pair, RC if the device has it and else UD,
+// in the state INIT.
 func newEndpoint(r *Rig) *Endpoint {
 	e := &Endpoint{Rig: r}
 	var err error
@@ -104,16 +109,17 @@ func RemoteAccess(r *Rig) verbs.Access {
 // RemoteMemory registers n bytes with all access rights.
 func RemoteMemory(r *Rig, n int) *Memory { return r.Memory(n, RemoteAccess(r)|verbs.AccessLocalWrite) }
 
-// timeout is the local ACK timeout, 1 ms, for fast recovery. RNR retries are few as well:
-// post receives before messages.
-const timeout = 8
+// ackTimeout is the local ACK timeout: 4.096 µs · 2^8 = 1 ms, for fast recovery. RNR retries are
+// few as well, so cases must post receives before messages.
+const ackTimeout = 8
 
-// connectByAttributes connects a queue pair with ibv_modify_qp attributes.
+// connectByAttributes connects the queue pair in INIT to that of another endpoint, by attributes
+// of ibv_modify_qp. The initial PSNs follow from the queue pair numbers.
 func (e *Endpoint) connectByAttributes(other *Endpoint) {
 	a := verbs.QPAttr{
 		PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
-		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: timeout, RetryCnt: 7, RNRRetry: 3,
+		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
 		a.Timeout = 14 // 67 ms: delays of a busy host must not look like losses
@@ -139,21 +145,23 @@ func (e *Endpoint) GRHLen() int {
 	return 0
 }
 
-// PostSend posts send requests to the other endpoint.
+// PostSend posts send requests to the other endpoint, which the device must accept. It sets
+// their datagram destination.
 func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].UD = e.dest
 	}
 	n, err := e.QP.PostSend(wrs)
-	e.Must("send requests that are taken", err)
-	e.Check(n == len(wrs), fmt.Sprintf("%d requests taken", len(wrs)), "%d", n)
+	e.Must("send requests that the device accepts", err)
+	e.Check(n == len(wrs), fmt.Sprintf("%d requests accepted", len(wrs)), "%d", n)
 }
 
 // NextSuccess waits for the next completion, which must be successful. It polls often:
 // cases about ordering depend on when a completion is seen.
 func (e *Endpoint) NextSuccess() verbs.WC {
+	const maxInterval = 50 * time.Microsecond
 	var wcs [1]verbs.WC
-	interval := time.Microsecond
+	interval := minPollInterval
 	for deadline := e.Now() + e.ResponseTimeout(); ; {
 		n, err := e.CQ.Poll(wcs[:])
 		e.Must("a completion queue that can be polled", err)
@@ -163,7 +171,7 @@ func (e *Endpoint) NextSuccess() verbs.WC {
 		}
 		e.Check(e.Now() < deadline, "a completion", "none in %v", e.ResponseTimeout())
 		e.Sleep(interval)
-		interval = min(2*interval, 50*time.Microsecond)
+		interval = min(2*interval, maxInterval)
 	}
 }
 

@@ -30,11 +30,11 @@ func (t Transition) String() string { return fmt.Sprintf("%v to %v", t.From, t.T
 // Transitions returns the transitions of a queue pair type, after Table 91 of the base
 // specification and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left out.
 func Transitions(kind verbs.QPType) []Transition {
-	const (
+	const ( // the last three are optional attributes
 		reset, start, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
 		rts, sqd          = verbs.QPStateRTS, verbs.QPStateSQD
-		live              = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | MigrationAttrs
-		keyed             = verbs.QPAttrCurState | verbs.QPAttrQKey
+		connectedRTS      = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | MigrationAttrs
+		datagramRTS       = verbs.QPAttrCurState | verbs.QPAttrQKey
 		toRTR             = verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex
 	)
 	switch kind {
@@ -43,33 +43,33 @@ func Transitions(kind verbs.QPType) []Transition {
 			{reset, start, PortAttrs | verbs.QPAttrQKey, 0},
 			{start, start, 0, PortAttrs | verbs.QPAttrQKey},
 			{start, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
-			{rtr, rts, verbs.QPAttrSQPSN, keyed},
-			{rts, rts, 0, keyed},
+			{rtr, rts, verbs.QPAttrSQPSN, datagramRTS},
+			{rts, rts, 0, datagramRTS},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
 			{sqd, sqd, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
-			{sqd, rts, 0, keyed},
+			{sqd, rts, 0, datagramRTS},
 		}
 	case verbs.QPTypeUC:
 		return []Transition{
 			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
 			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
 			{start, rtr, PathAttrs, toRTR},
-			{rtr, rts, verbs.QPAttrSQPSN, live},
-			{rts, rts, 0, live},
+			{rtr, rts, verbs.QPAttrSQPSN, connectedRTS},
+			{rts, rts, 0, connectedRTS},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
 			{sqd, sqd, 0, verbs.QPAttrAV | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | MigrationAttrs},
-			{sqd, rts, 0, live},
+			{sqd, rts, 0, connectedRTS},
 		}
 	default: // RC
 		return []Transition{
 			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
 			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
 			{start, rtr, PathAttrs | ResponderAttrs, toRTR},
-			{rtr, rts, verbs.QPAttrSQPSN | RequesterAttrs, live | verbs.QPAttrMinRNRTimer},
-			{rts, rts, 0, live | verbs.QPAttrMinRNRTimer},
+			{rtr, rts, verbs.QPAttrSQPSN | RequesterAttrs, connectedRTS | verbs.QPAttrMinRNRTimer},
+			{rts, rts, 0, connectedRTS | verbs.QPAttrMinRNRTimer},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
 			{sqd, sqd, 0, PortAttrs | verbs.QPAttrAV | RequesterAttrs | ResponderAttrs | verbs.QPAttrAccessFlags | MigrationAttrs},
-			{sqd, rts, 0, live | verbs.QPAttrMinRNRTimer},
+			{sqd, rts, 0, connectedRTS | verbs.QPAttrMinRNRTimer},
 		}
 	}
 }

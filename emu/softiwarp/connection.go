@@ -25,7 +25,8 @@ type connection struct {
 	param    verbs.ConnParam // from the peer's start-up frame
 }
 
-// newConnection returns the connection for the engine's c. reason is for its condition.
+// newConnection returns the verbs connection for the engine's c, and makes it the owner of c.
+// reason says what a program that waits for the connection waits for.
 func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, reason string) *connection {
 	x := &connection{m: m, c: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
 	c.Owner = x
@@ -40,8 +41,8 @@ func (x *connection) onStateChange() {
 	x.cond.Notify()
 }
 
-// waitEstablished waits until the connection is established. At the timeout it aborts the
-// connection.
+// waitEstablished waits until the connection is established. It returns why it was not, and at
+// the timeout aborts the connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {
@@ -62,8 +63,8 @@ const (
 	reasonConsumer       = 28
 )
 
-// connectError returns the error of a connection that was not established. Errors of the
-// peer, and corrupted data, are rejections.
+// connectError maps the engine's error of a connection that was not established to one of
+// package verbs. Errors of the peer, and corrupted data, are rejections.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {
@@ -71,9 +72,9 @@ func (x *connection) connectError() error {
 	}
 	switch {
 	case x.qp != nil && x.qp.gone:
-		return fmt.Errorf("%w: the queue pair, while it was being connected", verbs.ErrClosed)
+		return fmt.Errorf("%w: the queue pair was closed while it was being connected", verbs.ErrClosed)
 	case err == nil:
-		return fmt.Errorf("%w: the connection, while it was being made", verbs.ErrClosed)
+		return fmt.Errorf("%w: the connection was closed while it was being established", verbs.ErrClosed)
 	case is(engine.ErrRejected):
 		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: x.c.PrivateData()}
 	case is(link.ErrRefused):

@@ -44,7 +44,7 @@ func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
 // Deadline implements drive.StreamEngine.
 func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 
-// Settle implements drive.StreamEngine.
+// Settle implements drive.StreamEngine: it delivers events that inputs and calls have caused.
 func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
 // NextOutput implements drive.StreamEngine. After the last connection it delivers events of
@@ -61,15 +61,15 @@ func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	}
 }
 
-// deliverEvents delivers changes of connections and completion events. It reports whether a
-// connection has changed, which may then have something to write.
-func (d *Device) deliverEvents() (conns bool) {
-	conns = d.cm.deliverChanges()
+// deliverEvents delivers state changes of connections and completion events to the program. It
+// reports whether a connection has changed, which may then have something to write.
+func (d *Device) deliverEvents() (connChanged bool) {
+	connChanged = d.cm.deliverChanges()
 	d.DeliverCompletionEvents()
-	return conns
+	return connChanged
 }
 
-// hooks returns the hooks of package device.
+// hooks returns the hooks of package device: QPHandle finds the verbs.QP of an engine's QP.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
 }
@@ -77,7 +77,7 @@ func (d *Device) hooks() device.Hooks {
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
-// LinkChanged implements link.PortObserver.
+// LinkChanged implements link.PortObserver. It reports a change as an asynchronous event.
 func (o *portObserver) LinkChanged(up bool) {
 	if o.down == !up {
 		return
@@ -90,7 +90,8 @@ func (o *portObserver) LinkChanged(up bool) {
 	o.nic.Report(e)
 }
 
-// AddrChanged implements link.PortObserver. TCP ends connections of a removed address.
+// AddrChanged implements link.PortObserver. It reports a change as a GID event; the connections
+// of a removed address are left to TCP.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
 		o.nic.Report(device.GIDChangeEvent())
@@ -177,9 +178,9 @@ func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
 	return nil, d.unsupported("open_qp", "XRC")
 }
 
-// unsupported returns the error for a feature that iWARP does not have.
-func (d *Device) unsupported(op, what string) error {
-	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, what)}
+// unsupported returns the error of the verb op for a feature that iWARP does not have.
+func (d *Device) unsupported(op, feature string) error {
+	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, feature)}
 }
 
 // Counters returns the counters of NIC, connection manager (cm_) and sockets (tcp_).

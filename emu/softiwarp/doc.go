@@ -47,12 +47,12 @@ type Config struct {
 	Costs verbs.Costs
 }
 
-// startTime is the time at which devices in real time are opened. Zero means that a time is
-// not set.
+// startTime is the time at which devices in real time are opened. It is not 0, because a zero
+// time means that a time is not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n is the port's StreamHost or a wrapper of
-// it.
+// InWorld opens a device in a simulated world. n has the streams of the port: its StreamHost or
+// a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -68,8 +68,8 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	})
 }
 
-// OnNet opens a device in real time on a net without streams or listeners, which the device
-// closes.
+// OnNet opens a device in real time on the streams of n, which must have no streams or listeners
+// yet. The device closes n.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -104,7 +104,8 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device and starts its driver. mtu is the MTU of the interface.
+// open creates a device with defaults for cfg. start creates its driver, and mtu is the MTU of
+// the interface.
 func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.StreamDriver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softiwarp0"
@@ -134,7 +135,8 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 
 var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
 
-// guidFromAddr derives a GUID from an address, with the locally administered bit set.
+// guidFromAddr derives a GUID from an address: the locally administered bit in the first octet,
+// and the address folded by XOR into the other seven.
 func guidFromAddr(a netip.Addr) uint64 {
 	b := a.As16()
 	guid := uint64(0x02) << 56

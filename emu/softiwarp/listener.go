@@ -57,19 +57,20 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	return l, nil
 }
 
-// listen opens a stream listener on each address, all with the same port.
+// listen opens a stream listener on addr, or on each address of the device if addr is
+// unspecified, all with the same port. If the port is 0, it tries free ports.
 func (l *listener) listen(addr netip.AddrPort) (err error) {
-	at := []netip.Addr{addr.Addr().Unmap()}
+	local := []netip.Addr{addr.Addr().Unmap()}
 	switch own := l.m.d.addrs.Present(); {
 	case len(own) == 0:
 		return fmt.Errorf("%w: the device has no address: its interface may be down", verbs.ErrNotFound)
-	case at[0].IsUnspecified():
-		at = own
-	case !slices.Contains(own, at[0]):
+	case local[0].IsUnspecified():
+		local = own
+	case !slices.Contains(own, local[0]):
 		return fmt.Errorf("%w: the addresses of the device are %v", verbs.ErrNotFound, own)
 	}
 	for range portAttempts {
-		if err = l.listenOnPort(at, addr.Port()); err == nil {
+		if err = l.listenOnPort(local, addr.Port()); err == nil {
 			l.addr = netip.AddrPortFrom(addr.Addr(), l.listeners[0].Addr().Port())
 			return nil
 		}
@@ -80,23 +81,24 @@ func (l *listener) listen(addr netip.AddrPort) (err error) {
 	return err
 }
 
-// listenOnPort listens on a port of each address; a free one if port is 0.
-func (l *listener) listenOnPort(at []netip.Addr, port uint16) error {
-	for _, a := range at {
-		end, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
+// listenOnPort opens a stream listener on a port of each address. If port is 0, the first address
+// decides on a free port.
+func (l *listener) listenOnPort(local []netip.Addr, port uint16) error {
+	for _, a := range local {
+		stream, err := l.m.d.streams.Listen(netip.AddrPortFrom(a, port), l.backlog, l.accept)
 		if err != nil {
 			l.closeListeners()
 			return err
 		}
-		l.listeners = append(l.listeners, end)
-		port = end.Addr().Port()
+		l.listeners = append(l.listeners, stream)
+		port = stream.Addr().Port()
 	}
 	return nil
 }
 
 func (l *listener) closeListeners() {
-	for _, end := range l.listeners {
-		_ = end.Close() // fails only if the net is closed
+	for _, stream := range l.listeners {
+		_ = stream.Close() // fails only if the net is closed
 	}
 	l.listeners = nil
 }
@@ -117,22 +119,23 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 // onStateChange handles a change of a connection that GetRequest has not returned: its
 // Request has arrived, or it has ended.
 func (l *listener) onStateChange(x *connection) {
-	is := func(y *connection) bool { return x == y }
+	isX := func(other *connection) bool { return other == x }
 	switch s := x.c.State(); {
 	case s < engine.Requested:
 	case s == engine.Requested:
-		l.starting = slices.DeleteFunc(l.starting, is)
+		l.starting = slices.DeleteFunc(l.starting, isX)
 		l.queue = append(l.queue, x)
 		l.cond.Notify()
 	default:
 		x.listener = nil
-		l.starting = slices.DeleteFunc(l.starting, is)
-		l.queue = slices.DeleteFunc(l.queue, is)
+		l.starting = slices.DeleteFunc(l.starting, isX)
+		l.queue = slices.DeleteFunc(l.queue, isX)
 	}
 }
 
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
+// GetRequest implements verbs.Listener: it waits for the next connection with an MPA Request.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	const op = "get_request"
 	if err := l.m.d.Enter(op, drive.CallWait); err != nil {
@@ -191,6 +194,7 @@ func (r *request) checkRequester() error {
 	return nil
 }
 
+// Reject implements verbs.ConnRequest: it sends an MPA Reply with the reject flag.
 func (r *request) Reject(private []byte) error {
 	m := r.x.m
 	return m.d.Control("reject", func() error {
@@ -205,6 +209,7 @@ func (r *request) Reject(private []byte) error {
 	})
 }
 
+// Accept implements verbs.ConnRequest.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	m := r.x.m
@@ -222,7 +227,8 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	return r.x, nil
 }
 
-// accept sends the MPA Reply and waits until the connection is established.
+// accept connects a queue pair, sends the MPA Reply, and waits until the connection is
+// established.
 func (r *request) accept(q *queuePair, param verbs.ConnParam, timeout time.Duration) error {
 	x := r.x
 	if err := r.checkRequester(); err != nil {

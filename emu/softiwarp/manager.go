@@ -32,8 +32,8 @@ func (m *manager) counters() []verbs.Counter {
 	}
 }
 
-// deliverChanges passes state changes of the engine's connections to connections and
-// listeners. It reports whether there were any.
+// deliverChanges tells each verbs connection of state changes of its engine connection. It
+// reports whether there were any.
 func (m *manager) deliverChanges() (changed bool) {
 	for {
 		c, ok := m.d.nic.NextChanged()
@@ -57,16 +57,16 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	if err != nil {
 		return nil, err
 	}
-	until := mono.Never
+	deadline := mono.Never
 	if timeout >= 0 {
-		until = m.d.streams.Now().Add(timeout)
+		deadline = m.d.streams.Now().Add(timeout)
 	}
 	p := engineParam(param)
-	x, err := m.connect(q, addr, p, until)
+	x, err := m.connect(q, addr, p, deadline)
 	if err != nil && x != nil && x.c.Fallback() {
 		m.fallbacks++
 		p.Revision = wire.RevisionRFC5044
-		x, err = m.connect(q, addr, p, until)
+		x, err = m.connect(q, addr, p, deadline)
 	}
 	if err != nil {
 		return nil, connError(op, addr, err)
@@ -74,9 +74,9 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return x, nil
 }
 
-// connect makes one attempt to connect. A connection that it returns with an error has
-// ended.
-func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, until mono.Time) (*connection, error) {
+// connect makes one attempt to connect, until the deadline. A connection that it returns with an
+// error has ended; its error decides whether Connect retries.
+func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, deadline mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {
 		return nil, err
@@ -92,13 +92,13 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 	}
 	m.d.streams.Pump()
 	left := verbs.Forever
-	if until != mono.Never {
-		left = max(0, until.Sub(m.d.streams.Now()))
+	if deadline != mono.Never {
+		left = max(0, deadline.Sub(m.d.streams.Now()))
 	}
 	return x, x.waitEstablished(left)
 }
 
-// localAddr returns the local address for a peer.
+// localAddr returns the device's first address of the same family as the peer's.
 func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
 	for _, a := range m.d.addrs.Present() {
 		if a.Is4() == peer.Unmap().Is4() {
@@ -113,7 +113,8 @@ func (m *manager) Resolve(netip.AddrPort, []byte, time.Duration) (verbs.Datagram
 	return verbs.DatagramPeer{}, m.d.unsupported("resolve", "datagrams")
 }
 
-// engineParam converts the parameters of the application.
+// engineParam converts the parameters of the application. IRD and ORD are the iWARP names of
+// responder resources and initiator depth.
 func engineParam(p verbs.ConnParam) engine.ConnParam {
 	return engine.ConnParam{IRD: uint16(p.ResponderResources), ORD: uint16(p.InitiatorDepth), PrivateData: p.PrivateData}
 }
@@ -134,14 +135,14 @@ func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
 // connError adds the peer's address to an error, and maps errors of package link to those of
 // verbs.
 func connError(op string, addr netip.AddrPort, err error) error {
-	for _, w := range []struct{ link, verbs error }{
+	for _, pair := range []struct{ link, verbs error }{
 		{link.ErrAddrInUse, verbs.ErrBusy},
 		{link.ErrLimit, verbs.ErrNoMemory},
 		{link.ErrUnreachable, verbs.ErrNotFound},
 		{link.ErrClosed, verbs.ErrClosed},
 	} {
-		if errors.Is(err, w.link) {
-			err = fmt.Errorf("%w: %w", w.verbs, err)
+		if errors.Is(err, pair.link) {
+			err = fmt.Errorf("%w: %w", pair.verbs, err)
 			break
 		}
 	}

@@ -71,7 +71,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests. The lock is held.
+// post queues send requests and returns how many. The caller holds the device's lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
@@ -89,7 +89,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// No Pump: a receive sends nothing. One that is flushed at once completes.
+	// Unlock without Leave, which would also send: a receive sends nothing. But a receive
+	// that the error state flushes completes at once.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.DeliverCompletionEvents()
@@ -129,8 +130,8 @@ func (q *queuePair) Close() error {
 // defaultMTU is the MTU if the interface is not found: that of Ethernet.
 const defaultMTU = 1500
 
-// interfaceMTU is the MTU of the interface that owns the address, in the network namespace
-// of the calling thread.
+// interfaceMTU returns the MTU of the interface that owns the address, in the network namespace
+// of the calling thread; defaultMTU if there is none.
 func interfaceMTU(a netip.Addr) int {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -150,7 +151,8 @@ func interfaceMTU(a netip.Addr) int {
 	return defaultMTU
 }
 
-// ownsAddr reports whether a is address n of the interface, or in a loopback network.
+// ownsAddr reports whether a is the address n of the interface, or on a loopback interface any
+// address of the network n.
 func ownsAddr(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
 	ip := net.IP(a.Unmap().AsSlice())
 	return n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)

@@ -87,12 +87,12 @@ func TestCaptureCommentsDescribeImpairments(t *testing.T) {
 		same          bool
 	}{
 		{"host0", "fabrictest: lost by an event", 0, true},
-		{"host0", "fabrictest: corrupted (as it left: next frame)", 1, true},
+		{"host0", "fabrictest: corrupted (the next frame of the capture shows it as it left)", 1, true},
 		{"host0", "fabrictest: as it left", 1, false},
 		{"host0", "fabrictest: duplicated", 2, true},
 		{"host0", "fabrictest: event, leaves after 1ms", 3, true},
 		{"host0", "fabrictest: reordered", 4, true},
-		{"host0", "fabrictest: marked (as it left: next frame)", 5, true},
+		{"host0", "fabrictest: marked (the next frame of the capture shows it as it left)", 5, true},
 		{"host0", "fabrictest: as it left", 5, false},
 		{"host0", "", 6, true},
 		{"host0", "fabrictest: held back until now", 2 * time.Second, true},

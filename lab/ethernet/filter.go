@@ -46,7 +46,8 @@ func (f *Filter) NextTimer() time.Duration { return f.next.NextTimer() }
 // HandleTimer implements uswitch.FrameHandler.
 func (f *Filter) HandleTimer(now time.Duration, emit uswitch.Emit) { f.next.HandleTimer(now, emit) }
 
-// addresses returns the source and destination of an IP packet or ARP message.
+// addresses returns the source and destination of an IP packet or of an ARP message for IPv4;
+// ok is false for other frames.
 func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	var h headers
 	if h.parse(b) {
@@ -67,11 +68,12 @@ func (passThrough) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { 
 func (passThrough) NextTimer() time.Duration                                  { return uswitch.Never }
 func (passThrough) HandleTimer(time.Duration, uswitch.Emit)                   {}
 
-func orPassThrough(p uswitch.FrameHandler) uswitch.FrameHandler {
-	if p == nil {
+// orPassThrough returns h, or passThrough if h is nil.
+func orPassThrough(h uswitch.FrameHandler) uswitch.FrameHandler {
+	if h == nil {
 		return passThrough{}
 	}
-	return p
+	return h
 }
 
 // explainer is a FrameHandler that can describe what it did to the last frame.
@@ -84,13 +86,14 @@ type explainer interface {
 
 func (p *Impairer) enableExplanation() { p.explainEnabled = true }
 
-// explanation compares the counters of the Pipe before and after the frame.
+// explanation lists the effects whose counters in the Pipe have grown since the last frame
+// arrived. "event" is listed only without another effect, which then is that of the event.
 func (p *Impairer) explanation() string {
-	now, before := p.pipe.Counters(), &p.before
+	after, before := p.pipe.Counters(), &p.before
 	var effects []string
 	for _, c := range []struct {
-		effect string
-		of     func(*impair.Counters) uint64
+		effect  string
+		counter func(*impair.Counters) uint64
 	}{
 		{"lost", func(c *impair.Counters) uint64 { return c.Lost }},
 		{"lost in a burst", func(c *impair.Counters) uint64 { return c.LostInBurst }},
@@ -103,7 +106,7 @@ func (p *Impairer) explanation() string {
 		{"marked", func(c *impair.Counters) uint64 { return c.Marked }},
 		{"event", func(c *impair.Counters) uint64 { return c.EventsFired }},
 	} {
-		if c.of(&now) == c.of(before) || (c.effect == "event" && len(effects) > 0) {
+		if c.counter(&after) == c.counter(before) || (c.effect == "event" && len(effects) > 0) {
 			continue
 		}
 		effects = append(effects, c.effect)
@@ -111,12 +114,14 @@ func (p *Impairer) explanation() string {
 	return strings.Join(effects, ", ")
 }
 
+// enableExplanation implements explainer.
 func (f *Filter) enableExplanation() {
 	if e, ok := f.next.(explainer); ok {
 		e.enableExplanation()
 	}
 }
 
+// explanation implements explainer.
 func (f *Filter) explanation() string {
 	if f.lastBlocked {
 		return "lost: partitioned"
@@ -124,8 +129,9 @@ func (f *Filter) explanation() string {
 	return explanation(f.next)
 }
 
-func explanation(p uswitch.FrameHandler) string {
-	if e, ok := p.(explainer); ok {
+// explanation returns the explanation of a handler; empty if it is no explainer.
+func explanation(h uswitch.FrameHandler) string {
+	if e, ok := h.(explainer); ok {
 		return e.explanation()
 	}
 	return ""

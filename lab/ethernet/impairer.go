@@ -43,7 +43,7 @@ type Impairer struct {
 
 var _ uswitch.FrameHandler = (*Impairer)(nil)
 
-// NewImpairer returns an Impairer for cfg.
+// NewImpairer returns an Impairer with a new Pipe for cfg.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	p := &Impairer{start: opts.Start}
 	var d impair.Dissector
@@ -64,8 +64,8 @@ func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 // Pipe returns the underlying Pipe, for its counters and errors.
 func (p *Impairer) Pipe() *impair.Pipe { return p.pipe }
 
-// HeldOverflow returns the number of packets dropped because reorder events
-// held 4095 others.
+// HeldOverflow returns the number of packets dropped because the store for
+// packets that reorder events may hold back was full (maxSlots).
 func (p *Impairer) HeldOverflow() uint64 { return p.heldOverflow }
 
 // udpDissector restricts a Dissector to UDP packets.
@@ -74,6 +74,7 @@ type udpDissector struct {
 	impairer *Impairer
 }
 
+// Dissect implements impair.Dissector; false unless the current packet is UDP.
 func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	if d.impairer.headers.proto != protoUDP {
 		return 0, 0, false
@@ -81,6 +82,7 @@ func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	return d.Dissector.Dissect(payload)
 }
 
+// SetField implements impair.Dissector; an error unless the current packet is UDP.
 func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) error {
 	if d.impairer.headers.proto != protoUDP {
 		return fmt.Errorf("field %s: the packet is not UDP", field)
@@ -88,7 +90,9 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.FrameHandler.
+// Apply implements uswitch.FrameHandler. If the Pipe may hold the frame back and emit it
+// later, its headers are stored in a slot. The slot's number travels in the unused upper bits of
+// the flow label, so that each output of the Pipe can be matched with its headers.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	if p.explainEnabled {
 		p.before = p.pipe.Counters()
@@ -106,50 +110,54 @@ func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) 
 		}
 		p.data.FlowLabel |= slot << slotShift
 	}
-	reordered := p.reordered()
+	reordered := p.reorderCount()
 	p.out = p.pipe.Apply(p.time(now), &p.data, p.out[:0])
-	wrapped := false
+	currentSet := false
 	for i := range p.out {
 		o := &p.out[i]
-		if from := o.Datagram.FlowLabel >> slotShift; from != slot {
-			p.emitHeld(from, o, emit)
+		if outSlot := o.Datagram.FlowLabel >> slotShift; outSlot != slot {
+			p.emitHeld(outSlot, o, emit)
 			continue
 		}
 		if p.unchanged(&o.Datagram) {
 			emit(o.Delay, f)
 			continue
 		}
-		if !wrapped {
+		if !currentSet {
 			p.current.set(&p.headers, f.Bytes, f.ChecksumPartial)
-			wrapped = true
+			currentSet = true
 		}
 		p.emit(&p.current, o, emit)
 	}
 	if p.held.enabled {
-		p.held.release(slot, p.reordered() != reordered, p.pipe.NextTimer() == mono.Never)
+		mayHold, noneHeld := p.reorderCount() != reordered, p.pipe.NextTimer() == mono.Never
+		p.held.release(slot, mayHold, noneHeld)
 	}
 }
 
-func (p *Impairer) reordered() uint64 {
+// reorderCount returns how many packets the Pipe has reordered; 0 if no event reorders.
+func (p *Impairer) reorderCount() uint64 {
 	if !p.held.enabled {
 		return 0
 	}
 	return p.pipe.Counters().Reordered
 }
 
-// unchanged reports whether d is the received packet. A Pipe never changes
-// bytes in place, so comparing the payload's address suffices.
+// unchanged reports whether the output d equals the received packet. A Pipe never
+// changes bytes in place, so comparing the payload's address suffices.
 func (p *Impairer) unchanged(d *link.Datagram) bool {
 	a, b := d.Payload, p.data.Payload
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) &&
 		d.TClass == p.data.TClass && d.HopLimit == p.data.HopLimit && d.IPID == p.data.IPID && d.FlowLabel == p.data.FlowLabel
 }
 
+// emit emits an output of the Pipe as a frame with the headers of the template e.
 func (p *Impairer) emit(e *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
 	p.frame = e.appendFrame(p.frame[:0], &o.Datagram)
 	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: e.partial})
 }
 
+// emitHeld emits an output of the Pipe with the headers in a slot.
 func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	if e := p.held.get(slot); e != nil {
 		p.emit(e, o, emit)
@@ -174,9 +182,11 @@ func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	for i := range p.out {
 		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)
 	}
-	p.held.release(0, false, p.pipe.NextTimer() == mono.Never)
+	const noSlot, mayHold = 0, false
+	p.held.release(noSlot, mayHold, p.pipe.NextTimer() == mono.Never)
 }
 
+// time converts switch time to the time of the Pipe.
 func (p *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }
 
 // Direction is the direction of packets at a host's port.
@@ -188,9 +198,9 @@ const (
 	Down Direction = "down" // to the host: uswitch.Out
 )
 
-// Sources returns the random streams that a port has in a simulation with that
-// seed, net and port name: the same packets in the same order get the same
-// decisions.
+// Sources returns the random number streams, by kind of impairment, that a port
+// has in a simulation with the same seed, net name and port name: the same
+// packets in the same order get the same decisions.
 func Sources(seed uint64, net, port string, dir Direction) func(kind string) impair.Source {
 	w := sim.New(sim.Config{Seed: seed})
 	return func(kind string) impair.Source {

@@ -40,8 +40,8 @@ type headers struct {
 	proto   uint8
 }
 
-// parse finds the IP packet in a frame; false if there is none or its lengths
-// do not fit.
+// parse sets h to the header offsets of the IP packet in a frame; false if there
+// is none or it is longer than the frame.
 func (h *headers) parse(b []byte) bool {
 	*h = headers{}
 	at, typ, ok := etherPayload(b)
@@ -68,7 +68,8 @@ func (h *headers) parse(b []byte) bool {
 	return true
 }
 
-// etherPayload returns the offset and the EtherType of a frame's payload.
+// etherPayload returns the offset and the EtherType of a frame's payload, after
+// any VLAN tags.
 func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	if len(b) < etherLen {
 		return 0, 0, false
@@ -81,6 +82,7 @@ func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	return at, typ, true
 }
 
+// parseIPv4 parses the IPv4 header at h.l3; false if its lengths are invalid.
 func (h *headers) parseIPv4(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv4HeaderLen || ip[0]>>4 != 4 {
@@ -91,12 +93,14 @@ func (h *headers) parseIPv4(b []byte) bool {
 		return false
 	}
 	h.l4, h.end, h.proto = h.l3+header, h.l3+total, ip[9]
-	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
+	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 { // more fragments, or a fragment offset
 		h.proto = protoFragment
 	}
 	return true
 }
 
+// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths
+// are invalid.
 func (h *headers) parseIPv6(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {
@@ -122,8 +126,8 @@ func (h *headers) parseIPv6(b []byte) bool {
 	return true
 }
 
-// checkTransport treats a packet as a fragment if its transport header does not
-// match its length.
+// checkTransport sets h.proto to protoFragment if the UDP or TCP header is
+// incomplete or contradicts the packet's length.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
@@ -138,7 +142,8 @@ func (h *headers) checkTransport(b []byte) {
 	}
 }
 
-// alwaysPasses reports whether hosts need a packet to reach each other.
+// alwaysPasses reports whether a packet is exempt from impairments, because hosts
+// need it to reach each other: group membership, router and neighbour discovery.
 func (h *headers) alwaysPasses(b []byte) bool {
 	switch {
 	case h.proto == protoIGMP && !h.v6:
@@ -159,8 +164,8 @@ func (h *headers) addrs(b []byte) (src, dst netip.Addr) {
 	return netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
 }
 
-// datagram fills d from the packet, as a link would. Ports are 0 unless it is
-// UDP.
+// datagram sets d to the packet, as a link would receive it. The ports are 0
+// unless it is UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	src, dst := h.addrs(b)
 	var sport, dport uint16
@@ -182,8 +187,8 @@ func (h *headers) datagram(b []byte, d *link.Datagram) {
 
 const flowLabelMask = 1<<20 - 1
 
-// sum adds b to s as big-endian 16-bit words in ones' complement, eight bytes
-// at a time. fold reduces the result to 16 bits.
+// sum adds b to s in the ones' complement arithmetic of the Internet checksum,
+// eight bytes at a time. fold reduces the result to 16 bits.
 func sum(s uint64, b []byte) uint64 {
 	var carry uint64
 	for ; len(b) >= 8; b = b[8:] {
@@ -201,6 +206,7 @@ func sum(s uint64, b []byte) uint64 {
 	return s + carry
 }
 
+// fold reduces a result of sum to 16 bits.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>32 + s&0xffffffff
@@ -220,7 +226,7 @@ func (h *headers) checksumAt() (int, bool) {
 	return 0, false
 }
 
-// pseudoSum returns the sum over the pseudo-header.
+// pseudoSum returns the sum over the pseudo-header of the transport checksum.
 func (h *headers) pseudoSum(b []byte) uint64 {
 	addresses := b[h.l3+12 : h.l3+20]
 	if h.v6 {
@@ -229,9 +235,9 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	return sum(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
-// setChecksum computes the transport checksum: over the pseudo-header only if
-// the frame is partial, else over everything. A UDP checksum of 0 (none) is
-// kept.
+// setChecksum sets the transport checksum. If partial is set, the sender has left
+// the checksum to the NIC, and the field holds only the sum over the
+// pseudo-header. A UDP checksum of 0 (none) is kept.
 func (h *headers) setChecksum(b []byte, partial bool) {
 	at, ok := h.checksumAt()
 	if !ok {

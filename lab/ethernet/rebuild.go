@@ -16,18 +16,19 @@ const (
 // frameTemplate is a frame without the payload that a Pipe sees.
 type frameTemplate struct {
 	headers headers
-	partial bool
+	partial bool // the transport checksum is left to the NIC
 	// header is the frame up to the end of the transport header.
 	header []byte
 }
 
-// set copies the headers of frame b.
+// set copies the headers of frame b, whose offsets are h.
 func (e *frameTemplate) set(h *headers, b []byte, partial bool) {
 	e.headers, e.partial = *h, partial
 	e.header = append(e.header[:0], b[:h.dataOffset(b)]...)
 }
 
-// dataOffset returns where the data begins: after the whole TCP header.
+// dataOffset returns the offset of the application's data: h.payload, but for TCP the end of
+// its header with options, which h.payload does not skip.
 func (h *headers) dataOffset(b []byte) int {
 	if h.proto == protoTCP {
 		return h.l4 + int(b[h.l4+12]>>4)*4
@@ -62,7 +63,7 @@ func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &e.headers
 	header := e.header[h.payload:] // as the Pipe saw it
-	before := h.end - h.payload
+	sentLen := h.end - h.payload   // of the payload before the Pipe
 	start := len(b)
 	if len(payload) > len(header) {
 		b = append(b, payload[len(header):]...)
@@ -73,14 +74,15 @@ func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 			data[i%len(data)] ^= flipped
 		}
 	}
-	if len(payload) < before && before > len(header) {
+	if len(payload) < sentLen && sentLen > len(header) { // truncated
 		flags := &b[start-len(e.header)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}
 	return b
 }
 
-// setIP sets the length and the fields of d in the IP header.
+// setIP sets the fields of the IP header of frame f: the length, those of d, and the header
+// checksum.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {
@@ -108,17 +110,17 @@ const (
 
 // templateStore holds the frame templates of packets that a Pipe may hold.
 type templateStore struct {
-	enabled bool // some event reorders packets
-	all     []*frameTemplate
-	free    []uint32
-	busy    int
+	enabled bool             // some event reorders packets
+	all     []*frameTemplate // of slots 1, 2, …
+	free    []uint32         // slots
+	busy    int              // slots in use
 }
 
-// store stores the template of a packet and returns its slot; 0 if full.
+// store stores the headers of frame b and returns their slot; 0 if the store is full.
 func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	slot := uint32(0)
-	if k := len(s.free); k > 0 {
-		slot, s.free = s.free[k-1], s.free[:k-1]
+	if n := len(s.free); n > 0 {
+		slot, s.free = s.free[n-1], s.free[:n-1]
 	} else if len(s.all) < maxSlots {
 		s.all = append(s.all, &frameTemplate{})
 		slot = uint32(len(s.all))
@@ -138,8 +140,8 @@ func (s *templateStore) get(slot uint32) *frameTemplate {
 	return s.all[slot-1]
 }
 
-// release frees a slot unless mayHold is set. If noneHeld is set, it frees all
-// slots.
+// release frees a slot (0: none), unless the Pipe may hold its packet. If the
+// Pipe holds no packet, it frees all slots.
 func (s *templateStore) release(slot uint32, mayHold, noneHeld bool) {
 	switch {
 	case noneHeld && s.busy > 0:

@@ -35,13 +35,14 @@ func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *Str
 	return &StreamImpairer{next: next, matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
 }
 
-// Matcher returns the events that were executed.
+// Matcher returns the matcher of the stream events, which counts those executed.
 func (y *StreamImpairer) Matcher() *lab.StreamMatcher { return y.matcher }
 
 // Drops returns the number of dropped frames.
 func (y *StreamImpairer) Drops() uint64 { return y.drops }
 
-// Apply implements uswitch.FrameHandler.
+// Apply implements uswitch.FrameHandler. It executes the events that match a TCP segment, and
+// passes on all frames but dropped ones.
 func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
 	var conn int
@@ -55,10 +56,10 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 		return
 	}
 	var delay time.Duration
-	changed := false
+	copied := false
 	for _, e := range y.matcher.Match(conn, from, t.end-t.data) {
-		if !changed && (e.Do == lab.StreamCorrupt || e.Do == lab.StreamReset) {
-			changed = true
+		if !copied && (e.Do == lab.StreamCorrupt || e.Do == lab.StreamReset) {
+			copied = true // the switch's bytes must not change
 			y.frame = append(y.frame[:0], f.Bytes...)
 			f.Bytes = y.frame
 		}
@@ -71,12 +72,13 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 		case lab.StreamCorrupt:
 			t.flip(&f, t.data+int(e.Offset-from), 1<<e.Bit)
 		case lab.StreamReset:
+			// The flags RST, FIN and PSH become RST alone.
 			t.flip(&f, t.l4+13, (t.flags^tcpRST)&(tcpRST|tcpFIN|tcpPSH))
 		}
 	}
 	if delay > 0 {
-		at := emit
-		emit = func(after time.Duration, f uswitch.Frame) { at(max(after, 0)+delay, f) }
+		emitNow := emit
+		emit = func(after time.Duration, f uswitch.Frame) { emitNow(max(after, 0)+delay, f) }
 	}
 	y.next.Apply(now, f, emit)
 }
@@ -89,8 +91,8 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	y.next.HandleTimer(now, emit)
 }
 
-// locate returns the stream and the offset of a segment's first byte; false if it
-// has no data or its SYN was not seen.
+// locate returns the number of a segment's stream, and the offset of its first byte in the
+// stream. ok is false if the segment has no data or the stream's SYN was not seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {
@@ -138,7 +140,7 @@ func (t *tcpSegment) parse(b []byte) bool {
 	return true
 }
 
-// flip inverts bits of a byte and corrects the TCP checksum, so that only checks above TCP
+// flip inverts the bits mask of the byte at an offset of the frame, and corrects the TCP checksum, so that only checks above TCP
 // detect the change.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask

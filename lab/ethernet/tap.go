@@ -21,7 +21,7 @@ type Tap struct {
 
 	frame   uswitch.Frame // current; empty in HandleTimer
 	emit    uswitch.Emit
-	passed  int           // frames emitted
+	emitted int           // number of frames
 	delay   time.Duration // of the last frame
 	changed []uswitch.Frame
 	delays  []time.Duration // of changed
@@ -31,12 +31,13 @@ type Tap struct {
 
 var _ uswitch.FrameHandler = (*Tap)(nil)
 
-// Apply implements uswitch.FrameHandler.
+// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it
+// with a comment that says what the handler did, followed by the changed frames.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.observeFunc)
 	why := explanation(t.next)
-	if t.passed == 0 && why == "" {
+	if t.emitted == 0 && why == "" {
 		why = "not passed on"
 	}
 	comment := ""
@@ -46,7 +47,7 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 			comment += ", leaves after " + t.delay.String()
 		}
 		if len(t.changed) > 0 {
-			comment += " (as it left: next frame)"
+			comment += " (the next frame of the capture shows it as it left)"
 		}
 	}
 	t.write(now, f, comment)
@@ -65,14 +66,15 @@ func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.emit = nil
 }
 
+// begin prepares to observe what the next handler emits for a received frame, or at a timer.
 func (t *Tap) begin(f uswitch.Frame, emit uswitch.Emit) {
-	t.frame, t.emit, t.passed, t.delay = f, emit, 0, 0
+	t.frame, t.emit, t.emitted, t.delay = f, emit, 0, 0
 	t.changed, t.delays, t.arena = t.changed[:0], t.delays[:0], t.arena[:0]
 }
 
-// observe emits a frame and records it if it differs from the received one.
+// observe emits a frame of the next handler, and records it if it is not the received one.
 func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
-	t.passed++
+	t.emitted++
 	t.delay = after
 	if len(f.Bytes) != len(t.frame.Bytes) || unsafe.SliceData(f.Bytes) != unsafe.SliceData(t.frame.Bytes) {
 		start := len(t.arena)
@@ -83,10 +85,10 @@ func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.emit(after, f)
 }
 
-// writeChanged writes the changed frames to the capture; what begins their comments.
-func (t *Tap) writeChanged(now time.Duration, what string) {
+// writeChanged writes the changed frames to the capture. Their comments begin with reason.
+func (t *Tap) writeChanged(now time.Duration, reason string) {
 	for i, f := range t.changed {
-		comment := "fabrictest: " + what
+		comment := "fabrictest: " + reason
 		if t.delays[i] > 0 {
 			comment += ", leaves after " + t.delays[i].String()
 		}
@@ -94,7 +96,7 @@ func (t *Tap) writeChanged(now time.Duration, what string) {
 	}
 }
 
-// write writes a frame to the capture, with its checksum completed.
+// write writes a frame to the capture. A checksum that was left to the NIC is completed.
 func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 	b := f.Bytes
 	var h headers

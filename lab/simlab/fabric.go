@@ -20,9 +20,10 @@ import (
 const (
 	defaultRate     = 100_000_000_000
 	defaultLatency  = time.Microsecond
-	ethernetFraming = 38
+	ethernetFraming = 38 // bytes: preamble, header, FCS and gap
 )
 
+// linkConfig converts the settings of a cable, with the defaults of a simulation.
 func linkConfig(l topology.Link) sim.LinkConfig {
 	return sim.LinkConfig{
 		RateBps: cmp.Or(l.RateBps, defaultRate), Latency: cmp.Or(l.Latency, defaultLatency), MTU: l.MTU,
@@ -90,7 +91,7 @@ func (f *fabric) build(r *run) error {
 }
 
 // net returns the network of a rail. On first use it creates the network and, if
-// there are several, its switches.
+// the rail has several switches, these; a network has one by default.
 func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	if n := f.nets[rail]; n != nil {
 		return n, nil
@@ -117,6 +118,7 @@ func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	return n, nil
 }
 
+// addTrunk creates the cable between two switches that port p of the plan stands for.
 func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 	cable := f.plan.Topology.Cables[p.Cable]
 	t, err := n.AddTrunk(sim.TrunkConfig{
@@ -127,6 +129,7 @@ func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 	return err
 }
 
+// addPort creates port i of the plan, which is a port of a host, and opens a device on it.
 func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	s, p := r.plan.Scenario, &r.plan.Ports[i]
 	cable := f.plan.Topology.Cables[p.Cable]
@@ -136,28 +139,28 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 		Name: p.Name, Addrs: []netip.Addr{addr}, Link: linkConfig(cable.Link), Up: p.Out.Config, Down: p.In.Config,
 		Switch: f.switches[cable.Other(p.Port).Node],
 	}
-	if r.plan.Provider.OverTCP { // applied by streamPort
+	if r.plan.Provider.OverTCP { // streamPort applies the impairments
 		cfg.Up, cfg.Down = impair.Config{}, impair.Config{}
 	}
 	port, err := n.Attach(cfg)
 	if err != nil {
 		return err
 	}
-	open, err := lab.NICs(s, p.Node, r.opts.Defects...)
+	provider, err := lab.NICs(s, p.Node, r.opts.Defects...)
 	if err != nil {
 		return err
 	}
-	at := nics.NICConfig{Name: p.Name, Addr: addr, LineRateBps: cfg.Link.RateBps}
+	nicConfig := nics.NICConfig{Name: p.Name, Addr: addr, LineRateBps: cfg.Link.RateBps}
 	if r.plan.Provider.OverTCP {
 		if err := f.addStreams(r.world, n, i, addr, port); err != nil {
 			return err
 		}
-		at.WrapStreams = f.streamPorts[i].wrapNet
+		nicConfig.WrapStreams = f.streamPorts[i].wrapNet
 	}
 	if f.capture != nil {
 		f.capture.addPort(port)
 	}
-	d, err := open.InWorld(r.world, port, at)
+	d, err := provider.InWorld(r.world, port, nicConfig)
 	if err != nil {
 		return err
 	}
@@ -169,7 +172,7 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	return nil
 }
 
-// addStreams creates the streamPort of port i.
+// addStreams creates the streamPort of port i of the plan, which has an address.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
 	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
 	if rail == nil {
@@ -209,7 +212,7 @@ func (f *fabric) counters(host int) (sum []verbs.Counter) {
 	return sum
 }
 
-// setSpecs replaces the random impairments of one direction.
+// setSpecs replaces the random impairments of one direction of a port.
 func (f *fabric) setSpecs(change lab.SpecChange) error {
 	f.specs[change.Port][change.Direction] = change.Specs
 	if p := f.streamPorts[change.Port]; p != nil {
@@ -219,7 +222,8 @@ func (f *fabric) setSpecs(change lab.SpecChange) error {
 	return f.simPorts[change.Port].SetImpair(both[lab.Out], both[lab.In])
 }
 
-// partition starts or ends a partition of every rail.
+// partition executes a step that partitions every rail into groups of ports, or ends the
+// partition.
 func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 	for rail := range len(f.nets) {
 		n := f.nets[rail]
@@ -228,10 +232,10 @@ func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 			continue
 		}
 		groups := make([][]*sim.Port, len(step.Groups))
-		for i, g := range step.Groups {
-			for _, k := range g {
-				if plan.Ports[k].Rail == rail {
-					groups[i] = append(groups[i], f.simPorts[k].(*sim.Port))
+		for i, members := range step.Groups {
+			for _, port := range members {
+				if plan.Ports[port].Rail == rail {
+					groups[i] = append(groups[i], f.simPorts[port].(*sim.Port))
 				}
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// execute executes a step of the plan at its time.
+// execute executes a step of the plan now: it applies or undoes a fault.
 func (r *run) execute(step *lab.Step) {
 	r.observed.Steps = append(r.observed.Steps, lab.ExecutedStep{Step: step, At: time.Duration(r.world.Now())})
 	switch step.Do {
@@ -42,7 +42,7 @@ func (r *run) execute(step *lab.Step) {
 	}
 }
 
-// addError records an error outside of the fabric.
+// addError records an internal error, which makes the result broken.
 func (r *run) addError(err error) {
 	if err != nil {
 		r.internalErr = errors.Join(r.internalErr, err)
@@ -96,19 +96,19 @@ func (r *run) thaw(k *rank) {
 	}
 }
 
-// breakQPs moves a rank's queue pairs to Error, in a separate coroutine because
-// verb calls take virtual time.
+// breakQPs moves a rank's queue pairs to the error state, in a separate coroutine
+// because verb calls take virtual time.
 func (r *run) breakQPs(k *rank) {
 	if k.observed.State != "" || k.program == nil {
 		return
 	}
-	b, ok := k.program.(workload.Breaker)
+	breaker, ok := k.program.(workload.Breaker)
 	if !ok {
 		r.addError(fmt.Errorf("%s: the workload %s does not support qp-error", k.name(), r.plan.Scenario.Workload.Kind))
 		return
 	}
 	r.world.Go("qp-error of "+k.name(), func(*sim.Proc) error {
-		if err := b.Break(); err != nil && k.observed.State == "" {
+		if err := breaker.Break(); err != nil && k.observed.State == "" {
 			r.addError(fmt.Errorf("qp-error of %s: %w", k.name(), err))
 		}
 		return nil

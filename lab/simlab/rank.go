@@ -23,6 +23,7 @@ type rank struct {
 
 func (k *rank) name() string { return fmt.Sprintf("rank %d on %s", k.observed.Rank, k.observed.Host) }
 
+// status describes what the rank's program is doing.
 func (k *rank) status() string {
 	if k.program == nil {
 		return "not started"
@@ -30,7 +31,8 @@ func (k *rank) status() string {
 	return k.program.Status()
 }
 
-// addRanks starts a coroutine for every rank.
+// addRanks creates the ranks, one per host, with a coroutine each. The hub records their marks
+// and samples.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
 	r.hub = NewHub(r.world, size)
@@ -52,7 +54,7 @@ func (r *run) addRanks() {
 	}
 }
 
-// runRank runs the program of a rank.
+// runRank runs the program of a rank, and records how it ended.
 func (r *run) runRank(k *rank, p *sim.Proc) {
 	i := k.observed.Rank
 	defer r.hub.End(i)
@@ -65,9 +67,9 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 		k.observed.Report, err = program.Run()
 	}
 	k.observed.State, k.observed.Err, k.ended = lab.Finished, err, p.Now()
-	var stuck *traffic.StallError
+	var stall *traffic.StallError
 	switch {
-	case errors.As(err, &stuck):
+	case errors.As(err, &stall):
 		k.observed.State, k.observed.Waiting = lab.Hung, k.status()
 	case err != nil:
 		k.observed.State = lab.Errored
@@ -75,7 +77,7 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	r.reportProgress()
 }
 
-// reportProgress calls OnProgress.
+// reportProgress calls OnProgress with the sums over all ranks.
 func (r *run) reportProgress() {
 	if r.opts.OnProgress == nil {
 		return
@@ -115,12 +117,14 @@ type control struct {
 	h *Hub
 }
 
+// Mark implements workload.Control.
 func (c *control) Mark(what string) {
 	if c.h.OnMark != nil {
 		c.h.OnMark(c.Rank(), c.Now(), what)
 	}
 }
 
+// Sample implements workload.Control.
 func (c *control) Sample(s workload.Sample) {
 	if c.h.OnSample != nil {
 		c.h.OnSample(c.Rank(), s)

@@ -32,7 +32,7 @@ type recorder struct {
 // sentPacket is a packet that has left its port.
 type sentPacket struct {
 	record    int    // its number in the file
-	payload   uint32 // CRC32C
+	checksum  uint32 // CRC32C of the payload
 	tclass    uint8
 	multicast bool  // or broadcast
 	copies    uint8 // that arrived
@@ -54,37 +54,39 @@ func (r *recorder) addPort(p *sim.Port) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tap implements sim.Tap.
+// tap implements sim.Tap. It writes a packet that a port sends; when a copy of it arrives, tap
+// compares it with the sent packet.
 func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
 		dst := d.Dst.Addr()
-		r.sent = append(r.sent, sentPacket{record: r.written, payload: sum, tclass: d.TClass, multicast: dst.IsMulticast() || dst == limitedBroadcast})
+		r.sent = append(r.sent, sentPacket{record: r.written, checksum: sum, tclass: d.TClass, multicast: dst.IsMulticast() || dst == limitedBroadcast})
 		r.write(now, at, pcaplink.Outbound, d, "")
 		return
 	}
 	s := &r.sent[d.Tag-1]
 	s.copies++
 	s.marked = s.marked || d.TClass != s.tclass
-	if sum != s.payload {
+	if sum != s.checksum {
 		s.changed = true
-		r.write(now, at, pcaplink.Inbound, d, "fabrictest: as it arrived, changed on the way")
+		r.write(now, at, pcaplink.Inbound, d, "fabrictest: as it arrived, changed on the path")
 	}
 }
 
+// write writes a packet of a port to the capture.
 func (r *recorder) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *link.Datagram, comment string) {
 	r.ports[at].WriteWithComment(now, dir, d, comment)
 	r.written++
 }
 
-// dropTap implements sim.DropTap.
+// dropTap implements sim.DropTap: it records where and why a sent packet was dropped.
 func (r *recorder) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
 	if d.Tag > 0 {
 		r.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", port, cause)
 	}
 }
 
-// writeSegment writes a segment of a stream when it leaves its port.
+// writeSegment writes a segment of a stream if it leaves its port, not if it arrives.
 func (r *recorder) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if dir == sim.Out {
 		r.ports[at].WriteSegment(now, pcaplink.Outbound, s)
@@ -112,7 +114,7 @@ func (s *sentPacket) comment() string {
 	case s.copies > 1 && !s.multicast:
 		return fmt.Sprintf("arrived %d times", s.copies)
 	case s.changed:
-		return "changed on the way"
+		return "changed on the path"
 	case s.marked:
 		return "arrived with a congestion mark"
 	}
@@ -133,7 +135,7 @@ type capture struct {
 	path string // relative to Options.Dir
 }
 
-// newCapture creates the file; nil if no capture is wanted.
+// newCapture creates the capture file of a scenario; nil if the options want none.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if !opts.Capture || opts.Dir == "" {
 		return nil, nil
@@ -152,7 +154,8 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	return c, nil
 }
 
-// close completes and compresses the file. It removes a file with errors.
+// close completes and compresses the file, and returns its entry in the report. It removes a
+// file with errors. Both results are nil if c is nil.
 func (c *capture) close() (*report.File, error) {
 	if c == nil {
 		return nil, nil
@@ -169,13 +172,13 @@ func (c *capture) close() (*report.File, error) {
 	return &report.File{Kind: "capture", Path: filepath.ToSlash(c.path) + pcaplink.CompressedSuffix, Size: size}, nil
 }
 
-// readCounters reads the counters of both directions of every cable, and the
-// events.
+// readCounters adds to the observation the counters of both directions of every
+// cable, and how often events were executed.
 func (f *fabric) readCounters(o *lab.Observation) {
 	links := lab.NewLinks(f.plan)
 	for i := range f.simPorts {
 		p := &f.plan.Ports[i]
-		out, in := links.At(i)
+		out, in := links.At(i) // the directions of the port's cable
 		f.addPortCounters(f.simPorts[i], out, in)
 		up, down := f.simPorts[i].Impairments()
 		if s := f.streamPorts[i]; s != nil {
@@ -207,8 +210,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 	o.Links = links.All
 }
 
-// addPortCounters adds the counters of a port or trunk. The packets of a cable
-// between two hosts are counted once, at the sender.
+// addPortCounters adds the counters of a port or trunk to the links of both
+// directions of its cable. Without switches the cable connects two hosts, and its
+// packets are counted once, at the sender.
 func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:
@@ -233,8 +237,8 @@ func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	}
 }
 
-// addStreamCounters adds the segments of a port's streams. A cable between two
-// hosts counts them once.
+// addStreamCounters adds the segments of a port's streams to the links of both
+// directions of its cable. Without switches they are counted once, at the sender.
 func (f *fabric) addStreamCounters(s *streamPort, out, in *report.Link) {
 	lab.AddLost(out, "event", s.drops[lab.Out])
 	lab.AddLost(in, "event", s.drops[lab.In])
@@ -246,6 +250,7 @@ func (f *fabric) addStreamCounters(s *streamPort, out, in *report.Link) {
 	}
 }
 
+// addDrops adds drops to a link's losses, by cause.
 func addDrops(l *report.Link, d sim.Drops) {
 	lab.AddLost(l, "no_route", d.NoRoute)
 	lab.AddLost(l, "expired", d.Expired)

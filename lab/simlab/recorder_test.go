@@ -73,7 +73,7 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 		t.Errorf("%d packets left, %d lost, %d damaged; the capture has %d", left, lost, damaged, sent)
 	}
 	if uint64(comments["lost at host0/rdma0"]) != lost || uint64(comments["as it arrived"]) != damaged ||
-		uint64(comments["changed on the way"]) != damaged || len(comments) != 3 || uint64(marks[decode.MarkChecksum]) != damaged {
+		uint64(comments["changed on the path"]) != damaged || len(comments) != 3 || uint64(marks[decode.MarkChecksum]) != damaged {
 		t.Errorf("%d lost, %d damaged; the capture says %v, and %d wrong ICRCs", lost, damaged, comments, marks[decode.MarkChecksum])
 	}
 }

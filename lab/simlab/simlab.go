@@ -30,8 +30,8 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
-// runWith runs a scenario with the rank programs of start. A panic makes the result broken.
-func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, start newProgram) (result *report.Result) {
+// runWith is Run with rank programs that create returns.
+func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, create newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)
 	defer func() {
@@ -40,15 +40,15 @@ func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, start
 		}
 		result.Wall = time.Since(began)
 	}()
-	r := &run{ctx: ctx, opts: &opts, newProgram: start}
+	r := &run{ctx: ctx, opts: &opts, newProgram: create}
 	if err := r.build(s); err != nil {
 		r.discard()
 		lab.MarkBroken(result, err)
 		return result
 	}
 	err := r.runWorld()
-	if cerr := r.finish(result); err == nil {
-		err = cerr
+	if finishErr := r.finish(result); err == nil {
+		err = finishErr
 	}
 	r.observed.FillResult(result)
 	if err != nil {
@@ -76,7 +76,7 @@ type run struct {
 // scenario.
 func (r *run) build(s *scenarios.Scenario) (err error) {
 	if !s.RunsOn(scenarios.Sim) {
-		return s.Errorf("tiers", "the scenario is not meant for %s", scenarios.Sim)
+		return s.Errorf("tiers", "the scenario does not list the tier %s", scenarios.Sim)
 	}
 	if err := lab.Check(s, scenarios.Sim, r.opts.Defects...); err != nil {
 		return err
@@ -103,8 +103,9 @@ func (r *run) build(s *scenarios.Scenario) (err error) {
 	return nil
 }
 
-// runWorld runs the simulation to its end. A deadlock or a limit is part of the
-// observation; an error is internal.
+// runWorld runs the simulation to its end. A deadlock or a reached limit is
+// recorded in the observation; an error that it returns is internal, or the end of
+// the context.
 func (r *run) runWorld() error {
 	err := r.world.RunPrograms()
 	var deadlock *sim.DeadlockError
@@ -128,7 +129,8 @@ func (r *run) runWorld() error {
 	return errors.Join(err, r.internalErr)
 }
 
-// abort sets the state of the ranks that have not ended to Hung.
+// abort records why the simulation ended early, and sets the state of the ranks
+// that have not ended to Hung. waiting tells what blocked programs wait for.
 func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	r.observed.AbortReason = why
 	blocked := make(map[string]sim.WaitingProgram, len(waiting))
@@ -147,7 +149,9 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	}
 }
 
-// finish reads all counters, closes the devices and completes the files.
+// finish fills in the observation, closes the devices and the world, and adds the
+// capture file to the result. The elapsed time is that of the last rank's end, or
+// the world's if the simulation was aborted.
 func (r *run) finish(result *report.Result) error {
 	r.observed.Elapsed = time.Duration(r.world.Now())
 	if r.observed.AbortReason == "" {

@@ -26,7 +26,8 @@ import (
 type stream struct {
 	link.StreamLink
 	port, peerPort *streamPort // peerPort is nil if the address has no port
-	conn, peerConn int
+	connNumber     int         // of the stream at port, see streamPort.connNumber
+	peerConnNumber int         // at peerPort
 	written        uint64
 
 	queue        []*segment
@@ -58,7 +59,8 @@ const (
 	fastRetransmitDelay = 10 * time.Microsecond
 )
 
-// unimpaired reports whether there are no impairments, events or queued segments.
+// unimpaired reports whether data can be passed on as it is: neither cable has impairments or
+// events, and no segment is queued.
 func (s *stream) unimpaired() bool {
 	for _, p := range []*streamPort{s.port, s.peerPort} {
 		if p == nil {
@@ -75,10 +77,12 @@ func (s *stream) unimpaired() bool {
 
 // Write implements link.StreamLink.
 func (s *stream) Write(now mono.Time, b []byte) (int, error) {
-	return s.Writev(now, [][]byte{b}, false)
+	const more = false
+	return s.Writev(now, [][]byte{b}, more)
 }
 
-// Writev implements link.StreamLink.
+// Writev implements link.StreamLink. It divides the data into segments, unless the stream is
+// unimpaired or not connected yet: then the wrapped stream writes it.
 func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	switch {
 	case s.err != nil:
@@ -107,6 +111,7 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	return n, s.err
 }
 
+// concat returns a copy of all buffers, which have n bytes in total.
 func concat(bufs [][]byte, n int) []byte {
 	all := make([]byte, 0, n)
 	for _, b := range bufs {
@@ -115,7 +120,7 @@ func concat(bufs [][]byte, n int) []byte {
 	return all
 }
 
-// sendSegment sends a segment for the first time.
+// sendSegment queues a new segment and sends it, unless an event drops it.
 func (s *stream) sendSegment(now mono.Time, data []byte) {
 	g := &segment{data: data}
 	s.queue = append(s.queue, g)
@@ -128,13 +133,14 @@ func (s *stream) sendSegment(now mono.Time, data []byte) {
 	s.transmit(now, g, delay)
 }
 
-// applyEvents applies the stream events to a segment.
+// applyEvents applies the stream events of both ports to a new segment. It returns the delay
+// that they add, and whether one drops the segment.
 func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
-	apply := func(p *streamPort, dir lab.Direction, conn int) {
+	apply := func(p *streamPort, dir lab.Direction, connNumber int) {
 		if p == nil {
 			return
 		}
-		for _, e := range p.matchers[dir].Match(conn, s.written, len(g.data)) {
+		for _, e := range p.matchers[dir].Match(connNumber, s.written, len(g.data)) {
 			switch e.Do {
 			case lab.StreamDrop:
 				dropped = true
@@ -148,25 +154,26 @@ func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 			}
 		}
 	}
-	apply(s.port, lab.Out, s.conn)
-	apply(s.peerPort, lab.In, s.peerConn)
+	apply(s.port, lab.Out, s.connNumber)
+	apply(s.peerPort, lab.In, s.peerConnNumber)
 	return delay, dropped
 }
 
-// transmit applies the random impairments to a segment.
+// transmit sends a segment, or retransmits a lost one: it applies the random impairments of
+// both cables, and sets the segment's arrival or marks it as lost. delay is that of events.
 func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	if g.lost {
 		g.lost = false
 		s.lostSegments--
 	}
-	for _, w := range []struct {
+	for _, cable := range []struct {
 		port *streamPort
 		dir  lab.Direction
 	}{{s.port, lab.Out}, {s.peerPort, lab.In}} {
-		if w.port == nil {
+		if cable.port == nil {
 			continue
 		}
-		pipeDelay, ok := s.applyPipe(w.port.pipes[w.dir], now, g)
+		pipeDelay, ok := s.applyPipe(cable.port.pipes[cable.dir], now, g)
 		if !ok {
 			s.markLost(now, g)
 			return
@@ -180,9 +187,9 @@ func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	}
 }
 
-// applyPipe applies the impairments of one direction of a cable; false if the
-// segment is lost.
-func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (time.Duration, bool) {
+// applyPipe applies the impairments of one direction of a cable. Of several copies
+// the first counts, and a truncated one is lost. ok is false if none arrives.
+func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay time.Duration, ok bool) {
 	if pipe.Transparent() {
 		return 0, true
 	}
@@ -213,17 +220,17 @@ func (s *stream) markLost(now mono.Time, g *segment) {
 // retransmitAt retransmits a lost segment at a time, unless it was retransmitted
 // before.
 func (s *stream) retransmitAt(g *segment, at mono.Time) {
-	tries := g.retransmits
+	retransmits := g.retransmits
 	s.port.world.AtFunc(at, func() {
-		if g.lost && g.retransmits == tries && s.err == nil {
+		if g.lost && g.retransmits == retransmits && s.err == nil {
 			s.transmit(s.port.world.Now(), g, 0)
 			s.deliver()
 		}
 	})
 }
 
-// countDupAcks counts an arrived segment as a duplicate ACK for the lost segments
-// before it.
+// countDupAcks counts an arrived segment as a duplicate ACK for each lost segment
+// before it, and schedules the fast retransmit of those with enough of them.
 func (s *stream) countDupAcks(now mono.Time, arrived *segment) {
 	remaining := s.lostSegments
 	for _, g := range s.queue {
@@ -258,7 +265,7 @@ func (s *stream) deliver() {
 			return
 		}
 		if g.data = g.data[n:]; len(g.data) > 0 {
-			return // Ready continues
+			return // until Ready finds the stream writable
 		}
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
@@ -276,7 +283,7 @@ func (s *stream) Read(now mono.Time, b []byte) (int, error) {
 	return s.StreamLink.Read(now, b)
 }
 
-// CloseWrite implements link.StreamLink.
+// CloseWrite implements link.StreamLink. It takes effect after the queued segments.
 func (s *stream) CloseWrite(now mono.Time) error {
 	if len(s.queue) == 0 || s.err != nil {
 		return s.StreamLink.CloseWrite(now)

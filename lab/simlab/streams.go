@@ -18,7 +18,7 @@ type streamPort struct {
 	ports    map[netip.Addr]*streamPort // of the rail, by address
 	pipes    [2]*impair.Pipe            // by lab.Direction
 	matchers [2]*lab.StreamMatcher      // by lab.Direction
-	numbers  map[streamEnds]int         // of the port's streams, from 1
+	numbers  map[streamEnds]int         // see connNumber
 	open     map[link.StreamID]*stream
 	traffic  [2]packetCount
 	drops    [2]uint64 // by events
@@ -29,32 +29,34 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the impairments of the streams of a port.
+// newStreamPort returns the streamPort of a port of the plan. rail has the streamPorts of the
+// same rail by address.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
-	for direction, m := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
-		pipe, err := impair.NewPipe(impair.Config{Specs: m.Specs}, nil, plan.RandSources(port, lab.Direction(direction)))
+	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
+		pipe, err := impair.NewPipe(impair.Config{Specs: impairments.Specs}, nil, plan.RandSources(port, lab.Direction(direction)))
 		if err != nil {
 			return nil, err
 		}
-		p.pipes[direction], p.matchers[direction] = pipe, lab.NewStreamMatcher(m.StreamEvents)
+		p.pipes[direction], p.matchers[direction] = pipe, lab.NewStreamMatcher(impairments.StreamEvents)
 	}
 	return p, nil
 }
 
-// wrapNet returns n with the impairments of the port.
+// wrapNet makes the port a wrapper of n that applies the impairments, and returns it.
 func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
 	p.StreamNet = n
 	return p
 }
 
-// setSpecs replaces the random impairments.
+// setSpecs replaces the random impairments of one direction.
 func (p *streamPort) setSpecs(direction lab.Direction, specs []impair.Spec) error {
 	return p.pipes[direction].SetSpecs(specs)
 }
 
-// number returns the number of a stream, in the order of their creation.
-func (p *streamPort) number(e streamEnds) int {
+// connNumber returns the number by which events identify a stream of the port: from 1, in the
+// order of first calls.
+func (p *streamPort) connNumber(e streamEnds) int {
 	n, known := p.numbers[e]
 	if !known {
 		n = len(p.numbers) + 1
@@ -63,14 +65,15 @@ func (p *streamPort) number(e streamEnds) int {
 	return n
 }
 
-// wrapStream wraps a stream of the port.
+// wrapStream returns a stream of the port with impairments, and records it as open. Both ends'
+// ports number it.
 func (p *streamPort) wrapStream(inner link.StreamLink) *stream {
 	s := &stream{StreamLink: inner, port: p}
 	e := streamEnds{inner.LocalAddr(), inner.RemoteAddr()}
 	s.peerPort = p.ports[e.remote.Addr()]
-	s.conn = p.number(e)
+	s.connNumber = p.connNumber(e)
 	if s.peerPort != nil {
-		s.peerConn = s.peerPort.number(streamEnds{e.remote, e.local})
+		s.peerConnNumber = s.peerPort.connNumber(streamEnds{e.remote, e.local})
 	}
 	p.open[inner.ID()] = s
 	return s
@@ -139,7 +142,7 @@ func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *li
 	p.traffic[direction].bytes += uint64(segmentBytes(s))
 }
 
-// segmentBytes returns the length of a segment from its IP header on.
+// segmentBytes returns the length of a segment as an IP packet.
 func segmentBytes(s *link.Segment) int {
 	const tcpHeader = 32 // with timestamps
 	ip := link.IPv6HeaderLen

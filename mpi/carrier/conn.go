@@ -156,7 +156,7 @@ func (k *conn) transmit(pkt *packet) error {
 	c := k.c
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
 	wr := k.Request()
-	*wr = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.SGL(k.SGL(), k.rail.Num)}
+	*wr = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.AppendSGL(k.SGL(), k.rail.Num)}
 	if pkt.HasImm {
 		wr.Opcode, wr.Imm = verbs.OpSendImm, pkt.Imm
 	}
@@ -185,7 +185,7 @@ func (k *conn) post() error {
 
 // requestCompleted handles the completion of any send request.
 func (k *conn) requestCompleted(wc *verbs.WC) {
-	k.Completed()
+	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {
 		k.lastCompletion = k.c.Now()
 	}

@@ -99,7 +99,7 @@ func (d *datagrams) send(pkt *packet) error {
 	}
 	c := d.rail.c
 	id := c.requests.Add(work{task: sending, dg: d, pkt: pkt})
-	*d.Request() = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.SGL(d.Datagrams.SGL(), d.rail.Num), UD: to}
+	*d.Request() = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.AppendSGL(d.Datagrams.SGL(), d.rail.Num), UD: to}
 	if err := d.Post(); err != nil {
 		c.requests.Remove(id)
 		return err

@@ -118,7 +118,7 @@ func TestInvalidateResetsReuseCount(t *testing.T) {
 				err = errors.Join(use(large[:size], times, 0), r.Invalidate(large[:size]))
 			}
 		}
-		if s := r.Stats().Reuse; err == nil && r.Rank == 0 && (s.Frequent != 14 || s.Buffers != 2) {
+		if s := r.Stats().Reuse; err == nil && r.Rank == 0 && (s.FrequentUses != 14 || s.Buffers != 2) {
 			err = fmt.Errorf("%+v", s)
 		}
 		return err

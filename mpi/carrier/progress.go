@@ -15,7 +15,7 @@ func (c *Carrier) Progress() (moved bool) {
 	}
 	defer c.clock.exit()
 	if c.waiter.notified.Swap(false) {
-		c.rails[0].Disarmed()
+		c.rails[0].EventReceived()
 	}
 	moved = c.pollOnce()
 	if !moved {

@@ -28,7 +28,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		conn.packetReceived(pre)
 	}
 	if p.ringOut != nil {
-		p.ringOut.Freed(int(pre.slots))
+		p.ringOut.AddFree(int(pre.slots))
 	}
 	switch pre.kind {
 	case probe:

@@ -96,14 +96,14 @@ func (r *ringOut) transmit(pkt *packet) error {
 	addr, tail := r.Next(pkt.Len)
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
 	*k.Request() = verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.SGLWithTail(k.SGL(), k.rail.Num, tail),
+		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.AppendSGLWithTail(k.SGL(), k.rail.Num, tail),
 		Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)},
 	}
 	if err := k.post(); err != nil {
 		c.requests.Remove(id)
 		return err
 	}
-	r.Written()
+	r.Advance()
 	c.stats.Packets[OverRing]++
 	c.stats.ByRail[k.rail.Num] += uint64(pkt.Len)
 	k.packetPosted(pkt)

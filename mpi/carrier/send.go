@@ -278,7 +278,7 @@ func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt := w.pkt
 	pkt.posted--
 	if w.conn == nil {
-		w.dg.Completed()
+		w.dg.CountCompletion()
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
 			if c.failRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
 				return

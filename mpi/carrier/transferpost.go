@@ -118,7 +118,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	if w.conn != nil {
 		w.conn.requestCompleted(wc)
 	} else {
-		w.dg.Completed()
+		w.dg.CountCompletion()
 	}
 	if deferNotice {
 		return

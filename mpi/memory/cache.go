@@ -33,13 +33,13 @@ type CacheConfig[R any] struct {
 
 // CacheStats are the statistics of a cache.
 type CacheStats struct {
-	Hits      uint64
-	Misses    uint64
-	Evictions uint64
-	Forgotten uint64 // invalidated entries
-	Bytes     int    // currently registered
-	MaxBytes  int
-	Regions   int // currently registered
+	Hits        uint64
+	Misses      uint64
+	Evictions   uint64
+	Invalidated uint64 `json:"Forgotten"` // entries
+	Bytes       int    // currently registered
+	MaxBytes    int
+	Regions     int // currently registered
 }
 
 // Entry is registered memory. It is in use until Release was called as often as Get.
@@ -76,12 +76,13 @@ func NewCache[R any](cfg CacheConfig[R]) *Cache[R] {
 	return c
 }
 
+// addr returns the address of the first byte.
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // firstAfter returns the index of the first entry that starts after an address.
-func (c *Cache[R]) firstAfter(a uintptr) int {
-	i, _ := slices.BinarySearchFunc(c.entries, a, func(e *Entry[R], a uintptr) int {
-		if e.from <= a {
+func (c *Cache[R]) firstAfter(address uintptr) int {
+	i, _ := slices.BinarySearchFunc(c.entries, address, func(e *Entry[R], address uintptr) int {
+		if e.from <= address {
 			return -1
 		}
 		return 1
@@ -89,7 +90,8 @@ func (c *Cache[R]) firstAfter(a uintptr) int {
 	return i
 }
 
-// Find returns the entry that contains a buffer, without using it; nil if there is none.
+// Find returns the entry that contains a buffer; nil if there is none. Unlike Get, it counts
+// as no use.
 func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	from := addr(buf)
 	if i := c.firstAfter(from); i > 0 && from+uintptr(len(buf)) <= c.entries[i-1].to {
@@ -98,8 +100,8 @@ func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	return nil
 }
 
-// Get returns an entry that contains a buffer, and registers the buffer if needed. The
-// buffer must not be empty.
+// Get returns an entry that contains a buffer, which must not be empty. If there is none, it
+// registers the buffer. The caller must Release the entry.
 func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	if len(buf) == 0 {
 		return nil, errors.New("memory: an empty buffer needs no registration")
@@ -129,7 +131,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	return e, c.insert(e)
 }
 
-// insert adds an entry in place of those that it contains.
+// insert adds an entry, and removes the entries that it contains.
 func (c *Cache[R]) insert(e *Entry[R]) error {
 	first, _ := slices.BinarySearchFunc(c.entries, e.from, func(x *Entry[R], a uintptr) int { return cmp.Compare(x.from, a) })
 	last := first
@@ -141,7 +143,8 @@ func (c *Cache[R]) insert(e *Entry[R]) error {
 	return c.detach(replaced)
 }
 
-// detach marks entries that were removed from the cache, and deregisters the unused ones.
+// detach marks entries that were removed from c.entries, and deregisters the unused ones. The
+// others are deregistered by their last Release.
 func (c *Cache[R]) detach(removed []*Entry[R]) (err error) {
 	for _, e := range removed {
 		e.detached = true
@@ -153,7 +156,8 @@ func (c *Cache[R]) detach(removed []*Entry[R]) (err error) {
 	return err
 }
 
-// Release ends one use of an entry. It stays registered within the limits.
+// Release ends one use of an entry. An unused entry stays registered while the limits of the
+// configuration allow it.
 func (c *Cache[R]) Release(e *Entry[R]) error {
 	if e.uses--; e.uses > 0 {
 		return nil
@@ -179,7 +183,8 @@ func (c *Cache[R]) removeIdle(e *Entry[R]) {
 	c.idleBytes -= len(e.buf)
 }
 
-// evictIdle evicts unused entries down to the given limits.
+// evictIdle deregisters the least recently used of the unused entries, until at most count
+// entries with at most bytes bytes are left.
 func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
 	for c.idleCount > count || c.idleBytes > bytes {
 		e := c.idle.prev
@@ -191,12 +196,14 @@ func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
 	return err
 }
 
+// remove removes an entry from c.entries.
 func (c *Cache[R]) remove(e *Entry[R]) {
 	i := c.firstAfter(e.from) - 1
 	c.entries = slices.Delete(c.entries, i, i+1)
 	e.detached = true
 }
 
+// deregister deregisters the memory of a detached entry.
 func (c *Cache[R]) deregister(e *Entry[R]) error {
 	c.Stats.Regions--
 	c.Stats.Bytes -= len(e.buf)
@@ -208,12 +215,12 @@ func (c *Cache[R]) deregister(e *Entry[R]) error {
 func (c *Cache[R]) Flush() error { return c.evictIdle(0, 0) }
 
 // Invalidate removes all entries that overlap memory which is about to be freed or reused.
-// It reports whether any of them is in use; the memory must not be freed until it is
+// It reports whether any of them is in use; then the memory must not be freed until they are
 // released.
 func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
-	first, _ := slices.BinarySearchFunc(c.entries, from, func(x *Entry[R], a uintptr) int {
-		if x.to <= a {
+	first, _ := slices.BinarySearchFunc(c.entries, from, func(e *Entry[R], start uintptr) int {
+		if e.to <= start {
 			return -1
 		}
 		return 1
@@ -225,6 +232,6 @@ func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	}
 	removed := slices.Clone(c.entries[first:last])
 	c.entries = slices.Delete(c.entries, first, last)
-	c.Stats.Forgotten += uint64(len(removed))
+	c.Stats.Invalidated += uint64(len(removed))
 	return inUse, c.detach(removed)
 }

@@ -2,8 +2,8 @@ package memory
 
 import "time"
 
-// charge lets the CPU time of an operation pass in virtual time. It does nothing in real
-// time, where Config.Costs is nil.
+// charge lets the CPU time d of an operation pass in virtual time. In real time, where
+// Config.Costs is nil, all costs are 0 and it does nothing.
 func (r *Registry) charge(d time.Duration) {
 	if d > 0 {
 		r.cfg.Spend(d)
@@ -17,5 +17,5 @@ func (r *Registry) ChargeCopy(n int) {
 	}
 }
 
-// chargeLookups lets the time of n lookups pass.
+// chargeLookups lets the time of n lookups in a table pass.
 func (r *Registry) chargeLookups(n uint64) { r.charge(r.costs.LookUp * time.Duration(n)) }

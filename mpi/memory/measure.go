@@ -42,24 +42,25 @@ func (r *Registry) TracksReuse() bool { return r.reuse != nil }
 // copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer. The time that passes grows with the hash chain.
+// recordUse counts a use of a buffer in a table and reports whether the buffer is frequent. It
+// charges a lookup for each entry of the hash chain that was compared.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
-	uses, passed := t.Stats.Uses, t.Stats.Passed
+	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))
 	if t.Stats.Uses > uses {
-		r.chargeLookups(1 + t.Stats.Passed - passed)
+		r.chargeLookups(1 + t.Stats.Skipped - skipped)
 	}
 	return frequent
 }
 
-// measureThresholds measures the costs of registration, copy and lookup, and computes the
-// thresholds.
+// measureThresholds measures the costs of registration, copy and lookup for sizes up to the
+// packet size, and computes the thresholds.
 func (r *Registry) measureThresholds() (Thresholds, error) {
 	const rounds, batches = 16, 8
 	from, to := make([]byte, r.cfg.PacketSize), make([]byte, r.cfg.PacketSize)
 	var failed error
 	timeOf := func(f func() error) time.Duration {
-		least := forever // the smallest: other processes only make it longer
+		least := forever // the shortest batch counts: other processes can only prolong one
 		for range batches {
 			began := r.clock()
 			for range rounds {
@@ -93,26 +94,26 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 			})
 		},
 		Register: func(n int) time.Duration {
-			var all []*Block
+			var registered []*Block
 			took := timeOf(func() error {
 				b, err := r.register(from[:n])
 				if err == nil {
-					all = append(all, b)
+					registered = append(registered, b)
 				}
 				return err
 			})
-			for _, b := range all { // not measured: it happens late, if at all
+			for _, b := range registered { // not measured: programs deregister late, if at all
 				failed = errors.Join(failed, r.deregister(b))
 			}
 			return took
 		},
 	}, r.cfg.PacketSize)
 	failed = errors.Join(failed, r.Invalidate(from))
-	r.cache.Stats = CacheStats{}
+	r.cache.Stats = CacheStats{} // the measurement does not count
 	return t, failed
 }
 
-// clock returns CPU time in real time, and the time of the world with simulated costs.
+// clock returns the time for measurements: virtual time if costs are simulated, else real time.
 func (r *Registry) clock() time.Duration {
 	if r.cfg.Costs != nil {
 		return r.cfg.Now()
@@ -141,5 +142,6 @@ func (r *Registry) Stats() Stats {
 	return s
 }
 
-// ZeroCopy is the number of small puts and gets without bounce buffer.
+// ZeroCopy is how often Source and Sink registered a small buffer instead of using a bounce
+// buffer.
 func (r *Registry) ZeroCopy() uint64 { return r.zeroCopy }

@@ -10,7 +10,7 @@ type Pool struct {
 	registry *Registry
 	kind     Kind
 	size     int
-	chunk    int // buffers to add when it grows
+	chunk    int // buffers that are added at once
 	free     []*Buffer
 }
 
@@ -21,7 +21,8 @@ type Buffer struct {
 	pool *Pool
 }
 
-// NewPool returns an empty pool for buffers of a size. It grows by chunk buffers.
+// NewPool returns an empty pool for buffers of a size. It grows by chunk buffers at a time, whose
+// memory is counted as of a kind.
 func (r *Registry) NewPool(kind Kind, size, chunk int) *Pool {
 	return &Pool{registry: r, kind: kind, size: size, chunk: chunk}
 }
@@ -38,6 +39,7 @@ func (p *Pool) Take() (*Buffer, error) {
 	return b, nil
 }
 
+// grow adds n buffers in one block of newly registered memory.
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {
@@ -45,7 +47,7 @@ func (p *Pool) grow(n int) error {
 	}
 	buffers := make([]Buffer, n)
 	for i := range buffers {
-		off := (n - 1 - i) * p.size // Take returns them in order of address
+		off := (n - 1 - i) * p.size // last first: Take returns them in order of address
 		buffers[i] = Buffer{Span{block, off, p.size}, block.buf[off : off+p.size : off+p.size], p}
 		p.free = append(p.free, &buffers[i])
 	}
@@ -63,7 +65,7 @@ const (
 	largeChunk  = 16
 )
 
-// SendBuffer takes a buffer for a packet of n bytes.
+// SendBuffer takes a buffer for a packet of n bytes from the pool of short or of long packets.
 func (r *Registry) SendBuffer(n int) (*Buffer, error) {
 	if n <= r.small.size {
 		return r.small.Take()

@@ -15,10 +15,11 @@ type Region struct {
 	sink   []byte // destination of data that is read into the bounce buffer
 }
 
-// Sink is where data must be copied that was read into the region; nil if it is in place.
+// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if
+// there is no bounce buffer.
 func (r *Region) Sink() []byte { return r.sink }
 
-// Register makes a buffer accessible to peers until Release. It must not be empty.
+// Register makes a buffer, which must not be empty, accessible to NICs and peers until Release.
 func (r *Registry) Register(buf []byte) (*Region, error) {
 	r.chargeLookups(1)
 	e, err := r.cache.Get(buf)
@@ -28,17 +29,19 @@ func (r *Registry) Register(buf []byte) (*Region, error) {
 	return r.newRegion(Region{Span: Span{e.Region, e.Offset(buf), len(buf)}, entry: e}), nil
 }
 
-func (r *Registry) newRegion(with Region) *Region {
+// newRegion returns a region with the given fields. It reuses a released Region if there is one.
+func (r *Registry) newRegion(fields Region) *Region {
 	region := new(Region)
 	if n := len(r.idleRegions); n > 0 {
 		region = r.idleRegions[n-1]
 		r.idleRegions = r.idleRegions[:n-1]
 	}
-	*region = with
+	*region = fields
 	return region
 }
 
-// Release releases a region. Its registration may stay in the cache.
+// Release ends the use of a region: it returns the bounce buffer, or the registration to the
+// cache, where it may stay.
 func (r *Registry) Release(region *Region) (err error) {
 	if region.bounce != nil {
 		region.bounce.Release()
@@ -67,17 +70,17 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether all memory regions that overlap buf are deregistered.
+// Invalidated reports whether no retired memory overlaps buf: after Invalidate, all memory
+// regions that overlapped buf are then deregistered.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	return !slices.ContainsFunc(r.retired, func(old retired) bool {
-		at := addr(old.block.buf)
-		return at < to && at+uintptr(len(old.block.buf)) > from
+		start := addr(old.block.buf)
+		return start < to && start+uintptr(len(old.block.buf)) > from
 	})
 }
 
-// maxBounced limits the bounce buffers of one-sided operations. Beyond it buffers are
-// registered.
+// maxBounced limits the bounce buffers in use. Beyond it buffers are registered.
 const maxBounced = 256
 
 // Source returns a region to write data to a peer from: the data itself, or a bounce buffer
@@ -101,7 +104,8 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 	return region, err
 }
 
-// localRegion registers a buffer or takes a bounce buffer for it.
+// localRegion takes a bounce buffer for a small buffer that is not frequent, and registers any
+// other.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
 	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
 	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {

@@ -40,13 +40,13 @@ type Registry struct {
 	cfg      Config
 	costs    verbs.Costs // zero in real time
 	cache    *Cache[*Block]
-	reuse    *ReuseTable // nil if small data is always copied
-	byKey    map[uint32]*Block
+	reuse    *ReuseTable       // nil if small data is always copied
+	byKey    map[uint32]*Block // by RKey on the first rail
 	nextAddr uint64
 	kept     []*Block // of pools and rings
 	retired  []retired
 
-	large, small, words *Pool // of send buffers
+	large, small, words *Pool // of buffers for long and short packets, and 8-byte buffers
 
 	idleRegions []*Region
 	bounced     int    // regions in bounce buffers
@@ -98,12 +98,12 @@ func (s Span) Bytes() []byte { return s.block.buf[s.off : s.off+s.len] }
 // Len is the length of the span.
 func (s Span) Len() int { return s.len }
 
-// SGE returns n bytes at an offset as an SGE for a rail.
+// SGE returns n bytes at an offset of the span as an SGE with the LKey of a rail.
 func (s Span) SGE(rail, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.block.addr + uint64(s.off+off), Length: uint32(n), LKey: s.block.mrs[rail].LKey()}
 }
 
-// Memory describes the span to peers.
+// Memory describes the span to peers: its address, and its RKey on every rail.
 func (s Span) Memory() wire.Memory {
 	m := wire.Memory{Addr: s.block.addr + uint64(s.off)}
 	for _, mr := range s.block.mrs {
@@ -116,8 +116,8 @@ func (s Span) Memory() wire.Memory {
 	return m
 }
 
-// register registers memory on all rails. Addresses are assigned in sequence, which makes
-// runs reproducible.
+// register registers memory on all rails. It assigns addresses in sequence, which makes runs
+// reproducible, with at least addrGap between two blocks.
 func (r *Registry) register(buf []byte) (b *Block, err error) {
 	b = &Block{addr: r.nextAddr, buf: buf}
 	r.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
@@ -148,6 +148,7 @@ func (r *Registry) Keep(kind Kind, buf []byte) (*Block, error) {
 	return b, err
 }
 
+// deregister closes the MRs of a block on all rails.
 func (r *Registry) deregister(b *Block) (err error) {
 	if b.mrs[0] != nil {
 		delete(r.byKey, uint32(b.mrs[0].RKey()))
@@ -168,10 +169,10 @@ const deregisterDelay = 10 * time.Millisecond
 // retired is memory that is deregistered later.
 type retired struct {
 	block *Block
-	until time.Duration
+	due   time.Duration // when it may be deregistered
 }
 
-// retire schedules memory for deregistration and resets its reuse count.
+// retire schedules memory for deregistration after deregisterDelay, and resets its reuse count.
 func (r *Registry) retire(b *Block) error {
 	if r.reuse != nil {
 		r.reuse.Reset(addr(b.buf))
@@ -186,7 +187,7 @@ const forever = time.Duration(math.MaxInt64)
 // DeregisterRetired deregisters retired memory whose delay has passed.
 func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
 	n := 0
-	for n < len(r.retired) && r.retired[n].until <= now {
+	for n < len(r.retired) && r.retired[n].due <= now {
 		err = errors.Join(err, r.deregister(r.retired[n].block))
 		n++
 	}
@@ -196,8 +197,8 @@ func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
 	return err
 }
 
-// Find returns the n bytes of registered memory that a peer addresses; nil if they are not
-// registered.
+// Find returns n bytes of registered memory that a peer names by address and RKey of the first
+// rail; nil if they are not registered.
 func (r *Registry) Find(addr uint64, key uint32, n int) []byte {
 	b := r.byKey[key]
 	if b == nil || addr < b.addr || addr-b.addr > uint64(len(b.buf)) || uint64(n) > uint64(len(b.buf))-(addr-b.addr) {

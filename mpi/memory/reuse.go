@@ -23,19 +23,20 @@ type Measured struct {
 }
 
 // ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
-// costs of its smallest size, the first class those of 512 bytes.
-func ComputeThresholds(c Measured, maxSize int) (t Thresholds) {
+// costs of its smallest size, the first class those of 512 bytes. Its threshold is the number
+// of uses that save more copying than the registration costs.
+func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := n
 		if n == 0 {
 			size = sizeStep / 2
 		}
-		saved := c.Copy(size) - c.LookUp
+		saved := costs.Copy(size) - costs.LookUp // by each use
 		if saved <= 0 {
 			t = append(t, Never)
 			continue
 		}
-		t = append(t, int(c.Register(size)/saved)+1)
+		t = append(t, int(costs.Register(size)/saved)+1)
 	}
 	return t
 }
@@ -85,15 +86,15 @@ func (c *ReuseConfig) setDefaults() {
 
 // ReuseStats are the statistics of a table.
 type ReuseStats struct {
-	Uses      uint64 // of tracked sizes
-	Frequent  uint64 // uses of frequent buffers
-	Buffers   int    // in the table
-	Chained   int    // buffers that are not first in their bucket
-	Often     int    // frequent buffers
-	TooMany   uint64 // uses of buffers that are not tracked because the table is full
-	Stopped   bool   // the table does not grow
-	MaxInLine int    // longest hash chain
-	Passed    uint64 // chain entries skipped by lookups
+	Uses            uint64 // of tracked sizes
+	FrequentUses    uint64 `json:"Frequent"` // uses of frequent buffers
+	Buffers         int    // in the table
+	Chained         int    // buffers that are not first in their bucket
+	FrequentBuffers int    `json:"Often"`
+	UntrackedUses   uint64 `json:"TooMany"` // uses of buffers that are not tracked because the table is full
+	Stopped         bool   // the table does not grow
+	MaxChain        int    `json:"MaxInLine"` // longest hash chain
+	Skipped         uint64 `json:"Passed"`    // chain entries skipped by lookups
 }
 
 // ReuseTable counts the uses of small buffers, and finds those that are used often enough
@@ -110,7 +111,7 @@ type ReuseTable struct {
 	Stats ReuseStats
 
 	cfg     ReuseConfig
-	shift   uint
+	shift   uint // of a hash, which leaves the index of its bucket
 	buckets []*trackedBuffer
 }
 
@@ -126,7 +127,7 @@ type trackedBuffer struct {
 // NewReuseTable returns an empty table.
 func NewReuseTable(cfg ReuseConfig) *ReuseTable {
 	cfg.setDefaults()
-	shift := uint(64)
+	shift := uint(64) // less log2(Buckets), rounded up
 	for n := 1; n < cfg.Buckets; n *= 2 {
 		shift--
 	}
@@ -149,7 +150,7 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	t.Stats.Uses++
 	b := t.findOrAdd(addr)
 	if b == nil {
-		t.Stats.TooMany++
+		t.Stats.UntrackedUses++
 		return false
 	}
 	b.uses++
@@ -159,9 +160,9 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	}
 	if !b.frequent {
 		b.frequent = true
-		t.Stats.Often++
+		t.Stats.FrequentBuffers++
 	}
-	t.Stats.Frequent++
+	t.Stats.FrequentUses++
 	return true
 }
 
@@ -174,9 +175,9 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 			return b
 		}
 		depth++
-		t.Stats.Passed++
+		t.Stats.Skipped++
 	}
-	if t.full(depth) {
+	if t.isFull(depth) {
 		return nil
 	}
 	b := &trackedBuffer{addr: addr, next: *slot}
@@ -185,19 +186,20 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 	if depth > 0 {
 		t.Stats.Chained++
 	}
-	t.Stats.MaxInLine = max(t.Stats.MaxInLine, depth+1)
+	t.Stats.MaxChain = max(t.Stats.MaxChain, depth+1)
 	return b
 }
 
-// full reports whether no buffer may be added. Without hash chains the lookup cost does
-// not grow, so growth stops only when chains have formed.
-func (t *ReuseTable) full(depth int) bool {
+// isFull reports whether no buffer may be added to a chain of depth buffers, and updates
+// Stats.Stopped. Without hash chains the lookup cost does not grow, so growth stops only when
+// chains have formed and few buffers are frequent.
+func (t *ReuseTable) isFull(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
 		return true
 	}
 	chains := depth > 0 || s.Chained > 0
-	s.Stopped = chains && float64(s.Often) < t.cfg.Frequent*float64(s.Buffers)
+	s.Stopped = chains && float64(s.FrequentBuffers) < t.cfg.Frequent*float64(s.Buffers)
 	return s.Stopped
 }
 
@@ -215,7 +217,7 @@ func (t *ReuseTable) Invalidate(from, to uintptr) {
 	}
 }
 
-// remove removes the matching buffers of a bucket.
+// remove removes the matching buffers from the chain of a bucket.
 func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) bool) {
 	for at := slot; *at != nil; {
 		b := *at
@@ -223,12 +225,12 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 			at = &b.next
 			continue
 		}
-		if *at = b.next; *slot != nil {
+		if *at = b.next; *slot != nil { // others are left, of which the first is not chained
 			t.Stats.Chained--
 		}
 		t.Stats.Buffers--
 		if b.frequent {
-			t.Stats.Often--
+			t.Stats.FrequentBuffers--
 		}
 	}
 }

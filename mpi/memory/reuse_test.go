@@ -51,7 +51,7 @@ func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
 			t.Fatalf("a buffer below the smallest size is frequent after %d uses", i)
 		}
 	}
-	if s := tab.Stats; s.Uses != 30 || s.Frequent != 15 || s.Buffers != 1 || s.Often != 1 {
+	if s := tab.Stats; s.Uses != 30 || s.FrequentUses != 15 || s.Buffers != 1 || s.FrequentBuffers != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -64,13 +64,13 @@ func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 		tab.RecordUse(uintptr(0x1000+i*4096), 512)
 	}
 	s := tab.Stats
-	if !s.Stopped || s.Buffers > 64 || s.TooMany == 0 {
+	if !s.Stopped || s.Buffers > 64 || s.UntrackedUses == 0 {
 		t.Errorf("after 10,000 buffers: %+v", s)
 	}
 	for range 5 {
 		tab.RecordUse(0x1000, 512)
 	}
-	if tab.Stats.Often != 1 {
+	if tab.Stats.FrequentBuffers != 1 {
 		t.Error("a buffer in the table is not frequent after many uses")
 	}
 
@@ -100,7 +100,7 @@ func TestReuseInvalidate(t *testing.T) {
 	for _, i := range []uintptr{0, 9, 4, 4} {
 		tab.Reset(first + i*apart)
 	}
-	if s := tab.Stats; s.Buffers != 7 || s.Often != 7 || s.Chained != 6 {
+	if s := tab.Stats; s.Buffers != 7 || s.FrequentBuffers != 7 || s.Chained != 6 {
 		t.Errorf("%+v", s)
 	}
 	if use(4) || use(0) {
@@ -108,7 +108,7 @@ func TestReuseInvalidate(t *testing.T) {
 	}
 	// Memory from the middle of buffer 1 to the first byte of buffer 3.
 	tab.Invalidate(first+apart+100, first+3*apart+1)
-	if s := tab.Stats; s.Buffers != 6 || s.Often != 4 || s.Chained != 5 {
+	if s := tab.Stats; s.Buffers != 6 || s.FrequentBuffers != 4 || s.Chained != 5 {
 		t.Errorf("with three buffers less: %+v", s)
 	}
 	for i := range uintptr(9) {
@@ -117,7 +117,7 @@ func TestReuseInvalidate(t *testing.T) {
 		}
 	}
 	tab.Invalidate(0, ^uintptr(0))
-	if s := tab.Stats; s.Buffers != 0 || s.Often != 0 || s.Chained != 0 {
+	if s := tab.Stats; s.Buffers != 0 || s.FrequentBuffers != 0 || s.Chained != 0 {
 		t.Errorf("with none left: %+v", s)
 	}
 }

@@ -24,7 +24,7 @@ type Usage struct {
 	Max [kinds]int `json:"max"`
 }
 
-// Add counts n more bytes.
+// Add counts n more bytes of a kind; fewer if n is negative.
 func (u *Usage) Add(kind Kind, n int) {
 	u.Now[kind] += n
 	u.Max[kind] = max(u.Max[kind], u.Now[kind])
@@ -32,8 +32,8 @@ func (u *Usage) Add(kind Kind, n int) {
 
 // Total is the current size of all kinds.
 func (u *Usage) Total() (n int) {
-	for _, k := range u.Now {
-		n += k
+	for _, bytes := range u.Now {
+		n += bytes
 	}
 	return n
 }

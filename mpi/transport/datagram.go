@@ -14,7 +14,7 @@ type Datagrams struct {
 	Reliable  bool
 	MaxPacket int
 	rail      *Rail
-	ahs       map[int]verbs.AH
+	ahs       map[int]verbs.AH // by rank
 }
 
 // qKey is the Q_Key of all ranks.
@@ -23,8 +23,9 @@ const qKey = 0x0fab7e57
 // datagramDepth is the depth of the send queue.
 const datagramDepth = 512
 
-// OpenDatagrams creates the queue pair, with room for a number of receives. packetSize
-// limits packets that the MTU does not.
+// OpenDatagrams creates the rail's datagram queue pair with room for a number of receives, and
+// moves it to RTS. packetSize is the longest packet; a NIC without reliable datagrams may lower
+// it to the MTU. After an error the result must be closed as well.
 func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
 	d.Depth = datagramDepth
@@ -42,7 +43,7 @@ func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 	if err != nil {
 		return d, fmt.Errorf("create a datagram queue pair: %w", err)
 	}
-	for _, to := range []struct {
+	for _, step := range []struct {
 		attr verbs.QPAttr
 		mask verbs.QPAttrMask
 	}{
@@ -50,14 +51,15 @@ func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 		{verbs.QPAttr{State: verbs.QPStateRTR}, 0},
 		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrSQPSN},
 	} {
-		if err := d.QP.Modify(to.attr, verbs.QPAttrState|to.mask); err != nil {
+		if err := d.QP.Modify(step.attr, verbs.QPAttrState|step.mask); err != nil {
 			return d, err
 		}
 	}
 	return d, nil
 }
 
-// Destination returns the address of a rank, with an address handle that is reused.
+// Destination returns the address of a rank's datagram queue pair. The address handle is
+// created with the first call for a rank, and kept until Close.
 func (d *Datagrams) Destination(rank int, remote Endpoint) (verbs.UD, error) {
 	ah := d.ahs[rank]
 	if ah == nil {
@@ -70,7 +72,7 @@ func (d *Datagrams) Destination(rank int, remote Endpoint) (verbs.UD, error) {
 	return verbs.UD{AH: ah, QPN: remote.QPN, QKey: qKey}, nil
 }
 
-// Fail moves the queue pair to the error state, which stops access to memory.
+// Fail moves the queue pair to the error state: the NIC no longer accesses memory for it.
 func (d *Datagrams) Fail() {
 	if d.QP != nil {
 		_ = d.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // fails if the device is gone

@@ -17,12 +17,14 @@ type Endpoint struct {
 
 const endpointLen = len(verbs.GID{}) + 4 + 2
 
+// append appends the encoded endpoint, which parseEndpoint decodes.
 func (e Endpoint) append(b []byte) []byte {
 	b = append(b, e.GID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.QPN))
 	return binary.LittleEndian.AppendUint16(b, e.Port)
 }
 
+// parseEndpoint decodes the endpoint at the start of b.
 func parseEndpoint(b []byte) (e Endpoint) {
 	n := copy(e.GID[:], b)
 	e.QPN = verbs.QPN(binary.LittleEndian.Uint32(b[n:]))
@@ -45,12 +47,12 @@ func (all *Endpoints) Of(rank, rail int) Endpoint {
 // startupTimeout is how long the endpoint exchange may take.
 const startupTimeout = time.Minute
 
-// ExchangeEndpoints gathers the endpoints of all ranks at rank 0, which broadcasts them. mine
-// are the endpoints of this rank, one per rail.
+// ExchangeEndpoints returns the endpoints of all ranks: rank 0 gathers and broadcasts them over
+// the control channel. mine are the endpoints of this rank, one per rail.
 func ExchangeEndpoints(e *Env, mine []Endpoint) (Endpoints, error) {
 	var own []byte
-	for _, a := range mine {
-		own = a.append(own)
+	for _, endpoint := range mine {
+		own = endpoint.append(own)
 	}
 	all := Endpoints{rails: len(mine)}
 	var err error
@@ -63,12 +65,13 @@ func ExchangeEndpoints(e *Env, mine []Endpoint) (Endpoints, error) {
 	}
 	all.encoded, err = e.Control.Recv(0, startupTimeout)
 	if want := e.Size * len(own); err == nil && len(all.encoded) != want {
-		err = fmt.Errorf("rank 0 sent %d bytes of endpoints: %d rails take %d", len(all.encoded), len(mine), want)
+		err = fmt.Errorf("rank 0 sent %d bytes of endpoints; with %d rails it must be %d", len(all.encoded), len(mine), want)
 	}
 	return all, err
 }
 
-// gatherEndpoints receives the endpoints of all ranks and sends them to all.
+// gatherEndpoints is rank 0's part of ExchangeEndpoints: it receives the encoded endpoints of
+// all other ranks, and sends each of them the whole list, ordered by rank, which it returns.
 func gatherEndpoints(e *Env, own []byte) ([]byte, error) {
 	all := append(make([]byte, 0, e.Size*len(own)), own...)
 	for i := 1; i < e.Size; i++ {

@@ -17,8 +17,8 @@ type Packet struct {
 	Imm       uint32 // immediate data
 }
 
-// SGL appends the scatter/gather list of the packet.
-func (p *Packet) SGL(sges []verbs.SGE, rail int) []verbs.SGE {
+// AppendSGL appends the packet's scatter/gather list, with the keys of a rail.
+func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	sges = append(sges, p.Buf.SGE(rail, 0, p.CopiedLen))
 	if p.Gathered != nil {
 		sges = append(sges, p.Gathered.SGE(rail, 0, p.Len-p.CopiedLen))
@@ -26,11 +26,11 @@ func (p *Packet) SGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	return sges
 }
 
-// SGLWithTail writes a tail behind the copied part and appends the scatter/gather list of
-// packet and tail.
-func (p *Packet) SGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
+// AppendSGLWithTail is AppendSGL for a slot of a ring: the list ends with the tail, which is
+// stored in Buf after the copied part.
+func (p *Packet) AppendSGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
 	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], tail)
-	sges = p.SGL(sges, rail)
+	sges = p.AppendSGL(sges, rail)
 	if p.Gathered == nil {
 		sges[len(sges)-1].Length += TailLen
 		return sges

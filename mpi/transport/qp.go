@@ -6,12 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NewRC creates an RC queue pair in the state INIT. srq is nil without one.
+// NewRC creates an RC queue pair in the state INIT. srq may be nil.
 func (r *Rail) NewRC(caps verbs.QPCaps, srq verbs.SRQ) (verbs.QP, error) {
 	qp, err := r.Dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.cq, RecvCQ: r.cq, SRQ: srq, Caps: caps})
 	if err != nil {
 		return nil, err
 	}
+	// The access flags of a QP are about remote access only.
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: r.Access &^ verbs.AccessLocalWrite}
 	if err := qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
 		return nil, errors.Join(err, qp.Close())
@@ -39,8 +40,8 @@ type Remote struct {
 // MaxReads is how many RDMA reads and atomics a connection can have outstanding.
 func (r *Rail) MaxReads() uint8 { return min(r.Attr.MaxQPRdAtomic, r.Attr.MaxQPInitAtomic) }
 
-// ConnectRC connects a queue pair to a remote one, up to the state RTS. psn is its own
-// initial PSN.
+// ConnectRC connects a queue pair to a remote one: it moves qp from INIT to RTR and RTS. psn
+// is the first PSN that qp sends.
 func (r *Rail) ConnectRC(qp verbs.QP, to Remote, psn uint32) error {
 	attr := verbs.QPAttr{
 		State: verbs.QPStateRTR, AH: r.address(to.GID), PathMTU: r.MTU, DestQPN: to.QPN, RQPSN: to.PSN,
@@ -59,7 +60,8 @@ func (r *Rail) ConnectRC(qp verbs.QP, to Remote, psn uint32) error {
 		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)
 }
 
-// IgnoreClosed drops the error of an object that is closed or gone with its device.
+// IgnoreClosed returns nil if err says that the object is closed already or has gone with its
+// device (ErrInvalid), and err otherwise.
 func IgnoreClosed(err error) error {
 	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrInvalid) {
 		return nil
@@ -79,19 +81,19 @@ type SendQueue struct {
 	sges        [maxSGEs]verbs.SGE
 }
 
-// Free is how many requests can be posted.
+// Free is how many more requests can be posted.
 func (q *SendQueue) Free() int { return q.Depth - q.outstanding }
 
-// Outstanding is how many requests the NIC has.
+// Outstanding is how many posted requests have not completed.
 func (q *SendQueue) Outstanding() int { return q.outstanding }
 
-// Request returns the request to fill in before Post.
+// Request returns the work request that Post posts; the caller fills it in.
 func (q *SendQueue) Request() *verbs.SendWR { return &q.wr[0] }
 
 // SGL returns an empty scatter/gather list for the request.
 func (q *SendQueue) SGL() []verbs.SGE { return q.sges[:0] }
 
-// Post posts the request.
+// Post posts the work request that Request returned.
 func (q *SendQueue) Post() error {
 	if _, err := q.QP.PostSend(q.wr[:]); err != nil {
 		return err
@@ -100,5 +102,5 @@ func (q *SendQueue) Post() error {
 	return nil
 }
 
-// Completed notes the completion of a request.
-func (q *SendQueue) Completed() { q.outstanding-- }
+// CountCompletion must be called for every completion of a posted request.
+func (q *SendQueue) CountCompletion() { q.outstanding-- }

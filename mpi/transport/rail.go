@@ -22,7 +22,7 @@ type Rail struct {
 	gidIndex uint8
 	channel  verbs.CompChannel
 	cq       verbs.CQ
-	armed    bool
+	armed    bool // a completion event is requested
 	// reservedCQEs is how many completions can be outstanding. The CQ is never smaller.
 	reservedCQEs int
 	wcs          [64]verbs.WC
@@ -39,6 +39,8 @@ func OpenRail(num int, nic NIC) (*Rail, error) {
 	return r, nil
 }
 
+// open queries the device's attributes, MTU and GID, and creates the protection domain, the
+// completion channel and the CQ.
 func (r *Rail) open() (err error) {
 	if r.Attr, err = r.Dev.QueryDevice(); err != nil {
 		return err
@@ -67,14 +69,15 @@ func (r *Rail) open() (err error) {
 	return err
 }
 
-// HasImmediates reports whether the NIC has sends with immediate data.
+// HasImmediates reports whether the NIC supports sends with immediate data.
 func (r *Rail) HasImmediates() bool { return !r.iwarp }
 
-// LacksRNR reports whether a packet without a posted receive ends the connection instead of
-// waiting: iWARP.
+// LacksRNR reports whether a packet that finds no posted receive ends the connection, as with
+// iWARP, instead of being retried after an RNR NAK.
 func (r *Rail) LacksRNR() bool { return r.iwarp }
 
-// ReserveCQEs makes room for n more completions in the CQ; a negative n releases them.
+// ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases
+// entries.
 func (r *Rail) ReserveCQEs(n int) error {
 	r.reservedCQEs += n
 	if r.reservedCQEs <= r.cq.Depth() {
@@ -88,46 +91,48 @@ func (r *Rail) ReserveCQEs(n int) error {
 
 // Poll calls handle for every completion, up to a limit that lets other rails have their
 // turn. It reports whether there were any.
-func (r *Rail) Poll(handle func(*verbs.WC)) (moved bool, err error) {
-	for range 4 {
+func (r *Rail) Poll(handle func(*verbs.WC)) (polled bool, err error) {
+	const maxBatches = 4
+	for range maxBatches {
 		n, err := r.cq.Poll(r.wcs[:])
 		if err != nil {
-			return moved, fmt.Errorf("rail %d: %w", r.Num, err)
+			return polled, fmt.Errorf("rail %d: %w", r.Num, err)
 		}
 		for i := range n {
 			handle(&r.wcs[i])
 		}
-		if moved = moved || n > 0; n < len(r.wcs) {
+		if polled = polled || n > 0; n < len(r.wcs) {
 			break
 		}
 	}
-	return moved, nil
+	return polled, nil
 }
 
-// Arm requests a completion event. It returns true if the caller must poll again for
-// completions that came before.
-func (r *Rail) Arm() (bool, error) {
+// Arm requests a completion event, unless one is requested already. If pollAgain, the caller
+// must poll once more: completions that came before the request cause no event.
+func (r *Rail) Arm() (pollAgain bool, err error) {
+	const solicitedOnly = false
 	if r.armed {
 		return false, nil
 	}
-	if err := r.cq.ReqNotify(false); err != nil {
+	if err := r.cq.ReqNotify(solicitedOnly); err != nil {
 		return false, fmt.Errorf("rail %d: %w", r.Num, err)
 	}
 	r.armed = true
 	return true, nil
 }
 
-// Disarmed notes that the completion event has been raised.
-func (r *Rail) Disarmed() { r.armed = false }
+// EventReceived must be called after a completion event: the next Arm requests another.
+func (r *Rail) EventReceived() { r.armed = false }
 
-// Wait blocks until a completion event, or for the given time. Another goroutine than that
-// of the rail's other methods may call it.
+// Wait blocks until a completion event or for the time d. Unlike the rail's other methods, it
+// may be called by another goroutine.
 func (r *Rail) Wait(d time.Duration) error {
 	_, err := r.channel.Wait(d)
 	return err
 }
 
-// Close closes the completion queue. The protection domain stays until ClosePD, since memory
+// Close closes the completion queue and its channel. The protection domain stays until ClosePD, since memory
 // is registered in it.
 func (r *Rail) Close() error {
 	var errs []error
@@ -148,7 +153,7 @@ func (r *Rail) ClosePD() error {
 	return r.PD.Close()
 }
 
-// address is the address vector of a remote port.
+// address returns the address vector of the remote port with a GID.
 func (r *Rail) address(gid verbs.GID) verbs.AHAttr {
 	const hops = 64
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid, SGIDIndex: r.gidIndex, HopLimit: hops}}

@@ -25,7 +25,7 @@ func (q *RecvQueue) Stage(wrid uint64, buf *memory.Buffer) {
 // Staged is the number of receives that Flush posts.
 func (q *RecvQueue) Staged() int { return len(q.staged) }
 
-// Flush posts the staged receives.
+// Flush posts the staged receives, all in one call.
 func (q *RecvQueue) Flush() error {
 	if len(q.staged) == 0 {
 		return nil

@@ -28,8 +28,8 @@ func (r *Requests[T]) Add(context T) (wrid uint64) {
 	return uint64(e.generation)<<32 | uint64(i)
 }
 
-// Find returns the context of a request. It is nil for a WRID that was removed, and then
-// stale is true, or that does not exist.
+// Find returns the context of a posted request. It returns nil for any other WRID; stale
+// reports whether the WRID is that of a removed request.
 func (r *Requests[T]) Find(wrid uint64) (context *T, stale bool) {
 	i := uint32(wrid)
 	if int(i) >= len(r.entries) {
@@ -45,7 +45,7 @@ func (r *Requests[T]) Find(wrid uint64) (context *T, stale bool) {
 	return &e.context, false
 }
 
-// Remove frees a request.
+// Remove removes a request, whose WRID becomes stale.
 func (r *Requests[T]) Remove(wrid uint64) {
 	i := uint32(wrid)
 	r.entries[i] = request[T]{generation: r.entries[i].generation + 1}
@@ -58,7 +58,7 @@ func (r *Requests[T]) RemoveMatching(match func(*T) bool, removed func(T)) {
 	for i := range r.entries {
 		if e := &r.entries[i]; e.posted && match(&e.context) {
 			context := e.context
-			r.Remove(uint64(i))
+			r.Remove(uint64(i)) // Remove uses only the index of a WRID
 			removed(context)
 		}
 	}

@@ -20,10 +20,10 @@ type SlotRing struct {
 // TailLen is the length of the tail.
 const TailLen = 8
 
-// NewSlotRing returns a ring in memory that is zero.
+// NewSlotRing returns a ring of count slots of size bytes in mem, which must be zeroed.
 func NewSlotRing(mem []byte, size, count int) (SlotRing, error) {
 	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%TailLen != 0 || size%TailLen != 0 || len(mem) < size*count {
-		return SlotRing{}, fmt.Errorf("%d bytes of memory are no ring of %d slots of %d bytes", len(mem), count, size)
+		return SlotRing{}, fmt.Errorf("%d bytes of memory cannot hold a ring of %d slots of %d bytes: too short or misaligned", len(mem), count, size)
 	}
 	return SlotRing{mem: mem, size: size, count: count}, nil
 }
@@ -37,15 +37,18 @@ func (s *SlotRing) MaxPacket() int { return s.size - TailLen }
 // end is the offset of the end of the next slot.
 func (s *SlotRing) end() int { return (int(s.next%uint64(s.count)) + 1) * s.size }
 
-// tailOf is the tail of a packet of n bytes in the next slot. Laps are numbered from 1:
-// zeroed memory is an older lap.
+// tailOf is the tail of a packet of n bytes in the next slot: its length and the lap.
 func (s *SlotRing) tailOf(n int) uint64 { return uint64(n)<<32 | uint64(s.lap()) }
 
+// lap is the number of the current pass over the slots. It starts at 1, so that zeroed memory
+// holds no packet of the first lap.
 func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 
+// tail is the tail in the memory of the next slot.
 func (s *SlotRing) tail() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TailLen])) }
 
-// Peek returns the next packet; nil if it is not complete. It stays until Advance.
+// Peek returns the next packet; nil if it is not complete, which its tail tells. The packet
+// stays in its slot until Advance.
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.tail())
 	n := int(t >> 32)
@@ -59,7 +62,7 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write writes a packet into the next slot.
+// write copies a packet into the next slot. The tail, stored last, publishes it.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TailLen-len(b):], b)
 	atomic.StoreUint64(s.tail(), s.tailOf(len(b)))
@@ -72,10 +75,11 @@ type RemoteRing struct {
 	Addr  uint64
 	Key   uint32
 	slots SlotRing // position only: the memory is the peer's
-	free  int
+	free  int      // slots
 }
 
-// NewRemoteRing returns the position in an unused ring.
+// NewRemoteRing returns the position in an unused ring at an address of the peer's memory, with
+// count slots of size bytes. key is its RKey.
 func NewRemoteRing(addr uint64, key uint32, size, count int) RemoteRing {
 	return RemoteRing{Addr: addr, Key: key, slots: SlotRing{size: size, count: count}, free: count}
 }
@@ -86,19 +90,20 @@ func (r *RemoteRing) MaxPacket() int { return r.slots.MaxPacket() }
 // HasRoom reports whether there is a free slot for a packet of n bytes.
 func (r *RemoteRing) HasRoom(n int) bool { return r.free > 0 && n <= r.MaxPacket() }
 
-// Next returns the address at which a packet of n bytes is written, and the tail behind it.
+// Next returns the address to write the next packet of n bytes to, and the tail that must
+// follow it.
 func (r *RemoteRing) Next(n int) (addr, tail uint64) {
 	return r.Addr + uint64(r.slots.end()-TailLen-n), r.slots.tailOf(n)
 }
 
-// Written notes that a packet was written to the next slot.
-func (r *RemoteRing) Written() {
+// Advance moves on to the next slot, after a packet was written.
+func (r *RemoteRing) Advance() {
 	r.slots.next++
 	r.free--
 }
 
-// Freed notes that the peer has read packets of n slots.
-func (r *RemoteRing) Freed(n int) { r.free += n }
+// AddFree adds n free slots, whose packets the peer has read.
+func (r *RemoteRing) AddFree(n int) { r.free += n }
 
 // SharedRings are the rings between two ranks of one host in shared memory, one in each
 // direction. Read counters in that memory replace credits.
@@ -111,10 +116,11 @@ type SharedRings struct {
 // Each counter has a cache line of its own, which avoids false sharing.
 const cacheLine = 64
 
-// SharedRingsLen is the length of the memory of two rings.
+// SharedRingsLen is the length of the memory of two rings of count slots of size bytes.
 func SharedRingsLen(size, count int) int { return 2 * (cacheLine + size*count) }
 
-// NewSharedRings returns the rings in a segment. One of the two ranks is the first.
+// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. One of the two
+// ranks must set first: it writes to the ring that the other reads.
 func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err error) {
 	half := SharedRingsLen(size, count) / 2
 	out, in := mem[:half], mem[half:2*half]
@@ -129,6 +135,7 @@ func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err
 	return r, err
 }
 
+// counterIn returns the read counter at the start of a ring's memory.
 func counterIn(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem))) }
 
 // HasRoom reports whether there is a free slot for a packet of n bytes.

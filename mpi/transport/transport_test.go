@@ -69,7 +69,7 @@ func TestRemoteRingMatchesSlotRing(t *testing.T) {
 		addr, tail := out.Next(len(want))
 		copy(mem[addr-base:], want)
 		*in.tail() = tail
-		out.Written()
+		out.Advance()
 		if b := in.Peek(); !bytes.Equal(b, want) {
 			t.Fatalf("packet %d is % x, want % x", i, b, want)
 		}
@@ -78,7 +78,7 @@ func TestRemoteRingMatchesSlotRing(t *testing.T) {
 			if out.HasRoom(1) {
 				t.Fatal("there is room in a full ring")
 			}
-			out.Freed(count)
+			out.AddFree(count)
 		}
 	}
 }

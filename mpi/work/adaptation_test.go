@@ -101,10 +101,10 @@ func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 	if loses(grows) < 4 || loses(grows) > 9 || loses(stops) > 2.5 {
 		t.Errorf("it takes %.1f %% longer, and with adaptation %.1f %%", loses(grows), loses(stops))
 	}
-	if all.Reuse.Stopped || all.Reuse.Buffers != hot+cold || all.Reuse.Often != hot || all.Registrations.Misses != hot {
+	if all.Reuse.Stopped || all.Reuse.Buffers != hot+cold || all.Reuse.FrequentBuffers != hot || all.Registrations.Misses != hot {
 		t.Errorf("without adaptation: %+v", all)
 	}
-	if !some.Reuse.Stopped || some.Reuse.Buffers > 700 || some.Reuse.TooMany == 0 {
+	if !some.Reuse.Stopped || some.Reuse.Buffers > 700 || some.Reuse.UntrackedUses == 0 {
 		t.Errorf("with adaptation: %+v", some.Reuse)
 	}
 	t.Logf("%.1f %% longer, with adaptation %.1f %%: %+v", loses(grows), loses(stops), some.Reuse)

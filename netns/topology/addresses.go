@@ -20,7 +20,7 @@ const (
 	trunkSubnet     = 0xffff
 )
 
-// flatAddrs returns the addresses of a host on a rail with one subnet.
+// flatAddrs returns the addresses of a host (numbered from 0) on a rail with one subnet.
 func flatAddrs(rail, host int) []netip.Prefix {
 	n := host + 1
 	return []netip.Prefix{
@@ -29,7 +29,7 @@ func flatAddrs(rail, host int) []netip.Prefix {
 	}
 }
 
-// leafAddrs returns the addresses of the n-th node in the subnet of a leaf.
+// leafAddrs returns the addresses with the host number n (from 1) in the subnet of a leaf.
 func leafAddrs(rail, leaf, n int) []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(v6(rail, leaf, 0, 0, 0, n), 64),
@@ -37,12 +37,13 @@ func leafAddrs(rail, leaf, n int) []netip.Prefix {
 	}
 }
 
-// trunkAddrs returns the addresses of both ends of a leaf-spine cable.
+// trunkAddrs returns the addresses of both ends of the cable between a leaf and a spine, which
+// are a subnet of two addresses. spines is the number of spines.
 func trunkAddrs(rail, leaf, spine, spines int) (atLeaf, atSpine []netip.Prefix) {
 	end := func(side int) []netip.Prefix {
 		n := 2*(leaf*spines+spine) + side
 		return []netip.Prefix{
-			// From 2 on: an address that ends in zeros looks like a subnet.
+			// Interface IDs 2 and 3: with 0 the address would look like a prefix.
 			netip.PrefixFrom(v6(rail, trunkSubnet, leaf, spine, 0, 2+side), 127),
 			netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(16 + rail), byte(n >> 8), byte(n)}), 31),
 		}
@@ -50,25 +51,27 @@ func trunkAddrs(rail, leaf, spine, spines int) (atLeaf, atSpine []netip.Prefix) 
 	return end(0), end(1)
 }
 
+// v6 returns the IPv6 address fd00:fab:rail:subnet:rest, where rest is four 16-bit groups.
 func v6(rail, subnet int, rest ...int) netip.Addr {
 	var a [16]byte
-	for i, word := range append([]int{0xfd00, 0xfab, rail, subnet}, rest...) {
-		a[2*i], a[2*i+1] = byte(word>>8), byte(word)
+	for i, group := range append([]int{0xfd00, 0xfab, rail, subnet}, rest...) {
+		a[2*i], a[2*i+1] = byte(group>>8), byte(group)
 	}
 	return netip.AddrFrom16(a)
 }
 
-func addrsOf(ps []netip.Prefix) []netip.Addr {
-	as := make([]netip.Addr, 0, len(ps))
-	for _, p := range ps {
-		as = append(as, p.Addr())
+// withoutLengths returns the addresses of prefixes.
+func withoutLengths(prefixes []netip.Prefix) []netip.Addr {
+	addrs := make([]netip.Addr, 0, len(prefixes))
+	for _, p := range prefixes {
+		addrs = append(addrs, p.Addr())
 	}
-	return as
+	return addrs
 }
 
-// MAC returns the MAC address of a port, derived from its place in the
-// topology: 02:fa, host and NIC, or 02:fb, switch and port. It is nil for an
-// unknown port.
+// MAC returns the MAC address of a port: 02:fa and the indices of the host and
+// its NIC in the topology, or 02:fb, the switch's index and the port's number.
+// It is nil for an unknown port.
 func (t Topology) MAC(p Port) net.HardwareAddr {
 	for i, h := range t.Hosts {
 		if h.Name != p.Node {

@@ -4,10 +4,11 @@ import "net/netip"
 
 // index maps names to nodes.
 type index struct {
-	hosts    map[string]map[string]*NIC
+	hosts    map[string]map[string]*NIC // by host name, NIC name
 	switches map[string]*Switch
 }
 
+// index returns an index whose pointers point into t.
 func (t Topology) index() index {
 	x := index{make(map[string]map[string]*NIC, len(t.Hosts)), make(map[string]*Switch, len(t.Switches))}
 	for i := range t.Hosts {
@@ -24,6 +25,7 @@ func (t Topology) index() index {
 	return x
 }
 
+// addrs returns the addresses of a port, which for a host's port are those of its NIC.
 func (x index) addrs(p Port) []netip.Prefix {
 	if n := x.hosts[p.Node][p.NIC]; n != nil {
 		return n.Addrs
@@ -31,6 +33,7 @@ func (x index) addrs(p Port) []netip.Prefix {
 	return p.Addrs
 }
 
+// rail returns the rail of a port's NIC or switch; 0 if the node is unknown.
 func (x index) rail(p Port) int {
 	if n := x.hosts[p.Node][p.NIC]; n != nil {
 		return n.Rail
@@ -41,8 +44,10 @@ func (x index) rail(p Port) int {
 	return 0
 }
 
-// bridge identifies the ports of a node that are in one segment with p.
-func (x index) bridge(p Port) (string, bool) {
+// bridge identifies the bridge that p belongs to: ports with the same key forward frames to
+// each other. These are all ports of an unrouted switch, or the ports of a routed switch that
+// have the same addresses. ok is false for other ports.
+func (x index) bridge(p Port) (key string, ok bool) {
 	sw := x.switches[p.Node]
 	switch {
 	case sw == nil:

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// String returns host1/rdma0, or switch0/port3.
+// String returns node and port, such as host1/rdma0 or switch0/port3.
 func (p Port) String() string {
 	if p.NIC != "" {
 		return p.Node + "/" + p.NIC
@@ -20,10 +20,10 @@ func (p Port) String() string {
 // Same reports whether p and q are the same port, whatever their addresses.
 func (p Port) Same(q Port) bool { return p.Node == q.Node && p.NIC == q.NIC && p.Num == q.Num }
 
-// String returns both ends.
+// String returns both ends: "host1/rdma0 to switch0/port1".
 func (c Cable) String() string { return c.A.String() + " to " + c.B.String() }
 
-// Other returns the other end of the cable.
+// Other returns the end of the cable that is not p, which must be one of its ends.
 func (c Cable) Other(p Port) Port {
 	if c.A.Same(p) {
 		return c.B
@@ -37,9 +37,9 @@ func (n NIC) Addr(ipv4 bool) netip.Addr {
 	return p.Addr()
 }
 
-// find returns the first element that is returns true for.
-func find[T any](all []T, is func(T) bool) (found T, ok bool) {
-	if i := slices.IndexFunc(all, is); i >= 0 {
+// find returns the first element for which match returns true; ok is false if there is none.
+func find[T any](all []T, match func(T) bool) (found T, ok bool) {
+	if i := slices.IndexFunc(all, match); i >= 0 {
 		return all[i], true
 	}
 	return found, false
@@ -55,13 +55,13 @@ func (t Topology) Switch(name string) (Switch, bool) {
 	return find(t.Switches, func(s Switch) bool { return s.Name == name })
 }
 
-// NIC returns the NIC of a port.
+// NIC returns the NIC of a host's port; false for a port of a switch.
 func (t Topology) NIC(p Port) (NIC, bool) {
 	h, _ := t.Host(p.Node)
 	return find(h.NICs, func(n NIC) bool { return n.Name == p.NIC })
 }
 
-// AddrsOf returns the addresses of a port or its NIC.
+// AddrsOf returns the addresses of a port, which for a host's port are those of its NIC.
 func (t Topology) AddrsOf(p Port) []netip.Prefix {
 	if n, ok := t.NIC(p); ok {
 		return n.Addrs
@@ -85,13 +85,13 @@ func (t Topology) CableAt(p Port) (Cable, bool) {
 
 // CablesOf returns the cables of a host or switch, in the topology's order.
 func (t Topology) CablesOf(node string) []Cable {
-	var cs []Cable
+	var cables []Cable
 	for _, c := range t.Cables {
 		if c.A.Node == node || c.B.Node == node {
-			cs = append(cs, c)
+			cables = append(cables, c)
 		}
 	}
-	return cs
+	return cables
 }
 
 // Ports returns every port with a cable: those of hosts in the order of hosts
@@ -101,15 +101,15 @@ func (t Topology) Ports() []Port {
 	return append(hosts, switches...)
 }
 
-// ports returns the two parts of Ports.
+// ports returns the result of Ports as two lists: the ports of hosts and those of switches.
 func (t Topology) ports() (hosts, switches []Port) {
-	at := make(map[string]map[string]Port, len(t.Hosts)) // host, NIC
+	byNIC := make(map[string]map[string]Port, len(t.Hosts)) // by host name, NIC name
 	for _, h := range t.Hosts {
-		at[h.Name] = make(map[string]Port, len(h.NICs))
+		byNIC[h.Name] = make(map[string]Port, len(h.NICs))
 	}
 	for _, c := range t.Cables {
 		for _, p := range []Port{c.A, c.B} {
-			if nics, ok := at[p.Node]; ok {
+			if nics, ok := byNIC[p.Node]; ok {
 				nics[p.NIC] = p
 			} else {
 				switches = append(switches, p)
@@ -118,7 +118,7 @@ func (t Topology) ports() (hosts, switches []Port) {
 	}
 	for _, h := range t.Hosts {
 		for _, n := range h.NICs {
-			if p, ok := at[h.Name][n.Name]; ok {
+			if p, ok := byNIC[h.Name][n.Name]; ok {
 				hosts = append(hosts, p)
 			}
 		}
@@ -130,14 +130,14 @@ func (t Topology) ports() (hosts, switches []Port) {
 // or a host or switch with a single port.
 func (t Topology) FindPort(name string) (Port, error) {
 	if strings.ContainsAny(name, "*?[") {
-		return Port{}, fmt.Errorf("port %q: one port is needed here, not a pattern", name)
+		return Port{}, fmt.Errorf("port %q is a pattern; the name of a single port is needed here", name)
 	}
 	ports, err := t.Match(name)
 	if err != nil {
 		return Port{}, err
 	}
 	if len(ports) > 1 {
-		return Port{}, fmt.Errorf("port %q: it could be %v or %v", name, ports[0], ports[1])
+		return Port{}, fmt.Errorf("port %q is ambiguous: it could be %v or %v", name, ports[0], ports[1])
 	}
 	return ports[0], nil
 }
@@ -171,7 +171,8 @@ func (t Topology) Match(pattern string) ([]Port, error) {
 	return nil, fmt.Errorf("no port matches %q: %s", pattern, t.inventory(hosts))
 }
 
-// checkPattern checks the parts of a pattern.
+// checkPattern returns an error if a part of a pattern (node or port) is empty, contains a
+// slash, or is no valid pattern of path.Match.
 func checkPattern(parts ...string) error {
 	for _, p := range parts {
 		if p == "" || strings.Contains(p, "/") {
@@ -184,26 +185,29 @@ func checkPattern(parts ...string) error {
 	return nil
 }
 
+// matches reports whether a name matches a valid pattern.
 func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name) // checked by Match
+	ok, _ := path.Match(pattern, name) // no error: checkPattern has checked the pattern
 	return ok
 }
 
-// inventory lists the nodes, for error messages.
+// inventory lists the ports of hosts (first and last) and the first switches, for error
+// messages.
 func (t Topology) inventory(hosts []Port) string {
-	var s []string
+	const maxSwitches = 8
+	var items []string
 	if len(hosts) > 0 {
-		s = append(s, fmt.Sprintf("%v to %v", hosts[0], hosts[len(hosts)-1]))
+		items = append(items, fmt.Sprintf("%v to %v", hosts[0], hosts[len(hosts)-1]))
 	}
 	for i, sw := range t.Switches {
-		if i == 8 {
-			s = append(s, "…")
+		if i == maxSwitches {
+			items = append(items, "…")
 			break
 		}
-		s = append(s, sw.Name)
+		items = append(items, sw.Name)
 	}
-	if s == nil {
+	if items == nil {
 		return "the fabric is empty"
 	}
-	return "the fabric has " + strings.Join(s, ", ")
+	return "the fabric has " + strings.Join(items, ", ")
 }

@@ -24,7 +24,7 @@ type NextHop struct {
 // with hosts, over the cables that are up (all if up is nil), as a converged
 // routing protocol would. They are ordered by switch, then by subnet.
 func (t Topology) Routes(up func(Cable) bool) []Route {
-	g := t.routers(up)
+	g := t.routerGraph(up)
 	var routes []Route
 	for _, sw := range t.Switches {
 		if !sw.Routed {
@@ -41,23 +41,26 @@ func (t Topology) Routes(up func(Cable) bool) []Route {
 
 // routerGraph is the routed switches and the cables between them.
 type routerGraph struct {
-	links   map[string][]routerLink
+	links   map[string][]routerLink // by switch, ordered by port number
 	subnets []*subnet
 }
 
+// routerLink is a cable as seen from one of its switches.
 type routerLink struct {
-	out Port
-	far Port
+	out Port // of this switch
+	far Port // of the other switch
 }
 
 // subnet is a subnet with hosts and the distance of each router to it.
 type subnet struct {
 	prefix netip.Prefix
 	rail   int
-	hops   map[string]int
+	hops   map[string]int // by switch; a switch without a path is absent
 }
 
-func (t Topology) routers(up func(Cable) bool) *routerGraph {
+// routerGraph returns the graph of the cables that are up (all if up is nil), with the distance
+// of every router to every subnet.
+func (t Topology) routerGraph(up func(Cable) bool) *routerGraph {
 	g := &routerGraph{links: map[string][]routerLink{}}
 	routed := map[string]bool{}
 	for _, s := range t.Switches {
@@ -69,8 +72,8 @@ func (t Topology) routers(up func(Cable) bool) *routerGraph {
 			g.links[c.B.Node] = append(g.links[c.B.Node], routerLink{c.B, c.A})
 		}
 	}
-	for _, ls := range g.links {
-		slices.SortFunc(ls, func(a, b routerLink) int { return a.out.Num - b.out.Num })
+	for _, links := range g.links {
+		slices.SortFunc(links, func(a, b routerLink) int { return a.out.Num - b.out.Num })
 	}
 	for _, seg := range t.Segments() {
 		g.addSubnets(t, seg)
@@ -78,21 +81,22 @@ func (t Topology) routers(up func(Cable) bool) *routerGraph {
 	return g
 }
 
-// addSubnets adds the subnets of a segment that has both hosts and routers.
+// addSubnets adds the subnets of a segment that has both hosts and routers. A breadth-first
+// search from those routers finds the distance of every other router.
 func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	var gateways []Port
-	host := -1
+	var host *Port
 	for i, p := range seg.Ports {
 		if p.NIC == "" {
 			gateways = append(gateways, p)
 		} else {
-			host = i
+			host = &seg.Ports[i]
 		}
 	}
-	if host < 0 || gateways == nil {
+	if host == nil || gateways == nil {
 		return
 	}
-	nic, _ := t.NIC(seg.Ports[host])
+	nic, _ := t.NIC(*host)
 	for _, a := range nic.Addrs {
 		net := &subnet{prefix: a.Masked(), rail: nic.Rail, hops: map[string]int{}}
 		var next []string
@@ -114,18 +118,20 @@ func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	}
 }
 
-// route returns false if the switch itself is in the subnet.
-func (g *routerGraph) route(sw string, net *subnet) (Route, bool) {
+// route returns the route of a switch to a subnet, over all neighbours that are one hop nearer
+// to it. It has no next hop if there is no path. ok is false if the switch itself is in the
+// subnet.
+func (g *routerGraph) route(sw string, net *subnet) (r Route, ok bool) {
 	hops, reached := net.hops[sw]
 	if reached && hops == 0 {
 		return Route{}, false
 	}
-	r := Route{Switch: sw, Dst: net.prefix}
+	r = Route{Switch: sw, Dst: net.prefix}
 	if !reached {
 		return r, true
 	}
 	for _, l := range g.links[sw] {
-		if far, ok := net.hops[l.far.Node]; ok && far == hops-1 {
+		if farHops, ok := net.hops[l.far.Node]; ok && farHops == hops-1 {
 			for _, a := range l.far.Addrs {
 				if a.Addr().Is4() == net.prefix.Addr().Is4() {
 					r.Via = append(r.Via, NextHop{Out: l.out, Addr: a.Addr()})

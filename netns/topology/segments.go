@@ -9,19 +9,20 @@ type Segment struct {
 	Ports []Port
 }
 
-// Segments returns the segments, in the order of their first cables.
+// Segments returns the segments, in the order of their first cables. A segment of unrouted
+// switches alone has no ports.
 func (t Topology) Segments() []Segment {
 	x := t.index()
-	u, _ := t.broadcastDomains(x)
+	domains, _ := t.broadcastDomains(x)
 	var segments []Segment
-	index := map[int]int{} // root → position in segments
+	position := map[int]int{} // of a domain in segments, by its representative
 	for i, c := range t.Cables {
 		for side, p := range []Port{c.A, c.B} {
-			root := u.find(2*i + side)
-			at, ok := index[root]
+			root := domains.find(cableEnd(i, side))
+			at, ok := position[root]
 			if !ok {
 				at = len(segments)
-				index[root] = at
+				position[root] = at
 				segments = append(segments, Segment{})
 			}
 			if x.addrs(p) != nil {
@@ -32,7 +33,7 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add adds a port, unless its routed switch is already in the segment.
+// add adds a port. Of a routed switch it keeps only the port with the lowest number.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })
@@ -46,45 +47,50 @@ func (s *Segment) add(p Port) {
 	s.Ports = append(s.Ports, p)
 }
 
-// broadcastDomains unites the ports connected by a cable, by an unrouted
-// switch, or by a bridge of a routed switch. loop is a cable that closes a loop
-// of switches, if any: frames would circulate forever.
-func (t Topology) broadcastDomains(x index) (u unions, loop *Cable) {
-	u = newUnions(2 * len(t.Cables))
-	first := map[string]int{} // first end at each bridge
+// cableEnd is the number of an end of a cable (side 0: A, 1: B) in broadcastDomains.
+func cableEnd(cable, side int) int { return 2*cable + side }
+
+// broadcastDomains returns the sets of cable ends that are connected by cables,
+// by unrouted switches, or by bridges of routed switches. loop is a cable that
+// closes a loop of switches, if any: frames would circulate forever.
+func (t Topology) broadcastDomains(x index) (domains disjointSets, loop *Cable) {
+	domains = newDisjointSets(2 * len(t.Cables))
+	firstEnd := map[string]int{} // by bridge
 	for i, c := range t.Cables {
 		for side, p := range []Port{c.A, c.B} {
 			bridge, ok := x.bridge(p)
 			if !ok {
 				continue
 			}
-			if at, seen := first[bridge]; seen {
-				u.join(at, 2*i+side)
+			if first, seen := firstEnd[bridge]; seen {
+				domains.join(first, cableEnd(i, side))
 			} else {
-				first[bridge] = 2*i + side
+				firstEnd[bridge] = cableEnd(i, side)
 			}
 		}
 	}
 	for i := range t.Cables {
-		if !u.join(2*i, 2*i+1) {
+		if !domains.join(cableEnd(i, 0), cableEnd(i, 1)) {
 			loop = &t.Cables[i]
 		}
 	}
-	return u, loop
+	return domains, loop
 }
 
-// unions is a union-find structure over small integers.
-type unions []int
+// disjointSets is a union-find structure over the integers from 0: the parent of each.
+type disjointSets []int
 
-func newUnions(n int) unions {
-	u := make(unions, n)
+// newDisjointSets returns n sets of one integer each.
+func newDisjointSets(n int) disjointSets {
+	u := make(disjointSets, n)
 	for i := range u {
 		u[i] = i
 	}
 	return u
 }
 
-func (u unions) find(i int) int {
+// find returns the representative of the set that contains i, and shortens the path to it.
+func (u disjointSets) find(i int) int {
 	for u[i] != i {
 		u[i] = u[u[i]]
 		i = u[i]
@@ -93,7 +99,7 @@ func (u unions) find(i int) int {
 }
 
 // join unites the sets of a and b and reports whether they were disjoint.
-func (u unions) join(a, b int) bool {
+func (u disjointSets) join(a, b int) bool {
 	a, b = u.find(a), u.find(b)
 	u[max(a, b)] = min(a, b)
 	return a != b

@@ -21,24 +21,24 @@ type Options struct {
 	Links map[string]Link
 }
 
-// Pair returns two hosts back to back.
+// Pair returns two hosts whose NICs are connected by one cable per rail.
 func Pair(o Options) (Topology, error) {
 	d := newBuilder(2, o)
 	for rail := range d.rails {
 		d.flatRail(rail)
-		d.addCable(d.nic(0, rail), d.nic(1, rail))
+		d.addCable(d.nicPort(0, rail), d.nicPort(1, rail))
 	}
 	return d.finish("pair")
 }
 
-// Star returns hosts on one switch per rail, in one subnet.
+// Star returns hosts on one switch per rail. Each rail is one subnet.
 func Star(hosts int, o Options) (Topology, error) {
 	d := newBuilder(hosts, o)
 	for rail := range d.rails {
 		d.flatRail(rail)
-		sw := d.newSwitch("switch", 0, rail, 1, false)
+		sw := d.addSwitch(Switch{Name: "switch0", Rail: rail, Tier: 1})
 		for h := range d.t.Hosts {
-			d.addCable(d.nic(h, rail), sw.port())
+			d.addCable(d.nicPort(h, rail), sw.newPort())
 		}
 	}
 	return d.finish("star")
@@ -52,11 +52,11 @@ func FatTree(leaves, spines, hosts int, o Options) (Topology, error) {
 	d := newBuilder(hosts, o)
 	switch {
 	case leaves < 1 || leaves > maxLeaves:
-		d.fail("%d leaves: from 1 to %d can be had", leaves, maxLeaves)
+		d.fail("%d leaves: must be 1 to %d", leaves, maxLeaves)
 	case spines < 1 || leaves*spines > maxTrunks:
-		d.fail("%d spines: from 1 to %d can be had with %d leaves", spines, maxTrunks/leaves, leaves)
+		d.fail("%d spines: must be 1 to %d with %d leaves", spines, maxTrunks/leaves, leaves)
 	case hosts < leaves:
-		d.fail("%d hosts on %d leaves: each leaf needs one", hosts, leaves)
+		d.fail("%d hosts on %d leaves: each leaf needs a host", hosts, leaves)
 	case (hosts+leaves-1)/leaves > maxHostsPerLeaf:
 		d.fail("%d hosts on %d leaves: a leaf takes %d at most, so use %d leaves",
 			hosts, leaves, maxHostsPerLeaf, (hosts+maxHostsPerLeaf-1)/maxHostsPerLeaf)
@@ -79,11 +79,11 @@ type builder struct {
 func newBuilder(hosts int, o Options) *builder {
 	d := &builder{o: o, rails: max(o.Rails, 1)}
 	if o.Rails < 0 || o.Rails > maxRails {
-		d.fail("%d rails: from 1 to %d can be had", o.Rails, maxRails)
+		d.fail("%d rails: must be 1 to %d", o.Rails, maxRails)
 		return d
 	}
 	if hosts < 1 || hosts > maxHosts {
-		d.fail("%d hosts: from 1 to %d can be had", hosts, maxHosts)
+		d.fail("%d hosts: must be 1 to %d", hosts, maxHosts)
 		return d
 	}
 	d.t.Hosts = make([]Host, hosts)
@@ -93,6 +93,7 @@ func newBuilder(hosts int, o Options) *builder {
 	return d
 }
 
+// fail records the first error and empties the topology, so that nothing more is added.
 func (d *builder) fail(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf(format, args...)
@@ -107,37 +108,39 @@ func (d *builder) flatRail(rail int) {
 	}
 }
 
-// treeRail adds the leaves, spines and cables of a rail, and the addresses of its NICs.
+// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the addresses of
+// its NICs.
 func (d *builder) treeRail(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
 	for i := range leaf {
-		leaf[i] = d.newSwitch("leaf", i, rail, 1, true)
+		leaf[i] = d.addSwitch(Switch{Name: fmt.Sprintf("leaf%d", i), Rail: rail, Tier: 1, Routed: true})
 	}
 	for i := range spine {
-		spine[i] = d.newSwitch("spine", i, rail, 2, true)
+		spine[i] = d.addSwitch(Switch{Name: fmt.Sprintf("spine%d", i), Rail: rail, Tier: 2, Routed: true})
 	}
 	for h := range d.t.Hosts {
 		l := h * leaves / hosts
 		first := (l*hosts + leaves - 1) / leaves // first host of the leaf
-		gateway := leaf[l].port()
+		gateway := leaf[l].newPort()
 		gateway.Addrs = leafAddrs(rail, l, gatewayHost)
 		d.t.Hosts[h].NICs[rail] = NIC{
 			Name: fmt.Sprintf("rdma%d", rail), Rail: rail,
-			Addrs: leafAddrs(rail, l, h-first+1), Gateways: addrsOf(gateway.Addrs),
+			Addrs: leafAddrs(rail, l, h-first+1), Gateways: withoutLengths(gateway.Addrs),
 		}
-		d.addCable(d.nic(h, rail), gateway)
+		d.addCable(d.nicPort(h, rail), gateway)
 	}
 	for l := range leaf {
 		for s := range spine {
-			a, b := leaf[l].port(), spine[s].port()
+			a, b := leaf[l].newPort(), spine[s].newPort()
 			a.Addrs, b.Addrs = trunkAddrs(rail, l, s, spines)
 			d.addCable(a, b)
 		}
 	}
 }
 
-func (d *builder) nic(host, rail int) Port {
+// nicPort returns the port of a host's NIC on a rail.
+func (d *builder) nicPort(host, rail int) Port {
 	h := d.t.Hosts[host]
 	return Port{Node: h.Name, NIC: h.NICs[rail].Name}
 }
@@ -152,21 +155,22 @@ type switchBuilder struct {
 	ports int
 }
 
-func (d *builder) newSwitch(kind string, i, rail, tier int, routed bool) *switchBuilder {
-	name := fmt.Sprintf("%s%d", kind, i)
+// addSwitch adds a switch. With several rails, its name gets that of the rail as a suffix.
+func (d *builder) addSwitch(s Switch) *switchBuilder {
 	if d.rails > 1 {
-		name += fmt.Sprintf("-rail%d", rail)
+		s.Name += fmt.Sprintf("-rail%d", s.Rail)
 	}
-	d.t.Switches = append(d.t.Switches, Switch{Name: name, Rail: rail, Routed: routed, Tier: tier})
-	return &switchBuilder{name: name}
+	d.t.Switches = append(d.t.Switches, s)
+	return &switchBuilder{name: s.Name}
 }
 
-func (s *switchBuilder) port() Port {
+// newPort returns the next port of the switch, numbered from 0.
+func (s *switchBuilder) newPort() Port {
 	s.ports++
 	return Port{Node: s.name, Num: s.ports - 1}
 }
 
-// finish returns the valid topology.
+// finish applies Options.Links and validates the topology. shape begins error messages.
 func (d *builder) finish(shape string) (Topology, error) {
 	err := d.err
 	if err == nil {
@@ -186,34 +190,35 @@ func (d *builder) applyLinkOverrides() error {
 	patterns := slices.SortedFunc(maps.Keys(d.o.Links), func(a, b string) int {
 		return cmp.Or(cmp.Compare(specificity(a), specificity(b)), cmp.Compare(a, b))
 	})
-	for _, p := range patterns {
-		ports, err := d.t.Match(p)
+	for _, pattern := range patterns {
+		ports, err := d.t.Match(pattern)
 		if err != nil {
-			return fmt.Errorf("link of %q: %w", p, err)
+			return fmt.Errorf("links of the ports %q: %w", pattern, err)
 		}
 		for i := range d.t.Cables {
 			c := &d.t.Cables[i]
-			if slices.ContainsFunc(ports, func(q Port) bool { return q.Same(c.A) || q.Same(c.B) }) {
-				c.Link = c.Link.with(d.o.Links[p])
+			if slices.ContainsFunc(ports, func(p Port) bool { return p.Same(c.A) || p.Same(c.B) }) {
+				c.Link = c.Link.with(d.o.Links[pattern])
 			}
 		}
 	}
 	return nil
 }
 
-// specificity orders patterns: a name is more specific than a wildcard, a port than a node.
+// specificity ranks patterns of Match, the most specific highest: a pattern without wildcards
+// above one with, and among these a node and port above a node.
 func specificity(pattern string) int {
-	n := 0
+	rank := 0
 	if !strings.ContainsAny(pattern, "*?[") {
-		n += 2
+		rank += 2
 	}
 	if strings.Contains(pattern, "/") {
-		n++
+		rank++
 	}
-	return n
+	return rank
 }
 
-// with returns l with the nonzero fields of x.
+// with returns l, with its fields replaced by the nonzero fields of x.
 func (l Link) with(x Link) Link {
 	l.MTU = cmp.Or(x.MTU, l.MTU)
 	l.RateBps = cmp.Or(x.RateBps, l.RateBps)

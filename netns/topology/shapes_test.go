@@ -88,13 +88,13 @@ func TestShapesRejectInvalidSizes(t *testing.T) {
 		"0 spines":            func() (topology.Topology, error) { return topology.FatTree(1, 0, 1, topology.Options{}) },
 		"1 hosts on 2 leaves": func() (topology.Topology, error) { return topology.FatTree(2, 1, 1, topology.Options{}) },
 		"so use 3 leaves":     func() (topology.Topology, error) { return topology.FatTree(2, 1, 600, topology.Options{}) },
-		`link of "host9"`: func() (topology.Topology, error) {
+		`links of the ports "host9"`: func() (topology.Topology, error) {
 			return topology.Pair(topology.Options{Links: map[string]topology.Link{"host9": {}}})
 		},
-		"MTU 100: from 1280": func() (topology.Topology, error) {
+		"MTU 100: must be 1280": func() (topology.Topology, error) {
 			return topology.Pair(topology.Options{Link: topology.Link{MTU: 100}})
 		},
-		"neither can be negative": func() (topology.Topology, error) {
+		"neither may be negative": func() (topology.Topology, error) {
 			return topology.Pair(topology.Options{Link: topology.Link{Latency: -1}})
 		},
 		"ECN from 9 to 3 bytes": func() (topology.Topology, error) {

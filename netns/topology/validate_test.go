@@ -28,7 +28,7 @@ func TestValidateReportsErrors(t *testing.T) {
 		{"host0/rdma0: two cables", star(), func(t *topology.Topology) { t.Cables[1].A = t.Cables[0].A }},
 		{"no node host7", star(), func(t *topology.Topology) { t.Cables[0].A.Node = "host7" }},
 		{`host0 has no NIC "x"`, star(), func(t *topology.Topology) { t.Cables[0].A.NIC = "x" }},
-		{"both ends are one port", star(), func(t *topology.Topology) { t.Cables[0].A = t.Cables[0].B }},
+		{"both ends are the same port", star(), func(t *topology.Topology) { t.Cables[0].A = t.Cables[0].B }},
 		{"host1/rdma0: address fd00:fab::1 is that of host0/rdma0 too", star(), func(t *topology.Topology) { t.Hosts[1].NICs[0].Addrs[0] = t.Hosts[0].NICs[0].Addrs[0] }},
 		{"subnets", star(), func(t *topology.Topology) { t.Hosts[1].NICs[0].Addrs[1] = netip.MustParsePrefix("10.9.0.1/16") }},
 		{"rails 0 and 1 differ", star(), func(t *topology.Topology) { t.Hosts[1].NICs[0].Rail = 1 }},
@@ -38,7 +38,7 @@ func TestValidateReportsErrors(t *testing.T) {
 			}
 		}},
 		{"gateway fd00:fab::9", tree(), func(t *topology.Topology) { t.Hosts[0].NICs[0].Gateways[0] = netip.MustParseAddr("fd00:fab::9") }},
-		{"routed switches, and on no others", tree(), func(t *topology.Topology) { t.Switches[0].Routed = false }},
+		{"those of other switches none", tree(), func(t *topology.Topology) { t.Switches[0].Routed = false }},
 		{"leaf1/port0: address", tree(), func(t *topology.Topology) { t.Cables[2].B.Addrs = t.Cables[0].B.Addrs }},
 		{"its ports have numbers", tree(), func(t *topology.Topology) { t.Cables[2].B.NIC = "x" }},
 	} {

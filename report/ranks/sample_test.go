@@ -50,7 +50,7 @@ func sampleJob(n int) *ranks.Run {
 		c.Packets[carrier.OverConnection], c.Packets[carrier.OverRing], c.Packets[carrier.OverDatagrams] = 300, 900, 20
 		c.MaxConnections, c.ConnectionsOpened, c.LowWatermark = 6+rank%2, 6, 2
 		c.Registrations.Hits, c.Registrations.Misses = 900, 100
-		c.Reuse.Uses, c.Reuse.Frequent = 500, 125
+		c.Reuse.Uses, c.Reuse.FrequentUses = 500, 125
 		for k := range c.Memory.Max {
 			c.Memory.Max[k] = (k + 1) << 18
 		}

@@ -52,6 +52,8 @@ const (
 	maxSegment = 32767
 )
 
+// withDefaults returns the configuration with default limits for zero values, and an error if it
+// is invalid.
 func (c Config) withDefaults() (Config, error) {
 	if c.MaxStreams == 0 {
 		c.MaxStreams = DefaultMaxStreams

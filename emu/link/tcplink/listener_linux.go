@@ -22,7 +22,8 @@ type Listener struct {
 
 var _ link.StreamListener = (*Listener)(nil)
 
-// listen binds the socket and listens.
+// listen binds the socket to addr and listens. It sets l.addr, with the port that the kernel
+// chose if that of addr is 0.
 func (l *Listener) listen(addr netip.AddrPort, backlog int) error {
 	sa, err := toSockaddr(l.fd, addr)
 	if err != nil {
@@ -45,7 +46,8 @@ func (l *Listener) ID() link.StreamID { return l.id }
 // Addr implements link.StreamListener.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept implements link.StreamListener.
+// Accept implements link.StreamListener. It returns nil if no stream waits. A stream that cannot
+// be accepted because of a limit is reset.
 func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 	n := l.net
 	n.mu.Lock()
@@ -70,15 +72,15 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		default:
 			return nil, fmt.Errorf("tcplink: accept on %v: %w", l.addr, kernelError("accept", err))
 		}
-		if s := n.accepted(fd, fromSockaddr(peer)); s != nil {
+		if s := n.newAcceptedStream(fd, fromSockaddr(peer)); s != nil {
 			return s, nil
 		}
 	}
 }
 
-// accepted returns the stream of an accepted socket. It returns nil, and closes the socket,
-// if there are MaxStreams already or the stream has broken.
-func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
+// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the
+// socket, if there are MaxStreams already or the stream has broken.
+func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error
 	if s.local, err = localAddr(fd); err != nil {
@@ -87,7 +89,7 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	}
 	if len(n.live) >= n.cfg.MaxStreams || n.addStream(s) != nil {
 		n.stats.Rejected++
-		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // reset instead of FIN
+		resetOnClose(fd)
 		unix.Close(fd)
 		return nil
 	}
@@ -96,17 +98,17 @@ func (n *Net) accepted(fd int, peer netip.AddrPort) *Stream {
 	return s
 }
 
-// rejectNext resets the next waiting stream if the process has no free descriptor, and
-// reports whether there was one. It must not stay in the backlog: epoll does not report it
-// again.
-func (n *Net) rejectNext(listener int) bool {
+// rejectNext accepts and resets the next stream that waits at a listening socket, with the
+// spare descriptor because the process has no other. It reports whether a stream waited. The
+// stream must not stay in the backlog: epoll does not report it again.
+func (n *Net) rejectNext(listenFD int) bool {
 	if n.spare >= 0 {
 		unix.Close(n.spare)
 	}
-	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+	fd, _, err := unix.Accept4(listenFD, unix.SOCK_CLOEXEC)
 	if err == nil {
 		n.stats.Rejected++
-		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // reset instead of FIN
+		resetOnClose(fd)
 		unix.Close(fd)
 	}
 	if n.spare, _ = openSpare(); n.spare < 0 {

@@ -40,8 +40,8 @@ type Net struct {
 type slot struct {
 	stream             *Stream
 	listener           *Listener
-	readable, writable bool
-	queued             bool
+	readable, writable bool // events to report
+	queued             bool // the ID is in poller.queue
 }
 
 var _ link.StreamWaiter = (*Net)(nil)
@@ -71,7 +71,7 @@ func openSpare() (int, error) {
 	return fd, os.NewSyscallError("open /dev/null", err)
 }
 
-// Dial implements link.StreamNet.
+// Dial implements link.StreamNet. The connection is established later, which Connected reports.
 func (n *Net) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,6 +82,7 @@ func (n *Net) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, 
 	return s, nil
 }
 
+// dial checks the arguments and the limit, creates a socket, and starts to connect it.
 func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 	switch {
 	case n.closed:
@@ -89,11 +90,11 @@ func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 	case len(n.live) >= n.cfg.MaxStreams:
 		return nil, fmt.Errorf("%w: %d streams", link.ErrLimit, len(n.live))
 	case !remote.IsValid() || remote.Addr().IsUnspecified() || remote.Port() == 0:
-		return nil, errors.New("want an address and a port to dial to")
+		return nil, errors.New("the remote address needs an IP address and a port")
 	case !local.Addr().IsValid():
 		local = netip.AddrPortFrom(unspecifiedLike(remote.Addr()), local.Port())
 	case local.Addr().Is4() != remote.Addr().Is4():
-		return nil, errors.New("not the same IP version")
+		return nil, errors.New("the local and the remote address differ in IP version")
 	}
 	fd, err := n.newSocket(remote.Addr())
 	if err != nil {
@@ -109,8 +110,8 @@ func (n *Net) dial(local, remote netip.AddrPort) (*Stream, error) {
 		return nil, err
 	}
 	n.stats.Dialed++
-	if s.err != nil {
-		n.markReady(s.id, true, true)
+	if s.err != nil { // refused at once: Ready and Read report it like a later failure
+		n.markEnded(s.id)
 	}
 	return s, nil
 }
@@ -126,6 +127,7 @@ func (n *Net) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, err
 	return l, nil
 }
 
+// listen checks the arguments and the limit, and creates a listening socket.
 func (n *Net) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	switch {
 	case n.closed:
@@ -167,11 +169,12 @@ func (n *Net) addStream(s *Stream) error {
 	return nil
 }
 
-// allocateID returns a free ID for s.
+// allocateID stores s at a free ID, which it returns. An ID of an earlier stream may still be
+// queued.
 func (n *Net) allocateID(s slot) link.StreamID {
-	if k := len(n.free); k > 0 {
-		id := n.free[k-1]
-		n.free = n.free[:k-1]
+	if last := len(n.free) - 1; last >= 0 {
+		id := n.free[last]
+		n.free = n.free[:last]
 		s.queued = n.slots[id].queued
 		n.slots[id] = s
 		return id
@@ -180,16 +183,17 @@ func (n *Net) allocateID(s slot) link.StreamID {
 	return link.StreamID(len(n.slots) - 1)
 }
 
+// releaseID frees an ID. If it is queued, it stays so until Ready removes it.
 func (n *Net) releaseID(id link.StreamID) {
 	n.slots[id] = slot{queued: n.slots[id].queued}
 	n.free = append(n.free, id)
 }
 
-// closeStream closes the socket of s: with a reset, or so that written bytes are still sent.
+// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST; without,
+// the kernel still sends the written bytes and a FIN.
 func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
-		// It fails if the connection is gone already.
-		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		resetOnClose(s.fd)
 	} else {
 		s.discardUnread()
 	}
@@ -204,6 +208,12 @@ func (n *Net) closeStream(s *Stream, reset bool) {
 	}
 }
 
+// resetOnClose makes the close of a socket send a RST instead of a FIN.
+func resetOnClose(fd int) {
+	zeroLinger := unix.Linger{Onoff: 1}
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &zeroLinger) // fails if the connection is gone
+}
+
 // Stats returns the counters.
 func (n *Net) Stats() Stats {
 	n.mu.Lock()
@@ -211,7 +221,8 @@ func (n *Net) Stats() Stats {
 	return n.stats
 }
 
-// Close implements link.StreamNet. It ends a WaitReady under way.
+// Close implements link.StreamNet. It resets streams whose CloseWrite was not called, and ends a
+// WaitReady under way.
 func (n *Net) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -222,7 +233,8 @@ func (n *Net) Close() error {
 	for len(n.live) > 0 {
 		s := n.live[len(n.live)-1]
 		s.err = link.ErrClosed
-		n.closeStream(s, !s.finSent)
+		reset := !s.finSent
+		n.closeStream(s, reset)
 	}
 	for i := range n.slots {
 		if l := n.slots[i].listener; l != nil {
@@ -240,6 +252,7 @@ func (n *Net) Close() error {
 	return nil
 }
 
+// releaseDescriptors closes the descriptors of the Net itself.
 func (n *Net) releaseDescriptors() {
 	n.poller.close()
 	if n.spare >= 0 {

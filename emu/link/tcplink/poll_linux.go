@@ -28,11 +28,11 @@ const (
 // poller holds the epoll descriptor, and lets one goroutine sleep on it.
 type poller struct {
 	epollFD, eventFD int
-	queue            []link.StreamID // IDs that Ready has to report
-	readyCalls       uint
+	queue            []link.StreamID            // IDs that Ready has to report
+	readyCalls       uint                       // of Ready, so far
 	pollEvents       [maxEvents]unix.EpollEvent // for polls that do not block
 
-	state       atomic.Uint32
+	state       atomic.Uint32              // of the sleeper
 	sleeping    sync.Mutex                 // held in WaitReady
 	sleepEvents [maxEvents]unix.EpollEvent // for polls that block
 	noPwait2    bool                       // use ppoll: the kernel has no epoll_pwait2 (before Linux 5.11)
@@ -45,6 +45,7 @@ const (
 	woken
 )
 
+// open creates the epoll descriptor, and the eventfd that wakes a goroutine from it.
 func (p *poller) open() (err error) {
 	if p.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		p.epollFD = -1
@@ -68,13 +69,13 @@ func (p *poller) close() {
 	}
 }
 
-// watch adds fd to epoll, edge-triggered.
+// watch adds fd to epoll, edge-triggered. Its events carry the ID instead of the descriptor.
 func (p *poller) watch(fd int, id link.StreamID, events uint32) error {
 	e := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(id)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
-// markReady makes Ready report id.
+// markReady makes the next Ready report id as readable or writable or both.
 func (n *Net) markReady(id link.StreamID, readable, writable bool) {
 	s := &n.slots[id]
 	s.readable = s.readable || readable
@@ -83,6 +84,18 @@ func (n *Net) markReady(id link.StreamID, readable, writable bool) {
 		s.queued = true
 		n.poller.queue = append(n.poller.queue, id)
 	}
+}
+
+// markEnded makes the next Ready report a stream that has ended, as readable and writable.
+func (n *Net) markEnded(id link.StreamID) {
+	const readable, writable = true, true
+	n.markReady(id, readable, writable)
+}
+
+// markReadable makes the next Ready report id as readable.
+func (n *Net) markReadable(id link.StreamID) {
+	const readable, writable = true, false
+	n.markReady(id, readable, writable)
 }
 
 // handleEvents marks the IDs of epoll events as ready. An ID may have been reused since;
@@ -102,7 +115,8 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 	}
 }
 
-// Ready implements link.StreamNet.
+// Ready implements link.StreamNet. With few streams it reports all that have not ended as
+// readable, without epoll (see maxDirectStreams); otherwise those with events.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
@@ -113,21 +127,21 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 	if n.poller.readyCalls++; n.poller.readyCalls%epollInterval == 0 || !few || n.needsEpoll() {
 		n.pollEpoll()
 	}
-	k := 0
+	count := 0
 	if few {
 		for _, s := range n.live {
-			if at := &n.slots[s.id]; !s.eof || at.queued {
-				ready[k] = link.StreamReady{ID: s.id, Readable: true, Writable: at.writable}
-				at.readable, at.writable = false, false
-				k++
+			if slot := &n.slots[s.id]; !s.eof || slot.queued {
+				ready[count] = link.StreamReady{ID: s.id, Readable: true, Writable: slot.writable}
+				slot.readable, slot.writable = false, false
+				count++
 			}
 		}
 	}
 	if len(n.poller.queue) > 0 {
-		k += n.popReady(ready[k:])
+		count += n.popReady(ready[count:])
 	}
 	n.mu.Unlock()
-	return k
+	return count
 }
 
 // needsEpoll reports whether a stream waits to be connected or writable.
@@ -140,7 +154,7 @@ func (n *Net) needsEpoll() bool {
 	return false
 }
 
-// pollEpoll polls epoll without blocking.
+// pollEpoll marks the streams and listeners with epoll events as ready, without blocking.
 func (n *Net) pollEpoll() {
 	p := &n.poller
 	n.stats.PollCalls++
@@ -150,27 +164,29 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// popReady fills ready from the queue, without IDs that Ready has reported already.
-func (n *Net) popReady(ready []link.StreamReady) (k int) {
+// popReady moves queued IDs to ready, without those that Ready has reported already, and returns
+// how many.
+func (n *Net) popReady(ready []link.StreamReady) (count int) {
 	p := &n.poller
 	for i, id := range p.queue {
-		if k == len(ready) {
+		if count == len(ready) {
 			p.queue = p.queue[:copy(p.queue, p.queue[i:])]
-			return k
+			return count
 		}
 		s := &n.slots[id]
 		s.queued = false
 		if s.readable || s.writable {
-			ready[k] = link.StreamReady{ID: id, Readable: s.readable, Writable: s.writable}
+			ready[count] = link.StreamReady{ID: id, Readable: s.readable, Writable: s.writable}
 			s.readable, s.writable = false, false
-			k++
+			count++
 		}
 	}
 	p.queue = p.queue[:0]
-	return k
+	return count
 }
 
-// WaitReady implements link.StreamWaiter.
+// WaitReady implements link.StreamWaiter: it sleeps until Ready has something to report, Wake is
+// called, or d has passed.
 func (n *Net) WaitReady(d time.Duration) error {
 	p := &n.poller
 	p.sleeping.Lock()
@@ -185,7 +201,7 @@ func (n *Net) WaitReady(d time.Duration) error {
 		return nil
 	}
 	if !p.state.CompareAndSwap(awake, asleep) {
-		p.state.Store(awake)
+		p.state.Store(awake) // woken before the sleep began
 		return nil
 	}
 	if d != 0 {
@@ -206,7 +222,8 @@ func (n *Net) WaitReady(d time.Duration) error {
 	return err
 }
 
-// sleep blocks in epoll until an event or until d has passed.
+// sleep blocks in epoll until an event or until d has passed (never if negative). It returns the
+// number of events in p.sleepEvents.
 func (p *poller) sleep(d time.Duration) (int, error) {
 	var ts unix.Timespec
 	var timeout *unix.Timespec

@@ -34,9 +34,10 @@ func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	return fd, nil
 }
 
+// setOptions sets the options of a stream's socket, which the configuration determines.
 func (n *Net) setOptions(fd, family int) error {
 	for _, o := range []struct {
-		want              bool
+		wanted            bool
 		level, opt, value int
 		name              string
 	}{
@@ -51,7 +52,7 @@ func (n *Net) setOptions(fd, family int) error {
 		{n.cfg.MaxSegment > 0, unix.IPPROTO_TCP, unix.TCP_MAXSEG, n.cfg.MaxSegment, "TCP_MAXSEG"},
 		{n.cfg.UserTimeout > 0, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(n.cfg.UserTimeout.Milliseconds()), "TCP_USER_TIMEOUT"},
 	} {
-		if !o.want {
+		if !o.wanted {
 			continue
 		}
 		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
@@ -61,12 +62,12 @@ func (n *Net) setOptions(fd, family int) error {
 	return nil
 }
 
-// inNamespace runs fn in the net's namespace: on the caller's thread if that is there, else
-// on another one.
+// inNamespace runs fn in the net's namespace: on the caller's thread if it is in that
+// namespace, else on a new thread that enters it.
 func (n *Net) inNamespace(fn func() error) error {
 	runtime.LockOSThread()
-	here, err := n.inOwnNamespace()
-	if err != nil || here {
+	inNamespace, err := n.isThreadInNamespace()
+	if err != nil || inNamespace {
 		if err == nil {
 			err = fn()
 		}
@@ -86,16 +87,16 @@ func (n *Net) inNamespace(fn func() error) error {
 	return <-done
 }
 
-// inOwnNamespace reports whether the calling thread is in the net's namespace.
-func (n *Net) inOwnNamespace() (bool, error) {
-	var here, there unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
+// isThreadInNamespace reports whether the calling thread is in the net's namespace.
+func (n *Net) isThreadInNamespace() (bool, error) {
+	var thread, net unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &thread); err != nil {
 		return false, os.NewSyscallError("stat /proc/thread-self/ns/net", err)
 	}
-	if err := unix.Fstat(int(n.ns.Fd()), &there); err != nil {
+	if err := unix.Fstat(int(n.ns.Fd()), &net); err != nil {
 		return false, os.NewSyscallError("stat the net's namespace", err)
 	}
-	return here.Dev == there.Dev && here.Ino == there.Ino, nil
+	return thread.Dev == net.Dev && thread.Ino == net.Ino, nil
 }
 
 // unmapAddrPort returns a with an IPv4 address that is mapped into IPv6 as IPv4.
@@ -111,8 +112,8 @@ func unspecifiedLike(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// toSockaddr converts a for the kernel. It looks a zone up through fd, which is in the
-// net's namespace.
+// toSockaddr converts an address for the kernel. fd is a socket in the net's namespace, through
+// which it looks up the interface of an IPv6 zone.
 func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 	ip := a.Addr()
 	if ip.Is4() {
@@ -132,7 +133,8 @@ func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 	return sa, nil
 }
 
-// interfaceIndex returns the index of the interface that zone names or numbers.
+// interfaceIndex returns the index of the interface that an IPv6 zone names, or the index that
+// zone itself is. fd is a socket in the namespace of the interface.
 func interfaceIndex(fd int, zone string) (uint32, error) {
 	if index, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(index), nil
@@ -171,7 +173,8 @@ func localAddr(fd int) (netip.AddrPort, error) {
 	return fromSockaddr(sa), nil
 }
 
-// kernelError wraps the error of a system call with the matching error of package link.
+// kernelError adds the name of a system call to its error, and wraps it with the matching error
+// of package link if there is one.
 func kernelError(call string, err error) error {
 	var meaning error
 	switch {
@@ -207,6 +210,7 @@ func (s *Stream) socketError(errno unix.Errno) error {
 	return fmt.Errorf("tcplink: %v to %v: %w: %w", s.local, s.remote, meaning, errno)
 }
 
+// errnoOf returns the errno that err wraps; 0 if there is none.
 func errnoOf(err error) (errno unix.Errno) {
 	errors.As(err, &errno)
 	return errno

@@ -24,7 +24,7 @@ type Stream struct {
 	mss           int
 
 	connected    bool
-	finSent      bool
+	finSent      bool  // CloseWrite was called
 	eof          bool  // Read has returned io.EOF
 	err          error // set if the stream is broken
 	endPending   bool  // epoll has reported EOF or an error
@@ -33,9 +33,13 @@ type Stream struct {
 	corked       bool  // the kernel may hold back an incomplete segment
 }
 
+// Arguments of closeStream.
+const withReset, withoutReset = true, false
+
 var _ link.StreamLink = (*Stream)(nil)
 
-// dial binds and connects the socket.
+// dial binds the socket and starts to connect it. If the peer refuses at once, dial sets s.err
+// and returns nil: Read reports the error, as it does for later ones.
 func (s *Stream) dial() error {
 	if !s.local.Addr().IsUnspecified() || s.local.Port() != 0 {
 		if s.local.Port() == 0 {
@@ -59,7 +63,7 @@ func (s *Stream) dial() error {
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
-		s.err = s.socketError(unix.ECONNREFUSED) // at once, on this host; Read returns it
+		s.err = s.socketError(unix.ECONNREFUSED) // the peer is on this host
 		return nil
 	default:
 		return kernelError("connect", err)
@@ -87,6 +91,8 @@ func (s *Stream) Connected(mono.Time) bool {
 	return s.isConnected()
 }
 
+// isConnected reports whether the stream is or was connected. It is also where a new connection
+// is noticed. The caller holds the lock of the Net.
 func (s *Stream) isConnected() bool {
 	if s.connected || s.fd < 0 || s.err != nil {
 		return s.connected
@@ -98,7 +104,7 @@ func (s *Stream) isConnected() bool {
 		// TCP self-connect: there is no listener, and the kernel chose the remote port as
 		// the local one.
 		s.err = fmt.Errorf("tcplink: %v to itself: %w", s.remote, link.ErrRefused)
-		s.net.markReady(s.id, true, true)
+		s.net.markEnded(s.id)
 		return false
 	}
 	s.onConnected()
@@ -133,13 +139,13 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	}
 	k, err := s.handleRead(int(got), errno)
 	if s.endPending && err == nil && k < len(b) {
-		n.markReady(s.id, true, false) // epoll does not report EOF again
+		n.markReadable(s.id) // epoll does not report EOF again
 	}
 	n.mu.Unlock()
 	return k, err
 }
 
-// handleRead handles the result of a recv, except EAGAIN.
+// handleRead handles the result of a recv, except EAGAIN, and returns that of Read.
 func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	n := s.net
 	process.RaceReceived()
@@ -154,10 +160,10 @@ func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	case errno == 0:
 		s.eof = true
 		switch {
-		case s.finSent:
-			n.closeStream(s, false)
+		case s.finSent: // both directions have ended
+			n.closeStream(s, withoutReset)
 		case s.errorPending:
-			n.markReady(s.id, true, false) // the next Read returns the error
+			n.markReadable(s.id) // the next Read returns the error
 		}
 		return 0, io.EOF
 	case errno == unix.EINTR:
@@ -174,7 +180,7 @@ func (s *Stream) endError() error {
 	switch {
 	case s.err != nil:
 		if s.fd >= 0 {
-			s.net.closeStream(s, true)
+			s.net.closeStream(s, withReset)
 		}
 		return s.err
 	case s.eof:
@@ -183,8 +189,8 @@ func (s *Stream) endError() error {
 	return nil
 }
 
-// readEndError returns the error of a Read without a recv. After EOF it checks SO_ERROR: a
-// recv does not report a reset then.
+// readEndError returns the error of a Read that needs no recv: into an empty buffer, or after
+// the end. After EOF it checks SO_ERROR, since a recv does not report a reset then.
 func (s *Stream) readEndError() error {
 	if s.fd >= 0 && s.eof && s.err == nil {
 		if errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
@@ -194,13 +200,14 @@ func (s *Stream) readEndError() error {
 	return s.endError()
 }
 
-// discardUnread discards received bytes, because of which close would reset the stream.
+// discardUnread discards received bytes: if any were unread, close would reset the stream.
 func (s *Stream) discardUnread() {
-	const much = 1 << 30
-	syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, much, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
+	const maxBytes = 1 << 30
+	syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, maxBytes, unix.MSG_TRUNC|unix.MSG_DONTWAIT, 0, 0)
 }
 
-// CloseWrite implements link.StreamLink.
+// CloseWrite implements link.StreamLink. It sends a FIN, or lets onConnected send it; the socket
+// is closed when the peer's direction has ended too.
 func (s *Stream) CloseWrite(mono.Time) error {
 	n := s.net
 	n.mu.Lock()
@@ -212,8 +219,8 @@ func (s *Stream) CloseWrite(mono.Time) error {
 		return nil
 	}
 	s.finSent = true
-	if s.eof {
-		n.closeStream(s, false)
+	if s.eof { // both directions have ended
+		n.closeStream(s, withoutReset)
 		return nil
 	}
 	if !s.isConnected() {
@@ -222,6 +229,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	return s.shutdown()
 }
 
+// shutdown sends the FIN.
 func (s *Stream) shutdown() error {
 	process.RaceSend()
 	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
@@ -238,7 +246,7 @@ func (s *Stream) Abort(mono.Time) error {
 	defer n.mu.Unlock()
 	switch {
 	case s.fd >= 0:
-		n.closeStream(s, true)
+		n.closeStream(s, withReset)
 	case s.err != nil:
 		return s.err
 	}

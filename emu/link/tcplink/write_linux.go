@@ -23,7 +23,8 @@ func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
 	return k, err
 }
 
-// Writev implements link.StreamLink.
+// Writev implements link.StreamLink. Without buffers it sends a segment that an earlier Writev
+// with more has held back.
 func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
 	flags := 0
 	if more {
@@ -44,7 +45,7 @@ func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
 	return k, err
 }
 
-// writeError returns the error of a write; nil if the stream can be written to.
+// writeError returns why the stream cannot be written to; nil if it can.
 func (s *Stream) writeError() error {
 	switch {
 	case s.err != nil:
@@ -55,6 +56,7 @@ func (s *Stream) writeError() error {
 	return nil
 }
 
+// write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted.
 func (s *Stream) write(b []byte, flags int) (int, error) {
 	if s.err != nil || s.finSent {
 		return 0, s.writeError()
@@ -62,14 +64,16 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 	var n uintptr
 	var errno unix.Errno
 	process.RaceSend()
-	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= rawWriteBytes {
-		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
+	if allFlags := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= rawWriteBytes {
+		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), allFlags, 0, 0)
 	} else {
-		n, _, errno = syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
+		n, _, errno = syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), allFlags, 0, 0)
 	}
 	return s.handleWrite(int(n), len(b), flags, errno)
 }
 
+// writev sends several buffers with flags of send(2), up to maxVectors of them, and returns how
+// many bytes the kernel accepted.
 func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	if s.err != nil || s.finSent {
 		return 0, s.writeError()
@@ -96,10 +100,10 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	var n uintptr
 	var errno unix.Errno
 	process.RaceSend()
-	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= rawWriteBytes {
-		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
+	if allFlags := uintptr(flags | unix.MSG_NOSIGNAL); total <= rawWriteBytes {
+		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), allFlags)
 	} else {
-		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
+		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), allFlags)
 	}
 	clear(vecs) // keep no references to the caller's memory
 	return s.handleWrite(int(n), total, flags, errno)
@@ -108,7 +112,8 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 // maxVectors is UIO_MAXIOV of Linux.
 const maxVectors = 1024
 
-// handleWrite handles the result of a send of total bytes.
+// handleWrite handles the result of a send of total bytes, of which the kernel accepted n, and
+// returns that of Write.
 func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error) {
 	stats := &s.net.stats
 	stats.WriteCalls++
@@ -128,7 +133,8 @@ func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error)
 	return n, nil
 }
 
-// uncork sends an incomplete segment that the kernel holds back because of MSG_MORE.
+// uncork sends an incomplete segment that the kernel holds back because of MSG_MORE, unless more
+// data follows.
 func (s *Stream) uncork(more bool) error {
 	if more || !s.corked || s.writeError() != nil {
 		return s.err
