@@ -73,7 +73,7 @@ func newTimeView(r *Result) *timeView {
 			continue
 		}
 		b, s, e := tracks(k.Samples)
-		b.Most = r.carries(k.Host) / 8
+		b.MaxRate = r.carries(k.Host) / 8
 		bytes, resent, errs = append(bytes, b), append(resent, s), append(errs, e)
 		names = append(names, fmt.Sprintf("rank %d", k.Rank))
 	}

@@ -175,7 +175,7 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 		Lab: &watched{lab, j, d, t.defects}, Workers: j.Workers,
 		Options: conformance.Options{
 			Defects: t.defects, Seed: j.Seed, Deviations: d.Deviations, Schedules: j.Schedules,
-			Progress: func(c *conformance.Case, done, total int) { j.Show.Part(j.label(d, c.ID, t.defects), done, total) },
+			Progress: func(c *conformance.Case, done, total int) { j.Show.SetStepProgress(j.label(d, c.ID, t.defects), done, total) },
 		},
 		Done: func(res conformance.Result) {
 			if j.AfterCase != nil {
