@@ -274,10 +274,10 @@ func TestNICsRejectsInvalidSettings(t *testing.T) {
 	for want, nic := range map[string]scenarios.NIC{
 		`nic.provider: no provider "mlx5": there are softroce, softiwarp, dgiwarp`: {Provider: "mlx5"},
 		"nic.options: datagram-iWARP has no option markers; it has reliable, ":     {Provider: "dgiwarp", Options: map[string]bool{"markers": true}},
-		"nic.defects[1]: no defect":                                      {Defects: []string{"AckCompletesRead", "NoSuchDefect"}, On: []string{"host9"}},
+		"nic.defects[1]: no defect": {Defects: []string{"AckCompletesRead", "NoSuchDefect"}, On: []string{"host9"}},
 		"nic.defects[0]: soft-iWARP NICs cannot have the defect AckCompletesRead; it is a defect of softroce": {Provider: "softiwarp", Defects: []string{"AckCompletesRead"}},
-		"nic.options: soft-RoCE has no option markers":                   {Options: map[string]bool{"markers": true}},
-		"nic.options: soft-iWARP has no option icrc":                     {Provider: "softiwarp", Options: map[string]bool{"icrc": false}},
+		"nic.options: soft-RoCE has no option markers":                                                        {Options: map[string]bool{"markers": true}},
+		"nic.options: soft-iWARP has no option icrc":                                                          {Provider: "softiwarp", Options: map[string]bool{"icrc": false}},
 	} {
 		if _, err := NICs(&scenarios.Scenario{Name: "made", NIC: nic}, "host0"); err == nil || !strings.Contains(err.Error(), "made: "+want) {
 			t.Errorf("%v, want %s", err, want)

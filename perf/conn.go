@@ -60,7 +60,7 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 			err = fmt.Errorf("%v: connect: %w", s.Role, err)
 		}
 	}()
-	if err := c.create(cfg); err != nil {
+	if err := c.createObjects(cfg); err != nil {
 		return c, err
 	}
 	local, err := c.info()
@@ -78,11 +78,12 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	if err := c.connectQPs(remote); err != nil {
 		return c, err
 	}
-	return c, s.barrier(ctx) // both sides must be ready
+	return c, s.barrier(ctx) // the other side's queue pairs are connected, too
 }
 
-// create creates the verbs objects that need no peer.
-func (c *conn) create(cfg connConfig) (err error) {
+// createObjects creates the verbs objects: PD, MR, CQs and unconnected QPs. The buffer has
+// cfg.memory bytes for messages, followed by the credits.
+func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
@@ -108,11 +109,11 @@ func (c *conn) create(cfg connConfig) (err error) {
 		return err
 	}
 	c.deferClose(c.sends.Close)
-	in := verbs.CQInit{Depth: max(1, cfg.qps*cfg.recvs)}
+	recvInit := verbs.CQInit{Depth: max(1, cfg.qps*cfg.recvs)}
 	if cfg.notify {
-		in.Channel = c.events
+		recvInit.Channel = c.events
 	}
-	if c.recvs, err = dev.CreateCQ(in); err != nil {
+	if c.recvs, err = dev.CreateCQ(recvInit); err != nil {
 		return err
 	}
 	c.deferClose(c.recvs.Close)
@@ -140,7 +141,8 @@ func (c *conn) Close() {
 	c.closers = nil
 }
 
-// info returns what the other side needs to connect.
+// info returns the addresses and keys that the other side needs to connect. The server of
+// an iWARP run starts to listen first.
 func (c *conn) info() (connInfo, error) {
 	gid, err := c.side.Device.QueryGID(c.side.port(), int(c.side.GIDIndex))
 	if err != nil {
@@ -150,21 +152,22 @@ func (c *conn) info() (connInfo, error) {
 	if err != nil {
 		return connInfo{}, err
 	}
-	a := connInfo{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
+	info := connInfo{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
 	if c.side.Service == ServiceIWARP && c.side.Role == Server {
-		if a.Listen, err = c.listen(); err != nil {
+		if info.Listen, err = c.listen(); err != nil {
 			return connInfo{}, err
 		}
 	}
 	for _, q := range c.qps {
-		a.QPNs = append(a.QPNs, q.QPN())
+		info.QPNs = append(info.QPNs, q.QPN())
 	}
-	return a, nil
+	return info, nil
 }
 
+// port returns the port number; a Port of 0 means 1.
 func (s *Side) port() uint8 { return max(1, s.Port) }
 
-// checkSuccess returns an error for a completion that failed.
+// checkSuccess returns an error for the first completion whose status is not success.
 func checkSuccess(wcs []verbs.WC) error {
 	for i := range wcs {
 		if wcs[i].Status != verbs.WCSuccess {
@@ -181,19 +184,22 @@ type spinTimer struct {
 	since time.Time
 }
 
-func (o *spinTimer) reset() { o.spins, o.since = 0, time.Time{} }
+const clockInterval = 4096 // calls of waited per reading of the clock
+
+// reset starts the timer again at the next call of waited.
+func (t *spinTimer) reset() { t.spins, t.since = 0, time.Time{} }
 
 // expired reports whether waitTimeout has passed.
-func (o *spinTimer) expired() bool { return o.waited() > waitTimeout }
+func (t *spinTimer) expired() bool { return t.waited() > waitTimeout }
 
-// waited returns the time since the first call after reset; 0 for calls that do not
-// read the clock.
-func (o *spinTimer) waited() time.Duration {
-	if o.spins++; o.spins%(1<<12) != 0 {
+// waited returns the time since the first reading of the clock after reset. Only one of
+// clockInterval calls reads the clock; the others return 0.
+func (t *spinTimer) waited() time.Duration {
+	if t.spins++; t.spins%clockInterval != 0 {
 		return 0
 	}
-	if o.since.IsZero() {
-		o.since = time.Now()
+	if t.since.IsZero() {
+		t.since = time.Now()
 	}
-	return time.Since(o.since)
+	return time.Since(t.since)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// connectQPs connects the queue pairs with those of the other side.
+// connectQPs connects the queue pairs with those of the other side: by the CM over iWARP,
+// else with the addresses in theirs.
 func (c *conn) connectQPs(theirs connInfo) error {
 	switch c.side.Service {
 	case ServiceIWARP:
@@ -28,16 +29,16 @@ func (c *conn) connectQPs(theirs connInfo) error {
 	}
 }
 
-// connectRC connects RC queue pairs by their attributes.
+// connectRC moves each RC queue pair to RTS, connected with the one of the same index in to.
 func (c *conn) connectRC(to connInfo) error {
 	s := c.side
-	mine, err := s.Device.QueryPort(s.port())
+	localPort, err := s.Device.QueryPort(s.port())
 	if err != nil {
 		return err
 	}
 	for i, q := range c.qps {
 		if err := traffic.Connect(q, verbs.QPAttr{
-			Port: s.port(), Access: access, PathMTU: min(mine.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
+			Port: s.port(), Access: access, PathMTU: min(localPort.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
 			AH: traffic.Address(s.port(), s.GIDIndex, to.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 			MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
 		}); err != nil {
@@ -68,7 +69,7 @@ func (c *conn) connectUD(to connInfo) error {
 	return nil
 }
 
-// listen starts the server's CM listener.
+// listen starts the server's CM listener, closed with c, and returns its address.
 func (c *conn) listen() (addr netip.AddrPort, err error) {
 	if c.listener, err = traffic.Listen(c.side.Device, c.side.Addr, verbs.PortSpaceTCP, max(1, len(c.qps))); err != nil {
 		return addr, err
@@ -77,16 +78,19 @@ func (c *conn) listen() (addr netip.AddrPort, err error) {
 	return c.listener.Addr(), nil
 }
 
+// connParam returns the parameters of a CM request or reply with this private data.
 func connParam(private []byte) verbs.ConnParam {
 	return verbs.ConnParam{
 		PrivateData: private, ResponderResources: maxReads, InitiatorDepth: maxReads, RetryCount: 7, RNRRetryCount: 7,
 	}
 }
 
-// connectCM connects each queue pair. The private data has its index.
+// connectCM connects each queue pair to the server's listener. The private data of the
+// request has the index of the server's queue pair to accept it with.
 func (c *conn) connectCM(to netip.AddrPort) error {
 	for i, q := range c.qps {
-		id, err := traffic.Dial(c.side.Device, q, to, connParam(binary.BigEndian.AppendUint32(nil, uint32(i))), waitTimeout)
+		index := binary.BigEndian.AppendUint32(nil, uint32(i))
+		id, err := traffic.Dial(c.side.Device, q, to, connParam(index), waitTimeout)
 		if err != nil {
 			return err
 		}
@@ -95,7 +99,8 @@ func (c *conn) connectCM(to netip.AddrPort) error {
 	return nil
 }
 
-// acceptCM accepts a connection for each queue pair.
+// acceptCM accepts a connection for each queue pair. The request's private data has the
+// index of the queue pair, see connectCM.
 func (c *conn) acceptCM() error {
 	for range c.qps {
 		r, err := c.listener.GetRequest(waitTimeout)
@@ -156,7 +161,8 @@ func (s Service) String() string {
 	return fmt.Sprintf("Service(%d)", uint8(s))
 }
 
-// needsCredits reports whether the receiver must send credits.
+// needsCredits reports whether the receiver must send credits, because the service has no
+// RNR: a message without a posted receive is lost or breaks the connection.
 func (s Service) needsCredits() bool { return s != ServiceRC }
 
 // Role is the side of a program.
@@ -198,7 +204,8 @@ type Side struct {
 // waitTimeout bounds all waits of a program.
 const waitTimeout = 30 * time.Second
 
-// swap exchanges values as JSON.
+// swap sends mine to the other side as JSON and returns the value that the other side
+// passes to its call of swap. It blocks until both sides have called it.
 func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
@@ -208,12 +215,12 @@ func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
 		return theirs, fmt.Errorf("%v: exchange with the other side: %w", s.Role, err)
 	}
 	if err := json.Unmarshal(b, &theirs); err != nil {
-		return theirs, fmt.Errorf("%v: the other side said %q: %w", s.Role, b, err)
+		return theirs, fmt.Errorf("%v: cannot decode %q from the other side: %w", s.Role, b, err)
 	}
 	return theirs, nil
 }
 
-// barrier waits until the other side calls it, too.
+// barrier waits until the other side has called it, too.
 func (s *Side) barrier(ctx context.Context) error {
 	_, err := swap(ctx, s, struct{}{})
 	return err

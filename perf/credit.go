@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Without RNR, the receiver sends credits: the total number of messages for which it
-// has posted receives again. A lost credit is replaced by the next one.
+// Without RNR, the receiver sends credits: the total number of receives that it has
+// posted again after messages used them. A lost credit is replaced by the next one.
 const (
 	creditBytes = 8
 	// maxCredits is the maximum number of credits in flight per queue pair. A
@@ -16,7 +16,8 @@ const (
 	maxCredits = 8
 )
 
-// creditOffset returns the offset of the buffer of a credit.
+// creditOffset returns the offset in buf of one of the maxCredits credit buffers of a queue
+// pair.
 func (c *conn) creditOffset(qp, slot int) (offset int) {
 	return c.creditBase + (qp*maxCredits+slot)*(c.grhBytes+creditBytes)
 }
@@ -42,7 +43,7 @@ func newCreditTracker(c *conn, window int) (*creditTracker, error) {
 		conn: c, window: uint32(window), wcs: make([]verbs.WC, 16),
 		sent: make([]uint32, n), granted: make([]uint32, n), lost: make([]uint32, n),
 	}
-	p.recv[0].SGL = make([]verbs.SGE, 1)
+	p.recv[0].SGL = make([]verbs.SGE, 1) // set by postCreditRecv
 	for i := range c.qps {
 		for slot := range maxCredits {
 			if err := p.postCreditRecv(i, slot); err != nil {
@@ -53,7 +54,8 @@ func newCreditTracker(c *conn, window int) (*creditTracker, error) {
 	return p, nil
 }
 
-// postCreditRecv posts a receive for a credit.
+// postCreditRecv posts a receive for a credit. Its work request ID has the queue pair and
+// the slot.
 func (p *creditTracker) postCreditRecv(qp, slot int) error {
 	p.recv[0].WRID = uint64(qp*maxCredits + slot)
 	p.recv[0].SGL[0] = verbs.SGEOf(p.mr, p.creditOffset(qp, slot), p.grhBytes+creditBytes)
@@ -79,15 +81,15 @@ func (p *creditTracker) poll() (int, error) {
 	return n, err
 }
 
-// grant updates the granted messages. A credit that is older than the last one is
-// ignored.
-func (p *creditTracker) grant(qp int, taken uint32) {
-	if granted := taken + p.lost[qp]; int32(granted-p.granted[qp]) > 0 {
+// grant applies a credit: the receiver has reposted so many receives in total. Lost messages
+// used no receive and are added. A credit that is older than the last one is ignored.
+func (p *creditTracker) grant(qp int, reposted uint32) {
+	if granted := reposted + p.lost[qp]; int32(granted-p.granted[qp]) > 0 {
 		p.granted[qp] = granted
 	}
 }
 
-// assumeLost counts all messages without a credit as lost.
+// assumeLost counts all messages without a credit as lost, so that as many may be sent.
 func (p *creditTracker) assumeLost() {
 	for i := range p.sent {
 		p.lost[i] += p.sent[i] - p.granted[i]
@@ -95,8 +97,8 @@ func (p *creditTracker) assumeLost() {
 	}
 }
 
-// noCreditDue reports whether a receiver that sends a credit every so many messages
-// will send no more.
+// noCreditDue reports whether a receiver that sends a credit after this many messages of a
+// queue pair will send no further credit for the messages sent so far.
 func (p *creditTracker) noCreditDue(every int) bool {
 	for i := range p.sent {
 		if p.sent[i]-p.granted[i] >= uint32(every) {
@@ -111,20 +113,21 @@ type creditSender struct {
 	*conn
 	granted []uint32 // receives announced so far, by queue pair
 	pending []int    // credits without completion, by queue pair
-	next    []int
+	next    []int    // number of the next credit, by queue pair
 	wr      [1]verbs.SendWR
 	wcs     []verbs.WC
 }
 
+// newCreditSender returns a sender that has granted no receives yet.
 func newCreditSender(c *conn) *creditSender {
 	n := len(c.qps)
 	g := &creditSender{conn: c, granted: make([]uint32, n), pending: make([]int, n), next: make([]int, n), wcs: make([]verbs.WC, 16)}
-	g.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}
+	g.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)} // send fills in the rest
 	return g
 }
 
-// send tells the peer how many receives were posted on a queue pair so far. It waits while
-// maxCredits such messages have not completed.
+// send adds to the receives that were posted on a queue pair, and sends their total to the
+// peer. It waits while maxCredits earlier credits have not completed.
 func (g *creditSender) send(qp, receives int) error {
 	g.granted[qp] += uint32(receives)
 	var timer spinTimer

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Message sizes with targets.
+// Message sizes of the comparison of datagrams with connections.
 const (
 	datagramPing   = 64
 	datagramStream = 2 << 10
@@ -18,10 +18,11 @@ var pingSizes = []int{8, 64}
 
 // RunIWARP measures iWARP devices against plain TCP: WRITEs of all sizes, half
 // round trips, the rate of small messages, and idle memory. Unless datagrams is
-// nil, it also measures datagram-iWARP devices against them.
+// nil, it also measures the datagram-iWARP devices of that bench against those of streams.
 func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
-	r := &run{Bench: streams, Options: opt.orDefault(), limit: "plain TCP"}
+	r := &run{Bench: streams, Options: opt.orDefault(), baseline: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
+	// Each part with its number of progress steps.
 	parts := []part{
 		{1, r.memory},
 		{w.writeSteps(), w.writes},
@@ -46,7 +47,7 @@ type iwarpRun struct {
 	targets   []Target
 }
 
-// addComparison adds a comparison to the result.
+// addComparison adds the comparison of a device with the baseline named to to the result.
 func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 	w.result.Comparisons = append(w.result.Comparisons, Comparison{
 		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
@@ -54,6 +55,7 @@ func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 	})
 }
 
+// writeSteps returns the number of progress steps of writes, with and without CRC.
 func (w *iwarpRun) writeSteps() (steps int) {
 	for _, n := range w.Sizes {
 		steps += 2 * w.writeRounds(n)
@@ -61,8 +63,8 @@ func (w *iwarpRun) writeSteps() (steps int) {
 	return steps
 }
 
-// writeRounds returns the number of rounds for a size; fewer for sizes without a
-// target.
+// writeRounds returns how often WRITEs of a size are compared; less often for sizes without
+// a target.
 func (w *iwarpRun) writeRounds(bytes int) int {
 	if bytes == targetWriteBytes {
 		return w.Rounds
@@ -70,6 +72,8 @@ func (w *iwarpRun) writeRounds(bytes int) int {
 	return min(w.Rounds, sweepRounds)
 }
 
+// writes compares WRITEs of all sizes with plain TCP, with CRC and with the CRC offloaded.
+// Only the size targetWriteBytes, with CRC, has a target.
 func (w *iwarpRun) writes(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
 		for _, n := range w.Sizes {
@@ -83,12 +87,13 @@ func (w *iwarpRun) writes(ctx context.Context) error {
 			}
 			w.addComparison(d.Device.Name, d.Baseline.Name, d)
 			if !offloaded {
-				w.stream(verbs.OpRDMAWrite, n, d.Device.Values)
+				w.addStream(verbs.OpRDMAWrite, n, d.Device.Values)
 			}
 			if n != targetWriteBytes {
 				continue
 			}
-			if w.noteBigWrite(d, offloaded); !offloaded {
+			w.setWriteRatio(d, offloaded)
+			if !offloaded {
 				w.targets = append(w.targets, Target{Name: "write of 1 MiB to plain TCP, copy and CRC", Got: d.Ratio(), Want: 0.6, Noise: d.Noise()})
 			}
 		}
@@ -96,6 +101,7 @@ func (w *iwarpRun) writes(ctx context.Context) error {
 	return nil
 }
 
+// pings compares half round trips with plain TCP, spinning and blocking; each has a target.
 func (w *iwarpRun) pings(ctx context.Context) error {
 	for _, blocking := range []bool{false, true} {
 		for _, n := range pingSizes {
@@ -112,9 +118,11 @@ func (w *iwarpRun) pings(ctx context.Context) error {
 	return nil
 }
 
-// compareDatagrams measures datagrams against connections with the same programs.
+// compareDatagrams runs the same ping-pongs and streams of SENDs on datagram-iWARP devices
+// and, as the baseline, on iWARP connections.
 func (w *iwarpRun) compareDatagrams(ctx context.Context) error {
 	var got DatagramRatios
+	const spinning, blocking, singly, bursts = false, true, true, false
 	ping := func(blocking bool) Program {
 		return Program{PingPong: &PingPong{Bytes: datagramPing, Rounds: w.trips(blocking), Blocking: blocking}}
 	}
@@ -126,14 +134,14 @@ func (w *iwarpRun) compareDatagrams(ctx context.Context) error {
 		ratio  *float64
 		target Target // none if it has no name
 	}{
-		{ping(false), &got.LatencySpinning, Target{Name: "half round trip of 64 B of datagrams to connections", Want: 0.85, IsMax: true}},
-		{ping(true), &got.LatencyBlocking, Target{}},
-		{stream(true), &got.Bandwidth, Target{Name: "send of 2 KiB of datagrams to connections, singly", Want: 1.2}},
-		{stream(false), &got.BandwidthBursts, Target{}},
+		{ping(spinning), &got.LatencySpinning, Target{Name: "half round trip of 64 B of datagrams to connections", Want: 0.85, IsMax: true}},
+		{ping(blocking), &got.LatencyBlocking, Target{}},
+		{stream(singly), &got.Bandwidth, Target{Name: "send of 2 KiB of datagrams to connections, singly", Want: 1.2}},
+		{stream(bursts), &got.BandwidthBursts, Target{}},
 	} {
-		limit, device := deviceMeasurement(w.Bench, c.p, false), deviceMeasurement(w.datagrams, c.p, false)
-		limit.Name, device.Name = limit.Name+", connection", device.Name+", datagrams"
-		d, err := w.compare(ctx, w.Rounds, limit, device)
+		baseline, device := deviceMeasurement(w.Bench, c.p, withCRC), deviceMeasurement(w.datagrams, c.p, withCRC)
+		baseline.Name, device.Name = baseline.Name+", connection", device.Name+", datagrams"
+		d, err := w.compare(ctx, w.Rounds, baseline, device)
 		if err != nil {
 			return err
 		}
@@ -155,7 +163,7 @@ const targetWriteBytes = 1 << 20
 // RunQuick compares devices with plain sockets, and measures the rate of small
 // messages, streams of all sizes, and idle memory.
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
-	r := &run{Bench: b, Options: opt.orDefault(), limit: "bare sockets"}
+	r := &run{Bench: b, Options: opt.orDefault(), baseline: "bare sockets"}
 	err := r.measure(ctx, []part{
 		{1, r.memory},
 		{2 * r.Rounds, r.bigWrites},
@@ -179,12 +187,13 @@ func (r *run) bigWrites(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.noteBigWrite(d, offloaded)
+		r.setWriteRatio(d, offloaded)
 	}
 	return nil
 }
 
-func (r *run) noteBigWrite(d *PairedSeries, offloaded bool) {
+// setWriteRatio stores the result of WRITEs of 1 MiB.
+func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	if offloaded {
 		r.result.Ratios.WriteToLimitOffloaded = d.Ratio()
 	} else {

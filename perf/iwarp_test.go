@@ -114,7 +114,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	}
 	var text strings.Builder
 	must.Do(t, q.WriteTable(&text))
-	for _, want := range []string{"beside plain TCP, copy and CRC", "write 4 MiB, CRC offloaded", "datagrams", "queue pairs", "A/A noise"} {
+	for _, want := range []string{"compared with plain TCP, copy and CRC", "write 4 MiB, CRC offloaded", "datagrams", "queue pairs", "A/A noise"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
 		}

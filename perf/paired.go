@@ -24,7 +24,7 @@ type Series struct {
 	Values []float64 `json:"values"`
 }
 
-// measure adds one value.
+// measure measures once and adds the value, which must be positive and finite.
 func (s *Series) measure(ctx context.Context, m Measurement) error {
 	v, err := m.Measure(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ type PairedSeries struct {
 	Baseline, BaselineAgain, Device Series
 }
 
-// Round adds one round.
+// Round measures the baseline, the device, and the baseline again.
 func (d *PairedSeries) Round(ctx context.Context, baseline, device Measurement) error {
 	if err := d.Baseline.measure(ctx, baseline); err != nil {
 		return err
@@ -56,13 +56,14 @@ func (d *PairedSeries) Round(ctx context.Context, baseline, device Measurement) 
 	if err := d.BaselineAgain.measure(ctx, baseline); err != nil {
 		return err
 	}
-	d.BaselineAgain.Name += ", again"
+	d.BaselineAgain.Name = baseline.Name + ", again"
 	return nil
 }
 
 // Ratio returns the median ratio of the device to the baseline of the same round.
 func (d *PairedSeries) Ratio() float64 { return Median(d.ratios()) }
 
+// ratios returns, for each round, the device's value divided by the mean of the baselines.
 func (d *PairedSeries) ratios() []float64 {
 	v := make([]float64, len(d.Device.Values))
 	for i := range v {
@@ -77,6 +78,7 @@ func (d *PairedSeries) Noise() float64 {
 	return Median(differences(d.Baseline.Values, d.BaselineAgain.Values))
 }
 
+// differences returns the relative difference of b from a, value by value.
 func differences(a, b []float64) []float64 {
 	v := make([]float64, len(b))
 	for i := range v {
@@ -87,7 +89,7 @@ func differences(a, b []float64) []float64 {
 
 func (d *PairedSeries) series() []Series { return []Series{d.Baseline, d.Device, d.BaselineAgain} }
 
-// Rate sends small messages over one or more queue pairs.
+// Rate measures how many small messages are sent per second over one or more queue pairs.
 type Rate struct {
 	Bytes    int           // of a message; 0 means 64
 	Depth    int           // messages in flight per queue pair; 0 means 64
@@ -111,10 +113,10 @@ func (r Rate) Run(ctx context.Context, s *Side) (perSecond float64, err error) {
 	return messages / took.Seconds(), nil
 }
 
-// Median returns the median of v; NaN if it is empty.
+// Median returns the median of v; NaN if v is empty.
 func Median(v []float64) float64 { return quantile(v, 0.5) }
 
-// Spread returns the interquartile range of v relative to its median.
+// Spread returns the interquartile range of v relative to its median; 0 if the median is 0.
 func Spread(v []float64) float64 {
 	if m := Median(v); m != 0 {
 		return (quantile(v, 0.75) - quantile(v, 0.25)) / m
@@ -122,7 +124,7 @@ func Spread(v []float64) float64 {
 	return 0
 }
 
-// quantile returns the q-quantile of v by linear interpolation.
+// quantile returns the q-quantile of v by linear interpolation; NaN if v is empty.
 func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

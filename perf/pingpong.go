@@ -59,11 +59,12 @@ func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err err
 	if err != nil {
 		return 0, fmt.Errorf("ping-pong, %v: %w", s.Role, err)
 	}
-	if len(times) == 0 {
+	if len(times) == 0 { // the server measures nothing
 		return 0, nil
 	}
 	slices.Sort(times)
-	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
+	median := times[len(times)/2]
+	return float64(median.Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
 }
 
 // pingPongSide is the state of one side.
@@ -74,13 +75,14 @@ type pingPongSide struct {
 	send []verbs.SendWR
 	wcs  []verbs.WC
 
-	posted, confirmed int // sends
+	posted, completed int // sends
 	consumed          int // receives not yet reposted
 }
 
-// run exchanges the messages. The client returns the times of tripsPerSample round trips each.
+// run exchanges p.Rounds messages after a warm-up. The client returns how long each
+// tripsPerSample round trips took, the server nil.
 func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duration, err error) {
-	const warmup = 4
+	const warmup = 4 // samples that are not returned
 	for range warmup + max(1, p.Rounds/tripsPerSample) {
 		start := time.Now()
 		for range tripsPerSample {
@@ -109,13 +111,15 @@ func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duratio
 	return times[min(len(times), warmup):], nil
 }
 
-// postRecvs posts n receives, in batches and while the other side is not waiting.
+// postRecvs posts n receives, all into the same buffer.
 func (p *pingPongSide) postRecvs(n int) error {
 	_, err := p.qps[0].PostRecv(p.recv[:n])
 	return err
 }
 
-// sendOne sends one message.
+// sendOne posts a send. Every pingSignal-th is signaled, and first waits for enough earlier
+// sends to complete that the send queue cannot overflow. With WaitForSend, each send is
+// signaled and waited for.
 func (p *pingPongSide) sendOne() error {
 	p.posted++
 	p.send[0].Flags = 0
@@ -136,10 +140,10 @@ func (p *pingPongSide) sendOne() error {
 	return nil
 }
 
-// waitSends polls until so many sends have completed.
+// waitSends polls until the number of completed sends is at least sends.
 func (p *pingPongSide) waitSends(sends int) error {
 	var timer spinTimer
-	for p.confirmed < sends {
+	for p.completed < sends {
 		n, err := p.sends.Poll(p.wcs)
 		if err == nil {
 			err = checkSuccess(p.wcs[:n])
@@ -148,9 +152,9 @@ func (p *pingPongSide) waitSends(sends int) error {
 			return err
 		}
 		if p.WaitForSend {
-			p.confirmed += n
+			p.completed += n
 		} else {
-			p.confirmed += n * pingSignal
+			p.completed += n * pingSignal // only one of pingSignal sends is signaled
 		}
 		if n == 0 && timer.expired() {
 			return fmt.Errorf("no completion of a send within %v", waitTimeout)
@@ -159,7 +163,7 @@ func (p *pingPongSide) waitSends(sends int) error {
 	return nil
 }
 
-// recvOne receives one message.
+// recvOne waits for a message: if p.Blocking, for a completion event, else by polling.
 func (p *pingPongSide) recvOne() error {
 	var timer spinTimer
 	for {
@@ -172,7 +176,8 @@ func (p *pingPongSide) recvOne() error {
 			}
 			continue
 		}
-		if err := p.recvs.ReqNotify(false); err != nil {
+		const solicitedOnly = false
+		if err := p.recvs.ReqNotify(solicitedOnly); err != nil {
 			return err
 		}
 		// A message may have arrived before ReqNotify.
@@ -185,8 +190,8 @@ func (p *pingPongSide) recvOne() error {
 	}
 }
 
-// tryRecv receives a message if one has arrived.
-func (p *pingPongSide) tryRecv() (bool, error) {
+// tryRecv polls once, and reports whether a message has arrived.
+func (p *pingPongSide) tryRecv() (received bool, err error) {
 	n, err := p.recvs.Poll(p.wcs[:1])
 	if err == nil {
 		err = checkSuccess(p.wcs[:n])
@@ -195,10 +200,11 @@ func (p *pingPongSide) tryRecv() (bool, error) {
 	return n > 0, err
 }
 
-func orElse[T comparable](v, d T) T {
+// orElse returns v, or the default if v is the zero value.
+func orElse[T comparable](v, def T) T {
 	var zero T
 	if v == zero {
-		return d
+		return def
 	}
 	return v
 }

@@ -19,7 +19,7 @@ type Program struct {
 	Rate     *Rate     `json:"rate,omitempty"`
 }
 
-// Run runs one side. The client returns the result.
+// Run runs one side of the program. The client returns the result, in p.Unit().
 func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
 	switch {
 	case p.Stream != nil:
@@ -29,10 +29,10 @@ func (p Program) Run(ctx context.Context, s *Side) (float64, error) {
 	case p.Rate != nil:
 		return p.Rate.Run(ctx, s)
 	}
-	return 0, errors.New("no program is named")
+	return 0, errors.New("the program has none of Stream, PingPong and Rate")
 }
 
-// Unit returns the unit of the result.
+// Unit returns the unit of the program's result.
 func (p Program) Unit() string {
 	switch {
 	case p.Stream != nil:
@@ -44,6 +44,7 @@ func (p Program) Unit() string {
 	}
 }
 
+// String returns the name of the program in results, with its parameters.
 func (p Program) String() string {
 	switch {
 	case p.Stream != nil:
@@ -89,8 +90,8 @@ func sizeName(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// WithConnection connects one queue pair of each side, calls f on both, and closes
-// the connection.
+// WithConnection connects a queue pair with one of the other side, calls f, and closes the
+// connection when f has returned on both sides.
 func WithConnection(ctx context.Context, s *Side, f func() error) error {
 	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 1 << 16})
 	if err != nil {
@@ -109,7 +110,7 @@ func ResidentMB() (float64, error) {
 	}
 	fields := strings.Fields(string(b))
 	if len(fields) < 2 {
-		return 0, fmt.Errorf("resident memory: /proc/self/statm says %q", b)
+		return 0, fmt.Errorf("resident memory: /proc/self/statm has no resident size: %q", b)
 	}
 	pages, err := strconv.ParseUint(fields[1], 10, 64)
 	if err != nil {

@@ -18,6 +18,8 @@ type receiver struct {
 	credits *creditSender // nil if the service needs no credits
 }
 
+// newReceiver returns a receiver of messages of this size, with recvs receives per queue
+// pair. Receives share the message buffers of c if there are more of them than buffers.
 func newReceiver(c *conn, bytes, recvs int) *receiver {
 	r := &receiver{
 		conn: c, depth: recvs, used: make([]int, len(c.qps)),
@@ -34,7 +36,7 @@ func newReceiver(c *conn, bytes, recvs int) *receiver {
 	return r
 }
 
-// repostCount returns how many receives are reposted at a time.
+// repostCount returns how many of a queue pair's recvs receives are reposted at a time.
 func repostCount(recvs int) int { return max(1, recvs/4) }
 
 // postAll posts all receives of all queue pairs.
@@ -48,17 +50,19 @@ func (r *receiver) postAll() error {
 	return nil
 }
 
-func (r *receiver) repost(i int) error {
-	wrs := r.wrs[:r.used[i]]
+// repost posts the used receives of a queue pair again. Their work request ID is qp.
+func (r *receiver) repost(qp int) error {
+	wrs := r.wrs[:r.used[qp]]
 	for k := range wrs {
-		wrs[k].WRID = uint64(i)
+		wrs[k].WRID = uint64(qp)
 	}
-	_, err := r.qps[i].PostRecv(wrs)
-	r.used[i] = 0
+	_, err := r.qps[qp].PostRecv(wrs)
+	r.used[qp] = 0
 	return err
 }
 
-// poll processes received messages without waiting, and returns their number.
+// poll processes received messages without waiting, and returns their number. It reposts
+// used receives, and grants credits for them, in batches of repostCount.
 func (r *receiver) poll() (int, error) {
 	n, err := r.recvs.Poll(r.wcs)
 	if err == nil {
@@ -68,16 +72,16 @@ func (r *receiver) poll() (int, error) {
 		return 0, err
 	}
 	for k := range n {
-		i := int(r.wcs[k].WRID)
-		if r.used[i]++; r.used[i] < repostCount(r.depth) {
+		qp := int(r.wcs[k].WRID)
+		if r.used[qp]++; r.used[qp] < repostCount(r.depth) {
 			continue
 		}
-		reposted := r.used[i]
-		if err := r.repost(i); err != nil {
+		reposted := r.used[qp]
+		if err := r.repost(qp); err != nil {
 			return n, err
 		}
 		if r.credits != nil {
-			if err := r.credits.send(i, reposted); err != nil {
+			if err := r.credits.send(qp, reposted); err != nil {
 				return n, err
 			}
 		}
@@ -85,19 +89,21 @@ func (r *receiver) poll() (int, error) {
 	return n, nil
 }
 
-// drain receives until all messages that the other side has sent have arrived, and
-// returns their number. Of datagrams some may be lost.
+// drain receives until as many messages have arrived as the other side reports to have sent
+// at its end, and returns their number. With UD it gives up the missing messages as lost
+// after lossTimeout without an arrival.
 func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
+	const unknown = ^uint64(0) // the other side is still sending
 	type answer struct {
 		messageCount
 		err error
 	}
 	sentCount := make(chan answer, 1)
 	go func() {
-		t, err := swap(ctx, r.side, messageCount{})
-		sentCount <- answer{t, err}
+		sent, err := swap(ctx, r.side, messageCount{})
+		sentCount <- answer{sent, err}
 	}()
-	want := ^uint64(0)
+	want := unknown
 	var timer spinTimer
 	for got < want {
 		n, err := r.poll()
@@ -116,7 +122,7 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 			want = a.Messages
 		default:
 			switch waited := timer.waited(); {
-			case want == ^uint64(0):
+			case want == unknown:
 			case r.side.Service == ServiceUD && waited > lossTimeout:
 				return got, nil
 			case waited > waitTimeout:

@@ -115,11 +115,12 @@ const (
 	Unclear = "unclear"
 )
 
-// NoisyThreshold is the noise from which on a run is inconclusive.
+// NoisyThreshold is the noise at and above which a run is inconclusive.
 const NoisyThreshold = 0.15
 
+// withVerdict returns the target with its verdict, which depends on Got, Want and Noise.
 func (t Target) withVerdict() Target {
-	// The range of the figure, given the noise.
+	// The noise-free figure lies between worst and best.
 	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise)
 	if t.IsMax {
 		worst, best = best, worst
@@ -148,6 +149,7 @@ func (q *Result) quickTargets() []Target {
 	}
 }
 
+// memoryTarget returns the target for the resident memory of an idle host.
 func (q *Result) memoryTarget() Target {
 	return Target{Name: "memory of an idle host", Got: q.Memory.IdleMB, Want: 40, IsMax: true, Unit: "MB"}
 }
@@ -175,7 +177,8 @@ func (q *Result) Verdict() string {
 	return worst
 }
 
-// WriteTable writes the result as text.
+// WriteTable writes the result as tables in plain text: targets, comparisons, message rates
+// and streams.
 func (q *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -205,20 +208,20 @@ func (q *Result) WriteTable(w io.Writer) error {
 	tab.Flush()
 	fmt.Fprintf(&b, "\n%.1f s, A/A noise %s\n", q.Seconds, percent(q.Noise))
 	if q.Noise >= NoisyThreshold {
-		fmt.Fprintf(&b, "The machine was too noisy to conclude much: measured twice, the same thing differed by %s. Try again when it is idle.\n", percent(q.Noise))
+		fmt.Fprintf(&b, "The machine was too noisy to conclude much: the same measurement, repeated, differed by %s. Try again when the machine is idle.\n", percent(q.Noise))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// writeComparisons writes a table for each baseline.
+// writeComparisons writes a table for each baseline. tab writes to b.
 func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
-	to := ""
+	baseline := ""
 	for _, c := range q.Comparisons {
-		if c.To != to {
+		if c.To != baseline {
 			tab.Flush()
-			to = c.To
-			fmt.Fprintf(b, "\nbeside %s\n", to)
+			baseline = c.To
+			fmt.Fprintf(b, "\ncompared with %s\n", baseline)
 			fmt.Fprintln(tab, "\tgot\tlimit\tratio\tnoise\t")
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, formatExact(c.Got, c.Unit), formatExact(c.Limit, c.Unit), formatValue(c.Ratio, ""), percent(c.Noise))
@@ -226,9 +229,10 @@ func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
 	tab.Flush()
 }
 
-// writeStreams writes a row for each size and a column for each operation.
+// writeStreams writes a table of the goodput of streams: a row for each message size and a
+// column for each operation.
 func (q *Result) writeStreams(w io.Writer) {
-	rows := map[int]map[string]float64{}
+	rows := map[int]map[string]float64{} // goodput by size and operation
 	var sizes []int
 	for _, s := range q.Streams {
 		if rows[s.Bytes] == nil {
@@ -263,6 +267,8 @@ func operations(streams []StreamRate) (ops []string) {
 	return ops
 }
 
+// formatValue formats a value in short form: rates in millions per second, and without a
+// unit a ratio.
 func formatValue(v float64, unit string) string {
 	switch unit {
 	case "":

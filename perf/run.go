@@ -33,7 +33,7 @@ import (
 type run struct {
 	Bench
 	Options
-	limit       string // name of the baseline
+	baseline    string // name of the baseline
 	result      Result
 	steps, done int
 }
@@ -44,7 +44,7 @@ type part struct {
 	do    func(context.Context) error
 }
 
-// measure runs all parts in order.
+// measure runs all parts in order, and stores the noise and the duration in the result.
 func (r *run) measure(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		r.steps += p.steps
@@ -61,18 +61,24 @@ func (r *run) measure(ctx context.Context, parts []part) error {
 	return nil
 }
 
+// step reports progress: the measurement named doing starts.
 func (r *run) step(doing string) {
 	r.Progress(doing, float64(r.done)/float64(r.steps))
 	r.done++
 }
 
+// memory measures the resident memory of an idle host.
 func (r *run) memory(ctx context.Context) (err error) {
 	r.step("memory of an idle host")
 	r.result.Memory.IdleMB, err = r.IdleMB(ctx)
 	return err
 }
 
-// deviceMeasurement measures a program on the devices of a bench.
+// withCRC is the argument offloaded of measurements of devices that compute CRCs.
+const withCRC = false
+
+// deviceMeasurement returns the measurement of a program on the devices of a bench. With
+// offloaded, the devices neither compute nor check the CRC.
 func deviceMeasurement(b Bench, p Program, offloaded bool) Measurement {
 	name := p.String()
 	if offloaded {
@@ -81,12 +87,12 @@ func deviceMeasurement(b Bench, p Program, offloaded bool) Measurement {
 	return Measurement{Name: name, Unit: p.Unit(), Measure: func(ctx context.Context) (float64, error) { return b.Run(ctx, p, offloaded) }}
 }
 
-// compare measures a device against a baseline.
-func (r *run) compare(ctx context.Context, rounds int, limit, device Measurement) (*PairedSeries, error) {
+// compare measures a device against a baseline, and adds all samples to the result.
+func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurement) (*PairedSeries, error) {
 	var d PairedSeries
 	for range rounds {
 		r.step(device.Name)
-		if err := d.Round(ctx, limit, device); err != nil {
+		if err := d.Round(ctx, baseline, device); err != nil {
 			return nil, err
 		}
 	}
@@ -94,37 +100,39 @@ func (r *run) compare(ctx context.Context, rounds int, limit, device Measurement
 	return &d, nil
 }
 
-// write measures WRITEs against plain sockets that copy and compute CRCs, or
-// neither if the device leaves out the CRC.
+// write measures WRITEs against plain sockets. The sockets copy and compute CRCs, too; with
+// offloaded, neither the devices compute CRCs nor the sockets copy or compute. Each of the
+// rounds has samples that last slice.
 func (r *run) write(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
-	limit := Measurement{Name: r.limit + ", copy and CRC", Unit: "Gb/s"}
+	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {
-		limit.Name = r.limit
+		baseline.Name = r.baseline
 	}
-	limit.Measure = func(ctx context.Context) (float64, error) { return r.RawStream(ctx, bytes, !offloaded, slice) }
+	baseline.Measure = func(ctx context.Context) (float64, error) { return r.RawStream(ctx, bytes, !offloaded, slice) }
 	p := Program{Stream: &Stream{Op: verbs.OpRDMAWrite, Bytes: bytes, Duration: slice}}
-	return r.compare(ctx, rounds, limit, deviceMeasurement(r.Bench, p, offloaded))
+	return r.compare(ctx, rounds, baseline, deviceMeasurement(r.Bench, p, offloaded))
 }
 
-// trips returns the number of round trips for a slice.
+// trips returns how many round trips take about r.Slice.
 func (r *run) trips(blocking bool) int {
 	n := int(r.Slice / (5 * time.Microsecond))
 	if blocking {
-		n /= 4
+		n /= 4 // a blocking side has to be woken
 	}
 	return n
 }
 
-// latency measures half round trips against plain sockets that wait in the same
-// way.
+// latency measures half round trips against plain sockets that wait in the same way,
+// blocking or spinning. It stores the highest ratio and noise of all sizes in the result.
 func (r *run) latency(ctx context.Context, bytes int, blocking bool) (*PairedSeries, error) {
-	rounds, how := r.trips(blocking), "spinning"
+	trips, how := r.trips(blocking), "spinning"
 	if blocking {
 		how = "blocking"
 	}
-	limit := Measurement{Name: r.limit + ", " + how, Unit: "µs"}
-	limit.Measure = func(ctx context.Context) (float64, error) { return r.RawPingPong(ctx, bytes, blocking, rounds) }
-	d, err := r.compare(ctx, r.Rounds, limit, deviceMeasurement(r.Bench, Program{PingPong: &PingPong{Bytes: bytes, Rounds: rounds, Blocking: blocking}}, false))
+	baseline := Measurement{Name: r.baseline + ", " + how, Unit: "µs"}
+	baseline.Measure = func(ctx context.Context) (float64, error) { return r.RawPingPong(ctx, bytes, blocking, trips) }
+	p := Program{PingPong: &PingPong{Bytes: bytes, Rounds: trips, Blocking: blocking}}
+	d, err := r.compare(ctx, r.Rounds, baseline, deviceMeasurement(r.Bench, p, withCRC))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +153,7 @@ func (r *run) rates(ctx context.Context) error {
 	for range r.Rounds {
 		r.step("rate of 64-byte sends")
 		for i, qps := range order {
-			m := deviceMeasurement(r.Bench, Program{Rate: &Rate{Bytes: 64, Depth: 64, QPs: qps, Duration: r.Slice}}, false)
+			m := deviceMeasurement(r.Bench, Program{Rate: &Rate{Bytes: 64, Depth: 64, QPs: qps, Duration: r.Slice}}, withCRC)
 			if err := series[i].measure(ctx, m); err != nil {
 				return err
 			}
@@ -155,22 +163,22 @@ func (r *run) rates(ctx context.Context) error {
 	again.Name += ", again"
 	r.result.Samples = append(r.result.Samples, series...)
 	r.result.Noises.Rate = Median(differences(series[0].Values, again.Values))
-	flattest := math.Inf(1)
+	lowest := math.Inf(1) // ratio of a rate to that of the first of QPs
 	for i, qps := range r.QPs {
 		var ratios []float64
 		for k, v := range series[i].Values {
 			ratios = append(ratios, v/((series[0].Values[k]+again.Values[k])/2))
 		}
 		if i > 0 {
-			flattest = min(flattest, Median(ratios))
+			lowest = min(lowest, Median(ratios))
 		}
 		r.result.Rates.ByQPs = append(r.result.Rates.ByQPs, QPRate{QPs: qps, PerS: math.Round(Median(series[i].Values))})
 	}
 	r.result.Rates.Send64PerS = math.Round(Median(slices.Concat(series[0].Values, again.Values)))
 	if len(r.QPs) == 1 {
-		flattest = 1
+		lowest = 1
 	}
-	r.result.Rates.QPsFlatness = flattest
+	r.result.Rates.QPsFlatness = lowest
 	return nil
 }
 
@@ -181,7 +189,7 @@ const sweepRounds = 3
 func (r *run) sweep(ctx context.Context, ops ...verbs.WROpcode) error {
 	for _, op := range ops {
 		for _, n := range r.Sizes {
-			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, false)
+			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, withCRC)
 			r.step(m.Name)
 			var s Series
 			for range sweepRounds {
@@ -190,14 +198,14 @@ func (r *run) sweep(ctx context.Context, ops ...verbs.WROpcode) error {
 				}
 			}
 			r.result.Samples = append(r.result.Samples, s)
-			r.stream(op, n, s.Values)
+			r.addStream(op, n, s.Values)
 		}
 	}
 	return nil
 }
 
-// stream adds the goodput of a stream to the result.
-func (r *run) stream(op verbs.WROpcode, bytes int, gbps []float64) {
+// addStream adds the goodput of a stream to the result, from its samples in Gb/s.
+func (r *run) addStream(op verbs.WROpcode, bytes int, gbps []float64) {
 	r.result.Streams = append(r.result.Streams, StreamRate{Op: opName(op), Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
 }
 
@@ -235,6 +243,7 @@ type Options struct {
 	Progress func(doing string, done float64)
 }
 
+// orDefault returns the options with defaults instead of zero values.
 func (o Options) orDefault() Options {
 	o.Rounds = orElse(o.Rounds, 7)
 	o.Slice = orElse(o.Slice, 120*time.Millisecond)

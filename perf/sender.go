@@ -21,9 +21,9 @@ type sender struct {
 	credits     *creditTracker // nil if the service needs no credits
 	creditEvery int            // messages per credit of the receiver
 	wcs         []verbs.WC
-	posted      int
-	open        int
-	stopping    bool
+	posted      int  // messages, in total
+	open        int  // posted messages that have not completed
+	stopping    bool // post no more
 }
 
 // sendLoad is the configuration of a sender.
@@ -38,6 +38,8 @@ type sendLoad struct {
 	window      int // receives per queue pair of the other side, if op needs receives
 }
 
+// newSender returns a sender over the queue pairs of c. If the load needs receives, and the
+// service credits, the sender tracks the receives of the other side.
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
 		conn: c, wrs: make([]verbs.SendWR, l.burst), minBurst: l.minBurst, signalEvery: l.signalEvery, bytes: l.bytes, slots: l.slots,
@@ -60,7 +62,8 @@ func newSender(c *conn, l sendLoad) (*sender, error) {
 	return s, err
 }
 
-// setDestination sets the UD destination of work requests.
+// setDestination sets the UD destination of work requests on a queue pair. It does nothing
+// if the service is connected.
 func (c *conn) setDestination(wrs []verbs.SendWR, qp int) {
 	if c.peers == nil {
 		return
@@ -70,7 +73,8 @@ func (c *conn) setDestination(wrs []verbs.SendWR, qp int) {
 	}
 }
 
-// post posts as many messages as fit.
+// post posts as many messages as the send queue and the credits of a queue pair allow, in
+// bursts of at least minBurst.
 func (s *sender) post(qp int) error {
 	for !s.stopping {
 		n := min(s.free[qp], len(s.wrs))
@@ -102,6 +106,7 @@ func (s *sender) post(qp int) error {
 	return nil
 }
 
+// postAll calls post for every queue pair.
 func (s *sender) postAll() error {
 	for qp := range s.qps {
 		if err := s.post(qp); err != nil {
@@ -111,7 +116,8 @@ func (s *sender) postAll() error {
 	return nil
 }
 
-// poll processes completions and credits, and posts messages into the free slots.
+// poll processes completions and credits, and posts messages into the free slots. It returns
+// the number of completed messages, and whether any completion or credit arrived.
 func (s *sender) poll() (completed int, progress bool, err error) {
 	n, err := s.sends.Poll(s.wcs)
 	if err == nil {
@@ -124,7 +130,7 @@ func (s *sender) poll() (completed int, progress bool, err error) {
 		s.free[s.wcs[k].WRID] += s.signalEvery
 		s.open -= s.signalEvery
 	}
-	// After counting all completions, to post in large bursts.
+	// Post only after counting all completions: the bursts are larger.
 	for k := range n {
 		if err := s.post(int(s.wcs[k].WRID)); err != nil {
 			return 0, false, err
@@ -140,8 +146,8 @@ func (s *sender) poll() (completed int, progress bool, err error) {
 	return n * s.signalEvery, n > 0 || credits > 0, err
 }
 
-// run sends for d, and at least so many messages. It returns when all of them have
-// arrived or are lost.
+// run sends for d, and at least the given number of messages. It returns the number of sent
+// messages, once all have arrived or are lost, and the time that this took.
 func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages int, took time.Duration, err error) {
 	start := time.Now()
 	s.stopping = false
@@ -172,7 +178,8 @@ func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages 
 // lossTimeout is how long nothing may arrive before datagrams are assumed lost.
 const lossTimeout = 10 * time.Millisecond
 
-// onIdle handles a poll without progress: lost datagrams, or a timeout.
+// onIdle handles a poll without progress. After lossTimeout it gives up datagrams as lost and
+// sends more; after waitTimeout it returns an error. timer runs since the last progress.
 func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 	switch waited := timer.waited(); {
 	case s.side.Service == ServiceUD && s.open == 0 && waited > lossTimeout:
@@ -185,8 +192,9 @@ func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 	return ctx.Err()
 }
 
-// waitArrival returns when the other side has received all messages, as far as the
-// service tells.
+// waitArrival waits until the other side has received all messages. An RC completion means
+// that already; over iWARP, a READ follows the messages. Of UD, it waits for the last
+// credits, and gives up the missing messages as lost after lossTimeout.
 func (s *sender) waitArrival(ctx context.Context) error {
 	switch s.side.Service {
 	case ServiceIWARP:
@@ -232,11 +240,12 @@ func (s *sender) fence() error {
 	return nil
 }
 
-// measure warms up, sends for d, and exchanges message counts with the other side.
-// It returns the messages of d that arrived, and the time.
+// measure warms up, sends for d, and exchanges message counts with the other side. It returns
+// how many messages arrived in the time took. Of UD, it is the sent messages multiplied by
+// the share of all messages that arrived.
 func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages float64, took time.Duration, err error) {
 	const least = 8 // messages, to warm up
-	before, _, err := s.run(ctx, warmup, least)
+	warmupMessages, _, err := s.run(ctx, warmup, least)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -244,7 +253,7 @@ func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := swap(ctx, s.side, messageCount{Messages: uint64(before + n)}); err != nil {
+	if _, err := swap(ctx, s.side, messageCount{Messages: uint64(warmupMessages + n)}); err != nil {
 		return 0, 0, err
 	}
 	got, err := swap(ctx, s.side, messageCount{})
@@ -254,5 +263,5 @@ func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages
 	if s.side.Service != ServiceUD {
 		return float64(n), took, nil
 	}
-	return float64(n) * float64(got.Messages) / float64(before+n), took, nil
+	return float64(n) * float64(got.Messages) / float64(warmupMessages+n), took, nil
 }

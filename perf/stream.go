@@ -30,14 +30,14 @@ const (
 	streamBurst                    = 16
 )
 
-// Run runs one side. The client returns the goodput in Gb/s.
+// Run runs one side of the stream. The client returns the goodput in Gb/s.
 func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	st.Duration = orElse(st.Duration, 100*time.Millisecond)
 	switch {
 	case st.Bytes < 1:
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
 	case s.Service == ServiceUD && st.Op != verbs.OpSend:
-		return 0, fmt.Errorf("stream of %v: datagrams are only sent", st.Op)
+		return 0, fmt.Errorf("stream of %v: UD supports only SEND", st.Op)
 	}
 	depth := min(max(streamInFlight/st.Bytes, streamMinDepth), streamMaxDepth)
 	if st.Op == verbs.OpRDMARead {
@@ -72,17 +72,18 @@ type oneWayTraffic struct {
 	duration, warmup time.Duration
 }
 
-// run runs one side. The client returns the messages that arrived, and the time.
+// run connects and runs one side. The client returns how many messages arrived in the time
+// took.
 func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
-	sh := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
+	cfg := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
 	if s.Service.needsCredits() && w.window > 0 {
 		if s.Role == Server {
-			sh.sends = maxCredits
+			cfg.sends = maxCredits
 		} else {
-			sh.recvs = maxCredits
+			cfg.recvs = maxCredits
 		}
 	}
-	c, err := s.connect(ctx, sh)
+	c, err := s.connect(ctx, cfg)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -98,6 +99,8 @@ func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took
 	return messages, took, s.barrier(ctx) // close only when both are done
 }
 
+// runClient sends once the server has posted its receives, and returns how many messages
+// arrived in the time took.
 func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
 	out, err := newSender(c, w.sendLoad)
 	if err != nil {
@@ -109,8 +112,8 @@ func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64
 	return out.measure(ctx, w.duration, w.warmup)
 }
 
-// runServer receives as many messages as the client has sent, and returns their
-// number to it. WRITE and READ need no work of the server.
+// runServer receives until all messages of the client have arrived, and sends their number
+// back. Without receives (WRITE and READ) it sends back the number of the client.
 func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 	if w.window == 0 {
 		if err := c.side.barrier(ctx); err != nil {

@@ -74,7 +74,7 @@ func newTimeView(r *Result) *timeView {
 			continue
 		}
 		rankBytes, rankResent, rankErrs := tracks(rank.Samples)
-		rankBytes.Most = r.linkRateTo(rank.Host) / 8
+		rankBytes.MaxRate = r.linkRateTo(rank.Host) / 8
 		bytes, resent, errs = append(bytes, rankBytes), append(resent, rankResent), append(errs, rankErrs)
 		names = append(names, fmt.Sprintf("rank %d", rank.Rank))
 	}

@@ -23,6 +23,7 @@ type checker struct {
 	patterns int
 }
 
+// fail records an error about a key, a path such as "impair[0].loss".
 func (c *checker) fail(key, format string, args ...any) {
 	c.errs = append(c.errs, c.s.source.errorAt(key, fmt.Errorf(format, args...)))
 }
@@ -33,7 +34,7 @@ func (c *checker) has(key string) bool {
 	return ok
 }
 
-// rejectKeys reports keys of a section that do not apply there.
+// rejectKeys records an error, with the reason why, for each of the keys that a section has.
 func (c *checker) rejectKeys(section, why string, keys ...string) {
 	for _, k := range keys {
 		if key := join(section, k); c.has(key) {
@@ -42,7 +43,8 @@ func (c *checker) rejectKeys(section, why string, keys ...string) {
 	}
 }
 
-// requireKeys reports missing keys of a section, and returns whether all are present.
+// requireKeys records an error, with the reason why, for each of the keys that a section lacks.
+// It reports whether all are present.
 func (c *checker) requireKeys(section, why string, keys ...string) bool {
 	all := true
 	for _, k := range keys {
@@ -102,6 +104,7 @@ func (c *checker) checkPorts(key string, patterns []string) {
 	}
 }
 
+// checkPort checks that a pattern matches a port of the fabric.
 func (c *checker) checkPort(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -186,8 +189,8 @@ func (c *checker) checkFabric() {
 	c.buildTopology()
 }
 
-// buildTopology builds the fabric for matching patterns, first without exceptions, whose
-// patterns may be wrong.
+// buildTopology sets the topology that patterns are matched against. It first builds the fabric
+// without the exceptions in "links", whose patterns may be wrong.
 func (c *checker) buildTopology() {
 	f := &c.s.Fabric
 	t, err := f.build(nil)
@@ -211,6 +214,7 @@ func (c *checker) buildTopology() {
 	}
 }
 
+// checkLink checks the section "link", or an entry of "links".
 func (c *checker) checkLink(key string, l *Link) {
 	if c.s.Fabric.Kind == Pair {
 		c.rejectKeys(key, "two hosts back to back have no switch with a queue", "queue", "ecn")
@@ -230,6 +234,7 @@ func (c *checker) checkLink(key string, l *Link) {
 	}
 }
 
+// checkNIC checks the section "nic": its defects and the hosts that have them.
 func (c *checker) checkNIC() {
 	n := &c.s.NIC
 	if c.unreadable("nic") {

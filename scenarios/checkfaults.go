@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// checkImpairment checks an entry of impair, or the set of a fault.
+// checkImpairment checks an entry of "impair", or the section "set" of a fault.
 func (c *checker) checkImpairment(key string, im *Impairment) {
 	c.checkPorts(key+".on", im.On)
 	if im.Until != 0 && im.Until <= im.From {
@@ -24,7 +24,7 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 		c.fail(key+".reorder_delay", "is missing: expected how long packets are held back")
 	}
 	if im.Jitter == 0 {
-		c.rejectKeys(key, "without jitter nothing is reordered", "keep_order")
+		c.rejectKeys(key, "there is no jitter that could reorder packets", "keep_order")
 	}
 	if im.Rate == 0 {
 		c.rejectKeys(key, "without rate nothing ever queues", "queue")
@@ -32,13 +32,14 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 	if c.has(key + ".burst") {
 		c.checkBurst(key+".burst", &im.Burst)
 	}
-	nothing := *im
-	nothing.PortSelector, nothing.From, nothing.Until, nothing.KeepOrder = PortSelector{}, 0, 0, false
-	if reflect.ValueOf(nothing).IsZero() {
+	effects := *im
+	effects.PortSelector, effects.From, effects.Until, effects.KeepOrder = PortSelector{}, 0, 0, false
+	if reflect.ValueOf(effects).IsZero() {
 		c.fail(key, "does nothing: give loss, delay, rate or another impairment")
 	}
 }
 
+// checkBurst checks that a section "burst" loses packets.
 func (c *checker) checkBurst(key string, b *Burst) {
 	if b.ToBad == 0 {
 		c.fail(key+".to_bad", "0%%: the channel never turns bad: leave burst out")
@@ -75,6 +76,8 @@ func (c *checker) checkStreamEvent(key string, e *Event) {
 	}
 }
 
+// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of
+// its action.
 func (c *checker) checkEvent(key string, e *Event) {
 	c.checkPorts(key+".on", e.On)
 	if e.Offset == nil {
@@ -112,6 +115,8 @@ var faultKeys = map[FaultAction]struct{ may, must []string }{
 	QPError:   {must: []string{"on"}},
 }
 
+// checkFault checks that a fault has the keys of its action and names ports or hosts of the
+// fabric.
 func (c *checker) checkFault(key string, f *Fault) {
 	rule := faultKeys[f.Do]
 	for _, k := range []string{"on", "for", "groups", "set"} {
@@ -130,14 +135,14 @@ func (c *checker) checkFault(key string, f *Fault) {
 	case Partition:
 		c.checkGroups(key+".groups", f.Groups)
 	case SetImpair:
-		c.rejectKeys(key+".set", "at and for of the fault apply", "from", "until")
+		c.rejectKeys(key+".set", `the fault's "at" and "for" say when`, "from", "until")
 		c.checkImpairment(key+".set", f.Set)
 	}
 	c.checkRepetition(key, f)
 	c.checkTimes(key, f)
 }
 
-// checkTimes rejects faults after the end of the run.
+// checkTimes rejects a fault that begins, or is repeated, after the end of the run.
 func (c *checker) checkTimes(key string, f *Fault) {
 	limit, last := c.s.TimeLimit(), f.At
 	if f.Times > 1 {
@@ -172,7 +177,7 @@ func (c *checker) checkGroups(key string, groups [][]string) {
 	if c.fabric == nil {
 		return
 	}
-	in := map[string]int{}
+	groupOf := map[string]int{} // by port
 	for i, g := range groups {
 		for k, pattern := range g {
 			at := fmt.Sprintf("%s[%d][%d]", key, i, k)
@@ -184,11 +189,11 @@ func (c *checker) checkGroups(key string, groups [][]string) {
 				c.fail(at, "%w", err)
 			}
 			for _, p := range ports {
-				if first, ok := in[p.String()]; ok && first != i {
+				if first, ok := groupOf[p.String()]; ok && first != i {
 					c.fail(at, "%v is in another group already", p)
 					break
 				}
-				in[p.String()] = i
+				groupOf[p.String()] = i
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type decoder struct {
 	errs Errors
 }
 
-// fail records an error about the value at n.
+// fail records an error about a key, at the position of n.
 func (d *decoder) fail(key string, n *yaml.Node, format string, args ...any) {
 	d.errs = append(d.errs, errorIn(d.src, key, n, fmt.Errorf(format, args...)))
 }
@@ -77,13 +77,14 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructT
 	}
 }
 
-// decodeStruct decodes the keys of n into the fields of a struct.
+// decodeStruct decodes the mapping n into the fields of a struct. Unknown and missing keys are
+// errors.
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	if _, ok := d.src.positions[key]; !ok {
 		d.src.positions[key] = position{n.Line, n.Column}
 	}
 	fields := fieldsOf(v.Type())
-	seen := d.keys(n, key)
+	seen := d.keyIndexes(n, key)
 	for name, at := range seen {
 		if _, ok := fields.find(name); !ok {
 			d.fail(join(key, name), n.Content[at], "unknown key%s", suggestion(name, fields.names()))
@@ -100,9 +101,9 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	}
 }
 
-// decodeMap decodes the keys of n into a map.
+// decodeMap decodes the mapping n into a map. The tag applies to its keys.
 func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
-	seen := d.keys(n, key)
+	seen := d.keyIndexes(n, key)
 	for name, at := range seen {
 		k := reflect.New(v.Type().Key()).Elem()
 		k.SetString(name)
@@ -119,9 +120,9 @@ func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, tag reflect.StructTag
 	}
 }
 
-// keys returns the indexes of the keys of a mapping, and reports invalid and duplicate
-// keys.
-func (d *decoder) keys(n *yaml.Node, key string) map[string]int {
+// keyIndexes returns the indexes of the keys in n.Content by name, and records errors for
+// invalid and duplicate keys. key is the path of the mapping n.
+func (d *decoder) keyIndexes(n *yaml.Node, key string) map[string]int {
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i < len(n.Content); i += 2 {
 		k := n.Content[i]
@@ -239,7 +240,7 @@ func (s *source) errorAt(key string, err error) *Error {
 	}
 }
 
-// parent returns the path of the section or list of a key.
+// parent returns the path of the section or list that contains a key.
 func parent(key string) string {
 	if strings.HasSuffix(key, "]") {
 		return key[:strings.LastIndexByte(key, '[')]

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
+// checkWorkload checks the section "workload" for the hosts of the fabric.
 func (c *checker) checkWorkload() {
 	if c.fabric == nil || c.unreadable("workload") {
 		return
@@ -32,10 +33,12 @@ func (c *checker) checkWorkload() {
 	}
 }
 
+// runsInPairs reports whether a workload runs between ranks 2i and 2i+1.
 func runsInPairs(k workload.Kind) bool {
 	return slices.Contains([]workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls}, k)
 }
 
+// checkExpect checks the section "expect" and its exceptions for tiers.
 func (c *checker) checkExpect() {
 	if c.unreadable("expect") {
 		return
@@ -44,7 +47,7 @@ func (c *checker) checkExpect() {
 	for t, e := range c.s.Expect.In {
 		key := join("expect.in", string(t))
 		if !c.s.RunsOn(t) {
-			c.fail(key, "the scenario does not run on %s: tiers says so", t)
+			c.fail(key, "the scenario does not run on %s, which \"tiers\" does not list", t)
 		}
 		c.rejectKeys(key, "it applies to a tier already", "in")
 		c.checkExpectations(key, &e)
@@ -52,6 +55,8 @@ func (c *checker) checkExpect() {
 	c.checkKilled()
 }
 
+// checkExpectations checks expectations that are at key: ranges, and whether the scenario can
+// meet them.
 func (c *checker) checkExpectations(key string, e *Expect) {
 	c.checkStatuses(key+".errors", e.Errors)
 	c.checkStatuses(key+".allowed_errors", e.AllowedErrors)
@@ -78,7 +83,7 @@ func (c *checker) checkExpectations(key string, e *Expect) {
 	}
 	ends := func(f Fault) bool { return f.For > 0 || f.Do == QPError }
 	if e.Recovery > 0 && !c.unreadable("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
-		c.fail(key+".recovery", "no fault ends: give one a for")
+		c.fail(key+".recovery", "no fault ends: give a fault the key \"for\"")
 	}
 }
 

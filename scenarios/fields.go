@@ -71,6 +71,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 	return all
 }
 
+// find returns the field with a key.
 func (fs fields) find(name string) (field, bool) {
 	for _, f := range fs {
 		if f.name == name {
@@ -88,7 +89,7 @@ func (fs fields) names() []string {
 	return names
 }
 
-// join returns the path of a key in a section.
+// join returns the path of a key in a section; section is empty for the whole file.
 func join(section, key string) string {
 	if section == "" {
 		return key
@@ -98,8 +99,8 @@ func join(section, key string) string {
 
 // ImpairText returns a scenario file with the impairments of one port, given as words of a
 // command line: "clean", or KEY=VALUE with the keys of an impairment. Error messages
-// call the port known.
-func ImpairText(fabric Fabric, port, known string, words []string) (string, error) {
+// call the port displayName.
+func ImpairText(fabric Fabric, port, displayName string, words []string) (string, error) {
 	s := &Scenario{
 		Version: FormatVersion, Name: "set", Title: "What packets meet", Workload: workload.Config{Kind: workload.AllToAll},
 		Fabric: fabric,
@@ -127,18 +128,18 @@ func ImpairText(fabric Fabric, port, known string, words []string) (string, erro
 	}
 	// A mistake is reported here, in the user's words.
 	if _, err := Parse("set.yaml", []byte(b.String())); err != nil {
-		return "", ImpairError(err, known, words)
+		return "", ImpairError(err, displayName, words)
 	}
 	return b.String(), nil
 }
 
 // ImpairError rewrites an error about the text of ImpairText in the words of the command
 // line.
-func ImpairError(err error, known string, words []string) error {
+func ImpairError(err error, displayName string, words []string) error {
 	return TranslateErrors(err, func(key string) string {
 		name, ok := strings.CutPrefix(key, "impair[0].")
 		if ok && strings.HasPrefix(name, "on") {
-			return known
+			return displayName
 		}
 		for _, w := range words {
 			if k, _, _ := strings.Cut(w, "="); k == name {
@@ -146,9 +147,9 @@ func ImpairError(err error, known string, words []string) error {
 			}
 		}
 		if ok && name != "" { // a key that is missing
-			return known + " " + strings.Join(words, " ") + ": " + name
+			return displayName + " " + strings.Join(words, " ") + ": " + name
 		}
-		return known + " " + strings.Join(words, " ")
+		return displayName + " " + strings.Join(words, " ")
 	})
 }
 

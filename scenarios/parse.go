@@ -142,6 +142,7 @@ func (w *structureChecker) walk(n *yaml.Node, depth int) bool {
 	return true
 }
 
+// errorIn returns an error about a key, at the position of n.
 func errorIn(src *source, key string, n *yaml.Node, err error) *Error {
 	return &Error{File: src.file, Line: n.Line, Column: n.Column, Key: key, Err: err}
 }

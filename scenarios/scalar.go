@@ -99,7 +99,7 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 	return "text"
 }
 
-// decodeScalar decodes a scalar into v.
+// decodeScalar decodes a scalar into v and checks it against the tag of its field.
 func decodeScalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	switch formOf(v.Type(), tag) {
 	case formDuration:
@@ -173,7 +173,7 @@ func enumOf(tag reflect.StructTag) []string {
 	return strings.Fields(tag.Get("enum"))
 }
 
-// rangeOf returns the smallest and the largest value.
+// rangeOf returns the smallest and the largest value of the tag "range"; not ok without one.
 func rangeOf(tag reflect.StructTag) (least, most int64, ok bool) {
 	a, b, ok := strings.Cut(tag.Get("range"), "..")
 	if !ok {
@@ -187,6 +187,7 @@ func rangeOf(tag reflect.StructTag) (least, most int64, ok bool) {
 	return least, most, true
 }
 
+// checkRange returns an error if a number is outside the tag "range".
 func checkRange(n int64, tag reflect.StructTag) error {
 	least, most, ok := rangeOf(tag)
 	switch {

@@ -39,7 +39,7 @@ func (s *Selection) Find() ([]Selected, error) {
 	}
 	for _, tag := range tags {
 		if !slices.Contains(Tags(shipped), tag) {
-			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list scenarios"))
+			return nil, cmdline.Errorf("--tag %s: no scenario has this tag; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list scenarios"))
 		}
 	}
 	names, files, err := s.split(shipped)
@@ -74,7 +74,7 @@ func (s *Selection) Find() ([]Selected, error) {
 func (s *Selection) split(shipped []*Scenario) (names, files []string, err error) {
 	for _, p := range s.Patterns {
 		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {
-			more, err := matching(p)
+			more, err := expandFiles(p)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -92,16 +92,17 @@ func (s *Selection) split(shipped []*Scenario) (names, files []string, err error
 		}
 		names = append(names, p)
 	}
-	return names, withoutTwins(files), nil
+	return names, withoutDuplicates(files), nil
 }
 
+// isShipped reports whether a pattern matches a scenario that ships with fabrictest.
 func isShipped(pattern string, shipped []*Scenario) bool {
 	return slices.ContainsFunc(shipped, func(sc *Scenario) bool { return MatchesAny([]string{pattern}, sc.Name) })
 }
 
-// matching returns the files that a word names: itself, or the matches of a pattern
-// that the shell did not expand.
-func matching(name string) ([]string, error) {
+// expandFiles returns the files that an argument names: itself, or the matches of a pattern that
+// the shell did not expand.
+func expandFiles(name string) ([]string, error) {
 	if _, err := os.Lstat(name); err == nil || !strings.ContainsAny(name, `*?[`) {
 		return []string{name}, nil
 	}
@@ -115,8 +116,8 @@ func matching(name string) ([]string, error) {
 	return files, nil
 }
 
-// withoutTwins removes files that were named before, even by another path.
-func withoutTwins(files []string) (once []string) {
+// withoutDuplicates removes files that were named before, even by another path.
+func withoutDuplicates(files []string) (unique []string) {
 	var seen []os.FileInfo
 	for _, f := range files {
 		info, err := os.Stat(f)
@@ -126,9 +127,9 @@ func withoutTwins(files []string) (once []string) {
 		if err == nil {
 			seen = append(seen, info)
 		}
-		once = append(once, f) // the loader reports a missing file
+		unique = append(unique, f) // the loader reports a missing file
 	}
-	return once
+	return unique
 }
 
 // MatchesAny reports whether a name matches one of the patterns.
@@ -139,6 +140,7 @@ func MatchesAny(patterns []string, name string) bool {
 	})
 }
 
+// hasAll reports whether tags contains all wanted tags.
 func hasAll(tags, wanted []string) bool {
 	for _, w := range wanted {
 		if !slices.Contains(tags, w) {

@@ -28,8 +28,8 @@ const (
 // runAtomics checks with Porcupine that atomics are linearizable: many queue pairs add to and
 // swap the same words while packets are lost, duplicated and delayed, which causes
 // retransmitted requests and replayed responses. FetchAdd of 0 is the atomic read; plain
-// READs are not checked, as no specification makes them atomic. It runs the program over several paths, or repeatedly over the unimpaired one if the
-// bench has no impairments.
+// READs are not checked, as no specification makes them atomic. It runs over several paths,
+// or repeatedly over the unimpaired path if the bench has no impairments.
 func runAtomics(b *conformance.Bench) error {
 	return rig.Catch(func() {
 		p := rig.NewPair(rig.New(b))
@@ -71,6 +71,7 @@ type atomicsTest struct {
 	endpoints [][2]*rig.Endpoint
 }
 
+// newAtomicsTest registers the memory of both devices and connects atomicQPs queue pairs.
 func newAtomicsTest(p *rig.Pair) *atomicsTest {
 	s := &atomicsTest{pair: p}
 	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
@@ -92,7 +93,8 @@ func (s *atomicsTest) clear() {
 	}
 }
 
-// run runs all queue pairs concurrently and returns the history.
+// run runs a plan on every queue pair of both hosts concurrently. It returns all operations;
+// each queue pair is a client of the history.
 func (s *atomicsTest) run() (history []atomicOp) {
 	var tasks []pairTask[[]atomicOp]
 	for i := range atomicQPs {
@@ -112,13 +114,13 @@ func (s *atomicsTest) run() (history []atomicOp) {
 	return history
 }
 
-// step is an atomic operation and the pause before it.
+// atomicStep is an atomic operation and the pause before it.
 type atomicStep struct {
 	atomicOp
 	pause time.Duration
 }
 
-// plan draws the operations of a queue pair. All plans are drawn before the tasks start,
+// plan draws random operations of a queue pair of a host, on the words of the other host. All plans are drawn before the tasks start,
 // and therefore depend on the seed only.
 func (s *atomicsTest) plan(host int) []atomicStep {
 	rand := s.pair.DUT.Rand
@@ -127,7 +129,7 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
 		switch rand.IntN(4) {
 		case 0:
-			a.Add = 0
+			a.Add = 0 // an atomic read
 		case 1:
 			// Small values make many comparisons succeed.
 			a.Swap, a.Compare, a.New = true, uint64(rand.IntN(6)), uint64(rand.IntN(6))
@@ -139,35 +141,36 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 	return plan
 }
 
-// execute executes a plan.
+// execute executes a plan on queue pair i of a host, with up to atomicDepth operations
+// outstanding. It returns the operations with their times and old values.
 func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
 	done := make([]atomicOp, len(plan))
-	finish := func() {
+	waitOne := func() {
 		wc := e.NextSuccess()
 		a := &done[wc.WRID]
 		a.Return = e.Now()
 		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomics+int(wc.WRID)):])
 	}
-	for k, st := range plan {
+	for k, step := range plan {
 		if k >= atomicDepth {
-			finish()
+			waitOne()
 		}
-		e.Sleep(st.pause)
+		e.Sleep(step.pause)
 		wr := verbs.SendWR{
 			WRID: uint64(k), Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled,
 			SGL:    local.results.SGL(8*(i*atomics+k), 8),
-			Remote: remote.words.Remote(8 * (st.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: st.Add},
+			Remote: remote.words.Remote(8 * (step.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: step.Add},
 		}
-		if st.Swap {
-			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: st.Compare, Swap: st.New}
+		if step.Swap {
+			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: step.Compare, Swap: step.New}
 		}
-		done[k] = st.atomicOp
+		done[k] = step.atomicOp
 		done[k].Call = e.Now()
 		e.PostSend(wr)
 	}
 	for range min(atomicDepth, len(plan)) {
-		finish()
+		waitOne()
 	}
 	return done
 }
@@ -231,13 +234,13 @@ func checkLinearizable(history []atomicOp) error {
 	return nil
 }
 
-// formatHistory formats the first operations on a word.
+// formatHistory formats the first operations on word w, in the order of their calls.
 func formatHistory(history []atomicOp, w int) string {
 	const most = 6
-	of := slices.DeleteFunc(slices.Clone(history), func(a atomicOp) bool { return a.Word != w })
-	slices.SortStableFunc(of, func(a, b atomicOp) int { return cmp.Compare(a.Call, b.Call) })
+	ops := slices.DeleteFunc(slices.Clone(history), func(a atomicOp) bool { return a.Word != w })
+	slices.SortStableFunc(ops, func(a, b atomicOp) int { return cmp.Compare(a.Call, b.Call) })
 	s := ""
-	for _, a := range of[:min(most, len(of))] {
+	for _, a := range ops[:min(most, len(ops))] {
 		s += fmt.Sprintf("%v (%v to %v); ", a, a.Call, a.Return)
 	}
 	return s + "…"

@@ -18,15 +18,15 @@ type caseDefect struct {
 
 // TrialDefects returns the defects with which CheckCases runs cases on a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
-	for _, m := range j.defects(d) {
+	for _, m := range j.defectsToTry(d) {
 		specs = append(specs, m.spec)
 	}
 	return specs
 }
 
-// defects returns the defects to be tried on a device: those that cases name, with these
-// cases; with Matrix all defects, with all cases.
-func (j *Judge) defects(d *Device) (all []caseDefect) {
+// defectsToTry returns the defects to try on a device, each with the cases to run: the defects
+// that cases name, with these cases; with Matrix all defects, with all cases.
+func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
 			continue
@@ -46,13 +46,14 @@ func (j *Judge) defects(d *Device) (all []caseDefect) {
 	return all
 }
 
-// DefectName returns the name of a defect without its number.
+// DefectName returns the name of a defect from its spec, NAME or NAME=NUMBER.
 func DefectName(spec string) string {
 	name, _, _ := strings.Cut(spec, "=")
 	return name
 }
 
-// specsOf returns how cases name a defect: one with a number may have several.
+// specsOf returns the specs by which cases name a defect, each once: a defect that takes a
+// number may have several.
 func specsOf(defect string, cases []Case) (specs []string) {
 	for _, q := range cases {
 		for _, m := range q.Defects {
@@ -64,14 +65,14 @@ func specsOf(defect string, cases []Case) (specs []string) {
 	return specs
 }
 
-// checkCases runs cases on devices with defects, and adds to the report which cases detect
-// each.
+// checkCases runs cases on devices with defects, and adds to the device's report which cases
+// detect each defect. r has the results without defects.
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
-	at := make(map[string]*conform.Result, len(r.Results))
+	soundResult := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
-		at[r.Results[i].ID] = &r.Results[i]
+		soundResult[r.Results[i].ID] = &r.Results[i]
 	}
-	detected := make(map[string]*conform.DefectCheck, len(d.Known))
+	checks := make(map[string]*conform.DefectCheck, len(d.Known)) // by defect
 	for _, q := range d.Known {
 		if j.WithoutMutants && q.Mutant {
 			continue
@@ -79,9 +80,9 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		r.DefectChecks = append(r.DefectChecks, conform.DefectCheck{Defect: DefectName(q.Name), Imitates: q.Imitates, Does: q.Does})
 	}
 	for i := range r.DefectChecks {
-		detected[r.DefectChecks[i].Defect] = &r.DefectChecks[i]
+		checks[r.DefectChecks[i].Defect] = &r.DefectChecks[i]
 	}
-	for _, m := range j.defects(d) {
+	for _, m := range j.defectsToTry(d) {
 		results, err := j.run(ctx, lab, d, trial{m.tried, []string{m.spec}}, func(d *Device, q Case, res *conformance.Result) conform.Result {
 			j.Show.End(j.label(d, q.ID, res.Defects))
 			return j.result(d, q, res)
@@ -89,24 +90,25 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		if err != nil {
 			return err
 		}
-		to := detected[DefectName(m.spec)]
+		check := checks[DefectName(m.spec)]
 		for i := range results {
-			defective, sound := &results[i], at[results[i].ID]
-			to.Tried++
+			defective, sound := &results[i], soundResult[results[i].ID]
+			check.Tried++
 			// A case that fails without the defect, too, does not detect it.
 			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
-				to.Caught = append(to.Caught, defective.ID)
+				check.Caught = append(check.Caught, defective.ID)
 			}
 			if slices.Contains(caseOf(m.tried, defective.ID).Defects, m.spec) {
-				to.Expects = append(to.Expects, defective.ID)
+				check.Expects = append(check.Expects, defective.ID)
 				sound.Defective = append(sound.Defective, conform.Defective{Defect: m.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}
 		}
-		slices.Sort(to.Caught)
+		slices.Sort(check.Caught)
 	}
 	return nil
 }
 
+// caseOf returns the case with an ID, which must be among cases.
 func caseOf(cases []Case, id string) *conformance.Case {
 	return cases[slices.IndexFunc(cases, func(q Case) bool { return q.ID == id })].Case
 }
@@ -126,7 +128,7 @@ func (j *Judge) addFaults(run *conform.Run) {
 			run.Faults = append(run.Faults, j.unknownDefects(q.Case)...)
 		}
 	}
-	run.Faults = once(run.Faults)
+	run.Faults = withoutDuplicates(run.Faults)
 	if j.Part {
 		return // a case that was left out may detect the defect
 	}
@@ -135,31 +137,33 @@ func (j *Judge) addFaults(run *conform.Run) {
 	}
 }
 
-// once removes equal faults: a case may run on several devices.
-func once(all []conform.Fault) (some []conform.Fault) {
+// withoutDuplicates returns each fault once: a case may run on several devices.
+func withoutDuplicates(all []conform.Fault) (unique []conform.Fault) {
 	for _, f := range all {
-		if !slices.Contains(some, f) {
-			some = append(some, f)
+		if !slices.Contains(unique, f) {
+			unique = append(unique, f)
 		}
 	}
-	return some
+	return unique
 }
 
+// unproven returns the faults of a case: it does not pass on the device without defects, or
+// does not fail with a defect that it should detect.
 func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 	if r.Verdict == conform.Unsupported || r.Verdict == conform.Deviates {
-		return nil // it need not detect anything
+		return nil // such a case need not detect anything
 	}
 	if r.Verdict != conform.Pass {
 		faults = append(faults, conform.Fault{
 			Kind: conform.Unsound, Device: d.Name, Case: r.ID,
-			What: fmt.Sprintf("%s: %s on the sound device: %s", r.ID, r.Verdict, r.Reason),
+			What: fmt.Sprintf("%s: %s on the device without defects: %s", r.ID, r.Verdict, r.Reason),
 		})
 	}
 	for _, f := range r.Defective {
 		if f.Verdict == conform.Fail {
 			continue
 		}
-		what := fmt.Sprintf("%s: %s with %s, which it is to catch", r.ID, f.Verdict, f.Defect)
+		what := fmt.Sprintf("%s: %s with %s, which the case should detect", r.ID, f.Verdict, f.Defect)
 		if f.Reason != "" {
 			what += ": " + f.Reason
 		}
@@ -168,38 +172,39 @@ func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 	return faults
 }
 
+// unknownDefects returns a fault for each defect that a case names and no device can have.
 func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	for _, q := range c.Defects {
 		if err := j.CheckDefect(q); err != nil {
 			faults = append(faults, conform.Fault{
-				Kind: conform.UnknownDefect, Case: c.ID, Defect: q, What: fmt.Sprintf("%s is to catch %s, which no device can have", c.ID, q),
+				Kind: conform.UnknownDefect, Case: c.ID, Defect: q, What: fmt.Sprintf("%s should detect %s, which no device can have", c.ID, q),
 			})
 		}
 	}
 	return faults
 }
 
-// uncaught returns the defects of a device that no case detects. A defect that only cases
-// must detect which were not run is excused.
+// uncaught returns a fault for each defect of a device that no case detects. A defect is
+// excused if the cases that should detect it were not run or are unsupported.
 func (j *Judge) uncaught(d *Device, r *conform.Device) (faults []conform.Fault) {
-	left := j.leftOut(d)
+	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {
 		m := &r.DefectChecks[i]
 		switch {
 		case len(m.Caught) > 0:
-		case len(m.Expects) == 0 && len(left[m.Defect]) > 0:
-			m.Excused = fmt.Sprintf("%s is to notice it, which runs only with --dangerous", strings.Join(left[m.Defect], ", "))
+		case len(m.Expects) == 0 && len(leftOut[m.Defect]) > 0:
+			m.Excused = fmt.Sprintf("%s should detect it, but runs only with --dangerous", strings.Join(leftOut[m.Defect], ", "))
 		case len(m.Expects) > 0 && allUnsupported(r, m.Expects):
-			m.Excused = fmt.Sprintf("%s is to notice it, which this bench cannot ask", strings.Join(m.Expects, ", "))
+			m.Excused = fmt.Sprintf("%s should detect it, but this bench does not support the case", strings.Join(m.Expects, ", "))
 		default:
-			what := fmt.Sprintf("no case notices %s: %s", m.Defect, m.Does)
+			what := fmt.Sprintf("no case detects %s: %s", m.Defect, m.Does)
 			if m.Tried == 0 {
-				what = fmt.Sprintf("no case names %s among its defects (--matrix tells who would notice it): %s", m.Defect, m.Does)
+				what = fmt.Sprintf("no case names %s among its defects (--matrix tells which cases would detect it): %s", m.Defect, m.Does)
 			}
 			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: r.Name, Defect: m.Defect, What: what})
 		}
 		if m.Excused != "" {
-			j.Show.Note(fmt.Sprintf("%s: nobody notices %s: %s", r.Name, m.Defect, m.Excused))
+			j.Show.Note(fmt.Sprintf("%s: no case detects %s: %s", r.Name, m.Defect, m.Excused))
 		}
 	}
 	return faults
@@ -212,9 +217,9 @@ func allUnsupported(d *conform.Device, ids []string) bool {
 	})
 }
 
-// leftOut returns the dangerous cases that were not run, by the defects that they must
+// casesLeftOut returns the dangerous cases that were not run, by the defects that they should
 // detect.
-func (j *Judge) leftOut(d *Device) map[string][]string {
+func (j *Judge) casesLeftOut(d *Device) map[string][]string {
 	left := make(map[string][]string)
 	if j.Dangerous {
 		return left

@@ -14,7 +14,7 @@ func TestFaultsOfACase(t *testing.T) {
 	d := &conform.Device{Name: "x"}
 	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Defective: []conform.Defective{{Defect: "Q", Verdict: conform.Pass}, {Defect: "R", Verdict: conform.Fail}, {Defect: "S", Verdict: conform.Broken, Reason: "panic"}}}
 	faults := unproven(d, r)
-	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which it is to catch: panic" {
+	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which the case should detect: panic" {
 		t.Errorf("%+v", faults)
 	}
 	if r.Verdict = conform.Unsupported; len(unproven(d, r)) != 0 {

@@ -101,7 +101,7 @@ func (j *Judge) Trials() (n int) {
 	for _, d := range j.Devices {
 		n += len(d.Cases)
 		if j.CheckCases {
-			for _, m := range j.defects(d) {
+			for _, m := range j.defectsToTry(d) {
 				n += len(m.tried)
 			}
 		}
@@ -114,7 +114,7 @@ func (j *Judge) Trials() (n int) {
 func (j *Judge) Run(ctx context.Context, run *conform.Run) error {
 	for _, d := range j.Devices {
 		r := d.Report()
-		err := j.device(ctx, d, &r)
+		err := j.judgeDevice(ctx, d, &r)
 		run.Devices = append(run.Devices, r)
 		if err != nil {
 			return err
@@ -131,7 +131,9 @@ func (d *Device) Report() conform.Device {
 	return conform.Device{Name: d.Name, Title: d.Title, As: d.Profile, Defects: d.Defects, Results: []conform.Result{}}
 }
 
-func (j *Judge) device(ctx context.Context, d *Device, r *conform.Device) (err error) {
+// judgeDevice runs the cases of a device in its lab and, if asked for, checks them with
+// defects. The results go to r.
+func (j *Judge) judgeDevice(ctx context.Context, d *Device, r *conform.Device) (err error) {
 	lab, err := j.Open(d)
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func (j *Judge) device(ctx context.Context, d *Device, r *conform.Device) (err e
 
 // RunCases runs the cases of a device in a lab, and returns their results with evidence.
 func (j *Judge) RunCases(ctx context.Context, lab conformance.Lab, d *Device) ([]conform.Result, error) {
-	return j.run(ctx, lab, d, trial{d.Cases, d.Defects}, j.keep)
+	return j.run(ctx, lab, d, trial{d.Cases, d.Defects}, j.finishResult)
 }
 
 // trial is some cases on a device with some defects.
@@ -155,9 +157,9 @@ type trial struct {
 	defects []string
 }
 
-// run runs a trial. keep makes a result for the report and shows it; it is called by one
-// goroutine at a time.
-func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, keep func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
+// run runs a trial and returns its results in the order of the cases. finish makes a result
+// for the report and shows it; it is called by one goroutine at a time.
+func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, finish func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	if len(t.defects) > 0 {
 		restore, err := j.SelectMutant(t.defects)
 		if err != nil {
@@ -166,24 +168,26 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 		defer restore()
 	}
 	cases := make([]*conformance.Case, len(t.cases))
-	at := make(map[*conformance.Case]int, len(t.cases))
+	index := make(map[*conformance.Case]int, len(t.cases))
 	for i, q := range t.cases {
-		cases[i], at[q.Case] = q.Case, i
+		cases[i], index[q.Case] = q.Case, i
 	}
-	kept := make([]*conform.Result, len(t.cases))
+	finished := make([]*conform.Result, len(t.cases))
 	r := conformance.Runner{
-		Lab: &watched{lab, j, d, t.defects}, Workers: j.Workers,
+		Lab: &shownLab{lab, j, d, t.defects}, Workers: j.Workers,
 		Options: conformance.Options{
 			Defects: t.defects, Seed: j.Seed, Deviations: d.Deviations, Schedules: j.Schedules,
-			Progress: func(c *conformance.Case, done, total int) { j.Show.Part(j.label(d, c.ID, t.defects), done, total) },
+			Progress: func(c *conformance.Case, done, total int) {
+				j.Show.SetStepProgress(j.label(d, c.ID, t.defects), done, total)
+			},
 		},
 		Done: func(res conformance.Result) {
 			if j.AfterCase != nil {
 				j.AfterCase()
 			}
-			i := at[res.Case]
-			one := keep(d, t.cases[i], &res)
-			kept[i] = &one
+			i := index[res.Case]
+			result := finish(d, t.cases[i], &res)
+			finished[i] = &result
 			j.Ended++
 		},
 	}
@@ -194,29 +198,30 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 	}
 	_, err := r.Run(ctx, cases)
 	var results []conform.Result
-	for _, k := range kept {
-		if k != nil {
-			results = append(results, *k)
+	for _, result := range finished { // nil if the run ended before the case
+		if result != nil {
+			results = append(results, *result)
 		}
 	}
 	return results, err
 }
 
-// watched is a lab that shows which cases run in it.
-type watched struct {
+// shownLab is a lab that shows on the display which cases run in it.
+type shownLab struct {
 	conformance.Lab
 	j       *Judge
 	d       *Device
 	defects []string
 }
 
-// WithBench implements conformance.Lab.
-func (w *watched) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+// WithBench shows the case as running, and passes the call to the lab.
+func (w *shownLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	w.j.Show.Start(w.j.label(w.d, job.Case, w.defects))
 	return w.Lab.WithBench(ctx, job, body)
 }
 
-// label returns the name under which a running case is shown.
+// label returns the name under which a running case is shown: its ID, with the first of the
+// defects under CheckCases, else with the device if there are several.
 func (j *Judge) label(d *Device, id string, defects []string) string {
 	if j.CheckCases && len(defects) > 0 {
 		return fmt.Sprintf("%s with %s", id, defects[0])
@@ -227,8 +232,8 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 	return id
 }
 
-// keep makes a result for the report, with its evidence, and shows it.
-func (j *Judge) keep(d *Device, q Case, res *conformance.Result) conform.Result {
+// finishResult makes a result for the report, with its ladder and capture, and shows it.
+func (j *Judge) finishResult(d *Device, q Case, res *conformance.Result) conform.Result {
 	r := j.result(d, q, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
 		r.Ladder = conform.NewLadder(res.Record, q.Suite.DescribeEvent)
@@ -244,7 +249,7 @@ func (j *Judge) keep(d *Device, q Case, res *conformance.Result) conform.Result 
 	return r
 }
 
-// result makes a result for the report, without evidence.
+// result makes a result for the report, without ladder and capture.
 func (j *Judge) result(d *Device, q Case, res *conformance.Result) conform.Result {
 	r := conform.Result{
 		ID: q.ID, Suite: q.Suite.Name, Title: q.Title, Cite: q.Cite.String(), Rows: q.Cite.Rows, Level: string(q.Level), Labels: q.Labels,
@@ -267,7 +272,8 @@ func (j *Judge) result(d *Device, q Case, res *conformance.Result) conform.Resul
 	return r
 }
 
-// saveCapture writes the packets of a case, if there were any, and returns the file.
+// saveCapture writes the packets of a case, if there were any, and returns the path of the
+// file in the folder of the report.
 func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (string, error) {
 	events, _ := record.Events()
 	if !slices.ContainsFunc(events, func(e conformance.Event) bool { return e.Kind != conformance.EventNote }) {

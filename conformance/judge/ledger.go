@@ -47,7 +47,7 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the ledger's documents.
+// DocumentKeys returns the keys of the ledger's documents; none if the ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {
@@ -56,16 +56,16 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
-// WriteCoverage prints how many rows of the ledger the cases cover, by document; of the
-// named documents by section.
+// WriteCoverage prints how many rows of the ledger the cases cover, by document. If only is
+// not empty, it prints only the documents with these keys, also by section.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {
 		return err
 	}
-	for _, name := range only {
-		if !slices.Contains(DocumentKeys(), name) {
-			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
+	for _, key := range only {
+		if !slices.Contains(DocumentKeys(), key) {
+			return cmdline.Errorf("the ledger has no document %q%s: it has %s", key, cmdline.Guess(key, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
 	}
 	cases := conformance.CasesByRow(casesOf(Suites()))
@@ -80,7 +80,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 			continue
 		}
 		for row := range d.Rows() {
-			row.Cases = cases[row.ID] // not those of the ledger file
+			row.Cases = cases[row.ID] // replaces those named in the ledger file
 		}
 		all = all.Add(d.Coverage())
 		line(d.Key+"  "+d.Title, d.Coverage())
@@ -110,8 +110,8 @@ func cutTo(s string, n int) string {
 // maxDeviations bounds the size of a file of deviations, in bytes.
 const maxDeviations = 4 << 20
 
-// ReadDeviations reads a file of deviations and returns those that apply to a tier, by
-// case. Every deviation must have a reason and name a case of the suites.
+// ReadDeviations reads a file of deviations and returns those that apply to a tier ("sim",
+// "netns" or "wire"), by case. Every deviation must have a reason and name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {
@@ -124,7 +124,7 @@ func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]con
 	ids := caseIDs(all)
 	for id := range known {
 		if !slices.Contains(ids, id) {
-			return nil, cmdline.Errorf("--deviations %s: the device is judged by no case %q%s", file, id, cmdline.Guess(id, ids))
+			return nil, cmdline.Errorf("--deviations %s: no suite of the device has a case %q%s", file, id, cmdline.Guess(id, ids))
 		}
 	}
 	return known.On(tier), nil

@@ -32,12 +32,13 @@ type Catalog struct {
 	CheckDefect    func(spec string) error // of a defect that no device can have
 }
 
-// FindCases returns the cases of all suites that a filter selects.
+// FindCases returns the cases of all suites that a filter selects. A pattern or label that no
+// case has is an error, as is an empty selection.
 func FindCases(choice *conformance.Filter) (found []Case, err error) {
-	for _, p := range choice.IDs {
-		one := conformance.Filter{IDs: []string{p}}
-		if one.CheckPatterns(Suites()...) != nil {
-			return nil, NoSuchCase(p)
+	for _, pattern := range choice.IDs {
+		single := conformance.Filter{IDs: []string{pattern}}
+		if single.CheckPatterns(Suites()...) != nil {
+			return nil, NoSuchCase(pattern)
 		}
 	}
 	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
@@ -46,7 +47,7 @@ func FindCases(choice *conformance.Filter) (found []Case, err error) {
 		}
 	}
 	if found = Select(choice, Suites()); len(found) == 0 {
-		return nil, cmdline.Errorf("no case has all that is asked for")
+		return nil, cmdline.Errorf("no case meets all conditions")
 	}
 	return found, nil
 }
@@ -67,7 +68,7 @@ func (cat *Catalog) ListCases(found []Case) []ListedCase {
 	return all
 }
 
-// devicesOf returns the devices that a suite is for.
+// devicesOf returns the names of the devices that a suite is for.
 func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 	for _, d := range cat.Devices {
 		if slices.ContainsFunc(SuitesOf(d.Protocol), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
@@ -113,6 +114,7 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	return nil
 }
 
+// describe prints everything about one case. rows are the rows of the ledger by ID.
 func (cat *Catalog) describe(w io.Writer, q Case, rows map[string]conformance.Row, program string) {
 	fmt.Fprintf(w, "%s\n%s\n\n", q.ID, indent(q.Title+".", "  "))
 	fact := func(name, value string) {
@@ -136,7 +138,7 @@ func (cat *Catalog) describe(w io.Writer, q Case, rows map[string]conformance.Ro
 		}
 		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, prefixed(", ", r.Clause), indent(r.Text, "      "))
 	}
-	fmt.Fprintf(w, "\n  Defects that it catches\n")
+	fmt.Fprintf(w, "\n  Defects that it detects\n")
 	for _, m := range q.Defects {
 		fmt.Fprintf(w, "%s\n", indent(m+": "+cat.DescribeDefect(m), "    "))
 	}
@@ -154,16 +156,16 @@ func prefixed(sep, s string) string {
 	return sep + s
 }
 
-// indent breaks a text into lines. The first line begins with first, the others with as
-// many blanks.
+// indent breaks a text into lines of at most width characters. The first line begins with
+// first, the others with as many blanks.
 func indent(text, first string) string {
-	const room = 88
+	const width = 88
 	var b strings.Builder
 	line := first
 	blank := strings.Repeat(" ", len(first))
 	empty := true
 	for _, word := range strings.Fields(text) {
-		if !empty && len([]rune(line))+1+len([]rune(word)) > room {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
 			b.WriteString(line + "\n")
 			line, empty = blank, true
 		}

@@ -60,28 +60,29 @@ const (
 )
 
 // writeVar sets a variable.
-func writeVar(place string, value uint64) litmusOp {
-	return litmusOp{kind: opWrite, variable: place, value: value}
+func writeVar(name string, value uint64) litmusOp {
+	return litmusOp{kind: opWrite, variable: name, value: value}
 }
 
 // readVar reads a variable into a register. The register is evaluated at the first
 // completion that covers the operation: its own, or a later one if it is unsignaled.
-func readVar(place, reg string) litmusOp { return litmusOp{kind: opRead, variable: place, reg: reg} }
+func readVar(name, reg string) litmusOp { return litmusOp{kind: opRead, variable: name, reg: reg} }
 
 // addVar adds to a variable, and returns its old value in a register.
-func addVar(place string, value uint64, reg string) litmusOp {
-	return litmusOp{kind: opAdd, variable: place, value: value, reg: reg}
+func addVar(name string, value uint64, reg string) litmusOp {
+	return litmusOp{kind: opAdd, variable: name, value: value, reg: reg}
 }
 
-// swapVar replaces old by value, and returns the old value in a register.
-func swapVar(place string, old, value uint64, reg string) litmusOp {
-	return litmusOp{kind: opSwap, variable: place, old: old, value: value, reg: reg}
+// swapVar replaces the value of a variable by value if it is old, and returns the previous
+// value in a register.
+func swapVar(name string, old, value uint64, reg string) litmusOp {
+	return litmusOp{kind: opSwap, variable: name, old: old, value: value, reg: reg}
 }
 
 // sendAndRead sends a message. On reception, the peer's program copies a variable of its own
 // memory to a register.
-func sendAndRead(place, reg string) litmusOp {
-	return litmusOp{kind: opSend, variable: place, reg: reg}
+func sendAndRead(name, reg string) litmusOp {
+	return litmusOp{kind: opSend, variable: name, reg: reg}
 }
 
 // fenced sets the fence flag: the operation waits for earlier reads and atomics.
@@ -129,32 +130,32 @@ const (
 	unset = "unset" // never written
 )
 
-// names returns the sorted registers and variables of a test.
-func (t *litmusTest) names() (regs, places []string) {
+// names returns the sorted names of the registers and variables of a test.
+func (t *litmusTest) names() (regs, variables []string) {
 	for _, th := range t.Threads {
 		for _, o := range th {
 			if o.reg != "" {
 				regs = append(regs, o.reg)
 			}
-			if !slices.Contains(places, o.variable) {
-				places = append(places, o.variable)
+			if !slices.Contains(variables, o.variable) {
+				variables = append(variables, o.variable)
 			}
 		}
 	}
 	slices.Sort(regs)
-	slices.Sort(places)
-	return regs, places
+	slices.Sort(variables)
+	return regs, variables
 }
 
-// allows reports whether an outcome is allowed.
+// allows reports whether an outcome is allowed in a schedule with or without fences.
 func (t *litmusTest) allows(outcome string, fences bool) bool {
 	return slices.Contains(t.Allowed, outcome) || !fences && slices.Contains(t.Unfenced, outcome)
 }
 
-// hasFences reports whether there are schedules without fences.
-func (t *litmusTest) hasFences() bool { return len(t.Unfenced) > 0 }
+// omitsFences reports whether every other schedule omits the fences.
+func (t *litmusTest) omitsFences() bool { return len(t.Unfenced) > 0 }
 
-// Case fills in a case that runs the test.
+// Case returns c filled in as a case that runs the test. Its ID is prefix with the test's name.
 func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 	threads := make([]string, len(t.Threads))
 	for i, th := range t.Threads {
@@ -164,7 +165,7 @@ func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 	c.Needs |= t.Needs
 	c.Sends = strings.Join(threads, " || ")
 	c.Expects = "one of: " + strings.Join(t.Allowed, " | ")
-	if t.hasFences() {
+	if t.omitsFences() {
 		c.Expects += "; without the fence also: " + strings.Join(t.Unfenced, " | ")
 	}
 	c.Run = func(b *conformance.Bench) error {
@@ -174,7 +175,8 @@ func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 	return c
 }
 
-// schedules returns the number of schedules, which depends on whether time is virtual.
+// schedules returns the number of schedules of a case: fewer in real time than in virtual
+// time, unless the user has set it.
 func schedules(b *conformance.Bench) int {
 	if b.Virtual {
 		return b.Schedules(1000)
@@ -182,7 +184,7 @@ func schedules(b *conformance.Bench) int {
 	return b.Schedules(24)
 }
 
-// long is the size of variables that need several packets.
+// longVariable is the size of variables that need several packets.
 const longVariable = 3 << 10
 
 // All tests. Each transport lists those that it must pass.

@@ -18,19 +18,20 @@ type requirement struct {
 	defects []string
 }
 
-// litmusCases returns the cases of requirements, with the metadata of c.
+// litmusCases returns the cases of requirements of a document: copies of c with their own
+// test, citation, level and defects. Their IDs begin with prefix.
 func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
-	made := make([]conformance.Case, len(all))
-	for i, a := range all {
-		k := c
-		k.Cite = conformance.Cite{Doc: doc, Section: a.section, Rows: a.rows}
-		if a.section == "" && doc == rfc5040 {
-			k.Cite.Section = "5.5"
+	cases := make([]conformance.Case, len(all))
+	for i, r := range all {
+		filled := c
+		filled.Cite = conformance.Cite{Doc: doc, Section: r.section, Rows: r.rows}
+		if r.section == "" && doc == rfc5040 {
+			filled.Cite.Section = "5.5" // ordering and completions
 		}
-		k.Level, k.Defects = a.level, a.defects
-		made[i] = a.Case(prefix, k)
+		filled.Level, filled.Defects = r.level, r.defects
+		cases[i] = r.Case(prefix, filled)
 	}
-	return made
+	return cases
 }
 
 const (
@@ -100,7 +101,7 @@ func litmusDatagramIWARP() []conformance.Case {
 	}), atomicsCase("dg", cite, c, "DeliversAsTheyCome", "RDCompletesAtOnce", "AtomicOperandsSwapped"))
 }
 
-// atomicsCase returns the case about the linearizability of atomics on a transport.
+// atomicsCase returns c filled in as the case about the linearizability of atomics.
 func atomicsCase(transport string, cite conformance.Cite, c conformance.Case, defects ...string) conformance.Case {
 	c.Cite, c.Needs = cite, c.Needs|verbs.CapAtomics
 	c.ID = "linear/" + transport + "/atomics-of-many-queue-pairs"
@@ -162,7 +163,8 @@ var (
 	}
 )
 
-// impairments returns the impairments that the device's transport must tolerate.
+// impairments returns the impairments that a transport must tolerate: reordering and
+// duplicates only for reliable datagrams.
 func impairments(caps verbs.Caps) []conformance.Path {
 	if caps.Has(verbs.CapRD) {
 		return datagramPaths
@@ -173,10 +175,11 @@ func impairments(caps verbs.Caps) []conformance.Path {
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
-// draw returns schedule number i.
+// draw returns schedule number i, and sets the impairments of the path. The active host, the
+// fences and the path alternate with i, the rest is random.
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
-	s := &schedule{active: i % 2, fences: !l.hasFences() || i/2%2 == 0}
+	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}
 	all := impairments(l.pair.DUT.Caps)
 	if s.path = all[i/4%len(all)]; !l.pair.SetPath(s.path) {
 		s.path = conformance.Path{}

@@ -79,6 +79,8 @@ type litmusHost struct {
 // stride is the distance in bytes between variables, and between registers.
 const stride = 8 << 10
 
+// newLitmus registers the memory of a test on both devices, and connects a queue pair for each
+// thread.
 func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	l := &litmus{litmusTest: t, pair: p, size: max(t.Size, 8)}
 	l.regs, l.variables = t.names()
@@ -98,7 +100,8 @@ func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	return l
 }
 
-// run runs the test once and returns its outcome.
+// run runs the test once with a schedule and returns its outcome: the values that the threads
+// read, and the final values of the variables.
 func (l *litmus) run(s *schedule) string {
 	local, remote := l.hosts[s.active], l.hosts[1-s.active]
 	l.fill(remote.variables, 0)
@@ -108,9 +111,9 @@ func (l *litmus) run(s *schedule) string {
 	var tasks []pairTask[map[string]string]
 	for i := range l.Threads {
 		if l.messageCount(i) > 0 {
-			tasks = append(tasks, pairTask[map[string]string]{fmt.Sprintf("listener %d", i), l.listen(i, s)})
+			tasks = append(tasks, pairTask[map[string]string]{fmt.Sprintf("listener %d", i), l.postRecvs(i, s)})
 		}
-		tasks = append(tasks, pairTask[map[string]string]{fmt.Sprintf("thread %d", i), func() map[string]string { return l.thread(i, s) }})
+		tasks = append(tasks, pairTask[map[string]string]{fmt.Sprintf("thread %d", i), func() map[string]string { return l.runThread(i, s) }})
 	}
 	for _, r := range runTasks(l.pair, tasks) {
 		maps.Copy(values, r)
@@ -118,7 +121,7 @@ func (l *litmus) run(s *schedule) string {
 	for i := range l.endpoints {
 		l.flush(i, s)
 	}
-	remote.variables.Snapshot() // for its side effect: the memory then has all that the device wrote
+	remote.variables.Snapshot() // synchronize with the device
 	for k, name := range l.variables {
 		values[name] = l.value(remote.variables, k)
 	}
@@ -158,7 +161,7 @@ func (l *litmus) fill(m *rig.Memory, value uint64) {
 	}
 }
 
-// value formats the value of a variable or register.
+// value formats the value of the k-th variable or register in m: a number, torn or unset.
 func (l *litmus) value(m *rig.Memory, k int) string {
 	first := binary.NativeEndian.Uint64(m.Buf[k*stride:])
 	for at := 8; at < l.size; at += 8 {
@@ -194,8 +197,9 @@ func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 	return results
 }
 
-// thread posts the requests of a thread, waits for them, and returns its registers.
-func (l *litmus) thread(i int, s *schedule) map[string]string {
+// runThread posts the requests of a thread, waits for their completions, and returns the
+// values of its registers.
+func (l *litmus) runThread(i int, s *schedule) map[string]string {
 	e, ops := l.endpoints[i][s.active], l.Threads[i]
 	wrs := make([]verbs.SendWR, len(ops))
 	for k, o := range ops {
@@ -233,9 +237,10 @@ func (l *litmus) thread(i int, s *schedule) map[string]string {
 	return values
 }
 
+// register returns the index of a register.
 func (l *litmus) register(name string) int { return slices.Index(l.regs, name) }
 
-// request returns the k-th work request of a thread.
+// request returns the work request of operation o, the k-th of thread i.
 func (l *litmus) request(i, k int, o litmusOp, s *schedule) verbs.SendWR {
 	local, remote := l.hosts[s.active], l.hosts[1-s.active]
 	index := slices.Index(l.variables, o.variable)
@@ -267,7 +272,7 @@ func (l *litmus) request(i, k int, o litmusOp, s *schedule) verbs.SendWR {
 	return wr
 }
 
-// messageCount counts the messages of a thread.
+// messageCount returns the number of SENDs of a thread.
 func (l *litmus) messageCount(i int) (n int) {
 	for _, o := range l.Threads[i] {
 		if o.kind == opSend {
@@ -277,9 +282,10 @@ func (l *litmus) messageCount(i int) (n int) {
 	return n
 }
 
-// listen posts the receives for a thread's messages, and returns a function that reads
-// the variables when the messages arrive.
-func (l *litmus) listen(i int, s *schedule) func() map[string]string {
+// postRecvs posts the receives for a thread's messages at the passive host. It returns a
+// function that waits for the messages, reads a variable after each, and returns the values
+// by register.
+func (l *litmus) postRecvs(i int, s *schedule) func() map[string]string {
 	e, local := l.endpoints[i][1-s.active], l.hosts[1-s.active]
 	// Messages are empty, but some providers reject receives without memory.
 	buffer := local.regs.SGL(0, max(e.GRHLen(), 1))

@@ -28,7 +28,7 @@ func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 	known := Labels(all)
 	for _, l := range labels {
 		if !slices.Contains(known, l) {
-			return cmdline.Errorf("%s %s: no case has it; %s", flag, l, cmdline.DidYouMean(l, known, "fabrictest list cases --json"))
+			return cmdline.Errorf("%s %s: no case has this label; %s", flag, l, cmdline.DidYouMean(l, known, "fabrictest list cases --json"))
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func ParseLevel(text string) (conformance.Level, error) {
 	return level, nil
 }
 
-// NoSuchCase returns the error for a pattern that matches no case, with similar names.
+// NoSuchCase returns the error for a pattern that matches no case. It suggests similar IDs.
 func NoSuchCase(pattern string) error {
 	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs(Suites())...), "fabrictest list cases"))
 }
@@ -64,7 +64,7 @@ func caseIDs(suites []*conformance.Suite) (ids []string) {
 	return ids
 }
 
-// caseAreas returns the first parts of IDs: rc and rc/psn of rc/psn/gap.
+// caseAreas returns the beginnings of all case IDs: "rc" and "rc/psn" of "rc/psn/gap".
 func caseAreas() (areas []string) {
 	for _, id := range caseIDs(Suites()) {
 		parts := strings.SplitN(id, "/", 3)

@@ -70,7 +70,7 @@ func TestFieldsSayWhatDoesNotFit(t *testing.T) {
 	for want, v := range map[string]sample{
 		"sample.Three: 0x8 does not fit 3 bits":   {Three: new(uint8(8))},
 		"sample.Over: 0x200 does not fit 9 bits":  {Over: new(uint16(0x200))},
-		"sample.Tail: 3 bytes do not fit 2":        {Tail: make([]byte, 3)},
+		"sample.Tail: 3 bytes do not fit 2":       {Tail: make([]byte, 3)},
 		"sample.Mid: 0x1000000 does not fit 24 b": {Mid: new(uint32(1 << 24))},
 	} {
 		func() {

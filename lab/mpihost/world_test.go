@@ -55,13 +55,13 @@ func TestEnvOfRanks(t *testing.T) {
 
 func TestInvalidFabrics(t *testing.T) {
 	for want, f := range map[string]Fabric{
-		"0 ranks":            {},
-		"-1 ranks per host":  {Ranks: 1, PerHost: -1},
-		"no provider":        {Ranks: 1, Provider: "mlx5"},
-		"rails":              {Ranks: 1, Rails: 99},
+		"0 ranks":               {},
+		"-1 ranks per host":     {Ranks: 1, PerHost: -1},
+		"no provider":           {Ranks: 1, Provider: "mlx5"},
+		"rails":                 {Ranks: 1, Rails: 99},
 		"supports only LossPPM": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
-		"loss_ppm":           {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
-		"no option icrc":     {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
+		"loss_ppm":              {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
+		"no option icrc":        {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
 	} {
 		ran := false
 		if _, err := InWorld(f, func(*transport.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {

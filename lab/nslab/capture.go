@@ -23,7 +23,7 @@ type capture struct {
 	packets *pcaplink.Capture
 }
 
-// newCapture creates the capture file of a job; nil if it has none.
+// newCapture creates the capture file of a rank; nil if the job asks for none.
 func newCapture(job *rankJob) (*capture, error) {
 	if job.Capture == "" {
 		return nil, nil
@@ -48,7 +48,7 @@ func (c *capture) flushOnSIGTERM() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 }
 
-// close completes the file.
+// close completes the file. It does nothing if c is nil.
 func (c *capture) close() error {
 	if c == nil {
 		return nil
@@ -69,8 +69,8 @@ func trimCapture(name string) error {
 // captureSuffix is the suffix of uncompressed captures.
 const captureSuffix = ".pcapng"
 
-// packCaptures compresses the captures in a folder. Their writers must have ended.
-func packCaptures(dir string) error {
+// compressCaptures compresses the captures in a folder. Their writers must have ended.
+func compressCaptures(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+captureSuffix))
 	errs := []error{err}
 	for _, name := range names {
@@ -109,10 +109,11 @@ type fabricCapturer struct {
 	to    *ethernet.Capture
 }
 
-// tap returns a handler that captures frames before it passes them to path.
-func (f *fabricCapturer) tap(name string, path uswitch.FrameHandler) (uswitch.FrameHandler, error) {
+// tap returns a handler that captures frames under an interface name before it passes them to
+// next; next itself without a capture. The first call creates the file.
+func (f *fabricCapturer) tap(name string, next uswitch.FrameHandler) (uswitch.FrameHandler, error) {
 	if f.opts.File == "" {
-		return path, nil
+		return next, nil
 	}
 	if f.file == nil {
 		file, err := os.Create(f.opts.File)
@@ -125,7 +126,7 @@ func (f *fabricCapturer) tap(name string, path uswitch.FrameHandler) (uswitch.Fr
 			MaxBytes: cmp.Or(f.opts.MaxBytes, MaxFabricCapture), OnLimit: f.opts.OnTruncated,
 		})
 	}
-	return f.to.Tap(name, path), nil
+	return f.to.Tap(name, next), nil
 }
 
 // close completes the file. The switches must have stopped.
@@ -136,8 +137,9 @@ func (f *fabricCapturer) close() error {
 	return closeCapture(f.file, f.to.Close())
 }
 
-// closeCapture closes a capture file; err is an earlier error. It removes a file
-// with errors, because a full disk needs the space for the report.
+// closeCapture closes a capture file, and returns its error joined with err, that of its
+// writer. After an error it removes the file, because a full disk needs the space for the
+// report.
 func closeCapture(file *os.File, err error) error {
 	err = errors.Join(err, file.Close())
 	if err != nil {

@@ -32,7 +32,8 @@ type portDirection struct {
 	filter   *ethernet.Filter         // nil without partitions
 }
 
-// begin installs the impairments and events of the plan.
+// begin installs the impairments and events of the plan, if this direction has any or a later
+// step may change it. start is time 0 of the scenario, in the time of the switch.
 func (y *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := y.set.plan, m.Config
 	y.start, y.started, y.baseline = start, true, y.counters()
@@ -49,7 +50,7 @@ func (y *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	return nil
 }
 
-// install sets the handler of the direction: capture, partition filter, stream
+// install sets the handler of the direction: capture, partition filter (if filtered), stream
 // events and impairments, in this order.
 func (y *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, filtered bool) (err error) {
 	y.impairer, err = ethernet.NewImpairer(cfg, ethernet.Options{
@@ -94,7 +95,8 @@ func (y *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	case !y.started:
 		return fmt.Errorf("%s: impairments cannot be set before Begin", y.name())
 	case y.impairer == nil:
-		return y.install(impair.Config{Specs: y.withLinkSpecs(specs)}, nil, false)
+		const filtered = false // begin installs every filter
+		return y.install(impair.Config{Specs: y.withLinkSpecs(specs)}, nil, filtered)
 	}
 	y.sw.WhileQuiesced(func() { err = y.impairer.Pipe().SetSpecs(y.withLinkSpecs(specs)) })
 	return err
@@ -124,6 +126,7 @@ func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
 	return []impair.Spec{s}
 }
 
+// addQueue adds the queue and its ECN marking to the spec of a link with a rate.
 func addQueue(s *impair.Spec, l topology.Link) {
 	if l.RateBps != 0 {
 		s.QueueBytes = l.QueueBytes
@@ -135,7 +138,7 @@ func addQueue(s *impair.Spec, l topology.Link) {
 // 0.
 type partitionGroups map[netip.Addr]int
 
-// partition starts or ends a partition.
+// partition starts the partition of a step, or ends it if the step is an undo.
 func (w *switchSet) partition(step *lab.Step) error {
 	if step.Undo {
 		w.partitioned.Store(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// runFaults starts the ranks when all are ready, executes the timed faults, and
-// stops the run at its time limit.
+// runFaults starts the ranks when all are ready, executes the timed faults, and stops the run
+// at its time limit. It returns when ctx ends.
 func (p *scenarioRun) runFaults(ctx context.Context) {
 	if err := p.begin(ctx); err != nil {
 		p.abort(ctx, err)
@@ -62,7 +62,7 @@ func (p *scenarioRun) begin(ctx context.Context) error {
 	return err
 }
 
-// abort stops the run for an error outside of the fabric, unless it has ended.
+// abort stops the run for an error of the lab itself, unless the run has ended.
 func (p *scenarioRun) abort(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		p.internalErr = err
@@ -82,11 +82,12 @@ func (p *scenarioRun) waitUntil(ctx context.Context, at time.Duration) bool {
 	}
 }
 
-// execute executes one step.
+// execute executes one step: it applies a fault, or ends it if step.Undo is set.
 func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		return p.eachPort(step, func(port int) error { return p.switches.setLink(p.Fabric, port, step.Undo) })
+		up := step.Undo
+		return p.eachPort(step, func(port int) error { return p.switches.setLink(p.Fabric, port, up) })
 	case scenarios.Partition:
 		return p.switches.partition(step)
 	case scenarios.SetImpair:
@@ -104,6 +105,7 @@ func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
+// eachPort calls do for the ports of a step, and joins the errors.
 func (p *scenarioRun) eachPort(step *lab.Step, do func(port int) error) error {
 	errs := make([]error, 0, len(step.Ports))
 	for _, k := range step.Ports {

@@ -40,14 +40,14 @@ func checkNetem(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec converts the impairments of a direction to netem's parameters. netem's reorder
-// is the share of packets that are not delayed, ours that of those that are.
+// netemSpec converts the impairments of a direction to netem's parameters. netem's "reorder"
+// is the share of packets that are not delayed; impair.Spec has the share of those that are.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil
 	}
 	if len(specs) > 1 || dir == lab.In {
-		return n, errors.New("netem supports one impairment of the packets that a port sends, and none of those it receives: write one impairment, with way: out")
+		return n, errors.New("netem supports one impairment of the packets that a port sends, and none of those it receives: write one impairment, with \"way: out\"")
 	}
 	s := specs[0]
 	n = netns.NetemSpec{
@@ -57,7 +57,7 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 	unsupported.Delay, unsupported.Jitter, unsupported.LossPPM, unsupported.DuplicatePPM, unsupported.ReorderPPM, unsupported.CorruptPPM = 0, 0, 0, 0, 0, 0
 	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0
 	if unsupported != (impair.Spec{}) {
-		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, and no from or until")
+		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
 	}
 	if n.ReorderPPM > 0 && n.Delay == 0 {
 		// netem reorders by sending some packets without the delay of the others.

@@ -21,8 +21,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// observe combines the reports of the ranks, the exit states of their processes,
-// and the counters of the links.
+// observe combines the reports of the ranks, the exit states of their processes, and the
+// counters of the links. others is the share of CPU time that other processes used.
 func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.Observation, error) {
 	observed := &lab.Observation{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, AbortReason: p.abortReason}
 	var errs []error
@@ -35,7 +35,7 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 		var out rankOutcome
 		if o.Report != nil {
 			if err := json.Unmarshal(o.Report, &out); err != nil {
-				out = rankOutcome{Error: fmt.Sprintf("its report is damaged: %v", err)}
+				out = rankOutcome{Error: fmt.Sprintf("cannot decode the rank's report: %v", err)}
 			}
 		}
 		observed.Ranks = append(observed.Ranks, p.observedRank(o, &out))
@@ -67,14 +67,14 @@ func fileError(o *launch.Outcome, out *rankOutcome) error {
 	return nil
 }
 
-// observedRank combines the data about one rank.
+// observedRank combines the data about one rank: its process, its report and its samples.
 func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank {
 	record := &p.recorder.ranks[o.Rank]
 	r := lab.Rank{
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: record.samples, Marks: record.marks,
 		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.StateDump,
 	}
-	if !o.MaxRSSIsUpperBound { // a bound says little about the rank
+	if !o.MaxRSSIsUpperBound { // an upper bound says little about the rank
 		r.MemoryKiB = o.MaxRSS >> 10
 	}
 	r.Report = out.Report
@@ -117,7 +117,7 @@ func exitReason(o *launch.Outcome) string {
 // it.
 var fatalSignal = regexp.MustCompile(`^SIG[A-Z0-9]+: `)
 
-// filesIn lists the captures and logs in the folder of a scenario.
+// filesIn lists the captures and logs in a scenario's folder, a path relative to dir.
 func filesIn(dir, folder string) (files []report.File) {
 	entries, _ := os.ReadDir(filepath.Join(dir, folder))
 	for _, e := range entries {

@@ -90,7 +90,8 @@ type rankOutcome struct {
 	CaptureError string `json:"captureError,omitempty"`
 }
 
-// runRank runs the program of a rank, and sets *captureErr if the capture fails.
+// runRank opens the NICs of a rank, waits for the start command, and runs the workload. It
+// sets *captureErr if the capture fails, which is not an error of the rank.
 func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err error) {
 	var job rankJob
 	if err := json.Unmarshal(conn.Job(), &job); err != nil {
@@ -110,8 +111,8 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeNICs()) }()
-	begin, orders := make(chan time.Duration, 1), new(commands)
-	conn.OnCommand(func(command string) error { return orders.handle(command, begin) })
+	begin, handler := make(chan time.Duration, 1), new(commandHandler)
+	conn.OnCommand(func(command string) error { return handler.handle(command, begin) })
 	if err := conn.Mark(readyMark); err != nil {
 		return nil, err
 	}
@@ -123,18 +124,18 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 		return nil, err
 	}
 	conn.OnDump(program.Status)
-	orders.program.Store(&program)
+	handler.program.Store(&program)
 	return program.Run()
 }
 
-// commands handles the launcher's commands, on a separate goroutine.
-type commands struct {
+// commandHandler handles the launcher's commands, on a separate goroutine.
+type commandHandler struct {
 	program atomic.Pointer[workload.Program] // nil before the start
 }
 
-// handle executes a command of the lab: it sends the time of a start to begin, or breaks the queue
-// pairs of the running program.
-func (o *commands) handle(command string, begin chan<- time.Duration) error {
+// handle executes a command of the lab process: it sends time 0 of a start command to begin,
+// or moves the queue pairs of the running program to Error.
+func (o *commandHandler) handle(command string, begin chan<- time.Duration) error {
 	if strings.HasPrefix(command, startCommand) {
 		epoch, err := parseStart(command)
 		if err == nil {
@@ -153,7 +154,8 @@ func (o *commands) handle(command string, begin chan<- time.Duration) error {
 	return b.Break()
 }
 
-// openNICs opens the NICs of a host. closeNICs closes them.
+// openNICs opens the NICs of a host with the scenario's settings and the job's defects.
+// closeNICs closes them.
 func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []workload.NIC, closeNICs func() error, err error) {
 	var closers []func() error
 	closeAll := func() error {
@@ -173,11 +175,11 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 		return nil, nil, err
 	}
 	for _, n := range job.NICs {
-		at := nics.NICConfig{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO}
+		cfg := nics.NICConfig{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO}
 		if capture != nil {
-			at.Capture = capture.packets
+			cfg.Capture = capture.packets
 		}
-		dev, err := open.OnSockets(at)
+		dev, err := open.OnSockets(cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -195,6 +197,7 @@ func formatStart(epoch time.Duration) string {
 	return startCommand + strconv.FormatInt(int64(epoch), 10)
 }
 
+// parseStart returns the argument of a start command.
 func parseStart(command string) (epoch time.Duration, err error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(command, startCommand), 10, 64)
 	if err != nil {
@@ -206,6 +209,7 @@ func parseStart(command string) (epoch time.Duration, err error) {
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
 type clock struct{ epoch time.Time }
 
+// newClock returns a clock whose time 0 is epoch on CLOCK_MONOTONIC.
 func newClock(epoch time.Duration) clock { return clock{time.Now().Add(epoch - monotonic())} }
 
 // Now returns the time of the scenario.
@@ -217,8 +221,8 @@ func (clock) Sleep(d time.Duration) { time.Sleep(d) }
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute simulates a computation of duration d. It sleeps for most of it, because
-// the hosts share the CPUs of this machine, and real hosts do not.
+// Compute simulates a computation of duration d. It sleeps for most of that time, because the
+// hosts share the CPUs of this machine, unlike real hosts.
 func (clock) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
@@ -242,7 +246,8 @@ func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn
 func (c *control) Mark(what string)                    { c.conn.Mark(what) }
 func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 
-// wrapErr adds the errors of package workload that programs test for.
+// wrapErr joins an error of the launcher with the error that programs test for:
+// workload.ErrGone or verbs.ErrTimeout.
 func (c *control) wrapErr(err error) error {
 	switch {
 	case errors.Is(err, launch.ErrEnded):

@@ -37,17 +37,19 @@ const maxRecords = 100_000
 // progressInterval is the minimum interval between progress reports.
 const progressInterval = 100 * time.Millisecond
 
-func newRecorder(plan *lab.Plan, tell func(lab.Progress)) *recorder {
-	return &recorder{plan: plan, onProgress: tell, ranks: make([]record, plan.Scenario.RankCount()), allReady: make(chan struct{})}
+// newRecorder returns a recorder that calls onProgress, unless it is nil, about ten times per
+// second.
+func newRecorder(plan *lab.Plan, onProgress func(lab.Progress)) *recorder {
+	return &recorder{plan: plan, onProgress: onProgress, ranks: make([]record, plan.Scenario.RankCount()), allReady: make(chan struct{})}
 }
 
-// event handles an event of the launcher.
-func (r *recorder) event(e launch.Event) {
+// handleEvent records an event of the launcher, and reports progress.
+func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Kind {
 	case launch.Marked:
-		r.mark(e)
+		r.handleMark(e)
 	case launch.Sampled:
 		var s workload.Sample
 		if k := &r.ranks[e.Rank]; json.Unmarshal(e.Sample, &s) == nil && len(k.samples) < maxRecords {
@@ -58,11 +60,11 @@ func (r *recorder) event(e launch.Event) {
 	default:
 		return
 	}
-	r.progress(e.At)
+	r.reportProgress(e.At)
 }
 
-// mark records a mark of a rank, and closes allReady when every rank is ready.
-func (r *recorder) mark(e launch.Event) {
+// handleMark records a mark of a rank, and closes allReady when every rank is ready.
+func (r *recorder) handleMark(e launch.Event) {
 	if e.Text == readyMark && r.epoch.IsZero() {
 		if r.ready++; r.ready == len(r.ranks) {
 			close(r.allReady)
@@ -81,7 +83,7 @@ func (r *recorder) begin(epoch time.Time) {
 	r.epoch = epoch
 }
 
-// since returns the time of the scenario at t.
+// since returns the scenario's time at t; 0 before the start.
 func (r *recorder) since(t time.Time) time.Duration {
 	if r.epoch.IsZero() {
 		return 0
@@ -89,15 +91,16 @@ func (r *recorder) since(t time.Time) time.Duration {
 	return t.Sub(r.epoch)
 }
 
-// now returns the time of the scenario.
+// now returns the current time of the scenario.
 func (r *recorder) now() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.since(time.Now())
 }
 
-// progress reports the progress, at most once per progressInterval.
-func (r *recorder) progress(at time.Time) {
+// reportProgress calls onProgress with the sums of the last samples of all ranks, at most once
+// per progressInterval.
+func (r *recorder) reportProgress(at time.Time) {
 	if r.onProgress == nil || at.Sub(r.lastProgress) < progressInterval {
 		return
 	}

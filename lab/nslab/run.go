@@ -67,7 +67,7 @@ func repeatStarved(ctx context.Context, run func() *report.Result) *report.Resul
 	return r
 }
 
-// runOnce runs a scenario once; it is skipped where namespaces are not available.
+// runOnce runs a scenario once. The result is Skipped where namespaces are not available.
 func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	began := time.Now()
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
@@ -131,20 +131,21 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	}
 }
 
-// forwardStateRequests signals the lab process to report the state of its ranks.
-func forwardStateRequests(ask <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
+// forwardStateRequests sends the lab process a SIGUSR1 for each request, which makes it report
+// the state of its ranks, until ended is closed.
+func forwardStateRequests(requests <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:
 			return
-		case <-ask:
-			_ = lab.Signal(syscall.SIGUSR1) // it may have ended
+		case <-requests:
+			_ = lab.Signal(syscall.SIGUSR1) // the process may have ended
 		}
 	}
 }
 
-// readMessages reads the messages of a lab process until it ends. A message longer
-// than limit bytes is an error.
+// readMessages reads the messages of a lab process until it ends. It calls the hooks in opts,
+// and returns the result. A message longer than limit bytes is an error.
 func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
 	limited := &io.LimitedReader{R: from}
 	in := json.NewDecoder(limited)
@@ -171,11 +172,11 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// outputTail is an io.Writer that keeps the beginning and the end of the output.
+// outputTail is an io.Writer that keeps the first and the last tailBytes of the output.
 type outputTail struct {
 	mu   sync.Mutex
 	head []byte // has the cause if a Go program crashes
-	buf  []byte
+	tail []byte
 }
 
 const tailBytes = 8 << 10
@@ -184,19 +185,19 @@ func (t *outputTail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.head = append(t.head, b[:min(len(b), tailBytes-len(t.head))]...)
-	t.buf = append(t.buf, b...)
-	if over := len(t.buf) - tailBytes; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
+	t.tail = append(t.tail, b...)
+	if over := len(t.tail) - tailBytes; over > 0 {
+		t.tail = append(t.tail[:0], t.tail[over:]...)
 	}
 	return len(b), nil
 }
 
-// String returns the output as the end of an error message: the reason of a crash,
-// if there is one, and then all lines.
+// String returns the end of the output as the end of an error message, after the cause of a
+// crash if there is one.
 func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.buf))
+	text := strings.TrimSpace(string(t.tail))
 	if text == "" {
 		return ""
 	}

@@ -24,7 +24,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// runScenario runs a scenario in the namespaces of this process.
+// runScenario runs a scenario in the namespaces of this process, compresses its captures, and
+// returns the result with a list of all files.
 func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
 	var truncated atomic.Bool
@@ -40,7 +41,7 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 	}
 	if opts.Dir != "" {
 		folder := opts.Folder(s, scenarios.NetNS)
-		if err := packCaptures(filepath.Join(opts.Dir, folder)); err != nil { // the files remain uncompressed
+		if err := compressCaptures(filepath.Join(opts.Dir, folder)); err != nil { // the files remain uncompressed
 			r.Detail = strings.TrimPrefix(r.Detail+"\n"+err.Error(), "\n")
 		}
 		r.Files = filesIn(opts.Dir, folder)
@@ -75,7 +76,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 	if p.Testbed, err = Open(plan, p.testbedOptions()); err != nil {
 		return nil, err
 	}
-	defer p.Close() //nolint:errcheck // the kernel takes it all down with this process
+	defer p.Close() //nolint:errcheck // the kernel removes the namespaces with this process
 	p.recorder = newRecorder(plan, opts.OnProgress)
 	return p.run(ctx)
 }
@@ -123,13 +124,13 @@ const (
 func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	specs, err := p.specs()
+	specs, err := p.rankSpecs()
 	if err != nil {
 		return nil, err
 	}
 	before, _ := process.SampleCPU()
 	p.group, err = launch.Start(ctx, specs, launch.Options{
-		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, LogDir: p.dir, OnEvent: p.recorder.event,
+		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, LogDir: p.dir, OnEvent: p.recorder.handleEvent,
 	})
 	if err != nil {
 		return nil, startError(err)
@@ -171,8 +172,8 @@ func (p *scenarioRun) reportStates(ctx context.Context) {
 	}
 }
 
-// specs returns the commands of the ranks: one in the namespace of each host.
-func (p *scenarioRun) specs() ([]launch.Spec, error) {
+// rankSpecs returns the processes of the ranks to launch: one in the namespace of each host.
+func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 	text, err := p.Plan.Scenario.Marshal()
 	if err != nil {
 		return nil, err
@@ -213,7 +214,8 @@ func startIn(ns *netns.NS) func(*exec.Cmd) error {
 // retries of a connection.
 const idleTimeout = 30 * time.Second
 
-// rankNICs returns the NICs of a host with the addresses of the traffic.
+// rankNICs returns the NICs of a host, with the address that the workload uses and the rate of
+// the cable.
 func (p *scenarioRun) rankNICs(h topology.Host) (nics []rankNIC) {
 	for _, n := range h.NICs {
 		cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})

@@ -68,8 +68,8 @@ type switchSet struct {
 	errs   []error // of switches that failed
 }
 
-// newSwitchSet opens the switches of the fabric. They forward packets unchanged
-// until begin.
+// newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
+// unchanged until begin.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
 	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), impairAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
@@ -84,7 +84,7 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 		}
 	}()
 	for _, s := range fabric.UserCables() {
-		if err := w.add(fabric, s.Cable.String(), []switchPort{{s.A, s.Cable.A}, {s.B, s.Cable.B}}); err != nil {
+		if err := w.addSwitch(fabric, s.Cable.String(), []switchPort{{s.A, s.Cable.A}, {s.B, s.Cable.B}}); err != nil {
 			return w, err
 		}
 	}
@@ -94,7 +94,7 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 		for _, p := range userSwitches[name] {
 			ends = append(ends, switchPort{p.Device, p.Far})
 		}
-		if err := w.add(fabric, name, ends); err != nil {
+		if err := w.addSwitch(fabric, name, ends); err != nil {
 			return w, err
 		}
 	}
@@ -108,7 +108,7 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 	return w, nil
 }
 
-// distribute divides switches between at most as many goroutines as there are CPUs.
+// distribute divides switches into groups, at most as many as threads.
 func distribute(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
 	groups := make([][]*uswitch.Switch, min(len(all), threads))
 	for i, s := range all {
@@ -124,8 +124,9 @@ type switchPort struct {
 	far    topology.Port
 }
 
-// add opens a switch and the directions of the plan's ports on it.
-func (w *switchSet) add(fabric *netns.Fabric, name string, ends []switchPort) error {
+// addSwitch opens a switch with ports to ends, and adds the directions of the plan's ports on
+// it.
+func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
 	cfg := uswitch.Config{Name: name, Open: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {
 		cfg.Ports = append(cfg.Ports, uswitch.PortConfig{Interface: e.device, Name: e.far.String()})
@@ -167,7 +168,7 @@ func (w *switchSet) begin(start time.Time) error {
 	return errors.Join(errs...)
 }
 
-// setSpecs replaces the random impairments of ports.
+// setSpecs replaces the random impairments of ports, in the switches or by netem.
 func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 	errs := make([]error, 0, len(all))
 	for _, r := range all {
@@ -182,22 +183,23 @@ func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 
 // setLink sets the link of a port up or down. For a host's cable in user space the
 // switch drops all packets in both directions, as in simulation. Setting the
-// interface down would take the kernel's global RTNL lock, which has been up to 300
-// ms late. Between switches the kernel sets the link, so that routes change.
+// interface down would take the kernel's global RTNL lock, for which it has waited up to
+// 300 ms. Between switches the kernel sets the link, so that routes change.
 func (w *switchSet) setLink(fabric *netns.Fabric, port int, up bool) error {
 	p := &w.plan.Ports[port]
 	if w.directions[port][lab.Out] == nil || p.Host < 0 {
 		return fabric.SetLink(p.Name, up)
 	}
 	var errs []error
-	for i := range w.plan.Ports { // two ports between two hosts
-		if y := w.directions[i][lab.Out]; y != nil && w.plan.Ports[i].Cable == p.Cable {
-			errs = append(errs, y.sw.SetPort(y.swPort, up))
+	for i := range w.plan.Ports { // a cable between two hosts has two ports
+		if d := w.directions[i][lab.Out]; d != nil && w.plan.Ports[i].Cable == p.Cable {
+			errs = append(errs, d.sw.SetPort(d.swPort, up))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// fail records the error of a switch or of the capture, for close to return.
 func (w *switchSet) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,18 +37,18 @@ type TestbedOptions struct {
 
 // Open builds the fabric of a plan. Packets are not impaired before Begin.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
-	splice := needsUserSpace(plan)
+	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {
 	case opts.Netem:
 		if err := checkNetem(plan); err != nil {
 			return nil, err
 		}
-		splice = func(topology.Cable) bool { return false }
+		userCable = func(topology.Cable) bool { return false }
 	case opts.UserSpace:
-		needed := splice
-		splice = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
+		needed := userCable
+		userCable = func(c topology.Cable) bool { return c.A.NIC != "" || c.B.NIC != "" || needed(c) }
 	}
-	fabric, err := netns.Build(*plan.Topology, netns.Options{UserCable: splice, Netem: opts.Netem, SegmentGSO: !uswitch.SupportsUDPGSO()})
+	fabric, err := netns.Build(*plan.Topology, netns.Options{UserCable: userCable, Netem: opts.Netem, SegmentGSO: !uswitch.SupportsUDPGSO()})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,8 @@ func (st *Testbed) Impair(by *lab.Plan, pattern string) error {
 }
 
 // SetLink sets the links of the matching ports up or down. It sets the veth
-// devices, so that programs see the carrier.
+// devices, so that programs see the carrier
+// change.
 func (st *Testbed) SetLink(pattern string, up bool) error {
 	ports, err := st.Plan.Topology.Match(pattern)
 	for _, p := range ports {
@@ -154,7 +155,8 @@ func (y *portDirection) counters() uswitch.Counters {
 // etherBytes is the length of the Ethernet header.
 const etherBytes = 14
 
-// readCounters reads the counters of one direction in user space since begin.
+// readCounters adds the counters of one direction in user space since begin to a link, and the
+// events that occurred to the observation.
 func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	c := y.counters()
 	// A cable between two hosts has two ports. Its packets are counted once, at the
@@ -188,8 +190,8 @@ func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	}
 }
 
-// readKernelCounters reads the counters of a cable that the kernel carries. They
-// count a GSO packet as one packet.
+// readKernelCounters sets the counters of both directions of a cable that the kernel carries.
+// The kernel counts a GSO packet as one packet.
 func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *report.Link) error {
 	s, err := fabric.Stats(port.String())
 	if err != nil {

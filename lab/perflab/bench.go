@@ -18,14 +18,15 @@ type testbed struct {
 
 // open starts the processes of the hosts.
 func open(hosts [2]Host, command []string, stderr io.Writer) (*testbed, error) {
-	pair, err := start(hosts, command, stderr)
+	pair, err := startProcesses(hosts, command, stderr)
 	return &testbed{hosts, pair}, err
 }
 
 // Close ends the processes of the hosts.
 func (m *testbed) Close() error { return m.pair.stop() }
 
-// rawEndpoints returns the endpoints of plain sockets in the hosts.
+// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its
+// CPU.
 func (m *testbed) rawEndpoints() (a, b RawEndpoint) {
 	at := func(h Host) RawEndpoint {
 		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}

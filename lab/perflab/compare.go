@@ -44,6 +44,7 @@ func Compare(rounds int, base, other func() (float64, error)) (Comparison, error
 	return Comparison{Base: median(bases), Other: median(others), Ratio: median(ratios), Noise: median(noises)}, nil
 }
 
+// median returns the median of v, which it sorts.
 func median(v []float64) float64 {
 	slices.Sort(v)
 	n := len(v)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindProcess binds all threads of this process to one CPU. New threads inherit the
-// affinity.
+// bindProcess binds all threads of this process to one CPU, counted from 0, and sets
+// GOMAXPROCS to 1. New threads inherit the affinity.
 func bindProcess(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)

@@ -27,7 +27,7 @@ var deviceKinds = map[conformance.Protocol]deviceKind{
 	conformance.DatagramIWARP: {openProvider(conformance.DatagramIWARP), perf.ServiceUD},
 }
 
-// openProvider returns the opener for devices of a protocol.
+// openProvider returns the opener for emulated devices of a protocol, on sockets.
 func openProvider(protocol conformance.Protocol) opener {
 	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 		p := nics.OfProtocol(protocol)

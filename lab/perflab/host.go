@@ -45,8 +45,8 @@ type host struct {
 	exchange perf.Exchange
 }
 
-// HostMain is the main function of a host process: it executes the commands of its
-// parent, whose rank it is.
+// HostMain is the main function of a host process, a rank of the lab process: it executes the
+// commands of the lab process until the command to end.
 func HostMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -54,7 +54,7 @@ func HostMain() error {
 	}
 	var id identity
 	if err := json.Unmarshal(conn.Job(), &id); err != nil {
-		return fmt.Errorf("identity: %w", err)
+		return fmt.Errorf("decode the job: %w", err)
 	}
 	if id.CPU > 0 {
 		if err := bindProcess(id.CPU - 1); err != nil {
@@ -89,7 +89,8 @@ func HostMain() error {
 // exchange is a perf.Exchange with the other rank.
 type exchange struct{ conn *launch.Conn }
 
-// Swap implements perf.Exchange. It ends with the process.
+// Swap implements perf.Exchange. It ignores the context: if the other rank fails, the lab
+// process kills both.
 func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	other := 1 - e.conn.Rank()
 	if err := e.conn.Send(other, mine); err != nil {

@@ -43,8 +43,8 @@ type hostReply struct {
 	err error
 }
 
-// start starts the processes of the hosts.
-func start(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
+// startProcesses starts args in both hosts, and returns when both processes accept commands.
+func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
 	p := &processPair{ready: make(chan int, 2), replies: make(chan hostReply, 4)}
 	var specs []launch.Spec
 	for i, h := range hosts {
@@ -56,7 +56,7 @@ func start(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error)
 	}
 	var err error
 	// No heartbeats, which would disturb a measurement.
-	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handle})
+	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handleEvent})
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func start(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error)
 	return p, nil
 }
 
-// handle handles an event of the group: a process is ready, or has replied to a command.
-func (p *processPair) handle(e launch.Event) {
+// handleEvent handles an event of the group: a process is ready, or has replied to a command.
+func (p *processPair) handleEvent(e launch.Event) {
 	switch e.Kind {
 	case launch.Marked:
 		p.ready <- e.Rank
@@ -83,7 +83,8 @@ func (p *processPair) handle(e launch.Event) {
 	}
 }
 
-// stop ends the processes. It returns the error of one that has failed.
+// stop tells the processes to end, and waits for them. It kills them if they do not take the
+// command. It returns the error of a process that has failed.
 func (p *processPair) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
@@ -96,13 +97,14 @@ func (p *processPair) stop() error {
 	return err
 }
 
+// kill kills both processes.
 func (p *processPair) kill() {
 	for side := range p.group.Size() {
-		_ = p.group.Kill(side) // it may have ended
+		_ = p.group.Kill(side) // the process may have ended
 	}
 }
 
-// send sends a command, and returns when it is executed.
+// send sends a command to one of the processes, and returns when it is executed.
 func (p *processPair) send(ctx context.Context, side int, cmd command) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {
@@ -146,7 +148,7 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 	return value, nil
 }
 
-// outcome waits until both processes have ended.
+// outcome waits until both processes have ended, and returns how one of them ended.
 func (p *processPair) outcome(side int) launch.Outcome {
 	outcomes, _ := p.group.Wait() // the outcomes have the errors
 	return outcomes[side]

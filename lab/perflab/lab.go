@@ -50,8 +50,8 @@ type labMessage struct {
 	Error  string       `json:"error,omitempty"`
 }
 
-// runInLab creates two hosts, measures, and removes them. Cancelling ctx ends all
-// processes.
+// runInLab runs a plan in a new lab process, which creates two hosts and removes them at the
+// end. Cancelling ctx ends all processes.
 func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
 	if err := netns.Available(); err != nil {
 		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)
@@ -87,7 +87,8 @@ func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, err
 	return result, nil
 }
 
-// readMessages reads the messages of a lab process until it ends.
+// readMessages reads the messages of a lab process until it ends. It returns the result or the
+// error that the process reported.
 func readMessages(from io.Reader, progress func(string, float64)) (result *perf.Result, labErr error) {
 	in := json.NewDecoder(from)
 	for {
@@ -133,7 +134,7 @@ func LabMain() error {
 // mtu carries packets with 4 KiB of payload.
 const mtu = 9000
 
-// measure builds the fabric and runs a plan on it.
+// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it.
 func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
 	if err != nil {

@@ -19,12 +19,12 @@ func RawTCPPingPong(a, b RawEndpoint, cfg RawTCPPingPongConfig) (halfMicros floa
 	}
 	defer client.close()
 	defer server.close()
-	const warmup = 4
-	blocks := warmup + max(1, cfg.Rounds/tripsPerSample)
-	times := make([]time.Duration, 0, blocks)
+	const warmup = 4 // samples that are not counted
+	samples := warmup + max(1, cfg.Rounds/tripsPerSample)
+	times := make([]time.Duration, 0, samples)
 	ping, pong := newPingPongSide(client, cfg), newPingPongSide(server, cfg)
 	err = runBothSides(a, b, client, server, func() error {
-		for range blocks {
+		for range samples {
 			start := time.Now()
 			for range tripsPerSample {
 				if err := ping.exchange(ping.sendAll, ping.recvAll); err != nil {
@@ -35,7 +35,7 @@ func RawTCPPingPong(a, b RawEndpoint, cfg RawTCPPingPongConfig) (halfMicros floa
 		}
 		return nil
 	}, func() error {
-		for range blocks * tripsPerSample {
+		for range samples * tripsPerSample {
 			if err := pong.exchange(pong.recvAll, pong.sendAll); err != nil {
 				return fmt.Errorf("TCP pong: %w", err)
 			}
@@ -47,7 +47,8 @@ func RawTCPPingPong(a, b RawEndpoint, cfg RawTCPPingPongConfig) (halfMicros floa
 	}
 	times = times[warmup:]
 	slices.Sort(times)
-	return float64(times[len(times)/2].Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
+	median := times[len(times)/2]
+	return float64(median.Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
 }
 
 // pingPongSide is one side of a ping-pong.
@@ -57,6 +58,7 @@ type pingPongSide struct {
 	recv func([]byte) (int, error)
 }
 
+// newPingPongSide returns a side that receives blocking or spinning, as cfg says.
 func newPingPongSide(s socket, cfg RawTCPPingPongConfig) *pingPongSide {
 	p := &pingPongSide{socket: s, buf: make([]byte, cfg.Bytes), recv: s.receive}
 	if cfg.Block {
@@ -65,6 +67,7 @@ func newPingPongSide(s socket, cfg RawTCPPingPongConfig) *pingPongSide {
 	return p
 }
 
+// exchange sends and receives one message, in the order of its arguments.
 func (p *pingPongSide) exchange(first, then func() error) error {
 	if err := first(); err != nil {
 		return err
@@ -72,7 +75,7 @@ func (p *pingPongSide) exchange(first, then func() error) error {
 	return then()
 }
 
-// sendAll sends a message.
+// sendAll sends a whole message, spinning while the socket is full.
 func (p *pingPongSide) sendAll() error {
 	for rest := p.buf; len(rest) > 0; {
 		n, err := p.socket.send(rest)
@@ -84,7 +87,7 @@ func (p *pingPongSide) sendAll() error {
 	return nil
 }
 
-// recvAll receives a message.
+// recvAll receives a whole message. It reads the clock for ioTimeout only once in many polls.
 func (p *pingPongSide) recvAll() error {
 	var spins int
 	var since time.Time

@@ -20,9 +20,10 @@ type flow struct {
 	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitRoom returns when fewer than window segments are in flight, or after stallTimeout. It
-// returns the sequence number before which no segment is in flight.
-func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
+// waitForWindow returns when fewer than window of the segments before sequence number sent are
+// in flight, or after stallTimeout, when it takes all as lost. base is the sequence number
+// before which no segment is in flight; waitForWindow returns its new value.
+func (f *flow) waitForWindow(sent, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {
 		base = max(base, f.received.Load())

@@ -23,6 +23,7 @@ type RawUDPPingPongConfig struct {
 // each would change the result.
 const blockRounds = 50
 
+// withDefaults returns the configuration with defaults for zero values, and checks it.
 func (c RawUDPPingPongConfig) withDefaults() (RawUDPPingPongConfig, error) {
 	orDefault(&c.Rounds, 20000)
 	orDefault(&c.Bytes, 64)
@@ -61,7 +62,8 @@ var errNoReply = fmt.Errorf("no datagram within %v: one was lost, or the peer ha
 // loop short.
 const replyTimeout = 20 * time.Second
 
-// timedOut reports whether replyTimeout has passed since its first call with deadline.
+// timedOut reports whether the deadline has passed. The first call, with a zero deadline, sets
+// it to replyTimeout from now.
 func timedOut(deadline *time.Time) bool {
 	now := time.Now()
 	if deadline.IsZero() {
@@ -70,7 +72,8 @@ func timedOut(deadline *time.Time) bool {
 	return now.After(*deadline)
 }
 
-// runPingPong runs a here and b on another goroutine.
+// runPingPong runs a, which sends first and measures, here and b, which echoes, on another
+// goroutine.
 func runPingPong(cfg RawUDPPingPongConfig, a, b pingPonger) (RawUDPPingPongResult, error) {
 	const warmup = 4 // blocks
 	blocks := warmup + cfg.Rounds/blockRounds
@@ -96,7 +99,7 @@ func runPingPong(cfg RawUDPPingPongConfig, a, b pingPonger) (RawUDPPingPongResul
 	return RawUDPPingPongResult{blocks: times}, nil
 }
 
-// pingBlock times one block of round trips.
+// pingBlock returns the time of blockRounds round trips.
 func pingBlock(p pingPonger) (time.Duration, error) {
 	start := time.Now()
 	for range blockRounds {
@@ -111,7 +114,7 @@ func pingBlock(p pingPonger) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// echo answers datagrams.
+// echo answers this number of datagrams.
 func echo(p pingPonger, rounds int) error {
 	for range rounds {
 		err := p.receive()

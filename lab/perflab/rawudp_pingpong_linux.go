@@ -43,6 +43,7 @@ func newRawEnd(s *udpSocket, cfg RawUDPPingPongConfig) *rawEnd {
 	return &rawEnd{s: s, buf: make([]byte, cfg.Bytes), block: cfg.Block}
 }
 
+// send sends the datagram, and retries while the socket is full.
 func (p *rawEnd) send() error {
 	for {
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])),
@@ -57,9 +58,10 @@ func (p *rawEnd) send() error {
 	}
 }
 
+// receive implements pingPonger: it blocks, or polls.
 func (p *rawEnd) receive() error {
 	if p.block {
-		return p.sleep()
+		return p.receiveBlocking()
 	}
 	var deadline time.Time
 	for spins := 1; ; spins++ {
@@ -77,8 +79,8 @@ func (p *rawEnd) receive() error {
 	}
 }
 
-// sleep blocks in recvfrom.
-func (p *rawEnd) sleep() error {
+// receiveBlocking blocks in recvfrom.
+func (p *rawEnd) receiveBlocking() error {
 	for {
 		_, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(p.s.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
 		switch errno {

@@ -20,7 +20,8 @@ type batchReceiver interface {
 	receive(o *segmentReader) (segments int, err error)
 }
 
-// runStream runs sender and receiver on two goroutines, which busy-poll.
+// runStream runs sender and receiver on two goroutines, which busy-poll, and returns what the
+// receiver has counted, with the time from the first send to the last arrival.
 func runStream(cfg RawUDPStreamConfig, tx batchSender, rx batchReceiver) (RawUDPStreamResult, error) {
 	if err := waitForPath(cfg, tx, rx); err != nil {
 		return RawUDPStreamResult{}, err
@@ -93,7 +94,7 @@ func sendStream(s *segmentWriter, f *flow, tx batchSender, start time.Time) erro
 	window := uint64(s.cfg.WindowBytes / s.cfg.SegmentBytes)
 	var base uint64
 	for {
-		base = f.waitRoom(s.seq+uint64(len(bufs)), base, window+1)
+		base = f.waitForWindow(s.seq+uint64(len(bufs)), base, window+1)
 		for _, seg := range bufs {
 			s.write(seg)
 		}

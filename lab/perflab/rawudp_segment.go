@@ -31,19 +31,21 @@ func newSegmentWriter(cfg RawUDPStreamConfig) *segmentWriter {
 	return s
 }
 
+// write fills a segment with the next sequence number, the next bytes of application memory and
+// the CRC.
 func (s *segmentWriter) write(seg []byte) {
 	binary.LittleEndian.PutUint64(seg, s.seq)
 	s.seq++
-	body := len(seg) - crcBytes
+	crcAt := len(seg) - crcBytes
 	if !s.cfg.NoCopy {
-		if s.off+body > len(s.app) {
+		if s.off+crcAt > len(s.app) {
 			s.off = 0
 		}
-		copy(seg[seqBytes:body], s.app[s.off:])
-		s.off += body - seqBytes
+		copy(seg[seqBytes:crcAt], s.app[s.off:])
+		s.off += crcAt - seqBytes
 	}
 	if !s.cfg.NoCRC {
-		binary.LittleEndian.PutUint32(seg[body:], crc32.ChecksumIEEE(seg[:body]))
+		binary.LittleEndian.PutUint32(seg[crcAt:], crc32.ChecksumIEEE(seg[:crcAt]))
 	}
 }
 
@@ -60,10 +62,11 @@ func newSegmentReader(cfg RawUDPStreamConfig) *segmentReader {
 	return &segmentReader{cfg: cfg, app: make([]byte, cfg.AppBytes)}
 }
 
+// read checks and counts a received segment, and copies its bytes. It ignores probes.
 func (o *segmentReader) read(seg []byte) {
-	body := len(seg) - crcBytes
+	crcAt := len(seg) - crcBytes
 	if len(seg) != o.cfg.SegmentBytes ||
-		(!o.cfg.NoCRC && crc32.ChecksumIEEE(seg[:body]) != binary.LittleEndian.Uint32(seg[body:])) {
+		(!o.cfg.NoCRC && crc32.ChecksumIEEE(seg[:crcAt]) != binary.LittleEndian.Uint32(seg[crcAt:])) {
 		o.res.Corrupt++
 		return
 	}
@@ -72,11 +75,11 @@ func (o *segmentReader) read(seg []byte) {
 		return
 	}
 	if !o.cfg.NoCopy {
-		if o.off+body > len(o.app) {
+		if o.off+crcAt > len(o.app) {
 			o.off = 0
 		}
-		copy(o.app[o.off:], seg[seqBytes:body])
-		o.off += body - seqBytes
+		copy(o.app[o.off:], seg[seqBytes:crcAt])
+		o.off += crcAt - seqBytes
 	}
 	o.next = max(o.next, seq+1)
 	o.res.Received++

@@ -30,6 +30,7 @@ type RawUDPStreamConfig struct {
 	cpus [2]int // of sender and receiver
 }
 
+// withDefaults returns the configuration with defaults for zero values, and checks it.
 func (c RawUDPStreamConfig) withDefaults() (RawUDPStreamConfig, error) {
 	orDefault(&c.SegmentBytes, 4096)
 	orDefault(&c.BatchSegments, min(64, maxUDPPayload/max(1, c.SegmentBytes)))
@@ -51,9 +52,10 @@ func (c RawUDPStreamConfig) withDefaults() (RawUDPStreamConfig, error) {
 	return c, nil
 }
 
-func orDefault(v *int, d int) {
+// orDefault sets *v to def if it is 0.
+func orDefault(v *int, def int) {
 	if *v == 0 {
-		*v = d
+		*v = def
 	}
 }
 

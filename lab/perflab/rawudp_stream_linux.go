@@ -40,6 +40,8 @@ type rawSender struct {
 	msg     unix.Msghdr
 }
 
+// newRawSender returns a sender of batches of segments, each one sendmsg: UDP_SEGMENT makes the
+// kernel divide a batch into datagrams.
 func newRawSender(s *udpSocket, cfg RawUDPStreamConfig) *rawSender {
 	t := &rawSender{s: s}
 	all := make([]byte, cfg.BatchSegments*cfg.SegmentBytes)
@@ -63,6 +65,7 @@ func newRawSender(s *udpSocket, cfg RawUDPStreamConfig) *rawSender {
 
 func (t *rawSender) buffers() [][]byte { return t.bufs }
 
+// flush implements batchSender: a batch is sent as a whole, or not if the socket is full.
 func (t *rawSender) flush() (bool, error) {
 	_, _, errno := syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(t.s.fd), uintptr(unsafe.Pointer(&t.msg)), 0, 0, 0, 0)
 	switch errno {
@@ -83,6 +86,7 @@ type rawReceiver struct {
 	msg     unix.Msghdr
 }
 
+// newRawReceiver returns a receiver of datagrams that UDP_GRO has joined.
 func newRawReceiver(s *udpSocket, cfg RawUDPStreamConfig) *rawReceiver {
 	r := &rawReceiver{s: s, segment: cfg.SegmentBytes, buf: make([]byte, 1<<16)}
 	r.iov.Base = &r.buf[0]
@@ -92,6 +96,7 @@ func newRawReceiver(s *udpSocket, cfg RawUDPStreamConfig) *rawReceiver {
 	return r
 }
 
+// receive implements batchReceiver: one recvmsg, whose data it divides into segments.
 func (r *rawReceiver) receive(o *segmentReader) (int, error) {
 	r.msg.SetControllen(len(r.control))
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(r.s.fd), uintptr(unsafe.Pointer(&r.msg)), 0, 0, 0, 0)

@@ -87,11 +87,11 @@ func TestCompareCancelsDrift(t *testing.T) {
 
 func TestFlowContinuesAfterLoss(t *testing.T) {
 	var f flow
-	if base := f.waitRoom(10, 0, 5); base != 10 {
+	if base := f.waitForWindow(10, 0, 5); base != 10 {
 		t.Errorf("after a stall base %d, want 10", base)
 	}
 	f.received.Store(7)
-	if base := f.waitRoom(10, 0, 5); base != 7 {
+	if base := f.waitForWindow(10, 0, 5); base != 7 {
 		t.Errorf("with room base %d, want 7", base)
 	}
 }

@@ -63,7 +63,7 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 	}
 }
 
-// connect opens a connection between two endpoints with TCP_NODELAY.
+// connect opens a TCP connection from a to b with TCP_NODELAY. Its sockets are blocking or not.
 func connect(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	var listener, from int
 	var at unix.Sockaddr
@@ -105,6 +105,7 @@ func connect(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	return client, server, nil
 }
 
+// setOptions sets TCP_NODELAY, a receive timeout of ioTimeout, and whether the socket blocks.
 func (s socket) setOptions(block bool) error {
 	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("TCP_NODELAY: %w", err)
@@ -179,12 +180,12 @@ func onNewThread(f func() error) error {
 	return <-done
 }
 
-// runBothSides runs both sides, each on its CPU, and returns when both have ended.
-// A side that fails shuts its socket down, which ends the other.
-func runBothSides(a, b RawEndpoint, client, server socket, first, second func() error) error {
+// runBothSides runs runClient and runServer, each on the CPU of its endpoint, and returns when
+// both have ended. A side that fails shuts its socket down, which ends the other.
+func runBothSides(a, b RawEndpoint, client, server socket, runClient, runServer func() error) error {
 	served := make(chan error, 1)
-	go func() { served <- onCPU(b.CPU, func() error { return shutdownOnError(server, second) }) }()
-	err := onCPU(a.CPU, func() error { return shutdownOnError(client, first) })
+	go func() { served <- onCPU(b.CPU, func() error { return shutdownOnError(server, runServer) }) }()
+	err := onCPU(a.CPU, func() error { return shutdownOnError(client, runClient) })
 	return errors.Join(err, <-served)
 }
 
@@ -197,7 +198,7 @@ func shutdownOnError(s socket, f func() error) error {
 	return err
 }
 
-// wait sleeps until the socket is ready, or up to 10 ms.
+// wait sleeps until the socket is ready for events of poll(2), at most 10 ms.
 func (s socket) wait(events int16) error {
 	fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: events}}
 	if _, err := unix.Poll(fds[:], 10); err != nil && !errors.Is(err, unix.EINTR) {

@@ -17,7 +17,8 @@ func RawTCPStream(a, b RawEndpoint, cfg RawTCPStreamConfig) (gbps float64, err e
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}
-	client, server, err := connect(a, b, false)
+	const block = false
+	client, server, err := connect(a, b, block)
 	if err != nil {
 		return 0, err
 	}
@@ -84,6 +85,7 @@ type sender struct {
 	sent  uint64 // bytes of messages
 }
 
+// newSender returns the sending side, with its memory filled.
 func newSender(s socket, cfg RawTCPStreamConfig) *sender {
 	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
 	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
@@ -93,7 +95,7 @@ func newSender(s socket, cfg RawTCPStreamConfig) *sender {
 	return out
 }
 
-// run sends until a time.
+// run sends batches until a time, at least one.
 func (s *sender) run(until time.Time) error {
 	for s.sent == 0 || time.Now().Before(until) {
 		b := s.nextBatch()
@@ -114,7 +116,8 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send.
+// nextBatch returns the next bytes to send and counts them. With work, it copies the messages
+// and appends a CRC to each chunk.
 func (s *sender) nextBatch() []byte {
 	if !s.work {
 		// Without CRCs, consecutive messages are contiguous in memory.
@@ -154,7 +157,8 @@ func newReceiver(s socket, cfg RawTCPStreamConfig) *receiver {
 	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), tail: make([]byte, 0, crcBytes)}
 }
 
-// run receives until all sent bytes have arrived.
+// run receives until all sent bytes have arrived. Their number comes from total when the
+// sender has finished; a closed channel means that the sender failed.
 func (r *receiver) run(total <-chan uint64) error {
 	want := ^uint64(0)
 	var since time.Time
@@ -191,7 +195,7 @@ func (r *receiver) run(total <-chan uint64) error {
 	return nil
 }
 
-// receiveSome receives up to one buffer.
+// receiveSome receives up to one buffer without blocking, and returns the number of bytes.
 func (r *receiver) receiveSome() (int, error) {
 	if !r.work {
 		n, err := r.receive(r.memory[:memoryBytes])
@@ -205,7 +209,8 @@ func (r *receiver) receiveSome() (int, error) {
 	return n, r.consume(r.buf[:n])
 }
 
-// consume checks and copies received bytes.
+// consume copies received bytes to application memory, and checks the CRC of each chunk, which
+// may be spread over several calls.
 func (r *receiver) consume(b []byte) error {
 	for len(b) > 0 {
 		if r.chunk == 0 {

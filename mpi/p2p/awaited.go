@@ -1,7 +1,7 @@
 package p2p
 
-// EachAwaitedPeer visits the peers that pending requests wait for. For posted receives it
-// also calls postedRecv: any member of the communicator may send to a receive from Any.
+// EachAwaitedPeer calls visit for the peers that pending requests wait for. For posted
+// receives it also calls postedRecv; with source Any, any member of the communicator may send.
 func (e *Engine) EachAwaitedPeer(visit func(peer int), postedRecv func(context uint32, source int)) {
 	for _, r := range e.requests.all() {
 		switch {

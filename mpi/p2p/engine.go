@@ -129,7 +129,7 @@ type unexpectedMessage struct {
 	recvKnown bool   // an RTSAck was sent: the sender expects no RTR for it
 }
 
-// addUnexpected queues an unexpected message.
+// addUnexpected queues a copy of a message that no posted receive matches.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 	var a *unexpectedMessage
 	if n := len(e.freeMessages); n > 0 {
@@ -155,8 +155,8 @@ func (e *Engine) freeUnexpected(a *unexpectedMessage) {
 	}
 }
 
-// Arrived handles a message of a peer. The data of eager messages is valid until it
-// returns.
+// Arrived handles a message of a peer. The data of eager messages is valid until Arrived
+// returns. The error is an ErrProtocol.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
 		return nil // a late message of a lost peer
@@ -182,6 +182,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	return protocolError(peer, h, "unknown kind")
 }
 
+// protocolError returns the ErrProtocol for a message.
 func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
@@ -203,10 +204,10 @@ func (e *Engine) Lost(peer int, cause error) {
 			e.cancelRecv(r, err)
 		}
 	}
-	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer })
+	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // Source is the receiver
 }
 
-// dependsOn reports whether a posted receive cannot complete without a peer.
+// dependsOn reports whether a posted receive cannot complete once a peer is lost.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)

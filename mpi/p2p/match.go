@@ -42,7 +42,7 @@ func (e Envelope) wildcards() int {
 	return w
 }
 
-// masked replaces the fields in a set of wildcards by Any.
+// masked returns the envelope with the fields in a set of wildcards replaced by Any.
 func (e Envelope) masked(wildcards int) Envelope {
 	if wildcards&anySource != 0 {
 		e.Source = Any
@@ -75,6 +75,7 @@ type Node[T any] struct {
 // Queued reports whether the node is in a queue.
 func (n *Node[T]) Queued() bool { return n.order != 0 }
 
+// push appends a node by its link for the wildcard set w.
 func (l *list[T]) push(n *Node[T], w int) {
 	n.links[w] = link[T]{prev: l.last, list: l}
 	if l.last == nil {
@@ -85,6 +86,7 @@ func (l *list[T]) push(n *Node[T], w int) {
 	l.last = n
 }
 
+// unlink removes the node from its list for the wildcard set w.
 func (n *Node[T]) unlink(w int) {
 	l := &n.links[w]
 	if l.prev == nil {
@@ -110,6 +112,7 @@ type index[T any] struct {
 // maxEmptyLists bounds the memory of a program that uses each tag only once.
 const maxEmptyLists = 4096
 
+// push appends a node to the list of a masked envelope, which it creates if needed.
 func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l := x.lists[key]
 	switch {
@@ -125,6 +128,7 @@ func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l.push(n, w)
 }
 
+// first returns the first node with a masked envelope; nil if there is none.
 func (x *index[T]) first(key Envelope) *Node[T] {
 	if l := x.lists[key]; l != nil {
 		return l.first
@@ -132,6 +136,8 @@ func (x *index[T]) first(key Envelope) *Node[T] {
 	return nil
 }
 
+// remove removes a node from the list of a masked envelope, and the list if it is empty and
+// too many empty lists are kept.
 func (x *index[T]) remove(n *Node[T], key Envelope, w int) {
 	l := n.links[w].list
 	n.unlink(w)

@@ -28,7 +28,7 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	return s
 }
 
-// applyRTRFlags applies the flags of an RTS. A sender that stops RTRs uses none of the
+// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS. A sender that stops RTRs uses none of the
 // outstanding ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receivers[envelope]; s != nil {
@@ -45,8 +45,8 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	}
 }
 
-// mispredicted counts an RTR for a message that came eagerly.
-func (e *Engine) mispredicted(envelope Envelope) {
+// countMispredicted counts an RTR that was sent for a message that came eagerly.
+func (e *Engine) countMispredicted(envelope Envelope) {
 	e.Stats.Mispredicted++
 	e.receiverState(envelope).mispredicted++
 }
@@ -80,12 +80,12 @@ func (e *Engine) sendRTR(r *Request) {
 	})
 }
 
-// handleRTRAck handles the message of a sender that writes to the address of an RTR. The
-// RTR must be that of the first matching receive.
+// handleRTRAck matches a message with the receive whose RTR the sender writes to. It must be
+// the first matching receive; otherwise the error is an ErrProtocol.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {
-		return protocolError(peer, h, "not for the first matching receive")
+		return protocolError(peer, h, "the RTR is not that of the first matching receive")
 	}
 	r := n.Value
 	e.posted.Remove(n)

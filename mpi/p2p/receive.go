@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Irecv starts a receive.
+// Irecv starts a receive. It takes the first matching unexpected message, or else is posted;
+// under the speculative protocol it then may send an RTR.
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
@@ -68,7 +69,7 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	r := n.Value
 	e.posted.Remove(n)
 	if r.sentRTR {
-		e.mispredicted(n.Envelope)
+		e.countMispredicted(n.Envelope)
 	}
 	e.deliver(r, peer, h, data, false)
 	return nil
@@ -106,7 +107,7 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recv
 		e.deliverEager(r, peer, h, data)
 		return
 	}
-	if err := e.lost[peer]; err != nil { // its data is at the lost peer
+	if err := e.lost[peer]; err != nil { // the data of the message is at the lost peer
 		e.fail(r, err)
 		return
 	}
@@ -156,7 +157,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 	e.transport.Read(peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory}, r)
 }
 
-// ReadDone completes the RDMA read of a receive.
+// ReadDone completes the RDMA read of a receive, and tells the sender.
 func (e *Engine) ReadDone(r *Request, err error) {
 	if e.bufferReturned(r) {
 		return
@@ -190,6 +191,7 @@ func (e *Engine) Cancel(r *Request) {
 	}
 }
 
+// finishCancel ends a cancelled receive, with the error for which it was cancelled if any.
 func (e *Engine) finishCancel(r *Request) {
 	if r.cancelErr != nil {
 		e.fail(r, r.cancelErr)

@@ -123,8 +123,8 @@ func (e *Engine) fail(r *Request, err error) {
 	e.finish(r)
 }
 
-// bufferReturned notes that the transport has returned the buffer. It reports whether the
-// request had failed meanwhile, and completes it if so.
+// bufferReturned records that the transport has returned the buffer. If the request failed
+// meanwhile, bufferReturned completes it and reports true.
 func (e *Engine) bufferReturned(r *Request) (failed bool) {
 	r.inTransport = false
 	if r.deferredErr != nil {
@@ -141,7 +141,7 @@ func (e *Engine) register(r *Request, n int) (err error) {
 	return err
 }
 
-// sendControl sends a control message.
+// sendControl sends a control message without data, unless the peer is lost.
 func (e *Engine) sendControl(peer int, h *wire.Header) {
 	if e.lost[peer] != nil {
 		return
@@ -191,6 +191,7 @@ func (t *requestTable) get(id uint32) *Request {
 	return nil
 }
 
+// remove frees the slot of a request and clears its id.
 func (t *requestTable) remove(r *Request) {
 	if r.id == 0 {
 		return
@@ -201,6 +202,7 @@ func (t *requestTable) remove(r *Request) {
 	r.id = 0
 }
 
+// all returns the pending requests.
 func (t *requestTable) all() (all []*Request) {
 	for _, r := range t.slots {
 		if r != nil {

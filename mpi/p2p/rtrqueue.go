@@ -11,6 +11,8 @@ type rtrQueue struct {
 
 func (q *rtrQueue) len() int { return len(q.all) - q.first }
 
+// push appends a copy of h. It first moves the entries to the front if half of the slice is
+// unused.
 func (q *rtrQueue) push(h *wire.Header) {
 	if q.first > len(q.all)/2 {
 		q.all = q.all[:copy(q.all, q.all[q.first:])]

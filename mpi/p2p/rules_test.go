@@ -57,8 +57,8 @@ var rules = []struct{ rule, file, is, without string }{
 
 	// Adaptation.
 	{"unused RTRs stop", "speculate.go", "u.tooFewUsed = true", "u.tooFewUsed = false"},
-	{"the required fraction is the configured one", "speculate.go", "float64(u.used) < e.cfg.Usage*float64(settled)", "u.used == 0"},
-	{"queued RTRs may still be used", "speculate.go", "settled := u.received - s.rtrs.len()", "settled := u.received"},
+	{"the required fraction is the configured one", "speculate.go", "float64(u.used) < e.cfg.Usage*float64(decided)", "u.used == 0"},
+	{"queued RTRs may still be used", "speculate.go", "decided := u.received - s.rtrs.len()", "decided := u.received"},
 	{"RTRs resume when enough would be used", "speculate.go", "\t\t\tu.tooFewUsed = false\n", "\t\t\tu.tooFewUsed = true\n"},
 	{"the fraction to resume is the same", "speculate.go", "float64(u.wouldUse) >= e.cfg.Usage*float64(u.sends)", "u.wouldUse > 0"},
 	{"an RTR that would be late does not count", "speculate.go", "time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt", "time.Duration(h.PostedFor) >= 0"},
@@ -70,7 +70,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"a receive is not cancelled before its RTR is revoked", "receive.go", "\tcase r.sentRTR:\n\t\tr.revokingRTR", "\tcase false:\n\t\tr.revokingRTR"},
 	{"evicted state is treated as if an eager message was sent", "speculate.go", "s = &senderState{eagerSent: e.evicted}", "s = &senderState{}"},
 	{"a send that fails sends nothing", "speculate.go", "; err != nil { // before", "; err != nil && false { // before"},
-	{"a send notices that its state was evicted", "speculate.go", "s = e.senderState(r.envelope()) // what", "// what"},
+	{"a send notices that its state was evicted", "speculate.go", "s = e.senderState(r.envelope()) // an", "// an"},
 	{"state with stopped RTRs is evicted too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
 	{"pop takes constant time", "rtrqueue.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
 	{"a request completes when the transport has returned its buffer", "request.go", "if r.inTransport {", "if false {"},

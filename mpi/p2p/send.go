@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Isend starts a send.
+// Isend starts a send: eagerly if the message is small and the transport has credit, else by
+// the rendezvous protocol.
 func (e *Engine) Isend(r *Request) {
 	r.reset()
 	if err := e.lost[r.Peer]; err != nil {
@@ -32,10 +33,12 @@ func (e *Engine) Isend(r *Request) {
 	e.sendRTS(r, 0)
 }
 
+// envelope returns the envelope of a receive or, with the receiver as Source, of a send.
 func (r *Request) envelope() Envelope {
 	return Envelope{Context: r.Context, Source: int32(r.Peer), Tag: r.Tag}
 }
 
+// sendEager sends a message eagerly. The buffer is in use until SendDone.
 func (e *Engine) sendEager(r *Request) {
 	e.Stats.Sent[Eager].add(len(r.Buf))
 	h := wire.Header{Kind: wire.Eager, Context: r.Context, Tag: r.Tag}
@@ -48,7 +51,7 @@ func (e *Engine) sendEager(r *Request) {
 		h.Flags |= wire.Ready
 	}
 	if e.cfg.Protocol == Speculative {
-		e.noteEagerSend(r.envelope())
+		e.recordEagerSend(r.envelope())
 	}
 	e.sendHeader, r.inTransport = h, true
 	e.transport.Send(r.Peer, &e.sendHeader, r.Buf, r)
@@ -67,7 +70,8 @@ func (e *Engine) SendDone(r *Request, err error) {
 	}
 }
 
-// sendRTS sends the RTS of a send.
+// sendRTS sends the RTS of a send. Unless the protocol is RPUT, it registers the buffer and
+// includes its address.
 func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	h := wire.Header{Kind: wire.RTS, Flags: flags, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Send: r.id}
 	if r.Mode == Ready {
@@ -163,7 +167,7 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 		return nil
 	case h.Recv == 0 && r.state == stateRTSSent && e.cfg.Protocol != RPUT:
 		if e.cfg.Protocol == Speculative {
-			e.rtsRead(r)
+			e.handleRTSRead(r)
 		}
 		e.finish(r)
 		return nil

@@ -36,6 +36,8 @@ type usage struct {
 // program may use each tag only once.
 const maxEnvelopes = 1 << 14
 
+// senderState returns the state of an envelope and creates it if needed, which may evict
+// others.
 func (e *Engine) senderState(envelope Envelope) *senderState {
 	s := e.senders[envelope]
 	if s != nil {
@@ -75,7 +77,7 @@ func (e *Engine) sendSpeculative(r *Request) {
 		if r.state == stateDone { // the peer was lost
 			return
 		}
-		s = e.senderState(r.envelope()) // what arrived may have evicted it
+		s = e.senderState(r.envelope()) // an arrived message may have evicted s
 	}
 	if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {
 		e.writeToRTR(r, s)
@@ -154,9 +156,9 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	}
 }
 
-// noteEagerSend notes an eager send. Its receive may have sent an RTR, which cannot be
+// recordEagerSend records an eager send. Its receive may have sent an RTR, which cannot be
 // told from the RTRs of later receives, unless RTRs are stopped.
-func (e *Engine) noteEagerSend(envelope Envelope) {
+func (e *Engine) recordEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {
 		s.eagerSent = true
@@ -197,9 +199,9 @@ func (e *Engine) adapt(s *senderState) {
 	if !e.cfg.Adaptive {
 		return
 	}
-	// Queued RTRs may still be used.
-	if settled := u.received - s.rtrs.len(); !u.tooFewUsed && settled >= e.cfg.Sample {
-		if float64(u.used) < e.cfg.Usage*float64(settled) {
+	// Queued RTRs may still be used; the others were used or dropped.
+	if decided := u.received - s.rtrs.len(); !u.tooFewUsed && decided >= e.cfg.Sample {
+		if float64(u.used) < e.cfg.Usage*float64(decided) {
 			u.tooFewUsed = true
 			u.sends, u.wouldUse = 0, 0 // from now on
 			e.Stats.SpeculationStopped++
@@ -221,25 +223,26 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
 	// An RTR of a receive that was posted before this send started would have arrived in
-	// time. A sender that computed meanwhile sees the RTSAck late and underestimates that.
+	// time. A sender that computed meanwhile sees the RTSAck late, which makes
+	// wouldUse too low.
 	s.usage.sends++
 	if time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt {
 		s.usage.wouldUse++
 	}
-	e.rtrStopAcked(r, s)
+	e.confirmRTRStop(r, s)
 	e.adapt(s)
 }
 
-// rtsRead completes a send whose data the receiver has read.
-func (e *Engine) rtsRead(r *Request) {
+// handleRTSRead updates the sender's state when the receiver has read the data of an RTS.
+func (e *Engine) handleRTSRead(r *Request) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
-	e.rtrStopAcked(r, s)
+	e.confirmRTRStop(r, s)
 }
 
-// rtrStopAcked notes that the receiver has seen StopRTR: all RTRs that it sent before have
-// arrived and were dropped.
-func (e *Engine) rtrStopAcked(r *Request, s *senderState) {
+// confirmRTRStop records that the receiver has seen the StopRTR of this send, if it had one:
+// all RTRs that the receiver sent before have arrived and were dropped.
+func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	if r.sentStopRTR {
 		r.sentStopRTR = false
 		s.stopping, s.eagerSent = false, false

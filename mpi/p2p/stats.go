@@ -19,6 +19,7 @@ type Sizes struct {
 	BySize   [40]uint64 // 0 B, 1 B, 2–3 B, 4–7 B, …
 }
 
+// add counts a message of n bytes.
 func (s *Sizes) add(n int) {
 	s.Messages++
 	s.Bytes += uint64(n)

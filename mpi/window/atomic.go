@@ -11,28 +11,29 @@ type Atomic struct {
 	offset     uint64 // in the window, a multiple of 8
 	expected   uint64 // compare value of the compare-and-swap
 	old        uint64 // fetched value
-	isFetchAdd bool   // it cannot fail
+	isFetchAdd bool   // not a compare-and-swap, which may fail
 }
 
-// Fetched stores the value that the word had.
+// Fetched stores the value that the word had before the atomic.
 func (a *Atomic) Fetched(old uint64) { a.old = old }
 
 // maxLookahead is the number of queued accumulates per target that are considered for
 // starting.
 const maxLookahead = 8
 
-// enqueue queues an accumulate. Accumulates of one origin on the same words run in order,
+// enqueue queues an accumulate for NIC atomics, and starts it if possible. Accumulates of one origin on the same words run in order,
 // others in parallel.
 func (w *Window) enqueue(o *Operation) {
 	o.t.atomicOps = append(o.t.atomicOps, o)
 	w.startEligible(o.t)
 }
 
-// startEligible starts the accumulates that overlap none before them.
+// startEligible starts those of the first maxLookahead queued accumulates that overlap none
+// queued before them.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]
-		if o.parts == 0 && !slices.ContainsFunc(t.atomicOps[:i], o.overlaps) {
+		if started := o.parts > 0; !started && !slices.ContainsFunc(t.atomicOps[:i], o.overlaps) {
 			w.startAtomics(o)
 		}
 	}
@@ -72,7 +73,8 @@ func (w *Window) partDone(o *Operation) {
 	}
 }
 
-// startNextWord starts an atomic on the next word of its operation.
+// startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp
+// and for sums of 8-byte integers, else a compare-and-swap that expects 0 at first.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0
@@ -86,7 +88,8 @@ func (w *Window) startNextWord(a *Atomic) {
 		a.isFetchAdd = true
 		w.e.transport.FetchAdd(o.t.peer, at, binary.LittleEndian.Uint64(o.origin[a.offset-uint64(o.offset):]), a)
 	default:
-		if o.kind == CompareAndSwapOp { // only this value may be replaced
+		if o.kind == CompareAndSwapOp {
+			// The element must equal compare; the other bytes of the word are guessed as 0.
 			a.expected = o.applied(a, 0, o.compare)
 		}
 		w.compareSwap(a)
@@ -99,8 +102,8 @@ func (w *Window) compareSwap(a *Atomic) {
 	w.e.transport.CompareSwap(a.op.t.peer, a.op.t.remoteAddr(a.offset), a.expected, a.op.applied(a, a.expected, a.op.origin), a)
 }
 
-// span returns the byte range [from, to) of a word that the operation covers, and its
-// offset at in the operation's buffers.
+// span returns the byte range [from, to) of the atomic's word that the operation covers, and
+// the offset at of this range in the operation's buffers.
 func (o *Operation) span(a *Atomic) (from, to, at int) {
 	from, to = 0, 8
 	if begin := uint64(o.offset); begin > a.offset {
@@ -112,8 +115,8 @@ func (o *Operation) span(a *Atomic) (from, to, at int) {
 	return from, to, int(a.offset) + from - o.offset
 }
 
-// applied returns the value of a word after the operation was applied to old with these
-// elements.
+// applied returns the value of the atomic's word after the operation was applied to old, with
+// elements as the origin buffer.
 func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], old)
@@ -122,7 +125,8 @@ func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// AtomicDone completes an atomic. If it succeeded, Fetched was called before.
+// AtomicDone completes an atomic; without an error, Fetched was called before. It retries a
+// failed compare-and-swap, and continues with the next word of the operation.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
 	w := o.w
@@ -145,12 +149,13 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 }
 
 // mustRetry reports whether a failed compare-and-swap is retried with the fetched value:
-// always for an accumulate, and for CompareAndSwap only if the element equals compare.
+// always for an accumulate; for CompareAndSwap only if the fetched element equals compare, so
+// that just the other bytes of the word differed.
 func (o *Operation) mustRetry(a *Atomic) bool {
 	return o.kind != CompareAndSwapOp || o.applied(a, a.old, o.compare) == a.old
 }
 
-// storeResult copies the fetched word to the result buffer.
+// storeResult copies the fetched bytes of the atomic's word to the result buffer, if any.
 func (o *Operation) storeResult(a *Atomic) {
 	if o.result == nil {
 		return
@@ -161,7 +166,7 @@ func (o *Operation) storeResult(a *Atomic) {
 	copy(o.result[at:], b[from:to])
 }
 
-// dequeue completes an accumulate and starts those that waited for it.
+// dequeue removes and completes an accumulate, and starts those that waited for it.
 func (w *Window) dequeue(o *Operation) {
 	t := o.t
 	i := slices.Index(t.atomicOps, o)

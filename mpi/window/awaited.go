@@ -2,7 +2,8 @@ package window
 
 import "slices"
 
-// EachAwaitedPeer visits the peers that an epoch or an operation waits for.
+// EachAwaitedPeer calls visit for each peer that an open epoch or a pending operation of a
+// window waits for: for its replies, its Complete or its Post.
 func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 	for _, w := range e.ordered {
 		for i := range w.targets {

@@ -13,8 +13,8 @@ type reply struct {
 	from, to int
 }
 
-// sendAccumulate has the target's CPU execute an accumulate, in chunks that fit in a
-// message.
+// sendAccumulate sends an accumulate to be executed by the target's CPU, in chunks that fit in
+// a message. If old elements are fetched, a reply to each chunk follows.
 func (w *Window) sendAccumulate(o *Operation) {
 	t := o.t
 	h := wire.Header{Kind: wire.Accumulate, Context: w.id, Type: uint8(o.typ), Op: uint8(o.op)}
@@ -42,19 +42,20 @@ func (w *Window) sendAccumulate(o *Operation) {
 	o.partDone()
 }
 
-// sendCompareSwap has the target's CPU execute a compare-and-swap.
+// sendCompareSwap sends a compare-and-swap to be executed by the target's CPU.
 func (w *Window) sendCompareSwap(o *Operation) {
 	t := o.t
 	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
-	o.parts = 2
+	o.parts = 2 // the message and the reply
 	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 	// Both elements must be contiguous until the message is sent.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
 	w.e.transport.Send(t.peer, &h, o.origin, o)
 }
 
-// handleReply stores the old elements of an accumulate.
+// handleReply stores the old elements of an accumulate. Replies arrive in the order of the
+// requests.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
 		return protocolError(t.peer, h, "no request is outstanding")
@@ -69,20 +70,21 @@ func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	return nil
 }
 
-// elements returns the local memory that a message addresses; nil if it is not within the
-// window.
+// elements returns the size bytes of local memory that a message addresses; nil if they are
+// not whole elements within the window.
 func (w *Window) elements(h *wire.Header, size uint64) []byte {
-	each := uint64(Type(h.Type).Size())
-	if each == 0 || size == 0 || size > maxRequestSize || size%each != 0 || h.Offset%each != 0 {
+	elementSize := uint64(Type(h.Type).Size())
+	if elementSize == 0 || size == 0 || size > maxRequestSize || size%elementSize != 0 || h.Offset%elementSize != 0 {
 		return nil
 	}
-	if all := uint64(len(w.mem)); size > all || h.Offset > all-size {
+	if windowSize := uint64(len(w.mem)); size > windowSize || h.Offset > windowSize-size {
 		return nil
 	}
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// handleAccumulate executes an accumulate of a peer.
+// handleAccumulate executes an accumulate of a peer, after sending a reply with the old
+// elements if they are fetched.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {
@@ -92,7 +94,7 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	if elements == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
 		return protocolError(t.peer, h, "invalid range, type or operation")
 	}
-	w.e.Stats.Carried++
+	w.e.Stats.ExecutedForPeers++
 	if h.Flags&wire.Fetch != 0 {
 		w.sendReply(t, elements)
 	}
@@ -102,14 +104,15 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	return nil
 }
 
-// handleCompareSwap executes a compare-and-swap of a peer.
+// handleCompareSwap executes a compare-and-swap of a peer. The data are the compare element
+// and the new element; the reply has the old one.
 func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error {
 	size := Type(h.Type).Size()
 	element := w.elements(h, uint64(size))
 	if element == nil || len(data) != 2*size {
 		return protocolError(t.peer, h, "invalid range, type or operation")
 	}
-	w.e.Stats.Carried++
+	w.e.Stats.ExecutedForPeers++
 	w.sendReply(t, element)
 	if bytes.Equal(element, data[:size]) {
 		copy(element, data[size:])
@@ -117,7 +120,7 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	return nil
 }
 
-// sendReply sends a copy of the current elements to the origin.
+// sendReply sends a copy of the current elements to the origin, in a reused buffer.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.origin[:0], data...)

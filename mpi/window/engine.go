@@ -35,7 +35,7 @@ type Stats struct {
 	Atomics                 uint64     // NIC atomics started
 	Retries                 uint64     // of those, after a failed compare-and-swap
 	ControlMessages         [16]uint64 // messages sent, by wire.Kind - wire.FirstWindowKind
-	Carried                 uint64     // accumulates of peers executed here
+	ExecutedForPeers        uint64     // accumulates of peers executed here
 	LocksWaited             uint64     // lock requests of peers that had to wait
 }
 
@@ -84,7 +84,7 @@ func New(cfg Config, t Transport) *Engine {
 // Busy reports whether any operation is pending.
 func (e *Engine) Busy() bool { return e.busy > 0 }
 
-// sendControl sends a control message.
+// sendControl sends a control message without data, unless the target is lost.
 func (e *Engine) sendControl(t *target, h *wire.Header) {
 	if t.lost != nil {
 		return
@@ -94,7 +94,8 @@ func (e *Engine) sendControl(t *target, h *wire.Header) {
 	e.transport.Send(t.peer, &e.sendHeader, nil, nil)
 }
 
-// Arrived handles a message of a peer. The data is valid until it returns.
+// Arrived handles a message of a peer. The data is valid until Arrived returns. The error is
+// an ErrProtocol.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
 		return nil // a late message of a lost peer
@@ -102,7 +103,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	w := e.windows[h.Context]
 	if w == nil {
 		if h.Kind == wire.Unlock {
-			return nil // the origin does not wait for it, so the window may be closed already
+			return nil // the origin does not wait for Unlock, so the window may be closed already
 		}
 		return protocolError(peer, h, "no such window")
 	}
@@ -141,6 +142,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	return nil
 }
 
+// protocolError returns the ErrProtocol for a message.
 func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v of window %d: %w: %s", peer, h.Kind, h.Context, ErrProtocol, why)
 }
@@ -162,7 +164,7 @@ func (e *Engine) Lost(peer int, cause error) {
 // failTarget fails everything in a window that needs a lost peer.
 func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.peer]
-	w.releaseLockOf(t)
+	w.removeLockUser(t)
 	waiting := t.waiting
 	t.waiting = nil
 	for _, o := range waiting {

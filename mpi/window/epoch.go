@@ -10,7 +10,7 @@ import (
 
 // checkAccess returns an error if the current epoch does not allow an operation on a
 // rank's window. Operations with a request need a lock epoch.
-func (w *Window) checkAccess(rank int, request bool) error {
+func (w *Window) checkAccess(rank int, hasRequest bool) error {
 	switch {
 	case w.access == noEpoch:
 		return fmt.Errorf("%w: no access epoch is open: call Fence, Start or Lock first", ErrSync)
@@ -18,15 +18,15 @@ func (w *Window) checkAccess(rank int, request bool) error {
 		return fmt.Errorf("%w: rank %d is not in the group %v of Start", ErrSync, rank, w.group)
 	case w.access == lockEpoch && w.targets[rank].lock != lockHeld:
 		return fmt.Errorf("%w: the window of rank %d is not locked", ErrSync, rank)
-	case request && w.access != lockEpoch && w.access != lockAllEpoch:
+	case hasRequest && w.access != lockEpoch && w.access != lockAllEpoch:
 		return fmt.Errorf("%w: operations with requests need a lock", ErrSync)
 	}
 	return nil
 }
 
-// targetReady reports whether operations on a target can be issued now. In a LockAll epoch
+// prepareTarget reports whether operations on a target can be issued now. In a LockAll epoch
 // it requests the lock on first use.
-func (w *Window) targetReady(t *target) bool {
+func (w *Window) prepareTarget(t *target) bool {
 	switch w.access {
 	case startEpoch:
 		return t.postReceived
@@ -48,8 +48,8 @@ func (w *Window) issueWaiting(t *target) {
 	}
 }
 
-// checkNewEpoch returns an error if an access epoch cannot be opened now. A fence epoch
-// without operations may be replaced by any epoch.
+// checkNewEpoch returns an error, with the name of the call, if an access epoch cannot be
+// opened now. A fence epoch without operations may be replaced by any epoch.
 func (w *Window) checkNewEpoch(call string) error {
 	if w.access == noEpoch || w.access == fenceEpoch && !w.fenceUsed {
 		return nil
@@ -80,7 +80,7 @@ func (w *Window) Fence(a Assert) error {
 	return err
 }
 
-// Start opens an access epoch to a group. Operations are issued when the target's post has
+// Start opens an access epoch to a group of ranks. Operations are issued when the target's post has
 // arrived; with NoCheck, at once.
 func (w *Window) Start(group []int, a Assert) error {
 	if err := w.checkNewEpoch("Start"); err != nil {
@@ -101,7 +101,8 @@ func (w *Window) Start(group []int, a Assert) error {
 	return nil
 }
 
-// handlePost notes the post of a target, for the open access epoch or a later one.
+// handlePost records the Post of target i. If the open Start epoch waits for it, the waiting
+// operations are issued; otherwise a later Start uses it.
 func (w *Window) handlePost(i int) {
 	t := &w.targets[i]
 	if w.access == startEpoch && !t.postReceived && slices.Contains(w.group, i) {
@@ -126,8 +127,8 @@ func (w *Window) CanComplete() (bool, error) {
 	return true, nil
 }
 
-// Complete closes the access epoch. The messages to the group arrive after those of the
-// operations.
+// Complete closes the access epoch of Start, and returns the errors of its operations. Its
+// messages to the group arrive after those of the operations.
 func (w *Window) Complete() (err error) {
 	for _, i := range w.group {
 		t := &w.targets[i]
@@ -143,7 +144,7 @@ func (w *Window) Complete() (err error) {
 	return err
 }
 
-// Post opens an exposure epoch for a group. With NoCheck it sends no messages.
+// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given.
 func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)
@@ -163,8 +164,8 @@ func (w *Window) Post(group []int, a Assert) error {
 	return nil
 }
 
-// Test closes the exposure epoch if the whole group has completed, and reports whether it
-// did. The error names ranks that were lost before they completed.
+// Test closes the exposure epoch if the whole group has called Complete or is lost, and
+// reports whether it is closed. The error names ranks that were lost before they completed.
 func (w *Window) Test() (bool, error) {
 	if !w.exposed {
 		return false, fmt.Errorf("%w: Wait without Post", ErrSync)

@@ -97,7 +97,8 @@ func (w *Window) unlockTarget(t *target) {
 	}
 }
 
-// releaseLock sends the unlock message, if the target knows of the lock.
+// releaseLock releases the lock on a target. It sends an Unlock if the target knows of the
+// lock.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
 		w.e.sendControl(t, &wire.Header{Kind: wire.Unlock, Context: w.id})
@@ -151,7 +152,8 @@ func (w *Window) CheckFlushAll() error {
 	return fmt.Errorf("%w: no lock epoch is open", ErrSync)
 }
 
-// handleGranted notes that the target has granted the lock.
+// handleGranted records that the target has granted the lock, and issues the operations that
+// waited for it.
 func (w *Window) handleGranted(t *target, h *wire.Header) error {
 	if t.lock != lockRequested {
 		return protocolError(t.peer, h, "no lock was requested")
@@ -167,36 +169,37 @@ type lockRequest struct {
 	kind LockKind
 }
 
-// handleLock queues a lock request. Requests are granted in order to prevent starvation: a
+// handleLock queues a peer's lock request, and grants it if possible. Requests are granted in order to prevent starvation: a
 // shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
 	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer }) {
 		return protocolError(t.peer, h, "the peer already holds or waits for the lock")
 	}
-	c := lockRequest{peer: t.peer, kind: Shared}
+	request := lockRequest{peer: t.peer, kind: Shared}
 	if h.Flags&wire.Exclusive != 0 {
-		c.kind = Exclusive
+		request.kind = Exclusive
 	}
-	w.lockQueue = append(w.lockQueue, c)
-	if w.grant(); len(w.lockQueue) > 0 {
+	w.lockQueue = append(w.lockQueue, request)
+	if w.grantLocks(); len(w.lockQueue) > 0 {
 		w.e.Stats.LocksWaited++
 	}
 	return nil
 }
 
-// grant grants the lock to as many queued requests as possible.
-func (w *Window) grant() {
+// grantLocks grants the local lock to as many queued requests as possible, in order.
+func (w *Window) grantLocks() {
 	for len(w.lockQueue) > 0 {
-		c := w.lockQueue[0]
-		if len(w.holders) > 0 && (c.kind == Exclusive || w.sharedHolders == 0) {
+		request := w.lockQueue[0]
+		heldExclusively := len(w.holders) > 0 && w.sharedHolders == 0
+		if heldExclusively || request.kind == Exclusive && len(w.holders) > 0 {
 			return
 		}
 		w.lockQueue = w.lockQueue[1:]
-		w.holders[c.peer] = c.kind
-		if c.kind == Shared {
+		w.holders[request.peer] = request.kind
+		if request.kind == Shared {
 			w.sharedHolders++
 		}
-		w.e.sendControl(&w.targets[w.index[c.peer]], &wire.Header{Kind: wire.Granted, Context: w.id})
+		w.e.sendControl(&w.targets[w.index[request.peer]], &wire.Header{Kind: wire.Granted, Context: w.id})
 	}
 }
 
@@ -209,20 +212,21 @@ func (w *Window) handleUnlock(t *target, h *wire.Header) error {
 	return nil
 }
 
+// removeHolder takes the local lock from a peer, and grants it to waiting requests.
 func (w *Window) removeHolder(peer int) {
 	if w.holders[peer] == Shared {
 		w.sharedHolders--
 	}
 	delete(w.holders, peer)
-	w.grant()
+	w.grantLocks()
 }
 
-// releaseLockOf releases the lock and the lock request of a lost peer.
-func (w *Window) releaseLockOf(t *target) {
+// removeLockUser removes the local lock and the lock request of a lost peer.
+func (w *Window) removeLockUser(t *target) {
 	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer })
 	if _, has := w.holders[t.peer]; has {
 		w.removeHolder(t.peer)
 		return
 	}
-	w.grant()
+	w.grantLocks()
 }

@@ -61,7 +61,8 @@ type Access struct {
 	Request bool
 }
 
-// StartOp starts an operation. Its result buffer must not overlap the others.
+// StartOp starts an operation. Its result buffer must not overlap its other buffers. Unless
+// a.Request is set, the returned operation may be reused when it completes.
 func (w *Window) StartOp(a Access) (*Operation, error) {
 	o := Operation{
 		kind: a.Kind, origin: a.Origin, compare: a.Compare, result: a.Result, size: len(a.Origin), offset: a.Offset, typ: a.Type, op: a.Op,
@@ -85,9 +86,10 @@ func (w *Window) StartOp(a Access) (*Operation, error) {
 	return w.start(o, a.Rank, a.Request)
 }
 
-// check validates an operation.
-func (w *Window) check(o *Operation, rank int, request bool) error {
-	if err := w.checkAccess(rank, request); err != nil {
+// checkOp returns an error if the epoch, the range, the type or the reduction of an operation
+// is invalid.
+func (w *Window) checkOp(o *Operation, rank int, hasRequest bool) error {
+	if err := w.checkAccess(rank, hasRequest); err != nil {
 		return err
 	}
 	t := &w.targets[rank]
@@ -108,17 +110,17 @@ func (w *Window) check(o *Operation, rank int, request bool) error {
 	return nil
 }
 
-// start starts an operation. It is issued at once, or when its target is ready.
-func (w *Window) start(op Operation, rank int, request bool) (*Operation, error) {
-	if err := w.check(&op, rank, request); err != nil {
+// start validates a copy of op, and issues it at once or when its target is ready.
+func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, error) {
+	if err := w.checkOp(&op, rank, hasRequest); err != nil {
 		return nil, err
 	}
-	w.e.count(&op)
+	w.e.countOp(&op)
 	o := w.e.allocOp()
 	op.atomics = o.atomics
 	*o = op
 	t := &w.targets[rank]
-	o.w, o.t, o.hasRequest = w, t, request
+	o.w, o.t, o.hasRequest = w, t, hasRequest
 	w.fenceUsed = true
 	if o.size == 0 {
 		o.done = true
@@ -141,7 +143,7 @@ func (w *Window) start(op Operation, rank int, request bool) (*Operation, error)
 	w.markUsed(rank)
 	t.pending++
 	w.e.busy++
-	if !w.targetReady(t) {
+	if !w.prepareTarget(t) {
 		t.waiting = append(t.waiting, o)
 		return o, nil
 	}
@@ -149,7 +151,8 @@ func (w *Window) start(op Operation, rank int, request bool) (*Operation, error)
 	return o, nil
 }
 
-func (e *Engine) count(o *Operation) {
+// countOp adds an operation to the statistics.
+func (e *Engine) countOp(o *Operation) {
 	switch o.kind {
 	case PutOp:
 		e.Stats.Puts++
@@ -162,7 +165,8 @@ func (e *Engine) count(o *Operation) {
 	}
 }
 
-// allocOp returns an operation from the free list.
+// allocOp returns an operation from the free list, or a new one. It may have an atomics slice
+// and an origin buffer to reuse.
 func (e *Engine) allocOp() *Operation {
 	n := len(e.freeOps)
 	if n == 0 {
@@ -180,7 +184,7 @@ func (t *target) remoteAddr(offset uint64) wire.Memory {
 	return m
 }
 
-// transfer is the RDMA read or write of a put or get.
+// transfer returns the RDMA transfer of a put or get.
 func (o *Operation) transfer() wire.Transfer {
 	return wire.Transfer{Local: o.region, N: o.size, Remote: o.t.remoteAddr(uint64(o.offset))}
 }
@@ -210,21 +214,22 @@ func (e *Engine) TransferDone(o *Operation, err error) {
 	o.partDone()
 }
 
-// fail records the first error.
+// fail records err as the operation's error, unless it has one.
 func (o *Operation) fail(err error) {
 	if o.err == nil {
 		o.err = err
 	}
 }
 
-// partDone completes one part of an operation.
+// partDone completes one part of an operation, and the operation with its last part.
 func (o *Operation) partDone() {
 	if o.parts--; o.parts == 0 {
 		o.complete()
 	}
 }
 
-// complete completes an operation and returns it to the free list.
+// complete completes an operation, reports its error to the target's epoch, and returns it to
+// the free list unless the caller keeps it.
 func (o *Operation) complete() {
 	e := o.w.e
 	e.busy--
@@ -246,7 +251,8 @@ func (o *Operation) complete() {
 	}
 }
 
-// replyBuffer returns the buffer of a reply for reuse.
+// replyBuffer returns the buffer of a reply for reuse; nil for other operations, whose buffers
+// belong to the caller.
 func replyBuffer(o *Operation) []byte {
 	if o.kind == replyOp {
 		return o.origin[:0]

@@ -90,6 +90,7 @@ func Reduce(into, from []byte, t Type, o Op) {
 	}
 }
 
+// load returns an element of 1, 4 or 8 bytes.
 func load(b []byte, size int) uint64 {
 	switch size {
 	case 1:
@@ -100,6 +101,7 @@ func load(b []byte, size int) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
+// store writes an element of 1, 4 or 8 bytes.
 func store(b []byte, size int, v uint64) {
 	switch size {
 	case 1:
@@ -111,7 +113,7 @@ func store(b []byte, size int, v uint64) {
 	}
 }
 
-// combine applies an operation to two elements.
+// combine returns (a op b). The arguments and the result are the bits of elements.
 func combine(a, b uint64, t Type, o Op) uint64 {
 	switch o {
 	case Replace:
@@ -155,6 +157,7 @@ func boolToUint(is bool) uint64 {
 	return 0
 }
 
+// arithmetic returns the sum, product, minimum or maximum of a and b.
 func arithmetic[T byte | int32 | uint32 | int64 | uint64 | float32 | float64](a, b T, o Op) T {
 	switch o {
 	case Sum:

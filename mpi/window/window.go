@@ -17,7 +17,8 @@ type Segment struct {
 	Atomics bool
 }
 
-// RegisterSegment registers memory as the local segment of a new window. The region, nil
+// RegisterSegment registers memory as the local segment of a new window. atomics says that the
+// NIC supports them; the segment uses them only if it consists of aligned words. The region, nil
 // for empty memory, is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, wire.Region, error) {
 	segment := Segment{Size: len(mem)}
@@ -153,7 +154,8 @@ func (w *Window) markUsed(i int) {
 }
 
 // RemoteComplete reports whether all operations on a rank's window are complete at the
-// target. It sends a flush request if one is needed.
+// target. If accumulate messages were sent, it sends a flush request once and reports false
+// until the reply.
 func (w *Window) RemoteComplete(rank int) bool {
 	t := &w.targets[rank]
 	if len(t.waiting) > 0 || t.pending > 0 {
@@ -179,8 +181,9 @@ func (w *Window) AllRemoteComplete() bool { return w.all(w.RemoteComplete) }
 // AllLocalComplete is LocalComplete for all ranks.
 func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 
+// all reports whether complete is true for every target used in this epoch.
 func (w *Window) all(complete func(rank int) bool) bool {
-	all := true // call complete for every target: it may send a flush
+	all := true // call complete for every target, since RemoteComplete may send a flush
 	for _, i := range w.usedTargets {
 		all = complete(i) && all
 	}
@@ -202,7 +205,7 @@ func (w *Window) TakeErrors() (err error) {
 	return err
 }
 
-// clearUsed forgets the targets of this epoch.
+// clearUsed marks all targets as unused, for the next epoch.
 func (w *Window) clearUsed() {
 	for _, i := range w.usedTargets {
 		w.isUsed[i] = false

@@ -100,5 +100,5 @@ func (c *Certificate) writePage(w io.Writer) error {
 		return fmt.Errorf("%s: %w", PageFile, err)
 	}
 	// The template has escaped the text.
-	return conform.WriteHTMLBehind(w, &c.Run, conform.Cover{HTML: template.HTML(coverHTML.String()), CSS: coverCSS, Results: File})
+	return conform.WriteHTMLWithCover(w, &c.Run, conform.Cover{HTML: template.HTML(coverHTML.String()), CSS: coverCSS, Results: File})
 }

@@ -15,28 +15,28 @@ import (
 // Close or Finish at the end.
 type Display struct {
 	kit.Panel
-	// all prints the ladder of every case, not only of failed ones.
-	all   bool
-	lines bool // lines were printed above the table
+	allLadders   bool // print the ladder of every case, not only of failed ones
+	linesPrinted bool // above the table of verdicts
 }
 
-// NewDisplay starts the display; ladders prints the ladder of every case.
+// NewDisplay starts the display. With ladders, it prints the ladder of every case.
 func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
-	d := &Display{all: ladders}
+	d := &Display{allLadders: ladders}
 	d.Open(cfg)
 	return d
 }
 
-// Done prints a result unless it is a pass without details.
-func (d *Display) Done(what string, r *Result) {
-	d.EndWith(what, func() string {
+// Done ends the running step that the display shows as label. It prints a bad result, or any
+// result if ladders are printed.
+func (d *Display) Done(label string, r *Result) {
+	d.EndWith(label, func() string {
 		switch {
-		case d.all:
-			d.lines = true
-			return d.verdictLine(r, what) + ladderText(r.Ladder, 0)
+		case d.allLadders:
+			d.linesPrinted = true
+			return d.verdictLine(r, label) + ladderText(r.Ladder, 0)
 		case r.Verdict.Bad():
-			d.lines = true
-			return d.verdictLine(r, what)
+			d.linesPrinted = true
+			return d.verdictLine(r, label)
 		}
 		return ""
 	})
@@ -47,8 +47,10 @@ var verdictNames = map[Verdict]string{
 	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
-func (d *Display) verdictLine(r *Result, what string) string {
-	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(what)
+// verdictLine returns a line with the verdict, the label and, unless the verdict is bad, the
+// title of the case.
+func (d *Display) verdictLine(r *Result, label string) string {
+	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(label)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
@@ -67,28 +69,28 @@ func (d *Display) bold(s string) string { return d.Paint(kit.Bold, s) }
 // the first write error.
 func (d *Display) Finish(run *Run, paths report.Paths) error {
 	var b strings.Builder
-	if d.lines {
+	if d.linesPrinted {
 		b.WriteString("\n")
 	}
-	d.measured(&b, run)
-	d.verdictTable(&b, run)
-	d.unasked(&b, run)
-	d.deviations(&b, run)
+	d.writeMeasured(&b, run)
+	d.writeVerdictTable(&b, run)
+	d.writeUnsupported(&b, run)
+	d.writeDeviations(&b, run)
 	bad := run.Bad()
 	for i, r := range bad {
 		if i == maxPrinted {
 			fmt.Fprintf(&b, "\nand %d more that are not met.\n", len(bad)-maxPrinted)
 			break
 		}
-		d.explain(&b, r)
+		d.writeBadResult(&b, r)
 	}
-	d.faults(&b, run)
+	d.writeFaults(&b, run)
 	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
 	return d.Panel.Finish(b.String(), paths)
 }
 
-// explain prints a violation with its citation, its ladder and the replay command.
-func (d *Display) explain(b *strings.Builder, r Judged) {
+// writeBadResult prints a bad result with its citation, its ladder and the replay command.
+func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
@@ -101,7 +103,7 @@ func (d *Display) explain(b *strings.Builder, r Judged) {
 	} else {
 		fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Reason))
 	}
-	if !d.all { // otherwise printed before
+	if !d.allLadders { // otherwise printed by Done
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
@@ -118,25 +120,26 @@ const maxPrinted = 20
 // maxLadder is the number of steps printed by default, the last ones.
 const maxLadder = 16
 
-// ladderText formats the ladder, limited to the last steps.
+// ladderText formats the last limit steps of a ladder, or all if limit is 0.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""
 	}
 	shown := *l
-	before := ""
+	omitted := ""
 	if n := len(l.Steps) - limit; limit > 0 && n > 1 {
 		shown.Steps = l.Steps[n:]
-		before = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
+		omitted = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
 	}
-	text := fmt.Sprintf("\n%18s  %s\n%s", "", "device    peer", before)
+	text := fmt.Sprintf("\n%18s  %s\n%s", "", "device    peer", omitted)
 	for line := range strings.Lines(shown.Text()) {
 		text += "    " + line
 	}
 	return text + "\n"
 }
 
-// tally prints counts of verdicts, and of faults of the cases.
+// tally returns the last sentences of the summary: the number of cases by verdict, and of
+// faults of the cases.
 func (d *Display) tally(run *Run) string {
 	if n := len(run.Faults); n > 0 {
 		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
@@ -149,7 +152,7 @@ func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()
-	measured := run.measured()
+	measured := run.measurements()
 	switch {
 	case total == 0 && measured > 0:
 		return fmt.Sprintf("%s, in %s.", textfmt.Plural(measured, "measurement"), wall)
@@ -177,8 +180,9 @@ func (d *Display) tallyDevices(run *Run) string {
 // maxPrintedFaults limits the printed faults of cases; the report has all.
 const maxPrintedFaults = 40
 
-// faults prints the faults of the cases, and how many defects the cases detect.
-func (d *Display) faults(b *strings.Builder, run *Run) {
+// writeFaults prints how many defects of each device the cases detect, and the faults of the
+// cases.
+func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
 		if len(dev.DefectChecks) == 0 {
@@ -195,7 +199,7 @@ func (d *Display) faults(b *strings.Builder, run *Run) {
 		}
 		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", textfmt.PrintableLine(dev.Name), caught, len(dev.DefectChecks))
 		if excused > 0 {
-			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
+			fmt.Fprintf(b, "; %d could not be tested here", excused)
 		}
 		b.WriteString(".\n")
 	}
@@ -215,8 +219,8 @@ func (d *Display) faults(b *strings.Builder, run *Run) {
 	}
 }
 
-// deviations prints the results with a deviation on record.
-func (d *Display) deviations(b *strings.Builder, run *Run) {
+// writeDeviations prints the results with a deviation on record.
+func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	all := run.Deviating()
 	if len(all) == 0 {
 		return
@@ -231,20 +235,21 @@ func (d *Display) deviations(b *strings.Builder, run *Run) {
 		if r.Want != "" || r.Got != "" {
 			fmt.Fprintf(b, "         want  %s\n         got   %s\n", textfmt.PrintableLine(r.Want), textfmt.PrintableLine(r.Got))
 		}
-		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), 91, math.MaxInt) {
+		const width = 91
+		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), width, math.MaxInt) {
 			b.WriteString("         " + line + "\n")
 		}
 	}
 }
 
-// unasked prints the reasons of unsupported cases, one per line.
-func (d *Display) unasked(b *strings.Builder, run *Run) {
+// writeUnsupported prints the reasons of unsupported cases, one per line, with their number.
+func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 	first := true
 	for i := range run.Devices {
 		dev := &run.Devices[i]
-		for _, u := range dev.Unasked() {
+		for _, u := range dev.UnsupportedReasons() {
 			if first {
-				b.WriteString("\nNot asked, and why\n")
+				b.WriteString("\nNot supported, and why\n")
 				first = false
 			}
 			line := fmt.Sprintf("  %-9s %4d  %s", textfmt.PrintableLine(dev.Label()), len(u.Cases), textfmt.PrintableLine(u.Why))

@@ -25,21 +25,22 @@ func (p *part) countBad() (n int) {
 	return n
 }
 
-// verdictTable counts verdicts by document and section. A case counts in the section of its
-// first row. With several devices, it shows only sections with an unmet requirement.
-func (d *Display) verdictTable(b *strings.Builder, run *Run) {
+// writeVerdictTable prints the number of cases by verdict for each device, document and
+// section. A case counts in the section of its first ledger row. With several devices, only
+// sections with bad verdicts are printed.
+func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	shown := shownVerdicts(run.Counts())
 	if len(shown) == 0 {
 		return
 	}
-	const room = 52
-	head := kit.Pad("", room) + fmt.Sprintf("%7s", "cases")
+	const titleWidth = 52
+	head := kit.Pad("", titleWidth) + fmt.Sprintf("%7s", "cases")
 	for _, v := range shown {
 		head += fmt.Sprintf("  %11s", v)
 	}
 	b.WriteString(strings.TrimRight(head, " ") + "\n")
 	line := func(indent int, p *part) {
-		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+textfmt.PrintableLine(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+textfmt.PrintableLine(p.title), titleWidth), titleWidth) + fmt.Sprintf("%7d", p.counts.Total())
 		for _, v := range shown {
 			cell := fmt.Sprintf("  %11d", p.counts[v])
 			switch {
@@ -77,10 +78,11 @@ func shownVerdicts(c Counts) (shown []Verdict) {
 	return shown
 }
 
-// partsOf groups a device's results by document and section, in the order of the ledger.
+// partsOf counts a device's results by document and section, in the order of the ledger. It
+// omits documents and sections without results.
 func partsOf(run *Run, dev *Device) (docs []*part) {
-	at := make(map[string]*part) // parts by row
-	under := make(map[*part]*part)
+	sectionOf := make(map[string]*part) // by row
+	docOf := make(map[*part]*part)      // by section
 	all := make([]*part, 0, len(run.Documents))
 	for i := range run.Documents {
 		doc := &part{title: run.Documents[i].Title, counts: Counts{}}
@@ -89,9 +91,9 @@ func partsOf(run *Run, dev *Device) (docs []*part) {
 			s := &run.Documents[i].Sections[j]
 			p := &part{title: s.Title, counts: Counts{}}
 			doc.parts = append(doc.parts, p)
-			under[p] = doc
+			docOf[p] = doc
 			for k := range s.Rows {
-				at[s.Rows[k].ID] = p
+				sectionOf[s.Rows[k].ID] = p
 			}
 		}
 	}
@@ -99,9 +101,9 @@ func partsOf(run *Run, dev *Device) (docs []*part) {
 	for i := range dev.Results {
 		r := &dev.Results[i]
 		p := elsewhere
-		if len(r.Rows) > 0 && at[r.Rows[0]] != nil {
-			p = at[r.Rows[0]]
-			under[p].counts[r.Verdict]++
+		if len(r.Rows) > 0 && sectionOf[r.Rows[0]] != nil {
+			p = sectionOf[r.Rows[0]]
+			docOf[p].counts[r.Verdict]++
 		}
 		p.counts[r.Verdict]++
 	}
@@ -127,8 +129,9 @@ const (
 	valueRoom = 11
 )
 
-// measured prints a line per measurement with its description.
-func (d *Display) measured(b *strings.Builder, run *Run) {
+// writeMeasured prints a line per measurement with its description. An empty line separates
+// groups, which are the first parts of names.
+func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
 		if len(dev.Measured) == 0 {
@@ -139,18 +142,18 @@ func (d *Display) measured(b *strings.Builder, run *Run) {
 		group := ""
 		for k := range dev.Measured {
 			m := &dev.Measured[k]
-			of, _, _ := strings.Cut(m.Name, "/")
-			if group != "" && group != of {
+			newGroup, _, _ := strings.Cut(m.Name, "/")
+			if group != "" && group != newGroup {
 				b.WriteString("\n")
 			}
-			group = of
+			group = newGroup
 			line := kit.Pad(kit.Cut("  "+textfmt.PrintableLine(m.Name), nameRoom), nameRoom)
 			for _, v := range []float64{m.Median, m.Least, m.Most} {
 				line += " " + kit.PadLeft(m.In(v), valueRoom-1)
 			}
 			about := "  " + textfmt.PrintableLine(m.About)
 			if m.Position > 1 {
-				about = "" // same as above
+				about = "" // the same as that of position 1
 			}
 			fmt.Fprintf(b, "%s%9d%s\n", line, len(m.Samples), about)
 		}

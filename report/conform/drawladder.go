@@ -33,23 +33,24 @@ type ladder struct {
 	y float64
 }
 
-// drawLadder draws the ladder of a case. All texts are escaped.
+// drawLadder draws the ladder of a case as SVG, with the expected behaviour below the step that
+// caused a failure, or at the end. All texts are escaped.
 func drawLadder(r *Result) template.HTML {
 	d := &ladder{y: ladderTop}
 	culprit := culpritOf(r)
 	last := time.Duration(0)
 	for i, s := range r.Ladder.Steps {
 		if i > 0 && s.Kind != Gap && s.At-last >= pauseFrom {
-			d.pause(textfmt.Duration((s.At - last).Round(time.Microsecond)))
+			d.drawPause(textfmt.Duration((s.At - last).Round(time.Microsecond)))
 		}
 		last = s.At
-		d.step(&s, i == culprit)
+		d.drawStep(&s, i == culprit)
 		if i == culprit {
-			d.wanted(r.Want)
+			d.drawWanted(r.Want)
 		}
 	}
 	if culprit < 0 {
-		d.outcome(r)
+		d.drawOutcome(r)
 	}
 	var head strings.Builder
 	height := d.y + 8
@@ -68,8 +69,8 @@ func drawLadder(r *Result) template.HTML {
 	return template.HTML(head.String() + d.String() + "</svg>")
 }
 
-// culpritOf returns the last step that is mentioned in Got, which caused the failure; -1 if
-// there is none.
+// culpritOf returns the index of the step that caused the failure: the last step whose text
+// is part of Got; -1 if there is none.
 func culpritOf(r *Result) int {
 	for i := len(r.Ladder.Steps) - 1; i >= 0; i-- {
 		s := &r.Ladder.Steps[i]
@@ -83,8 +84,9 @@ func culpritOf(r *Result) int {
 // letters returns the number of characters that fit into a width.
 func letters(width float64) int { return int(width / charWidth) }
 
-// step draws a step: a packet as an arrow, anything else as a note. The culprit is highlighted.
-func (d *ladder) step(s *Step, culprit bool) {
+// drawStep draws a step: a packet as an arrow, anything else as a note. The step that caused
+// the failure is highlighted.
+func (d *ladder) drawStep(s *Step, culprit bool) {
 	class := "step " + cssName(s.Kind)
 	if culprit {
 		class += " culprit"
@@ -95,17 +97,16 @@ func (d *ladder) step(s *Step, culprit bool) {
 		fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">⋮ %s ⋮</text>`, (deviceLane+peerLane)/2, d.y+12, kit.Escape(s.Text))
 		d.y += 24
 	case Sent, FinSent:
-		d.arrow(s, peerLane, deviceLane)
-	case Came, FinCame:
-		d.arrow(s, deviceLane, peerLane)
-	case Reset:
-		d.arrow(s, deviceLane, peerLane)
+		d.drawArrow(s, peerLane, deviceLane)
+	case Came, FinCame, Reset:
+		d.drawArrow(s, deviceLane, peerLane)
 	default:
-		d.note(s)
+		d.drawNote(s)
 	}
 	d.WriteString("</g>")
 }
 
+// cssName returns the CSS class of a kind of step; that of a note for an unknown kind.
 func cssName(kind string) string {
 	switch kind {
 	case Sent, Came, Note, FinSent, FinCame, Reset, Gap:
@@ -114,12 +115,13 @@ func cssName(kind string) string {
 	return Note
 }
 
-func (d *ladder) time(at time.Duration, y float64) {
+// drawTime writes the time of a step into the first column.
+func (d *ladder) drawTime(at time.Duration, y float64) {
 	fmt.Fprintf(d, `<text class="at" x="%d" y="%.1f" text-anchor="end">%s</text>`, timeEnd, y, Clock(at))
 }
 
-// arrow draws a message between two lanes with its text above.
-func (d *ladder) arrow(s *Step, from, to float64) {
+// drawArrow draws a message between two lanes with its text above. A reset is crossed out.
+func (d *ladder) drawArrow(s *Step, from, to float64) {
 	lo, hi := min(from, to), max(from, to)
 	lines := wrap(textfmt.PrintableLine(s.Text), letters(hi-lo-28), 4)
 	for i, l := range lines {
@@ -130,23 +132,26 @@ func (d *ladder) arrow(s *Step, from, to float64) {
 	if to < from {
 		tip = to + 7
 	}
-	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, tip, to, y, tip+sign(from, to)*2, y-4.5, y+4.5)
+	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, tip, to, y, tip+tipOffset(from, to), y-4.5, y+4.5)
 	if s.Kind == Reset {
 		fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fl10 10m0 -10l-10 10"/>`, (lo+hi)/2-5, y-5)
 	}
-	d.time(s.At, y+3.5)
+	d.drawTime(s.At, y+3.5)
 	d.y += float64(len(lines)*lineHeight) + stepPad - 2
 }
 
-func sign(from, to float64) float64 {
+// tipOffset returns the distance from the end of an arrow's line to the base of its tip, which
+// overlaps the line.
+func tipOffset(from, to float64) float64 {
 	if to < from {
-		return 1
+		return 2
 	}
-	return -1
+	return -2
 }
 
-// note draws an action of the application.
-func (d *ladder) note(s *Step) {
+// drawNote draws an action of the application: a post as an arrow to the device, a completion
+// or an event as an arrow from it, anything else as a dot.
+func (d *ladder) drawNote(s *Step) {
 	lines := wrap(textfmt.PrintableLine(s.Text), letters(deviceLane-appLane-34), 5)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f">%s</text>`, appLane+16, d.y+10+float64(i*lineHeight), html.EscapeString(l))
@@ -162,12 +167,12 @@ func (d *ladder) note(s *Step) {
 	default:
 		fmt.Fprintf(d, `<circle class="dot" cx="%d" cy="%.1f" r="3.2"/>`, appLane, y)
 	}
-	d.time(s.At, y+3.5)
+	d.drawTime(s.At, y+3.5)
 	d.y += float64(len(lines)*lineHeight) + stepPad - 4
 }
 
-// pause draws a gap in time.
-func (d *ladder) pause(text string) {
+// drawPause draws a gap in time with its duration.
+func (d *ladder) drawPause(text string) {
 	for _, x := range []int{appLane, deviceLane, peerLane} {
 		fmt.Fprintf(d, `<path class="cut" d="M%d %.1fv12"/>`, x, d.y+1)
 	}
@@ -175,8 +180,8 @@ func (d *ladder) pause(text string) {
 	d.y += 22
 }
 
-// wanted writes the expected event next to a step.
-func (d *ladder) wanted(want string) {
+// drawWanted writes the expected behaviour below the step that caused the failure.
+func (d *ladder) drawWanted(want string) {
 	lines := wrap("want "+textfmt.PrintableLine(want), letters(peerLane-deviceLane-28), 4)
 	d.WriteString(`<g class="wanted">`)
 	for i, l := range lines {
@@ -186,8 +191,8 @@ func (d *ladder) wanted(want string) {
 	d.y += float64(len(lines)*lineHeight) + 8
 }
 
-// outcome writes the expected and observed behaviour at the end.
-func (d *ladder) outcome(r *Result) {
+// drawOutcome writes the expected and observed behaviour at the end.
+func (d *ladder) drawOutcome(r *Result) {
 	if r.Want == "" && r.Got == "" {
 		return
 	}
@@ -213,8 +218,9 @@ func (d *ladder) outcome(r *Result) {
 	d.y = top + height
 }
 
-// wrap breaks a text into at most most lines of n characters.
-func wrap(s string, n, most int) (lines []string) {
+// wrap breaks a text into at most maxLines lines of n characters. A text that is cut off ends
+// with "…".
+func wrap(s string, n, maxLines int) (lines []string) {
 	line := ""
 	for _, w := range strings.Fields(s) {
 		for utf8.RuneCountInString(w) > n { // a word longer than a line
@@ -236,12 +242,12 @@ func wrap(s string, n, most int) (lines []string) {
 	if line != "" || len(lines) == 0 {
 		lines = append(lines, line)
 	}
-	if len(lines) > most {
-		lines = lines[:most]
-		if r := []rune(lines[most-1]); len(r) > n-2 {
-			lines[most-1] = string(r[:n-2])
+	if len(lines) > maxLines {
+		lines = lines[:maxLines]
+		if r := []rune(lines[maxLines-1]); len(r) > n-2 {
+			lines[maxLines-1] = string(r[:n-2])
 		}
-		lines[most-1] += " …"
+		lines[maxLines-1] += " …"
 	}
 	return lines
 }
@@ -262,7 +268,7 @@ func (l *Ladder) Text() string {
 	return b.String()
 }
 
-// Clock formats a time in a case, with a resolution of 0.1 us.
+// Clock formats the time since the start of a case, with a resolution of 0.1 µs.
 func Clock(t time.Duration) string {
 	t = t.Round(100 * time.Nanosecond)
 	switch {

@@ -11,12 +11,12 @@ import (
 
 // matrixView shows which cases detect which defects of a device.
 type matrixView struct {
-	Device         string
-	Noticed, Total int
-	Full           bool // all cases were run with all defects
-	Left           int  // defects of cases that were not selected
-	SVG            template.HTML
-	Rows           []*checkView
+	Device        string
+	Caught, Total int  // defects
+	Full          bool // all cases were run with all defects
+	Omitted       int  // defects of cases that were not selected
+	SVG           template.HTML
+	Rows          []*checkView
 }
 
 // checkView is a defect with the cases that detect it.
@@ -28,10 +28,11 @@ type checkView struct {
 	More                   int
 }
 
-// maxCatchers limits the cases named for a defect; the drawing has all.
-const maxCatchers = 12
+// maxListedCases limits the cases that are listed by name in a row of a table.
+const maxListedCases = 12
 
-// newMatrix returns the table of defects and of the cases that notice them.
+// newMatrix returns the table of a device's defects and of the cases that detect them; nil if
+// cases were not run with defects. part: only some cases were selected.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -43,16 +44,16 @@ func newMatrix(d *Device, part bool) *matrixView {
 		m := &d.DefectChecks[i]
 		// Ignore defects of cases that were not selected.
 		if part && len(m.Expects) == 0 && len(m.Caught) == 0 {
-			v.Left++
+			v.Omitted++
 			continue
 		}
 		shown.DefectChecks = append(shown.DefectChecks, *m)
 		row := &checkView{Defect: m.Defect, Imitates: m.Imitates, Does: m.Does, State: checkState(m), Why: m.Excused, Caught: m.Caught}
 		if len(m.Caught) > 0 {
-			v.Noticed++
+			v.Caught++
 		}
-		if len(row.Caught) > maxCatchers {
-			row.Caught, row.More = row.Caught[:maxCatchers], len(row.Caught)-maxCatchers
+		if len(row.Caught) > maxListedCases {
+			row.Caught, row.More = row.Caught[:maxListedCases], len(row.Caught)-maxListedCases
 		}
 		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Tried == 0)
 		v.Rows = append(v.Rows, row)
@@ -85,16 +86,16 @@ type gridColumn struct {
 	id, topic string
 }
 
-// drawMatrix draws a cell for each case and defect.
+// drawMatrix draws a grid with a row for each defect and a column for each case, grouped by
+// the first two parts of its ID. Cells show which cases detect the defect.
 func drawMatrix(d *Device) template.HTML {
 	columns := make([]gridColumn, 0, len(d.Results))
-	at := make(map[string]int, len(d.Results))
+	columnOf := make(map[string]int, len(d.Results)) // by case
 	for i := range d.Results {
 		parts := strings.SplitN(d.Results[i].ID, "/", 3)
 		columns = append(columns, gridColumn{d.Results[i].ID, strings.Join(parts[:min(2, len(parts))], "/")})
 	}
-	// A topic may be in several files.
-	first := make(map[string]int)
+	first := make(map[string]int) // column of a topic; its cases may come from several files
 	for i, c := range columns {
 		if _, ok := first[c.topic]; !ok {
 			first[c.topic] = i
@@ -102,7 +103,7 @@ func drawMatrix(d *Device) template.HTML {
 	}
 	slices.SortStableFunc(columns, func(a, b gridColumn) int { return first[a.topic] - first[b.topic] })
 	for i, c := range columns {
-		at[c.id] = i
+		columnOf[c.id] = i
 	}
 	noVerdict := make(map[string]bool) // by case
 	for i := range d.Results {
@@ -119,23 +120,23 @@ func drawMatrix(d *Device) template.HTML {
 		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
 	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.DefectChecks))
 	drawTopics(&b, columns, cell, height)
-	for y, m := range inColumnOrder(d.DefectChecks, at) {
-		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, noVerdict)
+	for y, m := range sortByColumn(d.DefectChecks, columnOf) {
+		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), columnOf, noVerdict)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
 }
 
-// inColumnOrder sorts defects by the first case that detects them. Undetected defects come
-// first.
-func inColumnOrder(all []DefectCheck, at map[string]int) []*DefectCheck {
+// sortByColumn sorts defects by the column of the first case that detects them, preferably of
+// those that should. Undetected defects come first.
+func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	rows := make([]*DefectCheck, len(all))
 	first := make(map[*DefectCheck]int, len(all))
 	for i := range all {
 		m := &all[i]
 		rows[i], first[m] = m, -1
 		for _, id := range slices.Concat(m.Expects, m.Caught) {
-			if x, ok := at[id]; ok && slices.Contains(m.Caught, id) && (first[m] < 0 || slices.Contains(m.Expects, id) && x < first[m]) {
+			if x, ok := columnOf[id]; ok && slices.Contains(m.Caught, id) && (first[m] < 0 || slices.Contains(m.Expects, id) && x < first[m]) {
 				first[m] = x
 			}
 		}
@@ -144,7 +145,8 @@ func inColumnOrder(all []DefectCheck, at map[string]int) []*DefectCheck {
 	return rows
 }
 
-// drawTopics labels the columns of each topic. It omits labels that do not fit.
+// drawTopics draws a line and a label for the columns of each topic, of width cell each. It
+// omits labels that would overlap.
 func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) {
 	const room = 11 // width of a slanted label
 	end := -room * 1.0
@@ -164,8 +166,9 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 	}
 }
 
-// drawDefectCheck draws a row: its name, and a path for the cells of each kind.
-func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, at map[string]int, noVerdict map[string]bool) {
+// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a
+// class. y is the top of the row, cell the width of a column.
+func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, columnOf map[string]int, noVerdict map[string]bool) {
 	state := checkState(m)
 	fmt.Fprintf(b, `<g class="m %s">`, state)
 	if state != "caught" {
@@ -174,7 +177,7 @@ func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, column
 	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, kit.Escape(m.Defect))
 	cells := make(map[string]*strings.Builder)
 	mark := func(id, class string) {
-		i, ok := at[id]
+		i, ok := columnOf[id]
 		if !ok {
 			return
 		}

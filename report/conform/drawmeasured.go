@@ -12,11 +12,11 @@ import (
 
 // measuredView has the measurements of a device.
 type measuredView struct {
-	Device  string
-	ByPlace template.HTML // times by the position of the lost packet
-	Times   template.HTML
-	Timers  template.HTML
-	Rows    []measuredRow
+	Device     string
+	ByPosition template.HTML // times by the position of the lost packet
+	Times      template.HTML
+	Timers     template.HTML
+	Rows       []measuredRow
 }
 
 // measuredRow is a row of the table.
@@ -25,7 +25,8 @@ type measuredRow struct {
 	Samples                          int
 }
 
-// newMeasured returns the charts of the measurements of a device.
+// newMeasured returns the table and the charts of the measurements of a device; nil if there
+// are none.
 func newMeasured(d *Device) *measuredView {
 	if len(d.Measured) == 0 {
 		return nil
@@ -43,7 +44,7 @@ func newMeasured(d *Device) *measuredView {
 			timers = append(timers, m)
 		}
 	}
-	v.ByPlace, v.Times, v.Timers = drawByPlace(d.Measured), drawTimes(times), drawTimers(timers)
+	v.ByPosition, v.Times, v.Timers = drawByPosition(d.Measured), drawTimes(times), drawTimers(timers)
 	return v
 }
 
@@ -59,45 +60,45 @@ var placeSeries = []struct{ prefix, class, name string }{
 	{"read/", "read", "READ: until the response is asked for again"},
 }
 
-// drawByPlace draws the recovery time by the position of the lost packet: a dot per sample,
-// a line for the median.
-func drawByPlace(all []Measured) template.HTML {
+// drawByPosition draws the recovery time by the position of the lost packet in its window: a
+// dot per sample, a line for the median. There is no drawing without positions.
+func drawByPosition(all []Measured) template.HTML {
 	var values []float64
-	places := 0
-	timer := 0.0
+	positions := 0
+	timer := 0.0 // retransmission timeout
 	for i := range all {
 		switch m := &all[i]; {
 		case m.Position > 0:
-			places = max(places, m.Position)
+			positions = max(positions, m.Position)
 			values = append(values, m.Samples...)
 		case m.Name == "loss/timer":
 			timer = m.Median
 			values = append(values, timer)
 		}
 	}
-	if places == 0 || places > 64 {
+	if positions == 0 || positions > 64 {
 		return ""
 	}
 	y := kit.Decades(values, placeTop+placeHeight, -placeHeight)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="time by the position of the lost packet">`, placeLeft+placeWidth+10, placeTop+placeHeight+70)
 	for _, v := range y.Marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, placeLeft, y.Place(v), placeWidth, placeLeft-8, y.Place(v)+4, kit.Escape(timeOf(v)))
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, placeLeft, y.Position(v), placeWidth, placeLeft-8, y.Position(v)+4, kit.Escape(timeOf(v)))
 	}
 	if timer > 0 {
-		fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f">timeout %s</text>`, placeLeft, y.Place(timer), placeWidth, placeLeft+6, y.Place(timer)-5, kit.Escape(timeOf(timer)))
+		fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f">timeout %s</text>`, placeLeft, y.Position(timer), placeWidth, placeLeft+6, y.Position(timer)-5, kit.Escape(timeOf(timer)))
 	}
-	band := float64(placeWidth) / float64(places)
-	for p := range places {
+	band := float64(placeWidth) / float64(positions)
+	for p := range positions {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, placeLeft+band*(float64(p)+.5), placeTop+placeHeight+18, p+1)
 	}
-	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">position of the packet that is lost, of %d</text>`, placeLeft+placeWidth/2, placeTop+placeHeight+36, places)
+	fmt.Fprintf(&b, `<text class="axis" x="%d" y="%d" text-anchor="middle">position of the packet that is lost, of %d</text>`, placeLeft+placeWidth/2, placeTop+placeHeight+36, positions)
 	for k, s := range placeSeries {
 		fmt.Fprintf(&b, `<g class="%s">`, s.class)
 		for i := range all {
 			if m := &all[i]; m.Position > 0 && strings.HasPrefix(m.Name, s.prefix) {
 				mid := placeLeft + band*(float64(m.Position)-.5) + (float64(k)-.5)*min(band*.42, 30)
-				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.Place(v) }, true)
+				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.Position(v) }, verticalAxis)
 			}
 		}
 		x := placeLeft + float64(k)*placeWidth/3
@@ -110,9 +111,12 @@ func drawByPlace(all []Measured) template.HTML {
 // timeOf formats a number of microseconds.
 func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
 
-// drawSamples draws a dot per sample, slightly displaced, and a line for the median. at
-// returns positions, and upright reports whether the value axis is vertical.
-func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), upright bool) {
+const verticalAxis, horizontalAxis = true, false
+
+// drawSamples draws a dot per sample and a line for the median. at returns the position of a
+// value; aside displaces dots slightly, so that equal samples are visible. The axis of values
+// is vertical or not.
+func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), vertical bool) {
 	const most = 60 // maximum number of dots
 	shown := m.Samples
 	if len(shown) > most {
@@ -125,7 +129,7 @@ func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, 
 		fmt.Fprintf(b, `<circle class="s" cx="%.1f" cy="%.1f" r="2.2"/>`, x, y)
 	}
 	x, y := at(m.Median, 0)
-	if upright {
+	if vertical {
 		fmt.Fprintf(b, `<path class="median" d="M%.1f %.1fh14"/>`, x-7, y)
 	} else {
 		fmt.Fprintf(b, `<path class="median" d="M%.1f %.1fv12"/>`, x, y-6)
@@ -152,7 +156,8 @@ func drawTimes(all []*Measured) template.HTML {
 	return drawStrips(all, kit.Decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
-// drawTimers draws times as multiples of nominal timer values.
+// drawTimers draws times as multiples of nominal timer values. A band marks the allowed range,
+// 1 to 4.
 func drawTimers(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""
@@ -163,23 +168,23 @@ func drawTimers(all []*Measured) template.HTML {
 	}
 	x := kit.Scale{To: min(math.Ceil(most), 20), At: stripLeft, Len: stripWidth}
 	height := stripRow * len(all)
-	band := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.Place(1), stripTop, x.Place(4)-x.Place(1), height)
-	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, band)
+	allowed := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.Position(1), stripTop, x.Position(4)-x.Position(1), height)
+	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, allowed)
 }
 
-// drawStrips draws a row of samples for each measurement. word formats a value of the axis;
-// behind is SVG below the samples.
-func drawStrips(all []*Measured, x kit.Scale, word func(float64) string, behind string) template.HTML {
+// drawStrips draws a row of samples for each measurement. format formats a value of the axis;
+// background is SVG below the samples.
+func drawStrips(all []*Measured, x kit.Scale, format func(float64) string, background string) template.HTML {
 	var b strings.Builder
 	height := stripRow * len(all)
-	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="samples of each measurement">%s`, stripLeft+stripWidth+110, stripTop+height+26, behind)
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="samples of each measurement">%s`, stripLeft+stripWidth+110, stripTop+height+26, background)
 	for _, v := range x.Marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x.Place(v), stripTop, height, x.Place(v), stripTop+height+18, kit.Escape(word(v)))
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x.Position(v), stripTop, height, x.Position(v), stripTop+height+18, kit.Escape(format(v)))
 	}
 	for i, m := range all {
 		y := stripTop + stripRow*(float64(i)+.5)
 		fmt.Fprintf(&b, `<g class="write"><text x="%d" y="%.1f" text-anchor="end">%s</text>`, stripLeft-10, y+4, kit.Escape(m.Name))
-		drawSamples(&b, m, func(v, aside float64) (float64, float64) { return min(x.Place(v), stripLeft+stripWidth), y + aside }, false)
+		drawSamples(&b, m, func(v, aside float64) (float64, float64) { return min(x.Position(v), stripLeft+stripWidth), y + aside }, horizontalAxis)
 		fmt.Fprintf(&b, `<text class="axis" x="%d" y="%.1f">%s</text></g>`, stripLeft+stripWidth+12, y+4, kit.Escape(m.In(m.Median)))
 	}
 	b.WriteString("</svg>")

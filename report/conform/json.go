@@ -60,7 +60,7 @@ func WriteFolder(dir string, r *Run) (paths report.Paths, err error) {
 func (r *Run) Check() error {
 	for i := range r.Devices {
 		for j := range r.Devices[i].Results {
-			if err := r.Devices[i].Results[j].check(); err != nil {
+			if err := r.Devices[i].Results[j].checkVerdicts(); err != nil {
 				err.Key = fmt.Sprintf("devices[%d].results[%d].%s", i, j, err.Key)
 				return err
 			}
@@ -69,17 +69,17 @@ func (r *Run) Check() error {
 	return nil
 }
 
-// check returns an error for an unknown verdict.
-func (r *Result) check() *report.KeyError {
-	wrong := func(key string, v Verdict) *report.KeyError {
+// checkVerdicts returns an error for an unknown verdict, with its key in the result.
+func (r *Result) checkVerdicts() *report.KeyError {
+	unknown := func(key string, v Verdict) *report.KeyError {
 		return &report.KeyError{Key: key, Err: fmt.Errorf("%q is none of %q", v, Verdicts())}
 	}
 	if !slices.Contains(Verdicts(), r.Verdict) {
-		return wrong("verdict", r.Verdict)
+		return unknown("verdict", r.Verdict)
 	}
 	for i, f := range r.Defective {
 		if !slices.Contains(Verdicts(), f.Verdict) {
-			return wrong(fmt.Sprintf("defective[%d].verdict", i), f.Verdict)
+			return unknown(fmt.Sprintf("defective[%d].verdict", i), f.Verdict)
 		}
 	}
 	return nil
@@ -99,6 +99,7 @@ func WriteJUnit(w io.Writer, r *Run) error {
 	return all.Write(w, r.Wall)
 }
 
+// newSuite returns a JUnit suite without cases, with properties of the run.
 func (r *Run) newSuite(name string) kit.Suite {
 	s := kit.NewSuite("fabrictest.conform."+name, r.Started)
 	s.Properties.Add("fabrictest.version", r.Tool)
@@ -109,6 +110,8 @@ func (r *Run) newSuite(name string) kit.Suite {
 	return s
 }
 
+// junitSuite returns the JUnit suite of a device. The area of a case is the first part of its
+// ID.
 func (r *Run) junitSuite(d *Device) kit.Suite {
 	s := r.newSuite(d.Label())
 	s.Properties.Add("defects", strings.Join(d.Defects, " "))
@@ -120,6 +123,7 @@ func (r *Run) junitSuite(d *Device) kit.Suite {
 	return s
 }
 
+// junitCase returns the result as a JUnit case; WriteJUnit maps verdicts.
 func (r *Result) junitCase() kit.Case {
 	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
 	c.Properties.Add("title", r.Title)
@@ -135,7 +139,7 @@ func (r *Result) junitCase() kit.Case {
 	case Unsupported:
 		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Deviates:
-		c.Skipped = kit.NewProblem(r.deviation(), "", "")
+		c.Skipped = kit.NewProblem(r.deviationLine(), "", "")
 		c.Properties.Add("deviation", r.Deviation)
 	case Fail, Stale:
 		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
@@ -166,6 +170,7 @@ func (r *Result) explanation() string {
 	return b.String()
 }
 
+// junitFaults returns the JUnit suite of the faults of the cases, each a failure.
 func (r *Run) junitFaults() kit.Suite {
 	s := r.newSuite("check-cases")
 	for _, f := range r.Faults {

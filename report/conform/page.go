@@ -37,10 +37,12 @@ type Cover struct {
 
 // WriteHTML writes a run as one self-contained page. It loads nothing from the network, and
 // works without its script.
-func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{Results: ResultFile}) }
+func WriteHTML(w io.Writer, r *Run) error {
+	return WriteHTMLWithCover(w, r, Cover{Results: ResultFile})
+}
 
-// WriteHTMLBehind writes the same page after a cover.
-func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
+// WriteHTMLWithCover writes the page of WriteHTML after a cover.
+func WriteHTMLWithCover(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
 	p.Cover, p.Results = c.HTML, c.Results
 	return layout.Write(w, p, c.CSS)
@@ -49,26 +51,26 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 // htmlPage is the template's data for a run.
 type htmlPage struct {
 	kit.Page
-	Bad      []*caseView
-	MoreBad  []*caseView // collapsed at first
-	Known    []*caseView // deviations on record
-	Levels   string      // levels of the deviations
-	Unasked  []unaskedView
-	Faults   []faultGroup
-	Docs     []*docView // documents with cases that were run
-	Others   []*docView // other documents
-	Devices  []*deviceView
-	Areas    []*areaView
-	Matrices []*matrixView
-	Measured []*measuredView
-	Several  bool // more than one device
+	Bad         []*caseView
+	MoreBad     []*caseView // collapsed at first
+	Known       []*caseView // deviations on record
+	Levels      string      // levels of the deviations
+	Unsupported []unsupportedView
+	Faults      []faultGroup
+	Docs        []*docView // documents with cases that were run
+	Others      []*docView // other documents
+	Devices     []*deviceView
+	Areas       []*areaView
+	Matrices    []*matrixView
+	Measured    []*measuredView
+	Several     bool // more than one device
 
-	rows   map[string]rowText
-	placed map[string]bool // anchors in use
+	rows        map[string]rowText
+	usedAnchors map[string]bool
 }
 
-// unaskedView is a reason of unsupported cases of a device.
-type unaskedView struct {
+// unsupportedView is a reason of unsupported cases of a device.
+type unsupportedView struct {
 	Device string
 	N      int
 	Why    string
@@ -76,8 +78,11 @@ type unaskedView struct {
 	More   int
 }
 
+// newPage returns the template's data for a run: the results by case and by requirement, the
+// reasons of unsupported cases, and, if the run has them, the faults of cases, the matrices
+// of defects and the measurements.
 func newPage(r *Run) *htmlPage {
-	p := &htmlPage{Several: len(r.Devices) > 1, placed: map[string]bool{}}
+	p := &htmlPage{Several: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{
 		About: "conformance, clause by clause", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: facts(r),
 		Filter: "Filter: words, an ID, a row, a label",
@@ -87,8 +92,11 @@ func newPage(r *Run) *htmlPage {
 	p.addDocs(r, cases)
 	p.Levels = r.DeviationCounts()
 	for i := range r.Devices {
-		for _, u := range r.Devices[i].Unasked() {
-			p.Unasked = append(p.Unasked, unaskedView{r.Devices[i].Label(), len(u.Cases), clip(u.Why), u.Cases[:min(len(u.Cases), maxCatchers)], max(0, len(u.Cases)-maxCatchers)})
+		for _, u := range r.Devices[i].UnsupportedReasons() {
+			p.Unsupported = append(p.Unsupported, unsupportedView{
+				Device: r.Devices[i].Label(), N: len(u.Cases), Why: clip(u.Why),
+				Cases: u.Cases[:min(len(u.Cases), maxListedCases)], More: max(0, len(u.Cases)-maxListedCases),
+			})
 		}
 	}
 	p.Faults = faultGroups(r.Faults)
@@ -108,8 +116,8 @@ func headline(r *Run) string {
 	c := r.Counts()
 	total, bad := c.Total(), len(r.Bad())
 	switch {
-	case total == 0 && r.measured() > 0:
-		return fmt.Sprintf("%s of recovery", textfmt.Plural(r.measured(), "measurement"))
+	case total == 0 && r.measurements() > 0:
+		return fmt.Sprintf("%s of recovery", textfmt.Plural(r.measurements(), "measurement"))
 	case total == 0:
 		return "Nothing was judged"
 	case bad > 0 && total == 1:
@@ -131,11 +139,11 @@ func headline(r *Run) string {
 	case c[Pass] == total:
 		return fmt.Sprintf("All %d cases pass", total)
 	case c[Pass] == 0:
-		return fmt.Sprintf("None of %s could say anything", textfmt.Plural(total, "case"))
+		return fmt.Sprintf("None of %s has a verdict", textfmt.Plural(total, "case"))
 	case c[Pass] == 1:
-		return "The one case passes that could be asked"
+		return "The one case that the device supports passes"
 	default:
-		return fmt.Sprintf("All %d cases pass that could be asked", c[Pass])
+		return fmt.Sprintf("All %d cases that the device supports pass", c[Pass])
 	}
 }
 
@@ -179,10 +187,10 @@ const maxFaults = 12
 // faultGroups groups faults of the cases by kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	for _, k := range []struct{ kind, title string }{
-		{Unsound, "Fail on the sound device"},
-		{Unproven, "Do not notice the defect that they are to catch"},
-		{UnknownDefect, "Name a defect that there is not"},
-		{Uncaught, "Defects that no case notices"},
+		{Unsound, "Cases that fail on the device without defects"},
+		{Unproven, "Cases that do not detect the defect that they should"},
+		{UnknownDefect, "Cases that name an unknown defect"},
+		{Uncaught, "Defects that no case detects"},
 	} {
 		g := faultGroup{Title: k.title}
 		for _, f := range faults {
@@ -205,5 +213,5 @@ func faultGroups(faults []Fault) (groups []faultGroup) {
 	return groups
 }
 
-// CaseAnchor returns the HTML ID of a failed case of a device.
+// CaseAnchor returns the HTML ID of a case of a device on the page.
 func CaseAnchor(device, id string) string { return kit.Anchors{}.Of("c", device, id) }

@@ -26,10 +26,10 @@ func TestPageShowsAllResults(t *testing.T) {
 		"4 of 47 cases want attention", "fabrictest conform --on sim --seed 7", "softroce as rxe-6.12", "15 Nov 2025, 09:30:12 UTC",
 		"rc/psn/behaviour-0", `href="captures/softroce/rc/psn/behaviour-0.pcapng"`, "<mark>257</mark>", "want ACK psn 256 with PSN 256",
 		"60 s pass", "⋮ 31 more ⋮", "completion of 1: IBV_WC_RECV, 8 bytes", "(stream 2) RST", "goroutine 7 [running]",
-		"it is about a light on the front", "no case checks it yet", "Not asked about: Another document (1 requirement)",
-		"softroce as rxe-6.12: 1 of 3 defects are noticed", "which this bench cannot ask", "Defects that no case notices", "data come late",
-		"not PSNUnsigned: pass", "Not met, for reasons on record: 1 MUST", "Known: the kernel acknowledges twice (seen on every version)", "Why cases could not be asked",
-		"How it gets over losses and congestion", "nak/generation: 2.5", "timeout 4.19 ms", "position of the packet that is lost, of 8", "what timeout/code-10 is", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not asked, 1 without a case, 1 untestable",
+		"it is about a light on the front", "no case checks it yet", "Not tested: Another document (1 requirement)",
+		"softroce as rxe-6.12: 1 of 3 defects are detected", "which this bench cannot ask", "Defects that no case detects", "data come late",
+		"not PSNUnsigned: pass", "Not met, for reasons on record: 1 MUST", "Known: the kernel acknowledges twice (seen on every version)", "Why cases are not supported",
+		"How it gets over losses and congestion", "nak/generation: 2.5", "timeout 4.19 ms", "position of the packet that is lost, of 8", "what timeout/code-10 is", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not tested, 1 without a case, 1 untestable",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
@@ -45,7 +45,7 @@ func TestPartialRunIgnoresDefectsOfOtherCases(t *testing.T) {
 		t.Error("a defect that nobody notices is not on the page")
 	}
 	run.Part = true
-	if page := html(t, run); strings.Contains(page, "ForOthers") || !strings.Contains(page, "1 defects are for cases that were not asked for") || !strings.Contains(page, "PSNUnsigned") {
+	if page := html(t, run); strings.Contains(page, "ForOthers") || !strings.Contains(page, "1 defects are for cases that were not selected") || !strings.Contains(page, "PSNUnsigned") {
 		t.Error("a defect that is for other cases is on the page, or one that is not for others is not")
 	}
 }
@@ -71,11 +71,11 @@ func TestHeadlines(t *testing.T) {
 		"The clause is met":                             {conform.Pass},
 		"The clause is not met":                         {conform.Fail},
 		"All 2 cases pass":                              {conform.Pass, conform.Pass},
-		"The one case passes that could be asked":       {conform.Pass, conform.Unsupported},
+		"The one case that the device supports passes":  {conform.Pass, conform.Unsupported},
 		"1 pass, with 1 known deviation":                {conform.Pass, conform.Deviates, conform.Unsupported},
 		"2 pass, with 2 known deviations":               {conform.Pass, conform.Pass, conform.Deviates, conform.Deviates},
 		"The clause is not met, for a reason on record": {conform.Deviates},
-		"None of 2 cases could say anything":            {conform.Unsupported, conform.Unsupported},
+		"None of 2 cases has a verdict":                 {conform.Unsupported, conform.Unsupported},
 		"1 of 3 cases fail":                             {conform.Fail, conform.Pass, conform.Unsupported},
 		"2 of 3 cases want attention":                   {conform.Fail, conform.Pass, conform.Stale},
 	} {

@@ -25,22 +25,22 @@ var kinds = map[conformance.EventKind]string{
 	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinCame, conformance.EventReset: Reset,
 }
 
-// inOrder returns the events of a record by time. The record has packets in the order in
-// which the case received them from its queue.
-func inOrder(r *conformance.Record) (events []conformance.Event, beyond int) {
-	kept, beyond := r.Events()
+// eventsByTime returns the events of a record sorted by time, and how many the record has
+// omitted. The record has packets in the order in which the case took them from its queue.
+func eventsByTime(r *conformance.Record) (events []conformance.Event, omitted int) {
+	kept, omitted := r.Events()
 	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {
 		return e.Stream > 0 && r.Stream(e.Stream).InPackets // its packets are recorded as well
 	})
 	slices.SortStableFunc(events, func(a, b conformance.Event) int { return cmp.Compare(a.At, b.At) })
-	return events, beyond
+	return events, omitted
 }
 
 // NewLadder returns the ladder diagram of a case; line formats an event. A long record is
 // shortened, with the number of omitted events.
 func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Ladder {
-	events, beyond := inOrder(r)
-	l := &Ladder{Beyond: beyond, Steps: []Step{}}
+	events, omitted := eventsByTime(r)
+	l := &Ladder{Beyond: omitted, Steps: []Step{}}
 	if n := len(events) - firstSteps - lastSteps; n > 1 {
 		l.Beyond += n
 		events = slices.Delete(events, firstSteps, firstSteps+n)
@@ -62,11 +62,11 @@ func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Lad
 // If all UDP checksums over IPv6 are 0, as in RoCEv2, they are filled in, since Wireshark
 // rejects 0; the file has a comment about it.
 func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
-	events, _ := inOrder(r)
+	events, _ := eventsByTime(r)
 	comment := ""
-	fill := allUnsummed(events)
-	if fill {
-		comment = unsummed
+	fillChecksums := allWithoutChecksum(events)
+	if fillChecksums {
+		comment = checksumComment
 	}
 	cw, err := packet.NewCaptureWriter(w, comment)
 	if err != nil {
@@ -85,7 +85,7 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 		if e.Stream > 0 {
 			f := flows[e.Stream]
 			if f == nil {
-				f = newFlow(r.Stream(e.Stream), speaksFirst(events[i:], e.Stream))
+				f = newFlow(r.Stream(e.Stream), peerSendsFirst(events[i:], e.Stream))
 				flows[e.Stream] = f
 				// Write the handshake before the first data.
 				for j, p := range f.handshake() {
@@ -97,7 +97,7 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 			}
 			packets = f.segments(e)
 		}
-		if fill && e.Stream == 0 {
+		if fillChecksums && e.Stream == 0 {
 			packets[0] = withChecksum(packets[0])
 		}
 		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN
@@ -112,17 +112,17 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	return nil
 }
 
-// speaksFirst reports whether the peer sent the first data of a stream. In MPA that is the
-// side that opened the connection.
-func speaksFirst(events []conformance.Event, stream int) bool {
+// peerSendsFirst reports whether the peer, not the device, sent the first data of a stream. In
+// MPA that is the side that opened the connection.
+func peerSendsFirst(events []conformance.Event, stream int) bool {
 	i := slices.IndexFunc(events, func(e conformance.Event) bool {
 		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)
 	})
 	return i < 0 || events[i].Kind == conformance.EventSent
 }
 
-// unsummed is the comment of a file with filled-in checksums.
-const unsummed = "fabrictest: every UDP checksum over IPv6 was 0 on the wire, as in RoCEv2 (IBTA A17.3.2.4); " +
+// checksumComment is the comment of a file with filled-in checksums.
+const checksumComment = "fabrictest: every UDP checksum over IPv6 was 0 on the wire, as in RoCEv2 (IBTA A17.3.2.4); " +
 	"Wireshark calls that illegal, so they are filled in here"
 
 const (
@@ -145,21 +145,21 @@ func udp6(b []byte) (datagram []byte, ok bool) {
 	return datagram[:n], true
 }
 
-// allUnsummed reports whether all UDP datagrams over IPv6, at least one, have no checksum.
-func allUnsummed(events []conformance.Event) (some bool) {
+// allWithoutChecksum reports whether all UDP datagrams over IPv6, at least one, have no checksum.
+func allWithoutChecksum(events []conformance.Event) (found bool) {
 	for i := range events {
 		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 {
 			if binary.BigEndian.Uint16(u[checksumAt:]) != 0 {
 				return false
 			}
-			some = true
+			found = true
 		}
 	}
-	return some
+	return found
 }
 
-// withChecksum fills in the UDP checksum of a UDP packet over IPv6. Its checksum field must
-// be zero.
+// withChecksum returns a copy of a UDP packet over IPv6 with its UDP checksum, which must be
+// zero, filled in. It returns other packets unchanged.
 func withChecksum(b []byte) []byte {
 	u, ok := udp6(b)
 	if !ok {
@@ -170,7 +170,7 @@ func withChecksum(b []byte) []byte {
 	pseudo := slices.Clone(b[8:ipv6Header])
 	pseudo = append(binary.BigEndian.AppendUint32(pseudo, uint32(len(u))), 0, 0, 0, packet.ProtocolUDP)
 	sum := packet.Checksum(pseudo, u)
-	if sum == 0 {
+	if sum == 0 { // 0 means that there is no checksum (RFC 768)
 		sum = 0xffff
 	}
 	binary.BigEndian.PutUint16(u[checksumAt:], sum)

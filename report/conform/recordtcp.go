@@ -24,7 +24,7 @@ const (
 	largest = 8192
 )
 
-// flow is an invented TCP connection.
+// flow is an invented TCP connection, which carries the recorded data of a stream in a capture.
 type flow struct {
 	peer, device end
 	peerDialled  bool
@@ -32,9 +32,9 @@ type flow struct {
 
 // end is one end of a flow.
 type end struct {
-	addr netip.AddrPort
-	next uint32 // next sequence number
-	gone bool   // FIN sent
+	addr    netip.AddrPort
+	next    uint32 // next sequence number
+	finSent bool
 }
 
 // Initial sequence numbers, easy to distinguish in a capture.
@@ -43,6 +43,7 @@ const (
 	deviceFirst = 5_000_000
 )
 
+// newFlow returns a flow between the ends of a stream. The side that dialled sends the SYN.
 func newFlow(e conformance.StreamInfo, peerDialled bool) *flow {
 	return &flow{peer: end{addr: e.Peer, next: peerFirst}, device: end{addr: e.Device, next: deviceFirst}, peerDialled: peerDialled}
 }
@@ -53,20 +54,22 @@ type segment struct {
 	out  bool // sent by the peer
 }
 
-// handshake returns the segments of the handshake.
+// handshake returns the segments of the three-way handshake, and advances the sequence
+// numbers.
 func (f *flow) handshake() []segment {
 	dialler, listener := &f.peer, &f.device
 	if !f.peerDialled {
 		dialler, listener = listener, dialler
 	}
-	syn := segment{build(dialler, listener, tcpSYN, 0, nil), f.peerDialled}
+	syn := segment{buildPacket(dialler, listener, tcpSYN, 0, nil), f.peerDialled}
 	dialler.next++
-	synAck := segment{build(listener, dialler, tcpSYN|tcpACK, dialler.next, nil), !f.peerDialled}
+	synAck := segment{buildPacket(listener, dialler, tcpSYN|tcpACK, dialler.next, nil), !f.peerDialled}
 	listener.next++
-	return []segment{syn, synAck, {build(dialler, listener, tcpACK, listener.next, nil), f.peerDialled}}
+	return []segment{syn, synAck, {buildPacket(dialler, listener, tcpACK, listener.next, nil), f.peerDialled}}
 }
 
-// segments returns the segments of an event.
+// segments returns the IP packets of the TCP segments for an event: the data in segments of at
+// most the size largest, a FIN, or an RST. It advances the sequence numbers.
 func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	from, to := &f.device, &f.peer
 	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {
@@ -80,25 +83,25 @@ func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 			if n == len(rest) {
 				flags |= tcpPSH
 			}
-			all = append(all, build(from, to, flags, to.next, rest[:n]))
+			all = append(all, buildPacket(from, to, flags, to.next, rest[:n]))
 			from.next += uint32(n)
 			rest = rest[n:]
 		}
 	case conformance.EventSentFIN, conformance.EventReceivedFIN:
-		if from.gone {
+		if from.finSent {
 			return nil // EOF may be read repeatedly
 		}
-		all = append(all, build(from, to, tcpFIN|tcpACK, to.next, nil))
+		all = append(all, buildPacket(from, to, tcpFIN|tcpACK, to.next, nil))
 		from.next++
-		from.gone = true
+		from.finSent = true
 	case conformance.EventReset:
-		all = append(all, build(from, to, tcpRST|tcpACK, to.next, nil))
+		all = append(all, buildPacket(from, to, tcpRST|tcpACK, to.next, nil))
 	}
 	return all
 }
 
-// build returns the IP packet of a segment.
-func build(from, to *end, flags byte, ack uint32, payload []byte) []byte {
+// buildPacket returns the IP packet of a TCP segment, with checksums.
+func buildPacket(from, to *end, flags byte, ack uint32, payload []byte) []byte {
 	b := make([]byte, 0, tcpHeader+len(payload))
 	b = binary.BigEndian.AppendUint16(b, from.addr.Port())
 	b = binary.BigEndian.AppendUint16(b, to.addr.Port())
@@ -106,7 +109,7 @@ func build(from, to *end, flags byte, ack uint32, payload []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, ack)
 	b = append(b, tcpHeader/4<<4, flags)
 	b = binary.BigEndian.AppendUint16(b, tcpWindow)
-	b = append(b, 0, 0, 0, 0)
+	b = append(b, 0, 0, 0, 0) // checksum, urgent pointer
 	b = append(b, payload...)
 	src, dst := from.addr.Addr().Unmap(), to.addr.Addr().Unmap()
 	binary.BigEndian.PutUint16(b[16:], packet.Checksum(pseudoHeader(src, dst, len(b)), b))

@@ -20,7 +20,7 @@ func (v Verdict) Bad() bool { return v != Pass && v != Unsupported && v != Devia
 // Counts are numbers of results by verdict.
 type Counts map[Verdict]int
 
-// Add counts results.
+// Add adds results to the counts.
 func (c Counts) Add(results []Result) {
 	for i := range results {
 		c[results[i].Verdict]++
@@ -81,8 +81,8 @@ func (d *Device) Label() string {
 	return d.Name
 }
 
-// RowVerdict returns the verdict of a requirement: the worst of its cases. Unsupported cases
-// count only if there are no others.
+// RowVerdict returns the verdict of a requirement from those of its cases: the worst, but
+// Unsupported only if there are no others; empty without cases.
 func RowVerdict(all []Verdict) Verdict {
 	for _, v := range []Verdict{Broken, Fail, Stale, Deviates, Pass, Unsupported} {
 		if slices.Contains(all, v) {
@@ -110,7 +110,7 @@ func (r *Run) Deviating() (all []Judged) {
 	return all
 }
 
-// countByLevel counts deviations by level: "1 MUST, 2 SHOULDs"; empty if there are none.
+// countByLevel counts results by requirement level: "1 MUST, 2 SHOULDs"; empty if there are none.
 func countByLevel(all []Judged) string {
 	var counts []string
 	for _, l := range levels {
@@ -127,40 +127,42 @@ func countByLevel(all []Judged) string {
 	return strings.Join(counts, ", ")
 }
 
-// DeviationCounts counts the deviations of the run by level; empty if there are none.
+// DeviationCounts counts the deviating results of the run by level, as in "1 MUST, 2 SHOULDs";
+// empty if there are none.
 func (r *Run) DeviationCounts() string { return countByLevel(r.Deviating()) }
 
-// Unasked is a reason of unsupported cases, with their number.
-type Unasked struct {
+// UnsupportedReason is a reason of unsupported cases, with their IDs.
+type UnsupportedReason struct {
 	Why   string
 	Cases []string
 }
 
-// Unasked returns the reasons of the device's unsupported cases, the most frequent first.
-func (d *Device) Unasked() []Unasked {
+// UnsupportedReasons returns the reasons of the device's unsupported cases, the most frequent
+// first.
+func (d *Device) UnsupportedReasons() []UnsupportedReason {
 	cases := make(map[string][]string)
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Verdict == Unsupported {
 			cases[r.Reason] = append(cases[r.Reason], r.ID)
 		}
 	}
-	all := make([]Unasked, 0, len(cases))
+	all := make([]UnsupportedReason, 0, len(cases))
 	for _, why := range slices.Sorted(maps.Keys(cases)) {
-		all = append(all, Unasked{why, cases[why]})
+		all = append(all, UnsupportedReason{why, cases[why]})
 	}
-	slices.SortStableFunc(all, func(a, b Unasked) int { return cmp.Compare(len(b.Cases), len(a.Cases)) })
+	slices.SortStableFunc(all, func(a, b UnsupportedReason) int { return cmp.Compare(len(b.Cases), len(a.Cases)) })
 	return all
 }
 
-// measured returns the number of measurements.
-func (r *Run) measured() (n int) {
+// measurements returns the number of measurements of all devices.
+func (r *Run) measurements() (n int) {
 	for i := range r.Devices {
 		n += len(r.Devices[i].Measured)
 	}
 	return n
 }
 
-// In formats a number in the unit of a measurement.
+// In formats a value in the unit of the measurement.
 func (m *Measured) In(v float64) string {
 	switch m.Unit {
 	case Microseconds:
@@ -172,8 +174,8 @@ func (m *Measured) In(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// deviation formats the deviation of a result in one line.
-func (r *Result) deviation() string {
+// deviationLine formats the deviation of a result in one line.
+func (r *Result) deviationLine() string {
 	if r.Reason == "" {
 		return fmt.Sprintf("deviates from a %s: %s", r.Level, r.Deviation)
 	}

@@ -57,12 +57,12 @@ type onDevice struct {
 	Reason  string
 }
 
-// Told reports whether to name the devices: there are several, or the result of one of
-// several is not a pass.
-func (c *caseView) Told() bool { return len(c.On) > 1 || c.Several && c.Elsewhere() }
+// NamesDevices reports whether the devices are shown: the case has results of several, or the
+// run has several devices and the case is listed at the top.
+func (c *caseView) NamesDevices() bool { return len(c.On) > 1 || c.Several && c.ListedAtTop() }
 
-// Elsewhere reports whether the case is listed at the top of the page instead of its area.
-func (c *caseView) Elsewhere() bool { return c.Verdict.Bad() || c.Verdict == Deviates }
+// ListedAtTop reports whether the case is listed at the top of the page instead of its area.
+func (c *caseView) ListedAtTop() bool { return c.Verdict.Bad() || c.Verdict == Deviates }
 
 // rowText is a requirement of a case.
 type rowText struct{ ID, Href, Level, Text string }
@@ -75,21 +75,23 @@ const (
 	maxText    = 20_000
 )
 
-// addDevices makes views of all results, and returns them by case ID.
+// addDevices adds the devices and views of all results to the page, and returns the views by
+// case ID. Equal results of several devices share a view.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
-	rows, ids := p.rowTexts(r), kit.Anchors{}
+	p.setRows(r)
+	ids := kit.Anchors{}
 	ladders := 0
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		view := &deviceView{Label: d.Label(), Defects: d.Defects}
 		for j := range d.Results {
 			res := &d.Results[j]
-			if k := slices.IndexFunc(byID[res.ID], func(c *caseView) bool { return c.takes(res) }); k >= 0 {
-				byID[res.ID][k].add(d, res)
+			if k := slices.IndexFunc(byID[res.ID], func(c *caseView) bool { return c.canMerge(res) }); k >= 0 {
+				byID[res.ID][k].addResult(d, res)
 				continue
 			}
-			c := newCaseView(d, res, ids, rows)
+			c := newCaseView(d, res, ids, p.rows)
 			c.Several = p.Several
 			if res.Ladder != nil && len(res.Ladder.Steps) > 0 && ladders < maxLadders {
 				ladders++
@@ -122,8 +124,9 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// rowTexts returns the requirements of the ledger by ID.
-func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
+// setRows sets p.rows to the requirements of the ledger by ID. The first of several with the
+// same ID counts.
+func (p *htmlPage) setRows(r *Run) {
 	texts, ids := make(map[string]rowText), kit.Anchors{}
 	for i := range r.Documents {
 		for j := range r.Documents[i].Sections {
@@ -135,10 +138,9 @@ func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
 		}
 	}
 	p.rows = texts
-	return texts
 }
 
-// addToArea adds a case to its area.
+// addToArea adds a case to its area, the first part of the case's ID.
 func (p *htmlPage) addToArea(c *caseView) {
 	name, _, _ := strings.Cut(c.Name, "/")
 	i := slices.IndexFunc(p.Areas, func(a *areaView) bool { return a.Name == name })
@@ -160,14 +162,15 @@ func (a *areaView) Counts() []kit.Count {
 	return kit.CountsOf(n, Verdicts())
 }
 
-// newCaseView returns a result for the page, with links to the requirements in rows.
+// newCaseView returns the view of a result of a device, with a new HTML ID from ids and the
+// texts of its requirements from rows.
 func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText) *caseView {
 	c := &caseView{
 		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
 		Reason: clip(r.Reason), Detail: clip(r.Detail), Deviation: clip(r.Deviation),
 		Took: textfmt.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
 	}
-	c.add(d, r)
+	c.addResult(d, r)
 	if r.Want != "" || r.Got != "" {
 		c.Want, c.Got = compareWords(clip(r.Want), clip(r.Got))
 	}
@@ -181,15 +184,15 @@ func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText)
 	return c
 }
 
-// takes reports whether a result can be merged with that of other devices: neither has
-// details.
-func (c *caseView) takes(r *Result) bool {
-	quiet := func(v Verdict) bool { return v == Pass || v == Unsupported }
-	return quiet(c.Verdict) && quiet(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
+// canMerge reports whether a result of another device can be shown in the same view: neither
+// is bad or has details.
+func (c *caseView) canMerge(r *Result) bool {
+	brief := func(v Verdict) bool { return v == Pass || v == Unsupported }
+	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
 }
 
-// add adds a result of another device.
-func (c *caseView) add(d *Device, r *Result) {
+// addResult adds the result of a device, and updates the verdict of the view.
+func (c *caseView) addResult(d *Device, r *Result) {
 	c.On = append(c.On, onDevice{d.Label(), r.Verdict, clip(r.Reason)})
 	all := make([]Verdict, 0, len(c.On))
 	for _, o := range c.On {
@@ -210,9 +213,9 @@ func (c *caseView) add(d *Device, r *Result) {
 	}
 }
 
-// clip truncates a text from outside for the page.
+// clip truncates a text that comes from a device or a case, to limit the size of the page.
 func clip(s string) string {
-	return kit.Clip(s, maxText, " … and more, which is in the results for programs")
+	return kit.Clip(s, maxText, " … (truncated; the JSON file has the whole text)")
 }
 
 // word is a word of a text; Differs reports that the other text does not have it.
@@ -224,8 +227,8 @@ type word struct {
 // maxWords limits the compared texts: the table has a cell for each pair of words.
 const maxWords = 300
 
-// compareWords marks the words in which two texts differ. It does not compare texts with
-// few common words.
+// compareWords returns the words of two texts, with those marked that are not in the longest
+// common subsequence. It marks nothing if the texts are too long or have few common words.
 func compareWords(want, got string) (w, g []word) {
 	a, b := strings.Fields(want), strings.Fields(got)
 	if len(a) > maxWords || len(b) > maxWords {
@@ -243,8 +246,8 @@ func compareWords(want, got string) (w, g []word) {
 			}
 		}
 	}
-	const least = 3 // one word in three must be common
-	if least*same[0][0] < min(len(a), len(b)) {
+	const minShare = 3 // one word in three of the shorter text must be common
+	if minShare*same[0][0] < min(len(a), len(b)) {
 		return []word{{want, false}}, []word{{got, false}}
 	}
 	i, j := 0, 0

@@ -9,7 +9,7 @@ import (
 
 // States of a requirement without a verdict.
 const (
-	notAsked   = "not-asked"  // has cases, none was run
+	notTested  = "not-asked"  // has cases, none was run
 	untestable = "untestable" // no case can test it
 	open       = "open"       // no case yet
 )
@@ -53,13 +53,13 @@ type caseRef struct {
 
 // barOrder is the order of segments in a bar: the worst states first.
 var barOrder = []string{
-	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notAsked, open, untestable,
+	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notTested, open, untestable,
 }
 
 // stateNames are the names of the states.
 var stateNames = map[string]string{
 	string(Pass): "met", string(Fail): "not met", string(Unsupported): "not supported", string(Deviates): "deviating", string(Stale): "stale",
-	string(Broken): "broken", notAsked: "not asked", untestable: "untestable", open: "without a case",
+	string(Broken): "broken", notTested: "not tested", untestable: "untestable", open: "without a case",
 }
 
 // bar returns the segments of a bar for numbers of requirements by state, and the numbers as
@@ -69,8 +69,8 @@ func bar(n map[string]int) (shares []kit.Share, summary string) {
 	return shares, strings.Join(text, ", ")
 }
 
-// addDocs adds the documents of the ledger: those with tested requirements to Docs, the rest to
-// Others.
+// addDocs adds the documents of the ledger to the page: those with tested requirements to Docs,
+// the rest to Others. cases are the views of results by case ID.
 func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := kit.Anchors{}
 	for i := range r.Documents {
@@ -78,7 +78,7 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 		doc := &docView{ID: ids.Of("d", d.Key), Title: d.Title, Revision: d.Revision}
 		doc.Name, doc.Rest, _ = strings.Cut(d.Title, ": ")
 		all := make(map[string]int)
-		asked := false
+		tested := false
 		for j := range d.Sections {
 			s := &d.Sections[j]
 			sec := &sectionView{ID: ids.Of("s", d.Key, s.Title), Title: s.Title}
@@ -88,15 +88,15 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 				sec.Rows = append(sec.Rows, row)
 				n[row.State]++
 				all[row.State]++
-				_, ran := stateOfVerdict(row.State)
-				asked = asked || ran
-				sec.Open = sec.Open || Verdict(row.State).Bad() && ran
+				hasVerdict := isVerdict(row.State)
+				tested = tested || hasVerdict
+				sec.Open = sec.Open || hasVerdict && Verdict(row.State).Bad()
 			}
 			sec.Bar, sec.Summary = bar(n)
 			doc.Sections = append(doc.Sections, sec)
 		}
 		doc.Bar, doc.Summary = bar(all)
-		if asked {
+		if tested {
 			p.Docs = append(p.Docs, doc)
 		} else {
 			p.Others = append(p.Others, doc)
@@ -104,32 +104,29 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	}
 }
 
-// stateOfVerdict reports whether a state is a verdict.
-func stateOfVerdict(state string) (Verdict, bool) {
-	switch state {
-	case notAsked, untestable, open:
-		return "", false
-	}
-	return Verdict(state), true
+// isVerdict reports whether the state of a requirement is a verdict.
+func isVerdict(state string) bool {
+	return state != notTested && state != untestable && state != open
 }
 
-// newRowView returns a requirement with its state, which follows from the cases that ran.
+// newRowView returns the view of a requirement. Its state is the verdict of the cases that
+// ran, or the reason why there is none.
 func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
-	if at := p.rows[r.ID].Href; !p.placed[at] { // the first row with the ID gets the anchor
-		v.Anchor = at
-		p.placed[at] = true
+	if anchor := p.rows[r.ID].Href; !p.usedAnchors[anchor] { // the first row with the ID gets the anchor
+		v.Anchor = anchor
+		p.usedAnchors[anchor] = true
 	}
 	var verdicts []Verdict
 	for _, id := range r.Cases {
-		ran := cases[id]
-		if len(ran) == 0 {
-			v.Cases = append(v.Cases, &caseRef{Name: id, State: notAsked})
+		views := cases[id]
+		if len(views) == 0 {
+			v.Cases = append(v.Cases, &caseRef{Name: id, State: notTested})
 		}
-		for _, c := range ran {
+		for _, c := range views {
 			verdicts = append(verdicts, c.Verdict)
 			ref := &caseRef{Name: id, State: string(c.Verdict), Href: c.ID}
-			if len(ran) > 1 || len(c.On) > 1 {
+			if len(views) > 1 || len(c.On) > 1 {
 				ref.Devices = c.devices()
 			}
 			v.Cases = append(v.Cases, ref)
@@ -141,14 +138,14 @@ func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	case r.Untestable != "":
 		v.State, v.Why = untestable, r.Untestable
 	case len(r.Cases) > 0:
-		v.State = notAsked
+		v.State = notTested
 	default:
 		v.State, v.Why = open, "no case checks it yet"
 	}
 	return v
 }
 
-// devices lists the devices of a case's verdict.
+// devices lists the devices on which the case has the verdict of the view.
 func (c *caseView) devices() string {
 	var names []string
 	for _, o := range c.On {
@@ -159,8 +156,8 @@ func (c *caseView) devices() string {
 	return strings.Join(names, ", ")
 }
 
-// Asked describes how many requirements of a document were tested.
-func (d *docView) Asked() string {
+// Requirements returns the number of requirements of a document, as text.
+func (d *docView) Requirements() string {
 	n := 0
 	for _, s := range d.Sections {
 		n += len(s.Rows)

@@ -31,7 +31,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 		}
 	}
 	scale := kit.Decades(values, top+height, -height)
-	y := scale.Place
+	y := scale.Position
 	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
 	if last == first {
 		last++

@@ -16,7 +16,8 @@ type Scale struct {
 	Log      bool
 }
 
-// Decades returns a logarithmic scale of whole powers of ten.
+// Decades returns a logarithmic scale of whole powers of ten that includes all positive
+// values. The axis starts at position at and has this length.
 func Decades(values []float64, at, length float64) Scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {
@@ -31,15 +32,17 @@ func Decades(values []float64, at, length float64) Scale {
 	return Scale{from, max(to, from+1), at, length, true}
 }
 
-// Place returns the position of a value.
-func (s Scale) Place(v float64) float64 {
+// Position returns the position of a value on the axis. On a logarithmic scale, lower values
+// than the first are at its start.
+func (s Scale) Position(v float64) float64 {
 	if s.Log {
 		v = math.Log10(max(v, math.Pow(10, s.From)))
 	}
 	return s.At + s.Len*(v-s.From)/(s.To-s.From)
 }
 
-// Marks returns the values of the scale's grid lines.
+// Marks returns the values of the scale's grid lines: powers of ten, or every number, or
+// every fourth of more than ten.
 func (s Scale) Marks() (values []float64) {
 	step := 1.0
 	if !s.Log && s.To-s.From > 10 {
@@ -71,13 +74,14 @@ type ColumnChart struct {
 	Ticks         int // number of grid lines
 }
 
-// Draw draws columns.
-func (c ColumnChart) Draw(all []Column) template.HTML {
+// Draw draws columns side by side, each of stacked segments, as SVG. It returns no drawing if
+// all values are 0.
+func (c ColumnChart) Draw(columns []Column) template.HTML {
 	const top, below, right = 8, 18, 8
 	most := 0.0
-	for _, k := range all {
+	for _, column := range columns {
 		sum := 0.0
-		for _, p := range k.Parts {
+		for _, p := range column.Parts {
 			sum += p.Value
 		}
 		most = max(most, sum)
@@ -86,30 +90,30 @@ func (c ColumnChart) Draw(all []Column) template.HTML {
 		return ""
 	}
 	step := niceStep(most / float64(c.Ticks))
-	end := step * math.Ceil(most/step)
+	end := step * math.Ceil(most/step) // of the scale
 	y := func(v float64) float64 { return top + (c.Height-top-below)*(1-v/end) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, c.Width, c.Height, Escape(c.Label))
 	for v := 0.0; v <= end*1.001; v += step {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.0f %.1fH%.0f"/><text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(v), c.Width-right, c.Left-5, y(v)+3.5, shortBytes(v))
 	}
-	band := (c.Width - right - c.Left) / float64(len(all))
+	band := (c.Width - right - c.Left) / float64(len(columns))
 	gap := min(band*0.2, 6)
-	for i, k := range all {
+	for i, column := range columns {
 		x, from := c.Left+band*float64(i), 0.0
 		class := ""
-		if k.Faint {
+		if column.Faint {
 			class = ` class="faint"`
 		}
-		fmt.Fprintf(&b, `<g%s>%s`, class, title(k.Title))
-		for _, p := range k.Parts {
+		fmt.Fprintf(&b, `<g%s>%s`, class, title(column.Title))
+		for _, p := range column.Parts {
 			if p.Value > 0 {
 				fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"/>`, p.Class, x+gap/2, y(from+p.Value), band-gap, max(y(from)-y(from+p.Value), 0.6))
 				from += p.Value
 			}
 		}
-		if k.Label != "" {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+band/2, c.Height-5, Escape(k.Label))
+		if column.Label != "" {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+band/2, c.Height-5, Escape(column.Label))
 		}
 		b.WriteString("</g>")
 	}
@@ -117,7 +121,7 @@ func (c ColumnChart) Draw(all []Column) template.HTML {
 	return template.HTML(b.String())
 }
 
-// niceStep returns a round number of bytes in KiB or MiB that is at least this large.
+// niceStep returns the smallest power of two that is at least this large.
 func niceStep(least float64) float64 {
 	step := 1.0
 	for step < least {
@@ -126,7 +130,7 @@ func niceStep(least float64) float64 {
 	return step
 }
 
-// shortBytes formats a round number of bytes.
+// shortBytes formats a number of bytes with a unit, without ".0".
 func shortBytes(v float64) string {
 	if v == 0 {
 		return "0"
@@ -176,7 +180,8 @@ func (b *Bars) Add(name, value string, parts ...Segment) {
 	b.Bars = append(b.Bars, bar{Name: name, Value: value, Follows: name == "", parts: parts})
 }
 
-// Scaled scales the bars to the longest; nil if all are empty.
+// Scaled sets the widths of all bars relative to the longest bar, and returns b; nil if all
+// bars are empty.
 func (b *Bars) Scaled() *Bars {
 	if b.most == 0 {
 		return nil

@@ -77,11 +77,11 @@ func TestEveryPartIsDrawn(t *testing.T) {
 func TestManyHostsAreFolded(t *testing.T) {
 	for _, fabric := range []*topology.Topology{fatTreeOf(1000, 10, 4), starOf(300, 1)} {
 		g := newGraph(fabric, looks{"host123"})
-		g.fold(MaxHosts)
+		g.mergeHosts(MaxHosts)
 		folded, named := 0, []string{}
 		for _, h := range g.hosts {
-			folded += h.folded
-			if h.folded == 0 {
+			folded += h.mergedHosts
+			if h.mergedHosts == 0 {
 				named = append(named, h.name)
 			}
 		}
@@ -109,11 +109,11 @@ func TestNodesStayApartAndInside(t *testing.T) {
 		"tree 64": fatTreeOf(64, 8, 4), "tree 96": fatTreeOf(96, 12, 8), "rails": starOf(8, 4), "rails 64": starOf(64, 2),
 	} {
 		g := newGraph(f, looks{})
-		g.fold(MaxHosts)
+		g.mergeHosts(MaxHosts)
 		if len(g.switches) == 1 {
-			g.layRing()
+			g.layoutRing()
 		} else {
-			g.layRows()
+			g.layoutRows()
 		}
 		all := append(append([]*node{}, g.hosts...), g.switches...)
 		for i, a := range all {

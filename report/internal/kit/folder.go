@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Error lists the files of a run's folder that could not be written, and the others.
+// Error lists the files of a result folder that could not be written, and those that were.
 type Error struct {
 	Dir     string
 	Written []string // complete files
@@ -49,17 +49,18 @@ type File struct {
 	Path *string
 }
 
-// Results returns the files of a result folder that has results, a page and, unless junit is
-// nil, junit.xml. Writing them sets paths.
+// Results returns the files of a result folder: the results, with this name, the page and,
+// unless junit is nil, junit.xml. The functions write v. Writing a file sets its path in
+// paths.
 func Results[T any](v T, paths *Paths, name string, result, junit, page func(io.Writer, T) error) []File {
-	with := func(write func(io.Writer, T) error) func(io.Writer) error {
+	bind := func(write func(io.Writer, T) error) func(io.Writer) error {
 		return func(w io.Writer) error { return write(w, v) }
 	}
-	all := []File{{name, with(result), &paths.Result}}
+	all := []File{{name, bind(result), &paths.Result}}
 	if junit != nil {
-		all = append(all, File{JUnitFile, with(junit), &paths.JUnit})
+		all = append(all, File{JUnitFile, bind(junit), &paths.JUnit})
 	}
-	return append(all, File{PageFile, with(page), &paths.HTML})
+	return append(all, File{PageFile, bind(page), &paths.HTML})
 }
 
 // Names of files in result folders.
@@ -69,12 +70,12 @@ const (
 )
 
 // WriteAll writes files into a folder, which it creates if needed. It replaces existing
-// files. The error is an *Error.
+// files, and continues after a file that cannot be written. The error is an *Error.
 func WriteAll(dir string, all []File) error {
 	fail := &Error{Dir: dir}
-	mkdir := os.MkdirAll(dir, 0o777)
+	mkdirErr := os.MkdirAll(dir, 0o777)
 	for _, f := range all {
-		err := mkdir
+		err := mkdirErr
 		if err == nil {
 			var b bytes.Buffer
 			if err = f.Write(&b); err == nil {
@@ -82,7 +83,7 @@ func WriteAll(dir string, all []File) error {
 			}
 		}
 		if err != nil {
-			fail.Failed, fail.Errs = append(fail.Failed, f.Name), append(fail.Errs, reason(err))
+			fail.Failed, fail.Errs = append(fail.Failed, f.Name), append(fail.Errs, withoutTempName(err))
 			continue
 		}
 		if f.Path != nil {
@@ -96,7 +97,8 @@ func WriteAll(dir string, all []File) error {
 	return nil
 }
 
-// Write writes a temporary file and renames it. It removes the temporary file on errors.
+// Write replaces a file of the folder dir atomically: it writes a temporary file and renames
+// it, or removes it on errors.
 func Write(dir, name string, text []byte) error {
 	f, err := os.CreateTemp(dir, "."+name+"-*.tmp")
 	if err != nil {
@@ -112,13 +114,13 @@ func Write(dir, name string, text []byte) error {
 		err = os.Rename(f.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // it may be gone already
+		_ = os.Remove(f.Name()) // the file may be gone already
 	}
 	return err
 }
 
-// reason returns an error without the name of the temporary file.
-func reason(err error) error {
+// withoutTempName returns an error without the name of the temporary file.
+func withoutTempName(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) && strings.HasSuffix(path.Path, ".tmp") {
 		return path.Err

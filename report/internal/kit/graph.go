@@ -18,11 +18,11 @@ type graph struct {
 
 type node struct {
 	Part
-	name       string
-	host       bool
-	tier, rail int
-	folded     int // number of hosts that this node represents, 0 for one host
-	x, y       float64
+	name        string
+	host        bool
+	tier, rail  int
+	mergedHosts int // number of hosts that this node represents, 0 for one host
+	x, y        float64
 	// dx and dy are the direction of the label.
 	dx, dy float64
 	small  bool
@@ -33,27 +33,28 @@ type edge struct {
 	Part
 	a, b *node
 	nth  int // index among parallel edges
-	of   int
+	of   int // number of parallel edges
 }
 
-// newGraph returns the hosts, switches and cables of a topology as nodes and edges.
+// newGraph returns the hosts, switches and cables of a topology as nodes and edges, without
+// positions.
 func newGraph(t *topology.Topology, looks Looks) *graph {
 	g := &graph{}
-	by := map[string]*node{}
+	byName := map[string]*node{}
 	for i := range t.Switches {
 		s := &t.Switches[i]
 		n := &node{name: s.Name, tier: max(1, s.Tier), rail: s.Rail, Part: Part{Title: s.Name}}
-		by[s.Name] = n
+		byName[s.Name] = n
 		g.switches = append(g.switches, n)
 	}
 	for i := range t.Hosts {
 		n := &node{name: t.Hosts[i].Name, host: true, Part: looks.Host(&t.Hosts[i])}
-		by[n.name] = n
+		byName[n.name] = n
 		g.hosts = append(g.hosts, n)
 	}
 	for i := range t.Cables {
 		c := &t.Cables[i]
-		a, b := by[c.A.Node], by[c.B.Node]
+		a, b := byName[c.A.Node], byName[c.B.Node]
 		if a != nil && b != nil { // ignore cables with an unknown end
 			g.edges = append(g.edges, edge{Part: looks.Cable(c), a: a, b: b})
 		}
@@ -61,8 +62,9 @@ func newGraph(t *topology.Topology, looks Looks) *graph {
 	return g
 }
 
-// number counts parallel edges, which are drawn side by side.
-func (g *graph) number() {
+// numberParallelEdges numbers the edges between the same two nodes, which are drawn side by
+// side.
+func (g *graph) numberParallelEdges() {
 	type pair struct{ a, b *node }
 	count := map[pair]int{}
 	for i := range g.edges {
@@ -76,65 +78,66 @@ func (g *graph) number() {
 	}
 }
 
-// fold merges the hosts of each switch that have no events, if there are more than limit,
-// and the others too once limit is reached.
-func (g *graph) fold(limit int) {
-	defer g.number()
+// mergeHosts draws the hosts of each switch as one node if there are more than limit hosts.
+// Hosts whose state or cable is not Fine stay separate, up to limit.
+func (g *graph) mergeHosts(limit int) {
+	defer g.numberParallelEdges()
 	if len(g.hosts) <= limit {
 		return
 	}
-	trouble := map[*node]State{}
-	home := map[*node]*node{} // the first switch of a host
+	worst := map[*node]State{} // of a host and its cables
+	home := map[*node]*node{}  // the first switch of a host
 	for i := range g.edges {
 		e := &g.edges[i]
 		for _, h := range []*node{e.a, e.b} {
 			if h.host {
-				trouble[h] = max(trouble[h], e.State, h.State)
+				worst[h] = max(worst[h], e.State, h.State)
 				if other := e.other(h); home[h] == nil && !other.host {
 					home[h] = other
 				}
 			}
 		}
 	}
-	into := map[*node]*node{} // merged node of a host
-	fold := map[*node]*node{} // merged node of a switch
+	mergedInto := map[*node]*node{} // merged node, by host
+	mergedOf := map[*node]*node{}   // merged node, by switch
 	var kept []*node
 	for _, h := range g.hosts {
 		s := home[h]
-		if s == nil || trouble[h] != Fine && len(kept) < limit {
+		if s == nil || worst[h] != Fine && len(kept) < limit {
 			kept = append(kept, h)
 			continue
 		}
-		f := fold[s]
-		if f == nil {
-			f = &node{host: true}
-			fold[s] = f
-			kept = append(kept, f)
+		merged := mergedOf[s]
+		if merged == nil {
+			merged = &node{host: true}
+			mergedOf[s] = merged
+			kept = append(kept, merged)
 		}
-		f.folded++
-		f.State = max(f.State, h.State)
-		f.name = fmt.Sprintf("%d hosts", f.folded)
-		f.Title = f.name + " of " + s.name
-		into[h] = f
+		merged.mergedHosts++
+		merged.State = max(merged.State, h.State)
+		merged.name = fmt.Sprintf("%d hosts", merged.mergedHosts)
+		merged.Title = merged.name + " of " + s.name
+		mergedInto[h] = merged
 	}
 	g.hosts = kept
-	g.edges = foldEdges(g.edges, into)
+	g.edges = mergeEdges(g.edges, mergedInto)
 }
 
-// foldEdges replaces nodes by those they are folded into, and merges the edges between two nodes.
-func foldEdges(edges []edge, into map[*node]*node) []edge {
+// mergeEdges replaces hosts by the merged nodes in mergedInto, and merges the edges between a
+// merged node and another node into one with the worst state.
+func mergeEdges(edges []edge, mergedInto map[*node]*node) []edge {
 	type pair struct{ a, b *node }
 	var out []edge
 	seen := map[pair]int{}
 	for _, e := range edges {
-		folded := false
-		if f := into[e.a]; f != nil {
-			e.a, folded = f, true
+		changed := false
+		if merged := mergedInto[e.a]; merged != nil {
+			e.a, changed = merged, true
 		}
-		if f := into[e.b]; f != nil {
-			e.b, folded = f, true
+		if merged := mergedInto[e.b]; merged != nil {
+			e.b, changed = merged, true
 		}
-		if !folded {
+		if !changed {
 			out = append(out, e)
 			continue
 		}
@@ -149,6 +152,7 @@ func foldEdges(edges []edge, into map[*node]*node) []edge {
 	return out
 }
 
+// other returns the end of the edge that is not n.
 func (e *edge) other(n *node) *node {
 	if e.a == n {
 		return e.b
@@ -156,20 +160,20 @@ func (e *edge) other(n *node) *node {
 	return e.a
 }
 
-// labels returns the drawn names. Short labels omit the common prefix of all host names:
-// "17" for "host17".
+// labels returns the names to draw, by node. Short labels omit the common prefix of all host
+// names: "17" for "host17".
 func (g *graph) labels(short bool) map[*node]string {
 	labels := map[*node]string{}
 	prefix := ""
 	if short && len(g.hosts) > 0 {
 		prefix = strings.TrimRight(g.hosts[0].name, "0123456789")
-		if slices.ContainsFunc(g.hosts, func(n *node) bool { return n.folded == 0 && !strings.HasPrefix(n.name, prefix) }) {
+		if slices.ContainsFunc(g.hosts, func(n *node) bool { return n.mergedHosts == 0 && !strings.HasPrefix(n.name, prefix) }) {
 			prefix = ""
 		}
 	}
 	for _, n := range g.hosts {
 		name := n.name
-		if n.folded == 0 && len(name) > len(prefix) {
+		if n.mergedHosts == 0 && len(name) > len(prefix) {
 			name = name[len(prefix):]
 		}
 		labels[n] = Cut(name, 16)

@@ -26,35 +26,35 @@ type Format struct {
 func WriteJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	return e.Encode(withLists(reflect.ValueOf(v)).Interface())
+	return e.Encode(withoutNilSlices(reflect.ValueOf(v)).Interface())
 }
 
-// withLists returns a copy of a value with empty slices instead of nil, except for fields
-// that are omitted if they are empty. It shares data without such slices.
-func withLists(v reflect.Value) reflect.Value {
+// withoutNilSlices returns a copy of a value with empty slices instead of nil, which JSON
+// would write as null. Parts of the value without slices are shared, not copied.
+func withoutNilSlices(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if !v.IsNil() && hasLists(v.Type().Elem()) {
+		if !v.IsNil() && hasSlices(v.Type().Elem()) {
 			out := reflect.New(v.Type().Elem())
-			out.Elem().Set(withLists(v.Elem()))
+			out.Elem().Set(withoutNilSlices(v.Elem()))
 			return out
 		}
 	case reflect.Struct:
-		if hasLists(v.Type()) {
+		if hasSlices(v.Type()) {
 			out := reflect.New(v.Type()).Elem()
 			out.Set(v)
 			for i := range v.NumField() {
 				if f := out.Field(i); f.CanSet() {
-					f.Set(withLists(v.Field(i)))
+					f.Set(withoutNilSlices(v.Field(i)))
 				}
 			}
 			return out
 		}
 	case reflect.Slice:
-		if v.IsNil() || hasLists(v.Type().Elem()) {
+		if v.IsNil() || hasSlices(v.Type().Elem()) {
 			out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 			for i := range v.Len() {
-				out.Index(i).Set(withLists(v.Index(i)))
+				out.Index(i).Set(withoutNilSlices(v.Index(i)))
 			}
 			return out
 		}
@@ -62,16 +62,16 @@ func withLists(v reflect.Value) reflect.Value {
 	return v
 }
 
-// hasLists reports whether values of a type contain slices.
-func hasLists(t reflect.Type) bool {
+// hasSlices reports whether values of a type contain slices.
+func hasSlices(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Slice:
 		return true
 	case reflect.Pointer:
-		return hasLists(t.Elem())
+		return hasSlices(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && hasLists(f.Type) {
+			if f := t.Field(i); f.IsExported() && hasSlices(f.Type) {
 				return true
 			}
 		}
@@ -95,7 +95,8 @@ func (f Format) Read(r io.Reader, into any) error {
 	return decode(text, into)
 }
 
-// checkVersion checks only the version of a document, before its keys are parsed.
+// checkVersion checks only the key "version" of a document: other keys of another version may
+// be unknown.
 func (f Format) checkVersion(text []byte) error {
 	var head struct {
 		Version *json.Number `json:"version"`
@@ -115,7 +116,7 @@ func (f Format) checkVersion(text []byte) error {
 	return nil
 }
 
-// ReadFile reads a file with a function that reads a document. Errors name the file.
+// ReadFile opens a file and reads it with read. Errors name the file.
 func ReadFile[T any](path string, read func(io.Reader) (*T, error)) (*T, error) {
 	f, err := cmdline.OpenFile(path)
 	if err != nil {

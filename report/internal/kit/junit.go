@@ -73,12 +73,12 @@ func (p *Properties) Add(name, value string) {
 	}
 }
 
-// NewProblem returns a problem with a message in one line and a text.
+// NewProblem returns a problem of a kind, with a message in one line and a text.
 func NewProblem(message, kind, text string) *Problem {
 	return &Problem{textfmt.PrintableLine(message), textfmt.PrintableLine(kind), textfmt.Printable(text)}
 }
 
-// NewSuite returns an empty suite of a run.
+// NewSuite returns an empty suite with the start time of the run.
 func NewSuite(name string, started time.Time) Suite {
 	return Suite{Name: textfmt.PrintableLine(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
 }
@@ -93,7 +93,8 @@ func (all *Suites) Add(s Suite) {
 	all.Suites = append(all.Suites, s)
 }
 
-// Add adds a case that took a time, and counts it. area is appended to the suite's name.
+// Add adds a case with its duration, and counts it by its result. The class of the case is
+// the suite's name followed by area.
 func (s *Suite) Add(c Case, area string, took time.Duration) {
 	c.Name, c.Class, c.Time = textfmt.PrintableLine(c.Name), s.Name+textfmt.PrintableLine(area), seconds(took)
 	c.SystemOut.Text = textfmt.Printable(c.SystemOut.Text)

@@ -13,26 +13,27 @@ const (
 	wide   = 1040
 )
 
-// layPair places hosts without a switch side by side.
-func (g *graph) layPair() {
-	rails := 1
+// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if
+// they have parallel cables.
+func (g *graph) layoutPair() {
+	cables := 1
 	for i := range g.edges {
-		rails = max(rails, g.edges[i].of)
+		cables = max(cables, g.edges[i].of)
 	}
-	g.w, g.h = narrow, 60+26*float64(rails)
+	g.w, g.h = narrow, 60+parallelGap*float64(cables)
 	for i, n := range g.hosts {
 		n.x = g.w * (float64(i) + 0.5) / float64(len(g.hosts))
 		if len(g.hosts) == 2 {
 			n.x = []float64{84, g.w - 84}[i]
 		}
 		n.y = g.h / 2
-		n.more = 26 * float64(rails-1)
+		n.more = parallelGap * float64(cables-1)
 	}
 }
 
-// layRing places the switch in the centre and the hosts around it on an ellipse, at equal
+// layoutRing places the switch in the centre and the hosts around it on an ellipse, at equal
 // distances.
-func (g *graph) layRing() {
+func (g *graph) layoutRing() {
 	n := len(g.hosts)
 	g.w = narrow
 	rx, ry := 196.0, 80.0
@@ -70,8 +71,8 @@ func (g *graph) layRing() {
 // ringAngles returns n angles that divide an ellipse into arcs of equal length, the first
 // at the top.
 func ringAngles(n int, rx, ry float64) []float64 {
-	const fine = 2048
-	length := make([]float64, fine+1)
+	const fine = 2048                 // chords that approximate the ellipse
+	length := make([]float64, fine+1) // of the first k chords
 	angle := func(k int) float64 { return -math.Pi/2 + 2*math.Pi*float64(k)/fine }
 	for k := 1; k <= fine; k++ {
 		s0, c0 := math.Sincos(angle(k - 1))
@@ -89,9 +90,9 @@ func ringAngles(n int, rx, ry float64) []float64 {
 	return angles
 }
 
-// layRows places the hosts in a row, the switches of even rails above and those of odd
+// layoutRows places the hosts in a row, the switches of even rails above and those of odd
 // rails below, by tier.
-func (g *graph) layRows() {
+func (g *graph) layoutRows() {
 	g.sortHosts()
 	n := float64(len(g.hosts))
 	pitch := 64.0
@@ -103,7 +104,7 @@ func (g *graph) layRows() {
 	case n > 8:
 		pitch = 46
 	}
-	if slices.ContainsFunc(g.hosts, func(h *node) bool { return h.folded > 0 }) {
+	if slices.ContainsFunc(g.hosts, func(h *node) bool { return h.mergedHosts > 0 }) {
 		pitch = max(pitch, 88) // fits "100 hosts"
 	}
 	g.w = narrow
@@ -137,18 +138,18 @@ func (g *graph) layRows() {
 		h.y = y(0)
 	}
 	for row := 1; row <= max(top, -bottom); row++ {
-		g.spread(rows[row], y(row))
-		g.spread(rows[-row], y(-row))
+		g.placeSwitches(rows[row], y(row))
+		g.placeSwitches(rows[-row], y(-row))
 	}
 }
 
-// sortHosts orders hosts by their switch.
+// sortHosts orders hosts by their first switch of rail 0.
 func (g *graph) sortHosts() {
 	index := map[*node]int{}
 	for i, s := range g.switches {
 		index[s] = i
 	}
-	home := map[*node]int{}
+	home := map[*node]int{} // index of the switch, by host
 	for i := range g.edges {
 		e := &g.edges[i]
 		for _, h := range []*node{e.a, e.b} {
@@ -162,9 +163,9 @@ func (g *graph) sortHosts() {
 	slices.SortStableFunc(g.hosts, func(a, b *node) int { return cmp.Compare(home[a], home[b]) })
 }
 
-// spread places the switches of a row at the mean position of their neighbours in the row
-// below, at a minimum distance.
-func (g *graph) spread(row []*node, y float64) {
+// placeSwitches places each switch of a row at the mean position of its neighbours in the
+// tier below. If switches would be too close, it places them at equal distances instead.
+func (g *graph) placeSwitches(row []*node, y float64) {
 	if len(row) == 0 {
 		return
 	}
@@ -176,8 +177,8 @@ func (g *graph) spread(row []*node, y float64) {
 			if e.a != s && e.b != s {
 				continue
 			}
-			if o := e.other(s); o.host || o.tier < s.tier {
-				sum, n = sum+o.x, n+1
+			if other := e.other(s); other.host || other.tier < s.tier {
+				sum, n = sum+other.x, n+1
 			}
 		}
 		middle[s] = g.w / 2
@@ -206,9 +207,9 @@ type Span struct {
 	Label       int // length in characters
 }
 
-// Lanes assigns spans to at most limit rows without overlap of spans and labels, on a chart
-// that is columns characters wide. It returns the row of each span, -1 if there is none,
-// and the position where the space for its label ends, from 0 to Width.
+// Lanes assigns spans to at most limit rows so that neither spans nor labels overlap, on a
+// chart that is columns characters wide. It returns the row of each span, -1 if no row has
+// space, and the position where the space for its label ends, from 0 to Width.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))
@@ -226,8 +227,8 @@ func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []f
 		for r := range last {
 			if prev := last[r]; prev >= 0 {
 				end := g.X(spans[prev].Until)
-				label := g.X(spans[prev].From) + float64(spans[prev].Label)*Width/float64(columns)
-				if g.X(spans[i].From) < end || g.X(spans[i].From) < label {
+				labelEnd := g.X(spans[prev].From) + float64(spans[prev].Label)*Width/float64(columns)
+				if g.X(spans[i].From) < end || g.X(spans[i].From) < labelEnd {
 					continue
 				}
 				labelEnds[prev] = g.X(spans[i].From)

@@ -50,7 +50,7 @@ type Count struct {
 	N       int
 }
 
-// CountsOf returns the verdicts that occur, in the given order.
+// CountsOf returns the verdicts with a number other than 0 in n, in the given order.
 func CountsOf[V ~string](n map[V]int, order []V) (all []Count) {
 	for _, v := range order {
 		if n[v] > 0 {
@@ -66,7 +66,8 @@ type Share struct {
 	N     int
 }
 
-// Bar returns the segments of the states that occur, in the given order, and their counts as text.
+// Bar returns the segments of the states with a number other than 0 in n, in the given order,
+// and these numbers as text, with the names of states.
 func Bar[S ~string](n map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
 	for _, s := range order {
 		if n[s] > 0 {
@@ -92,14 +93,14 @@ func (f *Facts) Add(name, value string) {
 	}
 }
 
-// AddCommand adds a command unless it is empty.
+// AddCommand adds a fact that is shown as code, unless its value is empty.
 func (f *Facts) AddCommand(name, value string) {
 	if value != "" {
-		*f = append(*f, Fact{name, value, true})
+		*f = append(*f, Fact{Name: name, Value: value, Code: true})
 	}
 }
 
-// Stamp formats a time of day.
+// Stamp formats a date and a time in UTC.
 func Stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
 
 // Layout is a kind of page: the shell with a template "content", a style and a script. A page
@@ -109,7 +110,8 @@ type Layout struct {
 	css, js  string
 }
 
-// NewLayout returns a layout of templates, css and js, which follow those of the shell.
+// NewLayout returns a layout. The style css, the script js and the templates texts, which use
+// funcs, are added to those of the shell.
 func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
 	t := template.Must(template.New("page").Funcs(funcs).Parse(shellText))
 	for _, text := range texts {
@@ -118,7 +120,8 @@ func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout 
 	return &Layout{t, baseCSS + css, baseJS + js}
 }
 
-// Write writes a page. The data embeds a Page; css follows the style of the layout.
+// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash it sets; css is added
+// to the style of the layout.
 func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string) error {
 	p := data.shell()
 	hash := sha256.Sum256([]byte(l.js))
@@ -136,7 +139,8 @@ func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string)
 // Anchors makes unique HTML IDs.
 type Anchors map[string]int
 
-// Of returns the ID of an element that is known by some names.
+// Of returns an ID made of names: joined by dots, with other characters than letters, digits
+// and "-_." replaced, and with a number if the ID is in use.
 func (a Anchors) Of(names ...string) string {
 	id := strings.Map(func(c rune) rune {
 		switch {
@@ -153,7 +157,7 @@ func (a Anchors) Of(names ...string) string {
 	return id
 }
 
-// Href returns a link to a file of the folder of the page; empty if it is outside.
+// Href returns a link to a file in the folder of the page; empty if the path leads outside.
 func Href(path string) string {
 	if !filepath.IsLocal(filepath.FromSlash(path)) {
 		return ""
@@ -161,7 +165,7 @@ func Href(path string) string {
 	return (&url.URL{Path: path}).String()
 }
 
-// Clip truncates a text from outside to n bytes, and adds a note.
+// Clip truncates a text of more than n bytes to n, and appends a note.
 func Clip(s string, n int, note string) string {
 	if len(s) <= n {
 		return s

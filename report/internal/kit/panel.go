@@ -50,7 +50,8 @@ const tick = 200 * time.Millisecond
 
 var logTick = time.Minute
 
-// Open starts the display. Call Close or Finish at the end.
+// Open starts the display: a progress line if Status is a terminal, else lines of a log. Call
+// Close or Finish at the end.
 func (d *Panel) Open(cfg PanelConfig) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -63,15 +64,15 @@ func (d *Panel) Open(cfg PanelConfig) {
 	case cfg.Quiet || cfg.Status == nil:
 	case columns(cfg.Status) > 0 && !dumb:
 		d.status = terminal(cfg.Status)
-		d.stopped.Go(func() { d.animate(tick, d.draw) })
+		d.stopped.Go(func() { d.repeat(tick, d.draw) })
 	default:
 		d.plain = cfg.Status
-		d.stopped.Go(func() { d.animate(logTick, d.log) })
+		d.stopped.Go(func() { d.repeat(logTick, d.log) })
 	}
 }
 
-// animate refreshes the progress line.
-func (d *Panel) animate(every time.Duration, step func()) {
+// repeat calls show at this interval, with the lock held, until the panel is closed.
+func (d *Panel) repeat(every time.Duration, show func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -80,7 +81,7 @@ func (d *Panel) animate(every time.Duration, step func()) {
 			return
 		case <-t.C:
 			d.mu.Lock()
-			step()
+			show()
 			d.mu.Unlock()
 		}
 	}
@@ -94,15 +95,15 @@ func (d *Panel) Start(name string) {
 	d.draw()
 }
 
-// More increases the number of steps.
-func (d *Panel) More(n int) {
+// AddSteps increases the number of steps.
+func (d *Panel) AddSteps(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.total += n
 }
 
-// Part sets the progress of a running step. The next refresh shows it.
-func (d *Panel) Part(name string, done, total int) {
+// SetStepProgress sets how much of a running step is done. The next refresh shows it.
+func (d *Panel) SetStepProgress(name string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.parts[textfmt.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
@@ -111,8 +112,8 @@ func (d *Panel) Part(name string, done, total int) {
 // End marks a step as finished without printing anything.
 func (d *Panel) End(name string) { d.EndWith(name, func() string { return "" }) }
 
-// EndWith marks a step as finished and prints a text, unless the panel is quiet. Calls of
-// text are serialized.
+// EndWith marks a step as finished and prints the result of text, which it does not call if
+// the panel is quiet. Calls of text are serialized.
 func (d *Panel) EndWith(name string, text func() string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +172,7 @@ func (d *Panel) Finish(summary string, paths Paths) error {
 	return d.err
 }
 
-// print writes to Out with the progress line removed.
+// print removes the progress line and writes s to Out. It keeps the first error for Finish.
 func (d *Panel) print(s string) {
 	if s == "" {
 		return
@@ -182,6 +183,7 @@ func (d *Panel) print(s string) {
 	}
 }
 
+// clear removes the progress line, if there is one.
 func (d *Panel) clear() {
 	if d.shown {
 		io.WriteString(d.status, "\r\x1b[K")
@@ -189,26 +191,27 @@ func (d *Panel) clear() {
 	}
 }
 
-// draw replaces the progress line, truncated to the width: a wrapped line cannot be
-// removed.
+// draw replaces the progress line, truncated to the width of the terminal: a wrapped line
+// could not be removed. It omits the line on a terminal that is too narrow.
 func (d *Panel) draw() {
 	if d.status == nil {
 		return
 	}
-	room := d.status.Columns() - 1
-	if room < 10 {
+	width := d.status.Columns() - 1
+	if width < 10 {
 		d.clear()
 		return
 	}
 	d.shown = true
-	io.WriteString(d.status, "\r\x1b[K"+Cut(d.progress(room), room))
+	io.WriteString(d.status, "\r\x1b[K"+Cut(d.progress(width), width))
 }
 
 // log writes the progress as a line of a log.
 func (d *Panel) log() { fmt.Fprintln(d.plain, d.progress(100)) }
 
-// progress formats the progress, with as many running steps as fit.
-func (d *Panel) progress(room int) string {
+// progress formats the number of steps done, the time and the running steps, as many as fit
+// into this number of columns.
+func (d *Panel) progress(width int) string {
 	seconds := int(time.Since(d.begun) / time.Second)
 	s := fmt.Sprintf("%d of %d done, %d:%02d", d.done, d.total, seconds/60, seconds%60)
 	for i, name := range d.running {
@@ -219,7 +222,7 @@ func (d *Panel) progress(room int) string {
 		if left := len(d.running) - i - 1; left > 0 {
 			more = fmt.Sprintf(" and %d more", left)
 		}
-		if i > 0 && TextWidth(s+sep+name+d.parts[name]+more) > room {
+		if i > 0 && TextWidth(s+sep+name+d.parts[name]+more) > width {
 			return s + fmt.Sprintf(" and %d more", len(d.running)-i)
 		}
 		s += sep + name + d.parts[name]
@@ -238,7 +241,7 @@ func (d *Panel) Paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// Columns is the width of Out, or 120 if it is no terminal.
+// Columns returns the width of Out, or 120 if Out is no terminal.
 func (d *Panel) Columns() int {
 	if n := columns(d.out); n > 0 {
 		return n

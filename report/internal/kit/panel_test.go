@@ -87,7 +87,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &screen{cols: 60}
 		d := openPanel(PanelConfig{Out: s, Status: s, Total: 2})
-		d.More(1)
+		d.AddSteps(1)
 		d.Start("rc-clean on sim")
 		if got := s.last(); got != "0 of 3 done, 0:00: rc-clean on sim" {
 			t.Errorf("%q", got)
@@ -103,7 +103,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		if got := s.last(); got != "0 of 3 done, 1:02: rc-clean on sim and 9 more" {
 			t.Errorf("%q", got)
 		}
-		d.Part("incast-64 on netns", 3, 10)
+		d.SetStepProgress("incast-64 on netns", 3, 10)
 		d.EndWith("rc-clean on sim", func() string { return "ok\n" })
 		if got := s.last(); !strings.HasPrefix(got, "1 of 3 done, 1:02: incast-64 on netns (3 of 10)") {
 			t.Errorf("%q", got)

@@ -13,9 +13,9 @@ const MaxSteps = 240
 type Track struct {
 	At    []time.Duration
 	Count []uint64
-	// Most is the maximum rate per second; 0 if unknown. A jump is spread over the time
-	// before it, at no more than this rate.
-	Most float64
+	// MaxRate is the maximum rate per second; 0 if unknown. A jump of Count is spread over the
+	// time before the jump, at no more than this rate.
+	MaxRate float64
 }
 
 // curve is a cleaned track: it starts at 0, never decreases, and is linear between points.
@@ -25,7 +25,7 @@ type curve struct {
 }
 
 // clean returns the track's curve. Samples may be invalid, since programs with defects
-// produce them.
+// produce them: it sorts them by time and corrects counts that decrease.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -43,30 +43,30 @@ func (t Track) clean() curve {
 		}
 		c.at, c.count = append(c.at, at), append(c.count, count)
 	}
-	if t.Most > 0 {
-		return c.noFaster(t.Most)
+	if t.MaxRate > 0 {
+		return c.limitRate(t.MaxRate)
 	}
 	return c
 }
 
-// noFaster returns the curve that reaches each count at the same time, starting as late as
-// possible without exceeding the rate most.
-func (c curve) noFaster(most float64) (slow curve) {
+// limitRate returns the curve that reaches each count at the same time, but rises no faster
+// than maxRate: a jump becomes a slope that starts as late as possible before it.
+func (c curve) limitRate(maxRate float64) (slow curve) {
 	add := func(at time.Duration, count float64) {
 		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
 	}
 	last := len(c.at) - 1
-	end := c.count[last] // count at the end of the current segment, from the last to the first
+	end := c.count[last] // count at the end of the current segment; the loop goes backwards
 	add(c.at[last], end)
 	for i := last - 1; i >= 0; i-- {
-		// A segment without samples rises at its end.
+		// The slope to the next segment starts within this segment, in which c is level.
 		if c.count[i] == c.count[i+1] && end > c.count[i] {
-			if rises := c.at[i+1] - time.Duration((end-c.count[i])/most*1e9) - 1; rises > c.at[i] {
+			if riseStart := c.at[i+1] - time.Duration((end-c.count[i])/maxRate*1e9) - 1; riseStart > c.at[i] {
 				end = c.count[i]
-				add(rises, end)
+				add(riseStart, end)
 			}
 		}
-		end = max(c.count[i], end-most*(slow.at[len(slow.at)-1]-c.at[i]).Seconds())
+		end = max(c.count[i], end-maxRate*(slow.at[len(slow.at)-1]-c.at[i]).Seconds())
 		add(c.at[i], end)
 	}
 	slices.Reverse(slow.at)
@@ -74,7 +74,7 @@ func (c curve) noFaster(most float64) (slow curve) {
 	return slow
 }
 
-// values returns the counts at the given times.
+// values returns the counts at the given times, which increase, by linear interpolation.
 func (c curve) values(times []time.Duration) []float64 {
 	out := make([]float64, len(times))
 	i := 0
@@ -84,8 +84,8 @@ func (c curve) values(times []time.Duration) []float64 {
 		}
 		out[n] = c.count[i]
 		if i+1 < len(c.at) {
-			part := float64(at-c.at[i]) / float64(c.at[i+1]-c.at[i])
-			out[n] += part * (c.count[i+1] - c.count[i])
+			fraction := float64(at-c.at[i]) / float64(c.at[i+1]-c.at[i])
+			out[n] += fraction * (c.count[i+1] - c.count[i])
 		}
 	}
 	return out
@@ -98,8 +98,8 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns the steps for some tracks, up to end or the last sample: the times of the
-// samples if they are few, else equal steps.
+// NewGrid returns a grid up to end or the last sample of the tracks, whichever is later. Its
+// steps lie between the times of samples if these are fewer than MaxSteps, else are equal.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)
@@ -144,7 +144,7 @@ func (g Grid) Rate(t Track) []float64 {
 // Level returns the count of a track at the end of each step.
 func (g Grid) Level(t Track) []float64 { return t.clean().values(g.Edges[1:]) }
 
-// Sum adds values step by step.
+// Sum adds the values of all tracks, step by step.
 func Sum(all [][]float64) []float64 {
 	if len(all) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func Sum(all [][]float64) []float64 {
 	return sum
 }
 
-// Band returns the minimum, median and maximum of each step.
+// Band returns the minimum, median and maximum of all tracks, step by step.
 func Band(all [][]float64) (low, mid, high []float64) {
 	if len(all) == 0 {
 		return nil, nil, nil

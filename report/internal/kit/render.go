@@ -31,28 +31,31 @@ func (g *graph) render() Drawing {
 	}
 	slices.SortStableFunc(order, func(a, b *edge) int { return int(a.State - b.State) })
 	for _, e := range order {
-		g.edge(&b, e)
+		drawEdge(&b, e)
 	}
 	for _, n := range g.switches {
-		switchBox(&b, n, labels[n])
+		drawSwitch(&b, n, labels[n])
 	}
 	for _, n := range g.hosts {
-		hostBox(&b, n, labels[n])
+		drawHost(&b, n, labels[n])
 	}
 	if len(g.hosts) <= 8 {
 		for _, e := range order {
-			g.edgeLabel(&b, e)
+			drawEdgeLabel(&b, e)
 		}
 	}
 	b.WriteString("</svg>")
 	return Drawing{SVG: template.HTML(b.String()), Width: int(math.Round(g.w)), Height: int(math.Round(g.h))}
 }
 
+// parallelGap is the distance of parallel edges.
+const parallelGap = 26
+
 // ends returns the end points of an edge; parallel edges are side by side.
 func (e *edge) ends() (x0, y0, x1, y1 float64) {
 	off := 0.0
 	if e.of > 1 {
-		off = (float64(e.nth) - float64(e.of-1)/2) * 26
+		off = (float64(e.nth) - float64(e.of-1)/2) * parallelGap
 	}
 	dx, dy := e.b.x-e.a.x, e.b.y-e.a.y
 	l := max(1, math.Hypot(dx, dy))
@@ -60,7 +63,8 @@ func (e *edge) ends() (x0, y0, x1, y1 float64) {
 	return e.a.x + ox, e.a.y + oy, e.b.x + ox, e.b.y + oy
 }
 
-func (g *graph) edge(b *strings.Builder, e *edge) {
+// drawEdge draws an edge: a line, or a curve between switches.
+func drawEdge(b *strings.Builder, e *edge) {
 	x0, y0, x1, y1 := e.ends()
 	d := fmt.Sprintf("M%s %sL%s %s", num(x0), num(y0), num(x1), num(y1))
 	if !e.a.host && !e.b.host {
@@ -71,7 +75,8 @@ func (g *graph) edge(b *strings.Builder, e *edge) {
 	fmt.Fprintf(b, `<path class="e %s" d="%s">%s</path>`, e.State, d, title(e.Title))
 }
 
-func (g *graph) edgeLabel(b *strings.Builder, e *edge) {
+// drawEdgeLabel draws the label of an edge, if it has one, over its middle.
+func drawEdgeLabel(b *strings.Builder, e *edge) {
 	if e.Label == "" {
 		return
 	}
@@ -82,20 +87,23 @@ func (g *graph) edgeLabel(b *strings.Builder, e *edge) {
 		e.State, num(x-w/2), num(y-8.5), num(w), num(x), num(y+3.8), Escape(e.Label))
 }
 
-func switchBox(b *strings.Builder, n *node, label string) {
+func drawSwitch(b *strings.Builder, n *node, label string) {
 	w := max(56, 6.6*float64(utf8.RuneCountInString(label))+18)
 	fmt.Fprintf(b, `<g class="sw">%s<rect x="%s" y="%s" width="%s" height="24" rx="4"/><text x="%s" y="%s">%s</text></g>`,
 		title(n.Title), num(n.x-w/2), num(n.y-12), num(w), num(n.x), num(n.y+4), Escape(label))
 }
 
-func hostBox(b *strings.Builder, n *node, label string) {
+// drawHost draws a host as a box with its label, or, if it is small, as a square with the
+// label beside it in the direction dx, dy.
+func drawHost(b *strings.Builder, n *node, label string) {
 	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24+n.more
-	if n.small && n.folded == 0 {
+	square := n.small && n.mergedHosts == 0
+	if square {
 		w, h = 11, 11
 	}
 	fmt.Fprintf(b, `<g class="h %s">%s<rect x="%s" y="%s" width="%s" height="%s" rx="%s"/>`,
 		n.State, title(n.Title), num(n.x-w/2), num(n.y-h/2), num(w), num(h), num(min(8, h/3.5)))
-	if n.small && n.folded == 0 {
+	if square {
 		fmt.Fprintf(b, `<text class="s" x="%s" y="%s">%s</text>`, num(n.x+13*n.dx), num(n.y+3+12.5*n.dy), Escape(label))
 	} else {
 		fmt.Fprintf(b, `<text x="%s" y="%s">%s</text>`, num(n.x), num(n.y+4), Escape(label))
@@ -103,6 +111,7 @@ func hostBox(b *strings.Builder, n *node, label string) {
 	b.WriteString("</g>")
 }
 
+// title returns the SVG element of a tooltip; empty if s is.
 func title(s string) string {
 	if s == "" {
 		return ""
@@ -110,9 +119,10 @@ func title(s string) string {
 	return "<title>" + html.EscapeString(s) + "</title>"
 }
 
-// Escape escapes a text for a drawing, as one line.
+// Escape escapes a text for SVG or HTML, as one line.
 func Escape(s string) string { return html.EscapeString(textfmt.PrintableLine(s)) }
 
+// num formats a coordinate, rounded to one decimal.
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
 // State is the state of a link or a host in a drawing, the worst last.
@@ -154,17 +164,17 @@ type Drawing struct {
 // switch without events are drawn as one.
 const MaxHosts = 96
 
-// Draw draws a fabric.
+// Draw draws the hosts, switches and cables of a fabric with these looks.
 func Draw(t *topology.Topology, looks Looks) Drawing {
 	g := newGraph(t, looks)
-	g.fold(MaxHosts)
+	g.mergeHosts(MaxHosts)
 	switch {
 	case len(g.switches) == 0:
-		g.layPair()
+		g.layoutPair()
 	case len(g.switches) == 1:
-		g.layRing()
+		g.layoutRing()
 	default:
-		g.layRows()
+		g.layoutRows()
 	}
 	return g.render()
 }
@@ -182,7 +192,8 @@ func (g Grid) X(t time.Duration) float64 {
 	return math.Round(10*min(Width, max(0, x))) / 10
 }
 
-// Path returns a step line as SVG path data, for a scale up to top.
+// Path returns the values of the steps as a line of SVG path data. The value top is at the
+// upper end of the chart.
 func (g Grid) Path(values []float64, top float64) string {
 	b := make([]byte, 0, 8*len(values))
 	b = append(b, 'M', '0', ' ')
@@ -207,13 +218,13 @@ func (g Grid) Path(values []float64, top float64) string {
 	return string(b)
 }
 
-// Area returns a step line closed at the bottom, for filling.
+// Area returns Path closed at the bottom of the chart, for filling.
 func (g Grid) Area(values []float64, top float64) string {
 	bottom := strconv.Itoa(Height)
 	return "M0 " + bottom + strings.Replace(g.Path(values, top), "M0 ", "V", 1) + "V" + bottom
 }
 
-// Between returns the area between two step lines.
+// Between returns the area between the lines of low and high, as SVG path data.
 func (g Grid) Between(low, high []float64, top float64) string {
 	if len(low) == 0 {
 		return ""
@@ -228,7 +239,7 @@ func (g Grid) Between(low, high []float64, top float64) string {
 	return string(append(b, 'Z'))
 }
 
-// level returns the distance of a value from the top.
+// level returns the distance of a value from the upper end of the chart, where top is.
 func level(v, top float64) int {
 	if top <= 0 {
 		return Height
@@ -236,7 +247,8 @@ func level(v, top float64) int {
 	return int(math.Round(Height * (1 - min(1, max(0, v/top)))))
 }
 
-// Top returns the end of the scale: a round number that no value exceeds, 0 if all are 0.
+// Top returns the upper end of a scale for the values: a round number that none exceeds; 0 if
+// none is positive.
 func Top(all ...[]float64) float64 {
 	most := 0.0
 	for _, v := range all {
@@ -262,7 +274,7 @@ type Tick struct {
 	Text string
 }
 
-// Ticks returns the marks of the time axis, four to seven, at multiples of a round number.
+// Ticks returns the ticks of the time axis, four to seven, at multiples of a round number.
 func (g Grid) Ticks() []Tick {
 	step := Top([]float64{float64(g.End) / 6})
 	if step < 1 {

@@ -22,8 +22,8 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 func (e *KeyError) Unwrap() error { return e.Err }
 
 // decode parses a JSON document into the value that into points to. Unlike encoding/json
-// it rejects unknown, missing and duplicate keys, keys in other case and null, and names
-// the element of a list in errors.
+// it rejects unknown, missing and duplicate keys, keys that differ in letter case, and null,
+// and names the element of a list in errors.
 func decode(text []byte, into any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
 	if err := d.value(reflect.ValueOf(into).Elem(), ""); err != nil {
@@ -40,15 +40,15 @@ type decoder struct {
 	known map[reflect.Type][]field
 }
 
-// value decodes the next JSON value into v; path is its place in error messages.
+// value decodes the next JSON value into v. Errors name path, the keys that lead to it.
 func (d decoder) value(v reflect.Value, path string) error {
 	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
-	own, isOwn := v.Addr().Interface().(json.Unmarshaler)
+	custom, isCustom := v.Addr().Interface().(json.Unmarshaler)
 	switch {
 	case isText:
 		return d.scalar(v, path)
-	case isOwn:
-		if err := d.Decode(own); err != nil {
+	case isCustom:
+		if err := d.Decode(custom); err != nil {
 			return &KeyError{path, err}
 		}
 		return nil
@@ -60,7 +60,7 @@ func (d decoder) value(v reflect.Value, path string) error {
 	case v.Kind() == reflect.Slice:
 		return d.list(v, path)
 	case v.Kind() == reflect.Map:
-		return d.table(v, path)
+		return d.mapOf(v, path)
 	}
 	return d.scalar(v, path)
 }
@@ -97,7 +97,7 @@ func (d decoder) object(v reflect.Value, path string) error {
 		key := join(path, name)
 		switch {
 		case at == len(fields):
-			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", names(fields))}
+			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", keyList(fields))}
 		case seen[at]:
 			return &KeyError{key, errors.New("duplicate key")}
 		}
@@ -122,8 +122,8 @@ func (d decoder) list(v reflect.Value, path string) error {
 	})
 }
 
-// table decodes an object into a map. Duplicate keys are errors.
-func (d decoder) table(v reflect.Value, path string) error {
+// mapOf decodes an object into a map. Duplicate keys are errors.
+func (d decoder) mapOf(v reflect.Value, path string) error {
 	return d.each(path, '{', func(name string) error {
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
@@ -139,8 +139,8 @@ func (d decoder) table(v reflect.Value, path string) error {
 	})
 }
 
-// each calls do for every key of an object, or for every element of a list with an empty
-// name.
+// each reads an object or, if open is '[', a list. It calls do for each key, or with an empty
+// name for each element; do decodes the value.
 func (d decoder) each(path string, open json.Delim, do func(name string) error) error {
 	tok, err := d.Token()
 	if err == nil && tok != open {
@@ -173,7 +173,8 @@ type field struct {
 	optional bool
 }
 
-// fields returns the JSON fields of a struct type; those with options may be missing.
+// fields returns the JSON fields of a struct type, from its tags or the cache. Fields with
+// options such as "omitempty" may be missing in a document.
 func (d decoder) fields(t reflect.Type) []field {
 	if f, ok := d.known[t]; ok {
 		return f
@@ -191,7 +192,8 @@ func (d decoder) fields(t reflect.Type) []field {
 	return fields
 }
 
-func names(fields []field) string {
+// keyList returns the keys of fields, separated by commas.
+func keyList(fields []field) string {
 	all := make([]string, len(fields))
 	for i, f := range fields {
 		all[i] = f.name
@@ -199,7 +201,7 @@ func names(fields []field) string {
 	return strings.Join(all, ", ")
 }
 
-// join returns the path of a key; the document itself has an empty path.
+// join returns the path of a key below path. Both are empty for the document itself.
 func join(path, name string) string {
 	switch {
 	case path != "":

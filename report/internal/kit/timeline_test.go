@@ -37,7 +37,7 @@ func TestNothingRisesFasterThanItCan(t *testing.T) {
 	// 500 at 30 ms and 400 a microsecond later.
 	track := Track{
 		At:    []time.Duration{10 * ms, 20 * ms, 30*ms - 1, 30 * ms, 30*ms + time.Microsecond, 40 * ms},
-		Count: []uint64{1000, 1000, 1000, 1500, 1900, 1900}, Most: 100e3,
+		Count: []uint64{1000, 1000, 1000, 1500, 1900, 1900}, MaxRate: 100e3,
 	}
 	var g Grid
 	for at := range 41 {

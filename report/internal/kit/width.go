@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
-// TextWidth returns the number of columns of a text.
+// TextWidth returns the number of terminal columns of a text.
 func TextWidth(s string) int {
 	n := 0
 	for _, r := range s {
@@ -28,7 +28,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Cut truncates a text to n columns.
+// Cut truncates a text of more than n terminal columns, with "…" at its end.
 func Cut(s string, n int) string {
 	if TextWidth(s) <= n {
 		return s
@@ -50,7 +50,7 @@ type Terminal interface {
 	Columns() int
 }
 
-// columns returns the width of a terminal, 0 if w is none.
+// columns returns the width of the terminal that w writes to; 0 if w is no terminal.
 func columns(w io.Writer) int {
 	if t := terminal(w); t != nil {
 		return t.Columns()
