@@ -153,11 +153,11 @@ func (s *Stream) handleSegment(h, reverse *tcpDirection, g segment) {
 	s.deliverBuffered(h, reverse)
 }
 
-// trim drops the first n octets.
+// trim drops the first n octets: those of data, then missing ones, which follow them.
 func (g *segment) trim(n int) {
 	g.seq += uint32(n)
-	kept := min(n, len(g.data))
-	g.data, g.missing = g.data[kept:], g.missing-(n-kept)
+	cut := min(n, len(g.data))
+	g.data, g.missing = g.data[cut:], g.missing-(n-cut)
 }
 
 // bufferSegment queues an out-of-order segment.

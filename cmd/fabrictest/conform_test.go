@@ -141,10 +141,10 @@ func TestDeviationsAreKnown(t *testing.T) {
 		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
 	}
 	for text, want := range map[string]string{
-		"rc/psn/gap-naked-once: {reason: x, on: hw}": "give sim, netns, wire",
+		"rc/psn/gap-naked-once: {reason: x, on: hw}": "must be one of sim, netns, wire",
 		"rc/psn/gap-naked-onec: {reason: x}":         "did you mean rc/psn/gap-naked-once",
 		"rc/psn/gap-naked-once: {why: x}":            "field why not found",
-		"rc/psn/gap-naked-once: {}":                  "the reason is missing",
+		"rc/psn/gap-naked-once: {}":                  `the key "reason" is missing`,
 		"- rc":                                       "cannot unmarshal",
 	} {
 		write(text)

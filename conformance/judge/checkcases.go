@@ -52,13 +52,13 @@ func DefectName(spec string) string {
 	return name
 }
 
-// specsOf returns the specs by which cases name a defect, each once: a defect that takes a
-// number may have several.
+// specsOf returns how cases name a defect, each spelling once: NAME, or NAME=VALUE of a defect
+// that takes a value.
 func specsOf(defect string, cases []Case) (specs []string) {
-	for _, q := range cases {
-		for _, m := range q.Defects {
-			if DefectName(m) == DefectName(defect) && !slices.Contains(specs, m) {
-				specs = append(specs, m)
+	for _, c := range cases {
+		for _, spec := range c.Defects {
+			if DefectName(spec) == DefectName(defect) && !slices.Contains(specs, spec) {
+				specs = append(specs, spec)
 			}
 		}
 	}

@@ -304,7 +304,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// windowRange returns the case about the range of windows of a type.
+// windowRange returns the case that a peer can access the bytes of a memory window of a type,
+// and no others of its region.
 func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,

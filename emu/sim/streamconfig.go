@@ -84,6 +84,7 @@ func (c StreamConfig) withDefaults() StreamConfig {
 	return c
 }
 
+// validate returns an error for values out of range.
 func (c *StreamConfig) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -99,7 +100,7 @@ func (c *StreamConfig) validate() error {
 		bad("Stream.BufferBytes %d, Stream.Retries %d: neither may be negative", c.BufferBytes, c.Retries)
 	}
 	if c.RetryDelay < 0 || c.RetryDelayMax < c.RetryDelay {
-		bad("Stream.RetryDelay %v, Stream.RetryDelayMax %v: want 0 < RetryDelay <= RetryDelayMax", c.RetryDelay, c.RetryDelayMax)
+		bad("Stream.RetryDelay %v, Stream.RetryDelayMax %v: want 0 <= RetryDelay <= RetryDelayMax", c.RetryDelay, c.RetryDelayMax)
 	}
 	if c.StallFor < 0 || (c.StallPPM > 0 && c.StallFor == 0) {
 		bad("Stream.StallFor %v: must be positive", c.StallFor)

@@ -64,7 +64,8 @@ func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 }
 
 // awaitReply waits for the REP of the passive side, moves the queue pair to RTS and sends the RTU.
-// asked are the parameters of the REQ. If it fails, it closes the connection.
+// asked are the parameters of the REQ. It closes the connection if no REP
+// arrives, or if the queue pair cannot be moved.
 func (c *connection) awaitReply(asked verbs.ConnParam, timeout time.Duration) error {
 	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventReply {

@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// hasVerbDefect reports whether devices of p can have a defect of verbs: one that imitates the
-// kernel driver of p, or that imitates the driver of none of the providers.
-func (p *Provider) hasVerbDefect(providers []*Provider, name string) bool {
+// canHaveVerbDefect reports whether a defect of verbs may be set for devices of p. Defects that
+// imitate a kernel driver are for the provider with that driver only, others for all.
+func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
@@ -23,7 +23,7 @@ func (p *Provider) hasVerbDefect(providers []*Provider, name string) bool {
 // providers: p does not have the defects that imitate the driver of another.
 func (p *Provider) verbDefects(providers []*Provider) (found []Defect) {
 	for _, info := range verbcalls.AllDefects() {
-		if p.hasVerbDefect(providers, info.Name) {
+		if p.canHaveVerbDefect(providers, info.Name) {
 			found = append(found, Defect{Name: info.Name, Imitates: info.Imitates, Does: info.Does})
 		}
 	}
@@ -39,7 +39,7 @@ func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (other
 				return nil, err
 			}
 		}
-		isVerbDefect := p.hasVerbDefect(providers(), name) && set.Set(name, true) == nil // Set fails for unknown names
+		isVerbDefect := p.canHaveVerbDefect(providers(), name) && set.Set(name, true) == nil // Set fails for unknown names
 		if !isVerbDefect {
 			others = append(others, name)
 		}

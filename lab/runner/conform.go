@@ -119,8 +119,8 @@ func (c *Conformance) judge() (*judge.Judge, error) {
 	}}, nil
 }
 
-// Measure measures the devices of a judge and adds the measurements to a run. It continues after an
-// error, and returns the errors of all devices.
+// Measure measures how the devices of a judge recover from lost packets, and adds their reports
+// to a run. It continues after an error, and returns the errors of all devices.
 func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (errs error) {
 	for _, d := range j.Devices {
 		r := d.Report()

@@ -108,7 +108,7 @@ func TestExpectationsFail(t *testing.T) {
 		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
 		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
 		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, did not occur"},
-		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "to 9000 bytes of a payload"},
+		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "9000 bytes is not less than the payload"},
 		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
 		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
 		{text: lossy + "expect: {retransmits: {max: 0}}\n", red: "retransmits"},

@@ -115,7 +115,7 @@ func (c *Carrier) open() error {
 			return err
 		}
 		if c.cfg.Design.hasSRQ() && r.Attr.Caps.Has(verbs.CapSRQ) {
-			if err := r.openShared(&c.cfg); err != nil {
+			if err := r.createSRQ(&c.cfg); err != nil {
 				return err
 			}
 		}

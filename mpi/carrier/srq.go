@@ -19,11 +19,14 @@ type sharedReceives struct {
 	capacity int // depth of the queue
 }
 
-func (r *rail) openShared(cfg *Config) (err error) {
+// createSRQ creates the shared receive queue of the rail, and posts its first receives. Without
+// RNR NAKs a message that finds no receive is fatal, so that the queue has room for the credits
+// of all peers.
+func (r *rail) createSRQ(cfg *Config) (err error) {
 	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
 	if r.LacksRNR() {
-		const each = 2 // a closed connection may remain while the next one exists
-		s.capacity = max(s.capacity, min(each*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.Attr.MaxSRQWR))
+		const connsPerPeer = 2 // a closed connection may remain while the next one exists
+		s.capacity = max(s.capacity, min(connsPerPeer*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.Attr.MaxSRQWR))
 	}
 	s.queue, err = r.Dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: s.capacity, MaxSGE: 1})
 	if err != nil {

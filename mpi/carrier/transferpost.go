@@ -94,8 +94,8 @@ func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	return true
 }
 
-// retryRefused posts a part that the NIC rejected on another rail. Without one the peer is
-// lost.
+// retryRefused posts a part, which the NIC of d's rail refused with err, on another rail, and
+// reports whether it was posted. If no rail is left, the peer is lost.
 func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err error) bool {
 	if !c.failRail(p, d.rail) {
 		c.losePeer(p, err)

@@ -71,14 +71,16 @@ func (c *Carrier) Wait(timeout time.Duration) {
 	}
 }
 
-// block waits for a completion event of a rail. It reports whether there may be one.
-func (w *waiter) block(r *rail, d, interval time.Duration) bool {
+// block waits up to timeout for a completion event of a rail. It returns false after a timeout:
+// otherwise the caller must poll. If another goroutine waits already, it sleeps for at most
+// pollInterval.
+func (w *waiter) block(r *rail, timeout, pollInterval time.Duration) bool {
 	if !w.blocked.CompareAndSwap(false, true) {
-		w.env.Proc.Sleep(min(d, interval)) // another goroutine blocks on the channel
+		w.env.Proc.Sleep(min(timeout, pollInterval))
 		return true
 	}
 	defer w.blocked.Store(false)
-	err := r.Wait(d)
+	err := r.Wait(timeout)
 	if err == nil {
 		w.notified.Store(true)
 		return true

@@ -57,7 +57,8 @@ func (e *Engine) sendEager(r *Request) {
 	e.transport.Send(r.Peer, &e.sendHeader, r.Buf, r)
 }
 
-// SendDone returns the buffer of an eager send, with an error if it was not sent.
+// SendDone tells the engine that the transport does not use the buffer of an eager send any
+// more. err is set if the message was not sent.
 func (e *Engine) SendDone(r *Request, err error) {
 	switch {
 	case e.bufferReturned(r):

@@ -20,8 +20,8 @@ const (
 const (
 	tcpHeader = 20
 	tcpWindow = 0xffff
-	// largest is the payload of a segment, which fits a jumbo frame.
-	largest = 8192
+	// maxSegment is the payload of a segment, which fits a jumbo frame.
+	maxSegment = 8192
 )
 
 // flow is an invented TCP connection, which carries the recorded data of a stream in a capture.
@@ -69,7 +69,7 @@ func (f *flow) handshake() []segment {
 }
 
 // segments returns the IP packets of the TCP segments for an event: the data in segments of at
-// most the size largest, a FIN, or an RST. It advances the sequence numbers.
+// most maxSegment octets, a FIN, or an RST. It advances the sequence numbers.
 func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	from, to := &f.device, &f.peer
 	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {
@@ -78,7 +78,7 @@ func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	switch e.Kind {
 	case conformance.EventSent, conformance.EventReceived:
 		for rest := e.Data; len(rest) > 0; {
-			n := min(len(rest), largest)
+			n := min(len(rest), maxSegment)
 			flags := byte(tcpACK)
 			if n == len(rest) {
 				flags |= tcpPSH

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// BufferFor returns n bytes that can be registered at addr: they lie in their page where
-// addr lies in its own, which the kernel demands. For a zero-based region addr is 0.
+// BufferFor returns n bytes that can be registered at addr: their offset in their page equals
+// that of addr, as the kernel requires. For a zero-based region addr is 0.
 func BufferFor(addr uint64, n int) []byte {
 	page := os.Getpagesize()
 	room := make([]byte, n+page)

@@ -204,8 +204,9 @@ func (c NakCode) String() string {
 // NoCredits is the credit code of a responder without end-to-end credits.
 const NoCredits = 31
 
-// Credits returns the number of receives of a credit code; told is false for NoCredits.
-func Credits(code uint8) (n int, told bool) {
+// Credits returns the number of receives that a credit code of an AETH stands for. valid is
+// false for NoCredits, which stands for no number.
+func Credits(code uint8) (n int, valid bool) {
 	code &= 31
 	switch {
 	case code == NoCredits:

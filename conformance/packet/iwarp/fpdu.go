@@ -168,16 +168,17 @@ type Framer struct {
 	Position uint64
 }
 
-// Append appends a frame.
+// Append appends a frame to b as an FPDU, with markers and a CRC if they are in use, and with
+// the deliberate errors of the frame.
 func (f *Framer) Append(b []byte, frame Frame) []byte {
 	fpdu := frame.FPDU()
 	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, on: f.Markers}
-	covered := len(b)
+	crcStart := len(b)
 	w.begin()
 	w.write(fpdu.body())
 	w.markerIfDue() // the CRC covers a marker between pad and CRC
-	right := CRC32c(w.b[covered:])
-	w.write(binary.LittleEndian.AppendUint32(nil, fpdu.MPA.crc(right, f.CRC)))
+	correctCRC := CRC32c(w.b[crcStart:])
+	w.write(binary.LittleEndian.AppendUint32(nil, fpdu.MPA.crc(correctCRC, f.CRC)))
 	f.Position = w.at
 	return w.b
 }

@@ -128,8 +128,8 @@ func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	return 0
 }
 
-// encodeSingle encodes the address of d in s.single. It reports whether d needs no control
-// messages.
+// encodeSingle encodes the address of d in s.single. It returns false if d cannot be sent, or
+// needs control messages.
 func (s *sender) encodeSingle(d *link.Datagram) bool {
 	if s.checkSendable(d) != 0 {
 		return false

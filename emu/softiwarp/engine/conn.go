@@ -186,8 +186,8 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends the next buffers to write to into, up to its capacity, and returns whether to
-// keep the stream open, close our direction or reset it after them.
+// Output appends to the slice into, up to its capacity, the next buffers to be written, and
+// returns whether to keep the stream open, close our direction or reset it after them.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()

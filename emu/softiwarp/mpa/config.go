@@ -78,8 +78,8 @@ const (
 	defaultQueueOctets    = 256 << 10
 )
 
-// enhanced reports whether an initiator needs the enhanced connection setup. If not, RFC 6581
-// forbids its format.
+// enhanced reports whether an initiator sends an enhanced Request (revision 2): only if it needs
+// one, as RFC 6581 demands, and if MaxRevision allows it.
 func (c *Config) enhanced() bool {
 	wanted := c.PeerToPeer || c.IRD != wire.DepthNotNegotiated || c.ORD != wire.DepthNotNegotiated
 	return wanted && c.MaxRevision != wire.RevisionRFC5044
