@@ -271,7 +271,7 @@ func TestFaultsRejectUnknownPorts(t *testing.T) {
 	for port, want := range map[string]string{
 		"host7":       `no port matches "host7"`,
 		"host0":       "it could be host0/rdma0 or host0/rdma1",
-		"host*/rdma0": "not a pattern",
+		"host*/rdma0": "is a pattern; the name of a single port",
 	} {
 		_, stats := f.Stats(port)
 		for _, err := range []error{f.SetLink(port, false), f.SetRate(port, 1), f.Netem(port, netns.NetemSpec{}), stats} {
