@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	_ "embed"
 	"fmt"
 	"slices"
 	"strings"

@@ -39,7 +39,6 @@ var exchangeCases = []Case{{
 	Sends:   "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received",
 	Expects: "the contents",
 	Defects: []string{"SendrecvInTurn", "MiddleDamaged"}, Run: byRank(func(t *T) {
-
 		r := newGuardedBuf(2000)
 		st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
 		t.must("Sendrecv", err)
@@ -50,13 +49,11 @@ var exchangeCases = []Case{{
 		result(t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
 		t.expectBuffer("the message", r, data(4, 2000))
 	}, func(t *T) {
-
 		t.expectRecv(data(1, 1000), 0, 4)
 		t.signal(2)
 		t.awaitSignal(2)
 		t.expectRecv(data(3, 1000), 0, 4)
 	}, func(t *T) {
-
 		t.awaitSignal(1)
 		t.send(data(2, 2000), 0, 5)
 		t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))

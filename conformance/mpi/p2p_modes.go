@@ -56,15 +56,12 @@ var modeCases = []Case{{
 	Sends:   "rank 0 sends synchronously to 1, then tells 2; rank 2 looks for that word before it lets 1 receive",
 	Expects: "that there is no such word until then",
 	Defects: []string{"SyncEarly"}, Run: byRank(func(t *T) {
-
 		t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
 		t.send(nil, 2, 5)
 	}, func(t *T) {
-
 		t.awaitSignal(2)
 		t.expectRecv(data(1, 100), 0, 4)
 	}, func(t *T) {
-
 		t.idle()
 		_, there := result2(t.Iprobe(0, 5))(t, "Iprobe")
 		t.check(!there, "Ssend not to return before its receive", "what was sent behind it")

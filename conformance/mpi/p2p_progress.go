@@ -76,19 +76,16 @@ var progressCases = []Case{{
 	Sends:   "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through",
 	Expects: "that all ends",
 	Defects: []string{"LargeNeedsWait"}, Run: byRank(func(t *T) {
-
 		r := t.isend(data(1, largeSize), 1, 1)
 		p := t.irecv(largeSize, 1, 2)
 		t.awaitSignal(2)
 		t.expectWait(p, data(2, largeSize))
 		t.wait(r)
 	}, func(t *T) {
-
 		t.expectRecv(data(1, largeSize), 0, 1)
 		t.must("Ssend", t.Ssend(data(2, largeSize), 0, 2))
 		t.signal(2)
 	}, func(t *T) {
-
 		t.awaitSignal(1)
 		t.signal(0)
 	}),

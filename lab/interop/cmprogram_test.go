@@ -175,9 +175,14 @@ func TestCMProgramGivesUpWithoutPeer(t *testing.T) {
 
 func TestCMProgramRejectsBadArguments(t *testing.T) {
 	for _, p := range []CMProgram{
-		{Tool: RPing, Size: 8, Count: 1}, {Tool: RPing, Size: 65536, Count: 1}, {Tool: RPing, Size: 64},
-		{Tool: UDAddy, Size: verbs.GRHLen, Count: 1}, {Tool: UDAddy, Size: 100},
-		{Tool: UCMatose, Size: 0, Count: 1}, {Tool: UCMatose, Size: 1}, {Tool: RC, Size: 1, Count: 1},
+		{Tool: RPing, Size: 8, Count: 1},
+		{Tool: RPing, Size: 65536, Count: 1},
+		{Tool: RPing, Size: 64},
+		{Tool: UDAddy, Size: verbs.GRHLen, Count: 1},
+		{Tool: UDAddy, Size: 100},
+		{Tool: UCMatose, Size: 0, Count: 1},
+		{Tool: UCMatose, Size: 1},
+		{Tool: RC, Size: 1, Count: 1},
 		{Tool: RDMA, Role: "both"},
 	} {
 		if p.Role == "" {

@@ -67,17 +67,18 @@ func (w *Window) StartOp(a Access) (*Operation, error) {
 	o := Operation{
 		kind: a.Kind, origin: a.Origin, compare: a.Compare, result: a.Result, size: len(a.Origin), offset: a.Offset, typ: a.Type, op: a.Op,
 	}
-	switch n := a.Type.Size(); {
-	case a.Kind == GetOp:
+	n := a.Type.Size()
+	switch a.Kind {
+	case GetOp:
 		o.size = len(a.Result)
-	case a.Kind == AccumulateOp:
+	case AccumulateOp:
 		if a.Op == NoOp {
 			o.origin, o.size = nil, len(a.Result)
 		}
 		if a.Result != nil && len(a.Result) != o.size {
 			return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(a.Result), o.size)
 		}
-	case a.Kind == CompareAndSwapOp:
+	case CompareAndSwapOp:
 		if len(a.Origin) != n || len(a.Compare) != n || len(a.Result) != n {
 			return nil, fmt.Errorf("%w: CompareAndSwap needs buffers of one %v: origin has %d bytes, compare %d, result %d", ErrArg, a.Type, len(a.Origin), len(a.Compare), len(a.Result))
 		}

@@ -18,7 +18,9 @@ func FuzzParse(f *testing.F) {
 	for _, p := range []Packet{
 		SendOnly(1, []byte("abcde")).OnXRC(7), Flush(1, 1, 0, reth), AtomicWrite(1, reth, make([]byte, 8)), SendOnly(1, nil).On(UC),
 		Packet{Extensions: Extensions{RDETH: &RDETH{}}}.WithOpcode(RD.Op(OpReadRequest)), Op(0x18), WriteOnly(1, reth, nil).WithBody([]byte{1, 2}),
-		SendOnly(1, nil).WithTrailer(make([]byte, 9)), SendOnly(1, nil).WithPadCnt(3), {Behind: []byte("xyz")}, CM(1, LAP{}),
+		SendOnly(1, nil).WithTrailer(make([]byte, 9)), SendOnly(1, nil).WithPadCnt(3),
+		{Behind: []byte("xyz")},
+		CM(1, LAP{}),
 	} {
 		f.Add(p.Or(path4).Build())
 		f.Add(p.Or(path6).WithUDPChecksum().Build())

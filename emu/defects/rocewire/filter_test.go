@@ -142,6 +142,7 @@ const (
 func syndrome(s wire.Syndrome) edit {
 	return func(_ *link.Datagram, p *wire.Packet) { p.AETH.Syndrome = s }
 }
+
 func class(c uint8) edit                      { return func(d *link.Datagram, _ *wire.Packet) { d.TClass = c } }
 func migReq(_ *link.Datagram, p *wire.Packet) { p.BTH.MigReq = true }
 
