@@ -51,9 +51,9 @@ func (h *farHost) Restart(string) error {
 func (h *farHost) serve(t *testing.T) {
 	t.Helper()
 	if h.addr == "" {
-		h.addr, h.key = "localhost:0", agent.NewKey()
+		h.key = agent.NewKey()
 	}
-	ln := must.Get(net.Listen("tcp", h.addr))(t)
+	ln := must.Get(net.Listen("tcp", "localhost:0"))(t) // the port of before may be taken
 	h.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := goCase(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
