@@ -176,8 +176,9 @@ func TestCommandLinesOfGuests(t *testing.T) {
 	}
 }
 
-// realGuests is what boots real ones: a program that can be an agent in them.
-func realGuests(t *testing.T) (program string) {
+// buildGuestAgent builds the program with libibverbs, so that it can be the agent in a guest. It
+// skips the test where guests are not to be booted, or cannot be.
+func buildGuestAgent(t *testing.T) (program string) {
 	t.Helper()
 	const variable = "FABRICTEST_KERNEL"
 	if os.Getenv(variable) != "1" {
@@ -199,7 +200,7 @@ func realGuests(t *testing.T) (program string) {
 }
 
 func TestCertifyRealGuests(t *testing.T) {
-	program := realGuests(t)
+	program := buildGuestAgent(t)
 	dir := t.TempDir()
 	run := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -221,7 +222,7 @@ func TestCertifyRealGuests(t *testing.T) {
 
 // Whoever is switched off by its parent's death leaves no machine behind.
 func TestRealGuestsDieWithTheProgram(t *testing.T) {
-	program := realGuests(t)
+	program := buildGuestAgent(t)
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		out := new(told)
 		cmd := exec.Command(program, "certify", "rc/psn", "--guest", "rxe", "--kernel", "6.1", "--out", filepath.Join(t.TempDir(), "certificate"))

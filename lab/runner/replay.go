@@ -53,8 +53,9 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 	return selected, nil
 }
 
-// ReplayTask returns a task that repeats a result with the copy of its scenario in folder, that of
-// the saved run. The task writes its files to dir, and captures packets if capture is set.
+// ReplayTask returns a task that runs the scenario of a saved result again, with the same seed,
+// defects and options. folder is that of the saved run, which has a copy of the scenario. The task
+// writes its files to dir, and captures packets if capture is set.
 func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
 	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
 	if err != nil {
@@ -65,8 +66,8 @@ func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task
 	}}, nil
 }
 
-// Compare prints for each result now whether it is the same as then, the result of the saved run with
-// the same index, and reports whether all are.
+// Compare compares the results of a replay, now, with those of the saved run, then, by index. It
+// prints a line for each, and reports whether all are the same.
 func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
 	same = true
 	for i := range now {

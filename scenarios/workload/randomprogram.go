@@ -191,7 +191,8 @@ func (w *randomProgram) sample() {
 	w.log.sample(now)
 }
 
-// report converts the result of the random traffic to a Report.
+// report returns the Report of this rank: a flow for each lane of the random traffic, their sums,
+// and the completion errors. Without traffic it has what was logged before.
 func (w *randomProgram) report() *Report {
 	if w.end == nil {
 		return w.log.report()
