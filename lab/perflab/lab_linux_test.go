@@ -74,16 +74,6 @@ func TestUnknownPlanFails(t *testing.T) {
 	}
 }
 
-func TestIdleHostMemory(t *testing.T) {
-	t.Parallel()
-	for name := range deviceKinds {
-		mb, err := devices{newMachine(t), name}.IdleMB(t.Context())
-		if err != nil || mb > 40 {
-			t.Errorf("%s: an idle host holds %.1f MB, want at most 40: %v", name, mb, err)
-		}
-	}
-}
-
 func TestCancelEndsRun(t *testing.T) {
 	available(t)
 	ctx, cancel := context.WithCancel(t.Context())
