@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // available skips a test where there are no namespaces.
@@ -123,6 +124,20 @@ func TestDeadHostEndsRun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestFrozenHostKeepsConnection freezes a host for three seconds, as a busy machine may.
+func TestFrozenHostKeepsConnection(t *testing.T) {
+	t.Parallel()
+	b := devices{newMachine(t), conformance.RoCE}
+	thawed := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() {
+		err := b.pair.group.Freeze(1)
+		time.Sleep(3 * time.Second)
+		thawed <- errors.Join(err, b.pair.group.Thaw(1))
+	})
+	_, err := b.Run(t.Context(), perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 4096, Duration: time.Second}}, false)
+	must.Do(t, errors.Join(err, <-thawed))
 }
 
 func TestHostErrorEndsRun(t *testing.T) {
