@@ -64,29 +64,33 @@ func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
 }
 
 // awaitReply waits for the REP of the passive side, moves the queue pair to RTS and sends the RTU.
-// asked are the parameters of the REQ. It closes the connection if no REP
-// arrives, or if the queue pair cannot be moved.
-func (c *connection) awaitReply(asked verbs.ConnParam, timeout time.Duration) error {
+// requested are the parameters of the REQ. If a step fails, it closes the connection.
+func (c *connection) awaitReply(requested verbs.ConnParam, timeout time.Duration) error {
 	e, err := c.nextEvent(timeout)
 	if err == nil && e.Kind != cm.EventReply {
 		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
 	}
+	if err == nil {
+		err = c.confirm(e, requested)
+	}
 	if err != nil {
 		c.m.closeConn(c)
-		return err
 	}
+	return err
+}
+
+// confirm moves the queue pair to RTS, with the parameters of the REP in e and of our REQ, and sends the
+// RTU.
+func (c *connection) confirm(e cm.Event, requested verbs.ConnParam) error {
 	r := e.Reply
 	c.param = verbs.ConnParam{
 		PrivateData: e.PrivateData, ResponderResources: r.RespRes, InitiatorDepth: r.InitDepth,
-		RetryCount: asked.RetryCount, RNRRetryCount: r.RNRRetry, FlowControl: r.E2EFlow,
+		RetryCount: requested.RetryCount, RNRRetryCount: r.RNRRetry, FlowControl: r.E2EFlow,
 	}
-	mtu := c.m.d.nic.MTU()
-	if err := c.toRTR(r.RemoteQPN, r.StartPSN, mtu, asked.ResponderResources); err != nil {
-		c.m.closeConn(c)
+	if err := c.toRTR(r.RemoteQPN, r.StartPSN, c.m.d.nic.MTU(), requested.ResponderResources); err != nil {
 		return err
 	}
-	if err := c.toRTS(asked.RetryCount, r.RNRRetry, min(asked.InitiatorDepth, r.RespRes)); err != nil {
-		c.m.closeConn(c)
+	if err := c.toRTS(requested.RetryCount, r.RNRRetry, min(requested.InitiatorDepth, r.RespRes)); err != nil {
 		return err
 	}
 	return c.m.activateAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
