@@ -41,7 +41,7 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 		p.cut()
 	}
 	p.updateWindow(now, a.Window)
-	l.timers.moveUp(p)
+	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
 // ackThrough releases all segments before a.Next, and returns how many of them were not
@@ -182,7 +182,7 @@ func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 	p.markAllLost()
 	p.rearm(now)
 	l.activate(p)
-	l.timers.moveUp(p)
+	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
 // receiveRefusal fails a flow that the peer does not know. A flow that is still starting is

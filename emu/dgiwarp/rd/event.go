@@ -104,7 +104,7 @@ func (l *Layer) Accept(now mono.Time) {
 	if p.nextStored() {
 		l.ready.Push(p)
 	}
-	l.timers.moveUp(p)
+	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
 // Defer refuses the segment that Next returned, because no receive is posted. The sender waits

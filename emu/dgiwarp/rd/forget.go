@@ -1,6 +1,9 @@
 package rd
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -57,7 +60,7 @@ func (l *Layer) dropReceived(p *Peer) {
 	}
 }
 
-// forget takes a peer out of all tables.
+// removePeer removes a peer from all tables.
 func (l *Layer) removePeer(p *Peer) {
 	p.release()
 	l.dropReceived(p)
@@ -66,7 +69,8 @@ func (l *Layer) removePeer(p *Peer) {
 	if l.lastFound == p {
 		l.lastFound = nil
 	}
-	l.timers.remove(p)
+	l.timers.Stop(&p.timer)
+	p.set(flagRemoved, true)
 	if l.peak > smallTable && len(l.peers) < l.peak/8 {
 		l.shrink()
 	}
@@ -83,7 +87,7 @@ func (l *Layer) shrink() {
 		peers[k] = p
 	}
 	l.peers, l.peak = peers, len(peers)
-	l.timers.heap = append(make([]*Peer, 0, len(peers)), l.timers.heap...)
+	l.timers.Clip()
 	for _, q := range []*nic.FIFO[*Peer]{&l.active, &l.notices, &l.ready} {
 		var small nic.FIFO[*Peer]
 		for p, ok := q.Pop(); ok; p, ok = q.Pop() {
@@ -93,14 +97,15 @@ func (l *Layer) shrink() {
 	}
 }
 
-// PeersOf returns the peers of a local queue pair.
+// PeersOf returns the peers of a local queue pair, oldest first.
 func (l *Layer) PeersOf(local uint32) []*Peer {
 	var all []*Peer
-	for _, p := range l.timers.heap {
+	for _, p := range l.peers { //layers:ordered they are sorted
 		if p.Key.Local == local {
 			all = append(all, p)
 		}
 	}
+	slices.SortFunc(all, func(a, b *Peer) int { return cmp.Compare(a.timer.TieBreak, b.timer.TieBreak) })
 	return all
 }
 

@@ -38,7 +38,7 @@ func TestIdlePeersAreForgotten(t *testing.T) {
 	if a.layer.Peers() != 0 || b.layer.Peers() != 0 || a.gone != 1 || b.gone != 1 {
 		t.Errorf("%d and %d peers after 31 s, %d and %d reported as gone", a.layer.Peers(), b.layer.Peers(), a.gone, b.gone)
 	}
-	if d := a.layer.Deadline(); d != b.layer.Deadline() || a.layer.timers.next() != d {
+	if d := a.layer.Deadline(); d != b.layer.Deadline() || a.layer.timers.Next() != d {
 		t.Errorf("deadlines %v and %v without peers", d, b.layer.Deadline())
 	}
 	use()

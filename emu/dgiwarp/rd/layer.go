@@ -31,20 +31,20 @@ type Layer struct {
 
 	cfg          Config
 	epochs       uint64            // made so far
-	peersCreated uint64            // peers made so far
+	peersCreated uint32            // peers made so far
 	timesClosed  map[uint32]uint32 // how often each QP was closed
 
 	peers     map[Key]*Peer
-	lastFound *Peer // cache of find
-	peak      int   // peers at most since the tables were made
-	timers    timerHeap
-	active    nic.FIFO[*Peer] // peers that may have packets to send
-	current   *Peer           // peer that sends now
-	quota     int             // packets that current may still send
-	paced     int             // peers delayed by pacing
-	holding   int             // peers with a delayed acknowledgement
-	notices   nic.FIFO[*Peer] // peers with events
-	ready     nic.FIFO[*Peer] // peers whose next segment is stored
+	lastFound *Peer               // cache of find
+	peak      int                 // peers at most since the tables were made
+	timers    nic.TimerHeap[Peer] // of the peers, by their age if deadlines are equal
+	active    nic.FIFO[*Peer]     // peers that may have packets to send
+	current   *Peer               // peer that sends now
+	quota     int                 // packets that current may still send
+	paced     int                 // peers delayed by pacing
+	holding   int                 // peers with a delayed acknowledgement
+	notices   nic.FIFO[*Peer]     // peers with events
+	ready     nic.FIFO[*Peer]     // peers whose next segment is stored
 	replies   nic.FIFO[reply]
 
 	arrival        arrival
@@ -113,10 +113,11 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 		return nil
 	}
 	l.peersCreated++
-	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckDelay)}
+	p := &Peer{Key: key, layer: l, lastReceived: now, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckDelay)}
+	p.timer.Owner, p.timer.TieBreak = p, l.peersCreated
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
-	l.timers.put(p)
+	l.timers.Set(&p.timer, p.deadline())
 	l.Count.PeersMade++
 	return p
 }
@@ -138,7 +139,7 @@ func (l *Layer) activate(p *Peer) {
 }
 
 // Deadline returns when Tick must be called next, or mono.Never.
-func (l *Layer) Deadline() mono.Time { return l.timers.next() }
+func (l *Layer) Deadline() mono.Time { return l.timers.Next() }
 
 // StrictDeadline allows a driver that polls now and then to sleep this much longer than the
 // deadline of an acknowledgement or a timeout. timeoutSlack is a tick of most kernels: a
@@ -151,9 +152,9 @@ const (
 // StrictDeadline is Deadline plus a slack if the deadline is that of a delayed acknowledgement
 // or a timeout. Pacing deadlines and the removal of peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
-	at := l.timers.next()
+	at := l.timers.Next()
 	switch {
-	case at == mono.Never || l.paced > 0 || l.timers.heap[0].forgottenAt(at):
+	case at == mono.Never || l.paced > 0 || l.timers.First().forgottenAt(at):
 		return at
 	case l.holding > 0:
 		return at.Add(ackSlack)
@@ -161,9 +162,24 @@ func (l *Layer) StrictDeadline() mono.Time {
 	return at.Add(timeoutSlack)
 }
 
+// duePeer returns a peer whose deadline has passed, or nil. The peer's timer stays set: the caller handles
+// the deadline and sets the timer again. A timer may be earlier than the peer's deadline, which has moved
+// later; duePeer corrects it.
+func (l *Layer) duePeer(now mono.Time) *Peer {
+	for l.timers.Next() <= now {
+		p := l.timers.First()
+		at := p.deadline()
+		if at <= now {
+			return p
+		}
+		l.timers.Set(&p.timer, at)
+	}
+	return nil
+}
+
 // Tick handles every deadline that has passed.
 func (l *Layer) Tick(now mono.Time) {
-	for p := l.timers.due(now); p != nil; p = l.timers.due(now) {
+	for p := l.duePeer(now); p != nil; p = l.duePeer(now) {
 		if p.una == p.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {
 			l.Count.PeersIdle++
 			l.removePeer(p)
@@ -184,6 +200,6 @@ func (l *Layer) Tick(now mono.Time) {
 		if p.timeoutAt <= now {
 			p.timeout(now)
 		}
-		l.timers.update(p)
+		l.timers.Set(&p.timer, p.deadline())
 	}
 }

@@ -51,10 +51,10 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 					l.current = nil
 					l.activate(p)
 				}
-				l.timers.moveUp(p)
+				l.timers.SetIfEarlier(&p.timer, p.deadline())
 				return out, true
 			}
-			l.timers.moveUp(p)
+			l.timers.SetIfEarlier(&p.timer, p.deadline())
 		}
 		l.current = nil
 	}

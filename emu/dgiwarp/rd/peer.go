@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -66,10 +67,8 @@ type Peer struct {
 	lastPureAck mono.Time // when an acknowledgement was last sent without data
 
 	// Places in the tables of the layer.
-	heapAt       mono.Time
-	number       uint64
+	timer        nic.Timer[Peer]
 	prev, follow *Peer // among those that were refused a receive
-	heapIndex    int32
 }
 
 type peerFlags uint32
@@ -92,6 +91,7 @@ const (
 	flagBlocked                           // the owner has deferred the next segment
 	flagQueued                            // is in Layer.active
 	flagEventQueued                       // is in Layer.notices
+	flagRemoved                           // is no longer in Layer.peers
 )
 
 func (p *Peer) has(f peerFlags) bool { return p.flags&f != 0 }
@@ -105,7 +105,7 @@ func (p *Peer) set(f peerFlags, on bool) {
 }
 
 // Gone reports whether the peer has been removed.
-func (p *Peer) Gone() bool { return p.heapIndex < 0 }
+func (p *Peer) Gone() bool { return p.has(flagRemoved) }
 
 // Epoch returns the epoch of the flow to the peer, or 0 if there is none. With a new epoch,
 // message sequence numbers restart.

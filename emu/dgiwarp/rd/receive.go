@@ -66,7 +66,7 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		return
 	}
 	p.receiveData(now, k, marked)
-	l.timers.moveUp(p)
+	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
 // admit handles a packet of an unknown flow. It returns the peer if the packet starts a flow.

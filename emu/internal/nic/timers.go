@@ -30,6 +30,17 @@ func (h *TimerHeap[T]) Next() mono.Time {
 	return h.timers[0].at
 }
 
+// First returns the owner of the timer with the earliest deadline; nil if no timer is set.
+func (h *TimerHeap[T]) First() *T {
+	if len(h.timers) == 0 {
+		return nil
+	}
+	return h.timers[0].Owner
+}
+
+// Clip frees memory of the heap that is not in use.
+func (h *TimerHeap[T]) Clip() { h.timers = append(make([]*Timer[T], 0, len(h.timers)), h.timers...) }
+
 // PopExpired stops the first timer that has expired by now and returns its owner; nil if
 // there is none.
 func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {

@@ -121,7 +121,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.LocalCAGUID, qpn
 	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
 	a.register(c)
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	c.state = StateREPRcvd
 	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{
 		RemoteCAGUID:   m.LocalCAGUID,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -41,7 +42,8 @@ type Agent struct {
 	listeners  map[listenKey]*listener
 	listenIDs  map[ListenID]*listener
 
-	timers timers
+	timers nic.TimerHeap[conn]
+	armed  uint32 // timers set so far: those with equal deadlines expire in this order
 	outbox queue[packet]
 	sent   packet // the last one that NextMAD returned
 	events queue[Event]
@@ -63,15 +65,20 @@ func New(cfg Config) *Agent {
 }
 
 // NextTimer returns when HandleTimer must be called next, or mono.Never.
-func (a *Agent) NextTimer() mono.Time { return a.timers.next() }
+func (a *Agent) NextTimer() mono.Time { return a.timers.Next() }
 
 // HandleTimer handles all timers that have expired at now.
 func (a *Agent) HandleTimer(now mono.Time) {
-	for a.timers.next() <= now && len(a.timers.heap) > 0 {
-		c := a.timers.heap[0]
-		a.timers.stop(c)
+	for c := a.timers.PopExpired(now); c != nil; c = a.timers.PopExpired(now) {
 		a.expire(now, c)
 	}
+}
+
+// setTimer sets the timer of a connection.
+func (a *Agent) setTimer(c *conn, at mono.Time) {
+	a.armed++
+	c.timer.TieBreak = a.armed
+	a.timers.Set(&c.timer, at)
 }
 
 // NextEvent removes and returns the oldest event, or false.

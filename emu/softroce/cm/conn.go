@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -33,7 +34,7 @@ type conn struct {
 	packetLifetime time.Duration // packet lifetime, the duration of time wait
 	maxRetries     uint8
 	retries        uint8 // retries left
-	timer          timer
+	timer          nic.Timer[conn]
 	msg            [wire.MADLen]byte // message to retransmit by timer or for a duplicate
 	msgAttr        wire.Attr         // type of msg; 0 for none
 }
@@ -59,6 +60,7 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 			continue // 0 is not a valid communication ID
 		}
 		c := &conn{id: id, state: state, tid: uint64(id)}
+		c.timer.Owner = c
 		a.conns[id] = c
 		return c, nil
 	}
@@ -93,7 +95,7 @@ func (c *conn) leaveBacklog() {
 
 // release deletes c.
 func (a *Agent) release(c *conn) {
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	a.forgetQP(c)
 	if c.inRemote {
 		delete(a.byRemote, remoteKey{c.remoteGUID, c.remoteID})
@@ -113,7 +115,7 @@ func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
 	c.leaveBacklog()
 	c.state = StateTimeWait
-	a.timers.arm(c, now.Add(c.packetLifetime))
+	a.setTimer(c, now.Add(c.packetLifetime))
 }
 
 // await sends the message stored in c and starts the response timer.
@@ -121,7 +123,7 @@ func (a *Agent) await(now mono.Time, c *conn, state State) {
 	c.state = state
 	c.retries = c.maxRetries
 	a.transmit(c)
-	a.timers.arm(c, now.Add(c.timeout))
+	a.setTimer(c, now.Add(c.timeout))
 }
 
 // notify queues an event of c unless c is closed.

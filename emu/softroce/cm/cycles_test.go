@@ -51,7 +51,7 @@ func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 		checkEmpty(t, w.b.Agent)
 	}
 	for _, h := range []*host{w.a, w.b} {
-		if n := cap(h.outbox.items) + cap(h.events.items) + cap(h.timers.heap); n > 100 {
+		if n := cap(h.outbox.items) + cap(h.events.items) + h.timers.Len(); n > 100 {
 			t.Errorf("queues grew to %d", n)
 		}
 	}

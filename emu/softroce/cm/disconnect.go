@@ -65,7 +65,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 		// The RTU may have been lost: the peer was connected.
 		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
-		a.timers.stop(c)
+		a.timers.Stop(&c.timer)
 		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP {
 			a.sendDREP(in.now, c, nil)
 		}

@@ -43,7 +43,7 @@ func (a *Agent) retransmit(now mono.Time, c *conn) {
 		c.state = StateREPSent
 	}
 	a.repeat(c)
-	a.timers.arm(c, now.Add(c.timeout))
+	a.setTimer(c, now.Add(c.timeout))
 }
 
 func (a *Agent) leaveTimeWait(c *conn) {

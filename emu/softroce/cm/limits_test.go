@@ -3,10 +3,8 @@ package cm
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -185,48 +183,6 @@ func TestQueueKeepsOrderAndReleasesMemory(t *testing.T) {
 	}
 	if _, ok := q.pop(); ok {
 		t.Error("popped from an empty queue")
-	}
-}
-
-func TestTimersAgreeWithASortedList(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	var h timers
-	conns := make([]*conn, 64)
-	for i := range conns {
-		conns[i] = new(conn)
-	}
-	for step := range 20000 {
-		c := conns[rng.IntN(len(conns))]
-		switch rng.IntN(3) {
-		case 0, 1:
-			h.arm(c, mono.Time(rng.IntN(50)))
-		case 2:
-			h.stop(c)
-		}
-		var armed []*conn
-		for _, c := range conns {
-			if c.timer.pos != 0 {
-				armed = append(armed, c)
-			}
-		}
-		if len(armed) != len(h.heap) {
-			t.Fatalf("step %d: %d armed, heap of %d", step, len(armed), len(h.heap))
-		}
-		if len(armed) == 0 {
-			if h.next() != mono.Never {
-				t.Fatal("an empty heap has a deadline")
-			}
-			continue
-		}
-		first := slices.MinFunc(armed, func(a, b *conn) int {
-			if a.timer.at != b.timer.at {
-				return int(a.timer.at - b.timer.at)
-			}
-			return int(a.timer.seq) - int(b.timer.seq)
-		})
-		if h.heap[0] != first || h.next() != first.timer.at {
-			t.Fatalf("step %d: first is %+v, want %+v", step, h.heap[0].timer, first.timer)
-		}
 	}
 }
 

@@ -61,6 +61,6 @@ func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 		a.counters.WrongState++
 		return
 	}
-	a.timers.arm(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetLifetime))
+	a.setTimer(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetLifetime))
 	a.notify(c, Event{Kind: EventMRA, ServiceTimeout: m.ServiceTimeout, PrivateData: m.PrivateData[:]})
 }

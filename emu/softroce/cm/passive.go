@@ -170,7 +170,7 @@ func (a *Agent) Established(now mono.Time, id ConnID) error {
 }
 
 func (a *Agent) establish(c *conn) {
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	c.state = StateEstablished
 	c.established = true
 }
