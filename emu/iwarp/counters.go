@@ -56,6 +56,7 @@ func (c *ReasonCounts) Total() (n uint64) {
 	return n
 }
 
+// reasonIndex returns the index of an error in reasons, or len(reasons) if it is not there.
 func reasonIndex(e wire.TermError) int {
 	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
 		e.Code = 0 // the code of a local error has no meaning

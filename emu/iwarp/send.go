@@ -276,6 +276,7 @@ func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	return u.Append(s.control(op, true).Append(b))
 }
 
+// ceilPow2 returns the smallest power of two that is at least n.
 func ceilPow2(n uint16) uint16 {
 	p := uint16(1)
 	for p < n {

@@ -65,6 +65,8 @@ const (
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
+// withDefaults returns the configuration with defaults in place of zero values, or an error that
+// wraps ErrConfig.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)

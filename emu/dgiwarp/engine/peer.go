@@ -48,6 +48,7 @@ type origins struct {
 	tail uint8
 }
 
+// push appends whether a segment belongs to the responder stream.
 func (o *origins) push(serve bool) {
 	mask := uint64(1) << (o.tail % 64)
 	if serve {
@@ -58,6 +59,7 @@ func (o *origins) push(serve bool) {
 	o.tail++
 }
 
+// pop removes the oldest entry.
 func (o *origins) pop() (serve bool) {
 	serve = o.bits[o.head/64]>>(o.head%64)&1 != 0
 	o.head++

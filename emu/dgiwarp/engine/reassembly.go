@@ -42,6 +42,7 @@ func (t *messageTable) deadline() mono.Time {
 	return t.open[0].until
 }
 
+// find returns the message with a key that is being reassembled, or nil.
 func (t *messageTable) find(k *messageKey) *message {
 	for _, m := range t.open {
 		if m.key == *k {

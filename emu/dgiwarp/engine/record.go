@@ -36,6 +36,7 @@ func (t *recordTable) deadline() mono.Time {
 	return t.open[0].until
 }
 
+// find returns the open record with a key, or nil.
 func (t *recordTable) find(k *messageKey) *record {
 	for _, r := range t.open {
 		if r.key == *k {
@@ -45,6 +46,7 @@ func (t *recordTable) find(k *messageKey) *record {
 	return nil
 }
 
+// add opens a record, reusing the memory of a closed one; nil if there are too many.
 func (t *recordTable) add() *record {
 	if len(t.open) >= t.limit {
 		return nil

@@ -148,6 +148,7 @@ func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 // blockedList is the list of peers whose next segment was deferred, oldest first.
 type blockedList struct{ first, last *Peer }
 
+// add appends a peer, unless it is in the list.
 func (b *blockedList) add(p *Peer) {
 	if p.has(flagBlocked) {
 		return
@@ -162,6 +163,7 @@ func (b *blockedList) add(p *Peer) {
 	b.last = p
 }
 
+// remove removes a peer, if it is in the list.
 func (b *blockedList) remove(p *Peer) {
 	if !p.has(flagBlocked) {
 		return

@@ -190,6 +190,7 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 // ackLen returns the length of the acknowledgement of fillAck.
 func (p *Peer) ackLen() int { return wire.AckLen + wire.SackWordLen*p.sackWords() }
 
+// sackWords returns the number of 32-bit words that a SACK bitmap of the stored segments needs.
 func (p *Peer) sackWords() int {
 	if p.stored == nil {
 		return 0
@@ -214,6 +215,7 @@ func (p *Peer) fillAck(a *wire.Ack) {
 	}
 }
 
+// ackFlags returns the flags of the next acknowledgement.
 func (p *Peer) ackFlags() wire.Flags {
 	f := wire.FlagAck
 	if p.has(flagMarked) {

@@ -38,6 +38,7 @@ const (
 	longHeader  = 512
 )
 
+// get returns a free segment, or a new one.
 func (s *segmentPool) get() *segment {
 	s.used++
 	if g := s.free; g != nil {

@@ -61,6 +61,8 @@ func (l *Layer) unstore(p *Peer) {
 	l.store.put(s)
 }
 
+// get returns an empty buffer with a capacity of size, which is smallSegment or the size of large
+// ones.
 func (f *storePool) get(size int) *stored {
 	list, count := &f.large, &f.largeFree
 	if size == smallSegment {
@@ -74,6 +76,7 @@ func (f *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
+// put frees a buffer. The pool keeps up to keepStored free buffers of each size.
 func (f *storePool) put(s *stored) {
 	list, count := &f.large, &f.largeFree
 	if cap(s.buf) == smallSegment {

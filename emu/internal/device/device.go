@@ -162,6 +162,7 @@ func (d *Device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	return d.asyncEvent(&e), nil
 }
 
+// asyncEvent returns the NIC's event with the handles of its objects.
 func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	out := verbs.AsyncEvent{Type: e.Type, Port: e.Port}
 	if e.QP != nil {

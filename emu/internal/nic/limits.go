@@ -19,6 +19,7 @@ type Limits struct {
 	PendingEvents          int
 }
 
+// defaultLimits are the limits of a device that is configured without.
 func defaultLimits() Limits {
 	return Limits{
 		QPs: 1 << 16, QPWR: 1 << 14, SGE: 32, Inline: 512,

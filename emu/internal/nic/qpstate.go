@@ -10,9 +10,9 @@ import (
 // CheckModify checks that a QP of this type may make the transition with these
 // attributes.
 func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) error {
-	r, ok := lookup(edge{typ, from, to})
+	r, ok := ruleFor(transition{typ, from, to})
 	if !ok {
-		return illegal(typ, from, to)
+		return transitionError(typ, from, to)
 	}
 	mask &^= verbs.QPAttrState
 	if missing := r.required &^ mask; missing != 0 {
@@ -61,8 +61,10 @@ func checkCurState(current, named verbs.QPState) error {
 	return nil
 }
 
-func lookup(e edge) (rule, bool) {
-	if !known(e) {
+// ruleFor returns the attributes that a transition requires and permits, and false if the transition is
+// not permitted. Transitions to RESET and ERR have no attributes, and are not in rules.
+func ruleFor(e transition) (rule, bool) {
+	if !typeAndStatesExist(e) {
 		return rule{}, false
 	}
 	switch e.to {
@@ -71,22 +73,21 @@ func lookup(e edge) (rule, bool) {
 	case verbs.QPStateErr: // not from RESET
 		return rule{}, e.from != verbs.QPStateReset
 	}
-	r, ok := legal[e]
+	r, ok := rules[e]
 	return r, ok
 }
 
-// known reports whether the type and states exist. Transitions to RESET and ERR are
-// not in the table.
-func known(e edge) bool {
-	_, ok := legal[edge{e.typ, verbs.QPStateReset, verbs.QPStateInit}]
+// typeAndStatesExist reports whether e names a QP type of the table, and states of verbs.
+func typeAndStatesExist(e transition) bool {
+	_, ok := rules[transition{e.typ, verbs.QPStateReset, verbs.QPStateInit}]
 	return ok && e.from <= verbs.QPStateErr && e.to <= verbs.QPStateErr
 }
 
-// illegal returns the error for an invalid transition, which lists the valid ones.
-func illegal(typ verbs.QPType, from, to verbs.QPState) error {
+// transitionError returns the error for an invalid transition, which lists the valid ones.
+func transitionError(typ verbs.QPType, from, to verbs.QPState) error {
 	var targets []string
 	for s := verbs.QPStateReset; s <= verbs.QPStateErr; s++ {
-		if _, ok := lookup(edge{typ, from, s}); ok {
+		if _, ok := ruleFor(transition{typ, from, s}); ok {
 			targets = append(targets, s.String())
 		}
 	}

@@ -48,20 +48,20 @@ const (
 	repath = alt | access | mig
 )
 
-type edge struct {
+type transition struct {
 	typ      verbs.QPType
 	from, to verbs.QPState
 }
 
 type rule struct{ required, optional verbs.QPAttrMask }
 
-// legal lists the transitions with their required and optional attributes. Transitions to
+// rules lists the transitions with their required and optional attributes. Transitions to
 // RESET, and to ERR from all states but RESET, are valid without attributes; others that
 // are not listed are invalid.
 //
 // XRC splits an RC QP into an initiator and a target, which need only the attributes of a
 // requester and of a responder. SQE exists for UC and UD only.
-var legal = map[edge]rule{
+var rules = map[transition]rule{
 	{rc, reset, qpInit}:      {required: pkey | port | access},
 	{uc, reset, qpInit}:      {required: pkey | port | access},
 	{ud, reset, qpInit}:      {required: pkey | port | qkey},

@@ -86,9 +86,9 @@ var (
 
 // want returns every legal change: those of the published table, and the ways
 // to RESET and ERR, which take no attributes.
-func want(t *testing.T) map[edge]rule {
+func want(t *testing.T) map[transition]rule {
 	t.Helper()
-	rules := map[edge]rule{}
+	rules := map[transition]rule{}
 	for line := range strings.Lines(published) {
 		if strings.TrimSpace(line) == "" {
 			continue
@@ -98,7 +98,7 @@ func want(t *testing.T) map[edge]rule {
 			t.Fatalf("%q has %d columns, want 4", line, len(f))
 		}
 		s := strings.Fields(f[0])
-		e := edge{pick(t, typeNames, strings.TrimSpace(f[1])), pick(t, stateNames, s[0]), pick(t, stateNames, s[1])}
+		e := transition{pick(t, typeNames, strings.TrimSpace(f[1])), pick(t, stateNames, s[0]), pick(t, stateNames, s[1])}
 		if _, twice := rules[e]; twice {
 			t.Fatalf("%q is a second row for its change", line)
 		}
@@ -106,9 +106,9 @@ func want(t *testing.T) map[edge]rule {
 	}
 	for _, typ := range allTypes {
 		for _, from := range stateNames {
-			rules[edge{typ, from, verbs.QPStateReset}] = rule{}
+			rules[transition{typ, from, verbs.QPStateReset}] = rule{}
 			if from != verbs.QPStateReset {
-				rules[edge{typ, from, verbs.QPStateErr}] = rule{}
+				rules[transition{typ, from, verbs.QPStateErr}] = rule{}
 			}
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// eachEdge visits type × from × to, legal or not.
-func eachEdge(visit func(e edge)) {
+// eachEdge visits type × from × to, rules or not.
+func eachEdge(visit func(e transition)) {
 	for _, typ := range allTypes {
 		for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 			for to := verbs.QPStateReset; to <= verbs.QPStateErr; to++ {
-				visit(edge{typ, from, to})
+				visit(transition{typ, from, to})
 			}
 		}
 	}
@@ -47,9 +47,9 @@ func refuses(t *testing.T, err error, names ...any) {
 func TestMatrixOfTypesAndStates(t *testing.T) {
 	rules := want(t)
 	legalCount := 0
-	eachEdge(func(e edge) {
+	eachEdge(func(e transition) {
 		exp, ok := rules[e]
-		if r, got := lookup(e); got != ok || r != exp {
+		if r, got := ruleFor(e); got != ok || r != exp {
 			t.Errorf("%v %v to %v: got %v, must %v, may %v; want %v, %v, %v",
 				e.typ, e.from, e.to, got, r.required, r.optional, ok, exp.required, exp.optional)
 		}
@@ -61,7 +61,7 @@ func TestMatrixOfTypesAndStates(t *testing.T) {
 		refuses(t, CheckModify(e.typ, e.from, e.to, verbs.QPAttrState), "only to", verbs.QPStateReset)
 	})
 	if legalCount != 42+5*7+5*6 {
-		t.Errorf("%d legal changes, want 42 of the table, 35 to RESET and 30 to ERR", legalCount)
+		t.Errorf("%d rules changes, want 42 of the table, 35 to RESET and 30 to ERR", legalCount)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestErrorListsValidTransitions(t *testing.T) {
 
 func TestUnknownTypesAndStatesAreRejected(t *testing.T) {
 	const raw, beyond = verbs.QPType(8), verbs.QPStateErr + 1
-	for _, e := range []edge{
+	for _, e := range []transition{
 		{raw, verbs.QPStateReset, verbs.QPStateInit},
 		{raw, verbs.QPStateRTS, verbs.QPStateReset},
 		{raw, verbs.QPStateRTS, verbs.QPStateErr},
@@ -115,8 +115,8 @@ func TestUnknownTypesAndStatesAreRejected(t *testing.T) {
 		{rc, beyond, verbs.QPStateErr},
 		{rc, verbs.QPStateRTS, beyond},
 	} {
-		if _, ok := lookup(e); ok {
-			t.Errorf("%v %v to %v is legal", e.typ, e.from, e.to)
+		if _, ok := ruleFor(e); ok {
+			t.Errorf("%v %v to %v is rules", e.typ, e.from, e.to)
 		}
 		refuses(t, CheckModify(e.typ, e.from, e.to, 0), e.typ, e.from)
 	}
@@ -169,7 +169,7 @@ func TestTransition(t *testing.T) {
 
 // CheckModify checks each attribute bit independently.
 func TestCheckOfAllSubsets(t *testing.T) {
-	r, _ := lookup(edge{rc, verbs.QPStateRTR, verbs.QPStateRTS})
+	r, _ := ruleFor(transition{rc, verbs.QPStateRTR, verbs.QPStateRTS})
 	bad := verbs.QPAttrAV | verbs.QPAttrQKey
 	universe := r.required | r.optional | bad
 	granted := 0

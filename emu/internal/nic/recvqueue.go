@@ -58,6 +58,7 @@ func (q *RecvQueue) Post(wr *verbs.RecvWR) error {
 	return nil
 }
 
+// put copies a work request to the tail of the ring, which must have room.
 func (q *RecvQueue) put(wr *verbs.RecvWR) {
 	i := int(q.tail) & (len(q.ring) - 1)
 	w := &q.ring[i]

@@ -101,6 +101,7 @@ func (h *TimerHeap[T]) swap(i, j int) {
 	h.timers[i].position, h.timers[j].position = int32(i)+1, int32(j)+1
 }
 
+// up moves the timer at index i towards the root until its parent is not later.
 func (h *TimerHeap[T]) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -112,6 +113,7 @@ func (h *TimerHeap[T]) up(i int) {
 	}
 }
 
+// down moves the timer at index i away from the root until no child is earlier.
 func (h *TimerHeap[T]) down(i int) {
 	for {
 		least := i

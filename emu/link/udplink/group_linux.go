@@ -83,6 +83,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	return nil
 }
 
+// group returns the multicast group with an address that the link has joined, or nil.
 func (l *Link) group(addr netip.Addr) *group {
 	for i := range l.groups {
 		if l.groups[i].addr == addr {

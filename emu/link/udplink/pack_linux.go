@@ -55,6 +55,7 @@ type message struct {
 	bytes      int
 }
 
+// init prepares the message headers for sends from a socket. ifi is the index of its interface.
 func (s *sender) init(cfg Config, info Info, ifi int) {
 	s.v6 = info.Local.Addr().Is6()
 	s.wild = info.Local.Addr().IsUnspecified()

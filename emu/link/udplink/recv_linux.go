@@ -50,6 +50,8 @@ type receiver struct {
 	meta    recvMeta // of message next, if off > 0
 }
 
+// init allocates the slots and prepares the message headers. groLater enables GRO at the first
+// burst.
 func (r *receiver) init(info Info, groLater bool) {
 	r.local = info.Local
 	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
@@ -103,6 +105,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
+// recv fills ds with datagrams that were read before or, if there are none, that it reads now.
 func (l *Link) recv(ds []link.Datagram) (int, error) {
 	r := &l.in
 	// If all messages were truncated, and so dropped, read again.

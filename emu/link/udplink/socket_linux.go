@@ -267,6 +267,7 @@ func (l *Link) kernelDrops() uint64 {
 	return drops
 }
 
+// socketDrops returns how many packets the kernel dropped because the receive buffer was full.
 func socketDrops(fd int) uint64 {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

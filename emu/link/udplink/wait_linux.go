@@ -32,6 +32,7 @@ const (
 	woken
 )
 
+// open creates the eventfd, and makes the sleeper watch it and the socket fd.
 func (s *sleeper) open(fd int) (err error) {
 	s.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {

@@ -66,6 +66,7 @@ func (n *NIC) newConn() *Conn {
 	return c
 }
 
+// checkIdle returns an error unless the QP has no connection and is in RESET or INIT.
 func (n *NIC) checkIdle(op string, q *QP) error {
 	switch {
 	case q.conn != nil:

@@ -33,6 +33,8 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	return nil
 }
 
+// checkModify returns an error if ModifyQP may not set these attributes, or not move the QP to
+// state to.
 func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPState) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)

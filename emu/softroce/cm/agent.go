@@ -44,9 +44,9 @@ type Agent struct {
 
 	timers nic.TimerHeap[conn]
 	armed  uint32 // timers set so far: those with equal deadlines expire in this order
-	outbox queue[packet]
+	outbox nic.FIFO[packet]
 	sent   packet // the last one that NextMAD returned
-	events queue[Event]
+	events nic.FIFO[Event]
 }
 
 // New returns an Agent without connections or listeners.
@@ -82,7 +82,7 @@ func (a *Agent) setTimer(c *conn, at mono.Time) {
 }
 
 // NextEvent removes and returns the oldest event, or false.
-func (a *Agent) NextEvent() (Event, bool) { return a.events.pop() }
+func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }

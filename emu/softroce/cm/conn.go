@@ -132,5 +132,5 @@ func (a *Agent) notify(c *conn, e Event) {
 		return
 	}
 	e.Conn = c.id
-	a.events.push(e)
+	a.events.Push(e)
 }

@@ -53,7 +53,7 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 		return
 	}
 	a.counters.Received.count(h.Attr)
-	if a.events.len() >= a.cfg.MaxEvents {
+	if a.events.Len() >= a.cfg.MaxEvents {
 		a.counters.EventsFull++
 		return
 	}

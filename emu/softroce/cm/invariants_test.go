@@ -51,8 +51,8 @@ func checkInvariants(t testing.TB, a *Agent) {
 		t.Fatalf("tables hold %d remote IDs, %d queue pairs, %d lookups, %d timers; connections account for %d, %d, %d, %d",
 			len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), remote, qps, lookups, armed)
 	}
-	if len(a.conns) > a.cfg.MaxConns || a.outbox.len() > a.cfg.MaxOutbox {
-		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.len())
+	if len(a.conns) > a.cfg.MaxConns || a.outbox.Len() > a.cfg.MaxOutbox {
+		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.Len())
 	}
 	for _, l := range a.listeners {
 		if l.pending != pending[l] || l.pending > l.backlog {
@@ -65,8 +65,8 @@ func checkInvariants(t testing.TB, a *Agent) {
 func checkEmpty(t testing.TB, a *Agent) {
 	t.Helper()
 	checkInvariants(t, a)
-	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + a.timers.Len() + a.outbox.len() + a.events.len(); n != 0 {
+	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + a.timers.Len() + a.outbox.Len() + a.events.Len(); n != 0 {
 		t.Fatalf("residue: %d connections, %d remote IDs, %d queue pairs, %d lookups, %d timers, %d MADs, %d events",
-			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), a.outbox.len(), a.events.len())
+			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), a.outbox.Len(), a.events.Len())
 	}
 }

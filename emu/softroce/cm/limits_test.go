@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"testing"
 
@@ -158,31 +157,6 @@ func TestCommIDsWrap(t *testing.T) {
 	w.a.nextCommID = 0xFFFFFFFE
 	if got := w.connect(); got != 2 {
 		t.Errorf("ID %#x, want 2", got)
-	}
-}
-
-func TestQueueKeepsOrderAndReleasesMemory(t *testing.T) {
-	var q queue[int]
-	next, want := 0, 0
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 20000 {
-		if q.len() == 0 || q.len() < 100 && rng.IntN(2) == 0 {
-			q.push(next)
-			next++
-		} else if v, ok := q.pop(); !ok || v != want {
-			t.Fatalf("popped %d, %v, want %d", v, ok, want)
-		} else {
-			want++
-		}
-	}
-	if cap(q.items) > 1024 {
-		t.Errorf("a queue of at most 100 holds %d", cap(q.items))
-	}
-	for q.len() > 0 {
-		q.pop()
-	}
-	if _, ok := q.pop(); ok {
-		t.Error("popped from an empty queue")
 	}
 }
 

@@ -20,6 +20,7 @@ func (a *Agent) DelayReply(now mono.Time, id ConnID, serviceTimeout uint8) error
 	return nil
 }
 
+// sendMRA sends an MRA for the REQ or REP that awaits our reply, and keeps it for retransmission.
 func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
 	mra := wire.MRA{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutREQ, ServiceTimeout: serviceTimeout}
 	next := StateMRAREQSent

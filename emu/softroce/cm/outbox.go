@@ -26,7 +26,7 @@ type message interface{ Append([]byte) []byte }
 
 // NextMAD removes and returns the oldest MAD to send, or false.
 func (a *Agent) NextMAD() (Outgoing, bool) {
-	p, ok := a.outbox.pop()
+	p, ok := a.outbox.Pop()
 	if !ok {
 		return Outgoing{}, false
 	}
@@ -40,12 +40,12 @@ func (a *Agent) NextMAD() (Outgoing, bool) {
 
 // post queues a MAD to send.
 func (a *Agent) post(r route, attr wire.Attr, b *[wire.MADLen]byte) {
-	if a.outbox.len() >= a.cfg.MaxOutbox {
+	if a.outbox.Len() >= a.cfg.MaxOutbox {
 		a.counters.OutboxFull++
 		return
 	}
 	a.counters.Sent.count(attr)
-	a.outbox.push(packet{route: r, mad: *b})
+	a.outbox.Push(packet{route: r, mad: *b})
 }
 
 // sendOnce sends a message that is not retransmitted.

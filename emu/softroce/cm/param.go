@@ -30,6 +30,7 @@ type Path struct {
 	LocalAckTimeout uint8 // 0 for 17, which is 0.5 s and what rdma_cm uses on RoCE
 }
 
+// normalize replaces zero values by defaults, and IPv4-mapped addresses by IPv4 addresses.
 func (p *Path) normalize() {
 	p.Local, p.Remote = plain(p.Local), plain(p.Remote)
 	if p.HopLimit == 0 {
@@ -60,6 +61,7 @@ func unicast(a, b netip.Addr) bool {
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
 }
 
+// check returns an error if a field is out of its range, or the P_Key not in the table of cfg.
 func (p *Path) check(op string, cfg *Config) error {
 	switch {
 	case !unicast(p.Local, p.Remote):
@@ -96,6 +98,7 @@ type ConnectParam struct {
 	PrivateData []byte
 }
 
+// check returns an error if a parameter is out of its range.
 func (p *ConnectParam) check(cfg *Config) error {
 	const op = "connect"
 	switch {
@@ -112,6 +115,7 @@ func (p *ConnectParam) check(cfg *Config) error {
 	return p.Path.check(op, cfg)
 }
 
+// checkQP returns an error if a QP number, starting PSN or RNR retry count exceeds its field.
 func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 	switch {
 	case qpn >= 1<<24:

@@ -21,6 +21,8 @@ func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, pr
 	return a.reject(now, c, reason, info, private)
 }
 
+// reject sends a REJ with a reason, and ends the connection: at once, or after TimeWait if a REP
+// was sent.
 func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, private []byte) error {
 	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, Reason: reason}
 	if err := rej.SetInfo(info); err != nil {

@@ -136,6 +136,7 @@ func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	return a.answerSIDR(now, c, p)
 }
 
+// answerSIDR sends a SIDR_REP, and releases the state of the request.
 func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)

@@ -217,6 +217,7 @@ func (q *QP) buildReadResponse(d *link.Datagram, e *replay) bool {
 	return q.readMemory(e, off, writeHeaders(d, &q.path, p, int(n)))
 }
 
+// readOperation returns the operation of a READ response packet by its place in the response.
 func readOperation(first, last bool) wire.Operation {
 	switch {
 	case first && last:

@@ -52,6 +52,8 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
+// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped
+// and counted.
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++

@@ -48,6 +48,7 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	})
 }
 
+// inAnyPartition reports whether a packet's P_Key matches any entry of the P_Key table.
 func (n *NIC) inAnyPartition(pkey uint16) bool {
 	for _, own := range n.cfg.PKeys {
 		if n.pkeyOK(own, pkey) {
@@ -82,6 +83,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 	return filled
 }
 
+// buildMAD makes d a packet from QP1 to QP1 with a MAD.
 func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 	p := &n.scratch
 	p.BTH = wire.BTH{

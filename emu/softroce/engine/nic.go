@@ -223,6 +223,7 @@ func (l *qpQueue) push(q *QP) {
 	}
 }
 
+// pop removes and returns the first QP; nil if the queue is empty.
 func (l *qpQueue) pop() *QP {
 	q, ok := l.Pop()
 	if ok {
@@ -312,6 +313,7 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	return q.pushTo(cq, wc, q.resp.solicited)
 }
 
+// pushTo adds a receive completion to cq. If cq is full, the QP fails, and pushTo returns false.
 func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
 	if !cq.Push(wc, solicited) {
 		q.fail()
@@ -367,6 +369,7 @@ func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
 	return mem.Update(off, u.apply)
 }
 
+// result returns the word that the atomic stores if the memory holds v.
 func (u *atomicUnit) result(v uint64) uint64 {
 	switch {
 	case u.op == wire.OpFetchAdd:

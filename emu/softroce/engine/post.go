@@ -43,6 +43,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
+// enqueueSend copies a work request, which was checked, to the tail of the send queue.
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
 	w := q.sq.at(i)

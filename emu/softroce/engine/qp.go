@@ -60,6 +60,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
+// checkQP returns an error if a QP with this configuration cannot be created.
 func (n *NIC) checkQP(c *QPConfig) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)

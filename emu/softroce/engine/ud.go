@@ -55,6 +55,8 @@ func (q *QP) datagramSent(w *sendWQE) {
 	q.retire()
 }
 
+// buildDatagram makes d the packet of a UD send of n bytes. If its memory is not accessible, the
+// QP fails, and buildDatagram returns false.
 func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	op := wire.OpSendOnly
 	if w.Op == verbs.OpSendImm {

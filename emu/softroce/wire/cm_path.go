@@ -30,6 +30,7 @@ func (p *CMPath) put(b []byte) {
 	b[43] = p.AckTimeout << 3
 }
 
+// get decodes a path in the layout of a REQ.
 func (p *CMPath) get(b []byte) {
 	p.getAddrs(b)
 	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12
@@ -41,6 +42,7 @@ func (p *CMPath) get(b []byte) {
 	p.AckTimeout = b[43] >> 3
 }
 
+// putLAP encodes a path in the layout of a LAP.
 func (p *CMPath) putLAP(b []byte) {
 	p.putAddrs(b)
 	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.TrafficClass))
@@ -50,6 +52,7 @@ func (p *CMPath) putLAP(b []byte) {
 	b[43] = p.AckTimeout << 3
 }
 
+// getLAP decodes a path in the layout of a LAP.
 func (p *CMPath) getLAP(b []byte) {
 	p.getAddrs(b)
 	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12

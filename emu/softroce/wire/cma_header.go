@@ -44,6 +44,8 @@ func (h *CMAHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
 // DstAddr returns the destination address, or the zero Addr as SrcAddr does.
 func (h *CMAHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
 
+// addr returns an address field as an address of h.IPVersion; the zero Addr if the version is
+// neither 4 nor 6.
 func (h *CMAHeader) addr(b [16]byte) netip.Addr {
 	switch h.IPVersion {
 	case 4:

@@ -61,6 +61,8 @@ var (
 	backward = makeShifter(polyXInv)
 )
 
+// makeShifter returns the tables for shifts by whole bytes. bitStep is the polynomial of a shift
+// by one bit.
 func makeShifter(bitStep poly) *shifter {
 	s := &shifter{}
 	step := bitStep

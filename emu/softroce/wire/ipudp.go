@@ -81,6 +81,7 @@ func (h *IPUDP) Append(b, payload []byte) []byte {
 	return append(b, payload...)
 }
 
+// appendIPv4 appends the IPv4 header of a packet whose UDP header and payload have udpLen bytes.
 func (h *IPUDP) appendIPv4(b []byte, src, dst [4]byte, udpLen uint16) []byte {
 	start := len(b)
 	b = append(b, 0x45, h.TClass)
@@ -94,6 +95,7 @@ func (h *IPUDP) appendIPv4(b []byte, src, dst [4]byte, udpLen uint16) []byte {
 	return b
 }
 
+// appendIPv6 appends the IPv6 header of a packet whose UDP header and payload have udpLen bytes.
 func (h *IPUDP) appendIPv6(b []byte, src, dst [16]byte, udpLen uint16) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(h.TClass)<<20|h.FlowLabel&(1<<20-1))
 	b = binary.BigEndian.AppendUint16(b, udpLen)
@@ -166,6 +168,7 @@ func ParseIPv6(b []byte) (h IPUDP, payload []byte, err error) {
 	return h, payload, err
 }
 
+// parseUDP decodes the UDP header at the front of b, and returns the payload.
 func (h *IPUDP) parseUDP(src, dst netip.Addr, b []byte) (payload []byte, err error) {
 	if len(b) < UDPHeaderLen || int(binary.BigEndian.Uint16(b[4:])) != len(b) {
 		return nil, ErrUDPLength

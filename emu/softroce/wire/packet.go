@@ -51,6 +51,8 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
+// parseExtensions decodes the extension headers in set from the front of b, and returns the bytes
+// that follow.
 func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte, err error) {
 	if set&HasRDETH != 0 {
 		if b, err = p.RDETH.Parse(b); err != nil {
