@@ -57,6 +57,16 @@ func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
 }
 
+// onEachConn makes the body of a case from a function that is called with each value, and with a
+// new connection each time.
+func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, v := range values {
+			body(h.connect(s), v)
+		}
+	})
+}
+
 // connect makes a connection.
 func (h *host) connect(s setup) *conn {
 	if s.active {
@@ -116,7 +126,7 @@ func (c *conn) send(frames ...iwarp.Frame) {
 	}
 }
 
-// sendSegments sends the segments of a message, each in a separate TCP segment.
+// sendSegments sends DDP segments, each in a separate TCP segment.
 func (c *conn) sendSegments(segments []iwarp.Segment) {
 	for _, s := range segments {
 		c.send(s)
@@ -247,38 +257,38 @@ func (c *conn) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
 // data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }
 
-// targetAddr returns the address of an octet of targetMem; the R_Key is the STag.
-func (c *conn) targetAddr(off int) iwarp.Addr {
-	return iwarp.At(uint32(c.targetMem.RKey()), c.targetMem.Addr()+uint64(off))
+// addrOf returns the STag, which is the R_Key, and the TO of an octet of a region.
+func addrOf(m *rig.Memory, off int) iwarp.Addr {
+	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
+// targetAddr returns the address of an octet of targetMem.
+func (c *conn) targetAddr(off int) iwarp.Addr { return addrOf(c.targetMem, off) }
+
+// writeTo returns a Write of the peer.
+func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
+
 // peerWrite returns a Write of the peer to targetMem.
-func (c *conn) peerWrite(off int, b []byte) iwarp.Segment {
-	at := c.targetAddr(off)
-	return iwarp.Write(at.STag, at.TO, b)
+func (c *conn) peerWrite(off int, b []byte) iwarp.Segment { return writeTo(c.targetAddr(off), b) }
+
+// readFrom returns a Read Request of the peer.
+func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
+	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }
 
 // peerRead returns a Read Request of the peer for n octets of targetMem.
-func (c *conn) peerRead(off, n int) iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), c.targetAddr(off))
+func (c *conn) peerRead(off, n int) iwarp.Segment { return c.readFrom(c.targetAddr(off), n) }
+
+// wr returns a work request of the device, with n bytes of localMem from off on.
+func (c *conn) wr(op verbs.WROpcode, id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
+		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
+	}
 }
 
-// Work requests of the device, with n bytes of localMem from off on.
-
-func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n)}
-}
-
+func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpSend, id, off, n) }
 func (c *conn) writeWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
-		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
-	}
+	return c.wr(verbs.OpRDMAWrite, id, off, n)
 }
-
-func (c *conn) readWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
-		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
-	}
-}
+func (c *conn) readWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpRDMARead, id, off, n) }

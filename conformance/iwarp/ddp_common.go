@@ -39,14 +39,7 @@ func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 // waitForDevice waits until the device has processed all earlier frames. The peer does not
 // read meanwhile.
 func (c *conn) waitForDevice() {
-	if c.Virtual {
-		c.Sleep(silencePeriod)
-		return
-	}
-	if c.syncQP == nil {
-		c.syncQP = newSyncQP(c.host)
-	}
-	c.syncQP.sync()
+	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
 // exchangeAllKinds makes the device send a message of every kind but a Terminate, and returns
@@ -71,10 +64,9 @@ func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 
 // fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
 func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, 8),
-		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag}, Atomic: verbs.Atomic{CompareAdd: add},
-	}
+	wr := c.wr(verbs.OpAtomicFetchAdd, id, off, 8)
+	wr.Atomic.CompareAdd = add
+	return wr
 }
 
 // nextPayload returns the next segments with n octets of payload in total, whatever their
@@ -178,7 +170,14 @@ func (h *host) bindableMemory(n int) *rig.Memory {
 	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
 }
 
-// bindWindow binds a window of type 2 to n octets of m from off on, and returns its key.
+// newWindow registers 64 octets, binds a window of type 2 to them, and returns the memory and the
+// address of the window.
+func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
+	m := c.bindableMemory(64)
+	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
+}
+
+// bindWindow binds a window of type 2 to n octets of m from off on, and returns its STag.
 func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
 	mw, err := c.PD.AllocMW(verbs.MWType2)
 	c.Must("a window", err)
@@ -200,17 +199,4 @@ func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 		b = append(b, c.encode(message(i))...)
 	}
 	c.write(b)
-}
-
-// addrOf returns the STag and TO of an octet of a region.
-func addrOf(m *rig.Memory, off int) iwarp.Addr {
-	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
-}
-
-// writeTo returns a Write of the peer.
-func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
-
-// readFrom returns a Read Request of the peer.
-func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }

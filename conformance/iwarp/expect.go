@@ -50,9 +50,12 @@ func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Seg
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect is expectRefusal, and fails the case if targetMem has changed.
+// expectRefusalWithoutEffect is expectRefusal, and fails the case if a request or receive has
+// succeeded, or memory has changed.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
+	c.expectNoSuccess()
+	c.ExpectUnchanged(c.localMem, 0, 0)
 	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
 
@@ -145,36 +148,10 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 const belowStartupTimer = time.Second
 
 // expectSilence fails the case if the device sends anything or ends the stream. It waits for
-// quiet in virtual time, and for a read on another connection (syncQP) in real time.
-func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }
-
-// waitQuiet synchronizes with the device in real time, and returns how long to wait for frames.
-func (c *conn) waitQuiet(quiet time.Duration) time.Duration {
-	if c.Virtual {
-		return quiet
-	}
-	if c.syncQP == nil {
-		c.syncQP = newSyncQP(c.host)
-	}
-	c.syncQP.sync()
-	return 0
-}
-
-// drain returns the FPDUs that the device sends until it is silent.
-func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
-	timeout := c.waitQuiet(quiet)
-	for {
-		g, ok := c.nextFPDU(timeout)
-		if !ok {
-			return all
-		}
-		all = append(all, g)
-	}
-}
-
-// expectNothingWithin fails the case if the device sends anything before the timeout.
-func (c *conn) expectNothingWithin(timeout time.Duration) {
-	want := "nothing is sent"
+// quiet in virtual time, and for a read on another connection in real time.
+func (c *conn) expectSilence(quiet time.Duration) {
+	const want = "nothing is sent"
+	timeout := c.syncUnlessVirtual(quiet)
 	if len(c.startupOctets) > 0 {
 		c.Fail(want, "%s", describeOctets(c.startupOctets))
 	}
@@ -186,6 +163,18 @@ func (c *conn) expectNothingWithin(timeout time.Duration) {
 	}
 	if c.endErr != nil {
 		c.Fail(want, "%s", describeEnd(c.endErr))
+	}
+}
+
+// drain returns the FPDUs that the device sends until it is silent.
+func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
+	timeout := c.syncUnlessVirtual(quiet)
+	for {
+		g, ok := c.nextFPDU(timeout)
+		if !ok {
+			return all
+		}
+		all = append(all, g)
 	}
 }
 

@@ -105,8 +105,7 @@ var rdmapControlCases = []conformance.Case{{
 	Sends:   "a Send, a Send with solicited event and a Read Request with the STag of a window in the Invalidate STag field, and a Write to the window",
 	Expects: "each is accepted, and the window stays valid",
 	Defects: []string{"AnySendInvalidates"}, Run: onConn(func(c *conn) {
-		m := c.bindableMemory(64)
-		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 		for id := range uint64(2) {

@@ -71,13 +71,13 @@ var rdmapEndCases = []conformance.Case{{
 	Title:   "A Terminate on another queue than 2 ends the stream",
 	Sends:   "Terminates on queues 0 and 1, and one with MSN 2",
 	Expects: "the end of the stream, and no receive",
-	Defects: []string{"StrangeTerminateIgnored"}, Run: onHost(func(h *host) {
-		t := iwarp.Terminate(iwarp.RDMAPRemoteUnspecified)
-		for _, odd := range []iwarp.Segment{t.QN(0), t.QN(1), t.MSN(2)} {
-			c := h.connect(setup{receives: 2})
-			c.expectAbortBy(odd)
-			c.expectFailures(2)
-		}
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onEachConn(setup{receives: 2}, []iwarp.Segment{
+		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(0),
+		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).QN(1),
+		iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).MSN(2),
+	}, func(c *conn, odd iwarp.Segment) {
+		c.expectAbortBy(odd)
+		c.expectFailures(2)
 	}),
 }, {
 	ID: "rdmap/terminate/outstanding-work-fails", Cite: cite("rfc5040/5.4/5", "rfc5040/6.2.1/2"),
@@ -207,14 +207,12 @@ var rdmapStreamCases = []conformance.Case{{
 	Title:   "The application is notified of an error of its queue pair",
 	Sends:   "errors of every layer, each on a separate connection",
 	Expects: "a disconnect, a queue pair in the error state, and receives that fail",
-	Defects: []string{"EndUnreported"}, Run: onHost(func(h *host) {
-		for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
-			c := h.connect(setup{receives: 2})
-			c.expectAbortBy(f.frame(c))
-			c.Note("%s", f.name)
-			c.expectDisconnect()
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.expectFailures(2)
-		}
+	Defects: []string{"EndUnreported"},
+	Run: onEachConn(setup{receives: 2}, append(layerFaults, opcodeFault), func(c *conn, f peerFault) {
+		c.expectAbortBy(f.frame(c))
+		c.Note("%s", f.name)
+		c.expectDisconnect()
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.expectFailures(2)
 	}),
 }}

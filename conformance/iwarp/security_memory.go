@@ -8,7 +8,7 @@ import (
 
 // expectSegmentRefused fails the case unless a segment ends the stream, with any cause, and is
 // not executed.
-func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
+func (h *host) expectSegmentRefused(wrong makeSegment) {
 	c := h.connect(setup{receives: 2})
 	c.expectAbortBy(wrong(c))
 	c.expectNoSuccess()
@@ -62,13 +62,14 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "a Terminate: base or bounds; memory unchanged",
 	Defects: []string{"WindowBounds"}, Run: onHost(func(h *host) {
 		m := h.bindableMemory(256)
-		for _, off := range []int{63, 64 + 113} {
+		const start, length, n = 64, 128, 16 // of the window, and of a Write or Read
+		for _, off := range []int{start - 1, start + length - n + 1} {
 			for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
-				func(_ *conn, at iwarp.Addr) iwarp.Segment { return writeTo(at, data(16)) },
-				func(c *conn, at iwarp.Addr) iwarp.Segment { return c.readFrom(at, 16) },
+				func(_ *conn, at iwarp.Addr) iwarp.Segment { return writeTo(at, data(n)) },
+				func(c *conn, at iwarp.Addr) iwarp.Segment { return c.readFrom(at, n) },
 			} {
 				c := h.connect(setup{})
-				key := c.bindWindow(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+				key := c.bindWindow(m, start, length, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 				c.expectRefusal(wrong(c, iwarp.At(key, m.Addr()+uint64(off))), boundsCauses...)
 			}
 		}
@@ -109,11 +110,9 @@ var securityMemoryCases = []conformance.Case{{
 	Defects: []string{"WindowRights"}, Run: onHost(func(h *host) {
 		m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
 		c := h.connect(setup{})
-		c.send(c.readFrom(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(c.readFrom(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16), accessCauses...)
 		c = h.connect(setup{})
-		c.send(writeTo(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(writeTo(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)), accessCauses...)
 		h.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
@@ -143,8 +142,8 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "a Terminate, and memory unchanged",
 	Defects: []string{"QPRightsIgnored"}, Run: onHost(func(h *host) {
 		m := h.Memory(4096, allAccess)
-		at := addrOf(m, int(-m.Addr()&7))
-		for _, request := range []func(*conn) iwarp.Segment{
+		at := addrOf(m, m.WordOffset(0))
+		for _, request := range []makeSegment{
 			func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
 			func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
 		} {
