@@ -21,9 +21,8 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
+var packetCases = []conformance.Case{{
 	ID: "dg/packet/send-as-specified", Cite: cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"),
-	Labels:  []string{"service:ud"},
 	Title:   "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
 	Sends:   "nothing; the device sends 5 octets",
 	Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
@@ -37,8 +36,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "dg/packet/no-octets-behind", Cite: cite("2", "dg/pkt/1", "dg/pkt/6"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/no-octets-behind", Cite: cite("2", "dg/pkt/1", "dg/pkt/6"), Setup: setupRD,
 	Title:   "A packet that is too short for its blocks, or that has octets after them, is dropped",
 	Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
 	Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
@@ -52,7 +50,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID: "dg/packet/crc-is-of-all-octets", Cite: cite("2", "dg/pkt/3", "dg/pkt/2"), Labels: []string{"service:ud"},
+	ID: "dg/packet/crc-is-of-all-octets", Cite: cite("2", "dg/pkt/3", "dg/pkt/2"),
 	Title:   "Every packet ends with the CRC32c of all octets before it",
 	Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 	Expects: "a correct CRC in each, least significant octet first",
@@ -71,7 +69,6 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	}),
 }, {
 	ID: "dg/packet/every-damaged-bit-is-noticed", Cite: cite("2", "dg/pkt/3", "dg/pkt/6"),
-	Labels:  []string{"service:ud"},
 	Title:   "A packet with a single wrong bit is dropped",
 	Sends:   "a Send with each of its bits flipped in turn, then the valid one",
 	Expects: "no response and no completion, then one for the last",
@@ -87,7 +84,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(20))
 	}),
 }, {
-	ID: "dg/packet/headers-below-are-not-covered", Cite: cite("2", "dg/pkt/4"), Labels: []string{"service:ud"},
+	ID: "dg/packet/headers-below-are-not-covered", Cite: cite("2", "dg/pkt/4"),
 	Title:   "The CRC does not cover the IP and UDP headers",
 	Sends:   "the same octets from two hosts and two ports, with another traffic class",
 	Expects: "a receive of each",
@@ -101,7 +98,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/ragged-lengths-have-no-pad", Cite: cite("2", "dg/pkt/5"), Labels: []string{"service:ud"},
+	ID: "dg/packet/ragged-lengths-have-no-pad", Cite: cite("2", "dg/pkt/5"),
 	Title:   "Messages of every length are sent and accepted without pad",
 	Sends:   "messages of 0 to 9 octets; the device sends the same",
 	Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
@@ -115,7 +112,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/strange-ones-vanish", Cite: cite("2", "dg/pkt/6"), Labels: []string{"service:ud"},
+	ID: "dg/packet/strange-ones-vanish", Cite: cite("2", "dg/pkt/6"),
 	Title:   "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
 	Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 	Expects: "no response and no completion; then a receive of a valid Send",
@@ -138,7 +135,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(16))
 	}),
 }, {
-	ID: "dg/packet/reserved-is-zero", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	ID: "dg/packet/reserved-is-zero", Cite: cite("2", "dg/pkt/7"),
 	Title:   "Reserved bits and octets are zero in packets of a UD queue pair",
 	Sends:   "an invalid segment; the device sends messages, and an error message",
 	Expects: "octets 1 to 3 of the packets are zero",
@@ -150,8 +147,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-zero-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/reserved-is-zero-in-rd", Cite: cite("2", "dg/pkt/7"), Setup: setupRD,
 	Title:   "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
 	Sends:   "packets that cause each of them",
 	Expects: "zeros in the reserved bits",
@@ -173,7 +169,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-ignored", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	ID: "dg/packet/reserved-is-ignored", Cite: cite("2", "dg/pkt/7"),
 	Title:   "Reserved bits and octets are ignored",
 	Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 	Expects: "a receive of each",
@@ -191,8 +187,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-ignored-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/reserved-is-ignored-in-rd", Cite: cite("2", "dg/pkt/7"), Setup: setupRD,
 	Title:   "Reserved bits and octets of data, Acks and Challenges are ignored",
 	Sends:   "a Challenge, an Ack and data with all reserved bits set",
 	Expects: "the cookie, a completion and an Ack",
@@ -210,7 +205,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectAck(2)
 		p.expectRecv(1, data(8))
 	}),
-}})
+}}
 
 // sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {

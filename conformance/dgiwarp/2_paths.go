@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-var pathCases = overUD.Cases([]conformance.Case{{
+var pathCases = []conformance.Case{{
 	ID: "dg/packet/none-is-longer-than-the-path", Cite: cite("2", "dg/pkt/8"),
 	Setup:   conformance.Setup{Family: 4, MTU: 1500},
 	Title:   "No packet is longer than the path MTU, and over IPv4 all have DF",
@@ -30,7 +30,7 @@ var pathCases = overUD.Cases([]conformance.Case{{
 	Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path MTU of 540",
 	Expects: "a receive, and packets of at most 540 octets",
 	Defects: []string{"PathMTUIgnored"}, Run: onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
-}})
+}}
 
 // expectNarrowPathTraffic fails the case unless messages pass a path with a small MTU in both directions.
 func expectNarrowPathTraffic(p *peer) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID: "dg/address/number-names-the-queue-pair", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+var addressCases = []conformance.Case{{
+	ID: "dg/address/number-names-the-queue-pair", Cite: cite("3", "dg/addr/1"),
 	Title:   "A packet is delivered to the queue pair with its destination QPN, and dropped if it does not exist",
 	Sends:   "Sends to each of three queue pairs of one socket, and to an unknown QPN",
 	Expects: "a receive of the addressed queue pair",
@@ -41,7 +41,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		h.ExpectNoCompletion()
 	}),
 }, {
-	ID: "dg/address/zero-names-the-only-one", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+	ID: "dg/address/zero-names-the-only-one", Cite: cite("3", "dg/addr/1"),
 	Title:   "QPN 0 addresses the only queue pair of a socket",
 	Sends:   "a Send to QPN 0 of a socket with one queue pair",
 	Expects: "a receive of that queue pair",
@@ -50,7 +50,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.expectRecv(1, data(8))
 	}),
 }, {
-	ID: "dg/address/zero-names-none-of-several", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+	ID: "dg/address/zero-names-none-of-several", Cite: cite("3", "dg/addr/1"),
 	Title:   "QPN 0 addresses no queue pair if there are several",
 	Sends:   "a Send to QPN 0 of a socket with two queue pairs",
 	Expects: "no completion, no response",
@@ -64,7 +64,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a.expectNoEffect()
 	}),
 }, {
-	ID: "dg/address/queue-number-names-no-queue-pair", Cite: cite("3", "dg/addr/2"), Labels: []string{"service:ud"},
+	ID: "dg/address/queue-number-names-no-queue-pair", Cite: cite("3", "dg/addr/2"),
 	Title:   "The DDP queue number is no QPN",
 	Sends:   "a Send to a queue pair with the QPN of another as DDP queue number; the device sends one",
 	Expects: "an error: invalid queue number, and no receive; queue 0 in the device's Send",
@@ -79,7 +79,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a.ExpectUnchanged(a.localMem, 0, 0)
 	}),
 }, {
-	ID: "dg/address/wrong-key-vanishes", Cite: cite("3", "dg/addr/3", "dg/verbs/5"), Labels: []string{"service:ud"},
+	ID: "dg/address/wrong-key-vanishes", Cite: cite("3", "dg/addr/3", "dg/verbs/5"),
 	Title:   "A packet with another key than the queue pair's is dropped",
 	Sends:   "Sends, Writes and invalid segments with each bit of the key flipped, with 0 and with the peer's key; then a Send with the correct one",
 	Expects: "nothing, then a receive",
@@ -100,7 +100,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "dg/address/key-of-the-destination-is-sent", Cite: cite("8", "dg/verbs/5", "dg/addr/3"),
-	Labels:  []string{"service:ud"},
 	Title:   "A packet carries the Q_Key of its work request",
 	Sends:   "nothing; the device sends to two queue pairs with different keys",
 	Expects: "the key of each destination, and both QPNs",
@@ -114,8 +113,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID: "dg/address/answers-need-no-key", Cite: cite("3", "dg/addr/4"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/address/answers-need-no-key", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "Challenges, Acks and Refusals are accepted with any key",
 	Sends:   "a Challenge, an Ack and a Refusal with an unknown key",
 	Expects: "the cookie, a completion and a failure; in responses of the device the key of the packet they respond to",
@@ -131,8 +129,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.expectFailure(2)
 	}),
 }, {
-	ID: "dg/address/answers-carry-the-key-of-what-they-answer", Cite: cite("3", "dg/addr/4"), Needs: verbs.CapRD,
-	Setup: setupRD, Labels: []string{"service:rd"},
+	ID: "dg/address/answers-carry-the-key-of-what-they-answer", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "A Challenge, a Refusal and an error message carry the key of the packet they respond to, and an Ack that of the peer",
 	Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
 	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
@@ -147,7 +144,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectAck(2))
 	}),
 }, {
-	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"), Labels: []string{"service:ud"},
+	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"),
 	Title:   "An error message is accepted with any key, and that of a device has the key of the packet it responds to",
 	Sends:   "an error message with a an unknown key, then an invalid segment",
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
@@ -160,7 +157,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "dg/address/completion-names-the-source", Cite: cite("3", "dg/addr/5", "dg/verbs/2"),
-	Labels:  []string{"service:ud"},
 	Title:   "The completion of a receive names address, port and queue pair of the source, for a reply",
 	Sends:   "Sends from several hosts, ports and queue pairs, to each of which the application replies",
 	Expects: "the replies go to the sources of the Sends",
@@ -182,7 +178,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "dg/address/default-port", Cite: cite("3", "dg/addr/8"), Level: conformance.Should,
-	Labels:  []string{"service:ud"},
 	Title:   "The UDP port of a device is 65041",
 	Sends:   "nothing; the device sends; then a Send to that port",
 	Expects: "packets from that port, and a receive",
@@ -195,7 +190,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "dg/address/impossible-sources-vanish", Cite: cite("3", "dg/addr/9"), Setup: ipv6,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet from a multicast address, the unspecified address or port 0 is dropped",
 	Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
@@ -203,13 +197,12 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 }, {
 	ID: "dg/address/impossible-sources-of-ipv4-vanish", Cite: cite("3", "dg/addr/9"), Setup: ipv4,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet from a multicast, broadcast or unspecified address or from port 0 is dropped, over IPv4",
 	Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
 	Defects: []string{"StrangersHeard"},
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
-}})
+}}
 
 // expectDroppedFrom fails the case unless packets from the addresses and from port 0 are dropped.
 func (p *peer) expectDroppedFrom(addresses ...string) {

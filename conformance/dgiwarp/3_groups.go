@@ -17,9 +17,8 @@ var (
 // ipv4Broadcast is the limited broadcast address.
 var ipv4Broadcast = netip.MustParseAddr("255.255.255.255")
 
-var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conformance.Case{{
+var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	ID: "dg/group/one-copy-for-each-that-attached", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet to a group goes to every queue pair that is attached to it, once, and to no other",
 	Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
 	Expects: "one receive of each member of the group",
@@ -36,7 +35,6 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 	}),
 }, {
 	ID: "dg/group/detached-gets-no-more", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
-	Labels:  []string{"service:ud"},
 	Title:   "A detached queue pair receives no more packets of the group",
 	Sends:   "a Send to a group of two queue pairs, and another after the first was detached",
 	Expects: "a receive of both, then of the second",
@@ -53,7 +51,6 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 	}),
 }, {
 	ID: "dg/group/number-of-groups-under-a-host-address", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet to the group QPN at the device's unicast address is dropped",
 	Sends:   "a Send and an invalid segment to the group QPN at the device's address; then a Send to the group",
 	Expects: "nothing, then a receive",
@@ -66,7 +63,6 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 	}),
 }, {
 	ID: "dg/group/errors-are-not-answered", Cite: cite("3", "dg/addr/7", "dg/err/3"), Needs: verbs.CapMulticast,
-	Labels:  []string{"service:ud"},
 	Title:   "Errors of multicast packets are not reported to the sender",
 	Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a separate group",
 	Expects: "no packet at all",
@@ -82,8 +78,7 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 		}
 	}),
 }, {
-	ID: "dg/group/reliable-packets-are-not-answered", Cite: cite("3", "dg/addr/7"), Needs: verbs.CapRD,
-	Setup: conformance.Setup{Family: 4, Reliable: true}, Labels: []string{"service:rd"},
+	ID: "dg/group/reliable-packets-are-not-answered", Cite: cite("3", "dg/addr/7"), Setup: conformance.Setup{Family: 4, Reliable: true},
 	Title:   "RD packets at a broadcast address are dropped without a response",
 	Sends:   "to the broadcast address: a start, data of an unknown flow and of a known one, to the QPN and to the group QPN",
 	Expects: "no packet at all, and no receive; then an Ack for the same data at the device's address",

@@ -24,7 +24,7 @@ func (h *host) maxSinglePacketSend() int {
 	return h.MTU - ipv6 - udp - sendOverhead
 }
 
-var udSendCases = overUD.Cases([]conformance.Case{{
+var udSendCases = []conformance.Case{{
 	ID: "dg/ud/short-message-is-one-packet", Cite: cite("4", "dg/ud/1"), Setup: path1500,
 	Title:   "A message that fits into one packet is sent in one, with MO 0 and L set",
 	Sends:   "nothing; the device sends 0, 1, 100 octets, and as many as fit",
@@ -147,7 +147,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.expectSilence(silencePeriod)
 	}),
-}})
+}}
 
 // immediateData is the immediate data of all cases.
 const immediateData = 0xcafef00d

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var taggedCases = overUD.Cases([]conformance.Case{{
+var taggedCases = []conformance.Case{{
 	ID: "dg/write/placed-in-any-order", Cite: cite("5", "dg/tag/1"),
 	Title:   "The segments of a Write are placed in any order",
 	Sends:   "a Write of five segments out of order, one of them missing, and a Send after it",
@@ -115,7 +115,7 @@ var taggedCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(m, 0, 0)
 		p.expectErrorState()
 	}),
-}})
+}}
 
 // taggedLen is the length of the header of a tagged segment.
 const taggedLen = 14

@@ -20,7 +20,7 @@ const (
 	maxErrorGrowth = 30 // octets
 )
 
-var errorCases = overUD.Cases([]conformance.Case{{
+var errorCases = []conformance.Case{{
 	ID: "dg/error/stops-the-queue-pair-and-is-told", Cite: cite("6", "dg/err/1"),
 	Title:   "An invalid segment raises an event, and moves the queue pair to the error state",
 	Sends:   "a Write with an unknown key, to one of two queue pairs",
@@ -195,7 +195,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 0)
 		p.ExpectUnchanged(p.localMem, 0, 0)
 	}),
-}})
+}}
 
 // expectErrorMessage fails the case unless the next packet is an error message about a segment
 // with one of the causes.

@@ -25,7 +25,7 @@ const (
 	ce      = 3
 )
 
-var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, Labels: []string{"service:rd"}}.Cases([]conformance.Case{{
+var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformance.Case{{
 	ID: "dg/congestion/sixteen-at-first", Cite: cite("7.5", "dg/cc/1"),
 	Title:   "At most 16 packets are in flight before the first Ack",
 	Sends:   "a Challenge for a flow with much to send, and no Ack",

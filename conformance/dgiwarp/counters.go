@@ -16,8 +16,7 @@ import (
 // packets. body returns the counts that the record does not show.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
-		ID: "counters/dg/" + name, Title: title, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   sends,
+		ID: "counters/dg/" + name, Title: title, Sends: sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run: onHost(func(h *host) {
 			check := h.StartCounterCheck(counters, about)
@@ -187,9 +186,9 @@ var rdCounters = []*rig.Counter{
 func rdCounterCase() conformance.Case {
 	about := []*rig.Counter{cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent}
 	return rig.CounterCase(conformance.Case{
-		ID:    "counters/dg/reliable-datagrams",
-		Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
-		Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"},
+		ID:      "counters/dg/reliable-datagrams",
+		Title:   "Data packets, retransmissions, acknowledgements and Challenges are counted",
+		Setup:   setupRD,
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
 		Expects: "counters that agree with the recorded packets of the device",
 		Run: rig.PairBody(func(p *rig.Pair) {

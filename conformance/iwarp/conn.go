@@ -69,18 +69,8 @@ func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conforman
 
 // connect makes a connection.
 func (h *host) connect(s setup) *conn {
-	if s.active {
-		hs := h.startActive(s)
-		hs.recvFrame()
-		return hs.establishWithReply(s.frame)
-	}
-	hs := h.startPassive(s)
-	f := enhancedRequest()
-	if s.frame != nil {
-		f = s.frame(f)
-	}
-	hs.sendFrame(f)
-	hs.expectFrame(iwarp.Reply().Reject(false))
+	hs := h.startHandshake(s)
+	hs.exchangeFrames()
 	return hs.establish()
 }
 

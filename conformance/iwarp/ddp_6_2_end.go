@@ -66,24 +66,21 @@ var ddpEndCases = []conformance.Case{{
 	Title:   "A queue pair whose connection is closed with outstanding requests is in the error state",
 	Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
 	Expects: "a queue pair in the error state, and a read that fails",
-	Defects: []string{"BusyCloseIsIdle"}, Run: onHost(func(h *host) {
-		for _, leaves := range []bool{false, true} {
-			c := h.connect(setup{})
-			c.deviceRead(1, 0, 16)
-			var left conformance.Task
-			if leaves {
-				left = c.startDisconnect()
-				c.waitForDevice()
-			}
-			c.closeWrite()
-			c.expectEnd()
-			if leaves {
-				c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
-			}
-			c.expectDisconnect()
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.expectFailures(1)
+	Defects: []string{"BusyCloseIsIdle"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, leaves bool) {
+		c.deviceRead(1, 0, 16)
+		var left conformance.Task
+		if leaves {
+			left = c.startDisconnect()
+			c.waitForDevice()
 		}
+		c.closeWrite()
+		c.expectEnd()
+		if leaves {
+			c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
+		}
+		c.expectDisconnect()
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.expectFailures(1)
 	}),
 }, {
 	ID: "ddp/end/answers-go-on-after-fin", Cite: cite("rfc5041/6.2.1/3"), Level: conformance.Should,

@@ -133,7 +133,8 @@ var ddpUntaggedCases = []conformance.Case{{
 	Title:   "A Send with another MSN than the next is refused",
 	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
 	Expects: "a Terminate: MSN out of range",
-	Defects: []string{"UntaggedUnchecked"}, Run: onEachConn(setup{receives: 4}, []uint32{1, 0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
+	Defects: []string{"UntaggedUnchecked"},
+	Run: onEachConn(setup{receives: 4}, []uint32{1, 0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
 		c.expectRefusalWithoutEffect(iwarp.Send(c.nextSendMSN()+ahead, data(16)), iwarp.DDPUntaggedMSNRange)
 	}),
 }, {
@@ -141,7 +142,8 @@ var ddpUntaggedCases = []conformance.Case{{
 	Title:   "A Read Request with another MSN than the next is refused",
 	Sends:   "Read Requests with the MSN after the next, and with that before the first",
 	Expects: "a Terminate: MSN out of range, and no Read Response",
-	Defects: []string{"ReadNumberUnchecked"}, Run: onEachConn(setup{}, []uint32{1, 0xffffffff}, func(c *conn, ahead uint32) {
+	Defects: []string{"ReadNumberUnchecked"},
+	Run: onEachConn(setup{}, []uint32{1, 0xffffffff}, func(c *conn, ahead uint32) {
 		c.expectRefusalWithoutEffect(c.peerRead(0, 16).MSN(c.nextRequestMSN()+ahead), iwarp.DDPUntaggedMSNRange)
 	}),
 }, {

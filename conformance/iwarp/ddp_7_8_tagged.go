@@ -22,7 +22,8 @@ var ddpTaggedCases = []conformance.Case{{
 	Title:   "A Write with an STag that differs in one bit ends the stream",
 	Sends:   "Writes to the key of a region with one bit changed: in its lowest octet, and in its highest",
 	Expects: "a Terminate: invalid STag, and memory unchanged",
-	Defects: []string{"KeyOctetIgnored"}, Run: onEachConn(setup{}, []uint32{1, 0x80, 0x4000_0000}, func(c *conn, bit uint32) {
+	Defects: []string{"KeyOctetIgnored"},
+	Run: onEachConn(setup{}, []uint32{1, 0x80, 0x4000_0000}, func(c *conn, bit uint32) {
 		at := c.targetAddr(0)
 		c.expectRefusalWithoutEffect(iwarp.Write(at.STag^bit, at.TO, data(16)), iwarp.DDPTaggedInvalidSTag)
 	}),

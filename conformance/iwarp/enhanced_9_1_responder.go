@@ -69,8 +69,8 @@ var enhancedResponderCases = []conformance.Case{{
 	Title:   "The application gets IRD and ORD of a Request",
 	Sends:   "a Request with IRD 3 and ORD 5",
 	Expects: "the application gets 3 and 5",
-	Defects: []string{"OwnDepthsReported"}, Run: onPassive(setup{connParams: depthParam(7, 7)}, func(hs *handshake) {
-		hs.sendFrame(withDepths(3, 5)(enhancedRequest()))
+	Defects: []string{"OwnDepthsReported"},
+	Run: onRequest(setup{connParams: depthParam(7, 7)}, withDepths(3, 5)(enhancedRequest()), func(hs *handshake) {
 		hs.recvFrame()
 		hs.establish()
 		hs.checkRequestDepths(hs.requestParam, 3, 5)
@@ -111,8 +111,8 @@ var enhancedResponderCases = []conformance.Case{{
 	Title:   "A responder that agrees on a Read as RTR has an IRD of at least 1, even if no side requests reads",
 	Sends:   "a Request with ORD 0 and a Read as RTR, to an application without reads; the Read",
 	Expects: "a Reply with an IRD of at least 1, and a Read Response",
-	Defects: []string{"IRDNotRaised"}, Run: onPassive(setup{connParams: depthParam(0, 0)}, func(hs *handshake) {
-		hs.sendFrame(iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead))
+	Defects: []string{"IRDNotRaised"},
+	Run: onRequest(setup{connParams: depthParam(0, 0)}, iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead), func(hs *handshake) {
 		e := hs.expectEnhancedReply()
 		if !iwarp.Val(e.ReadRTR) {
 			rig.NotApplicable("the device does not accept a Read as RTR")
@@ -129,8 +129,8 @@ var enhancedResponderCases = []conformance.Case{{
 	Title:   "A responder that needs reads rejects a peer with IRD 0, or accepts with ORD 0",
 	Sends:   "a Request with IRD 0, to an application with an initiator depth of 4",
 	Expects: "a Reply with R set and the required ORD, or one that accepts with ORD 0",
-	Defects: []string{"ORDNotLowered"}, Run: onPassive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
-		hs.sendFrame(withDepths(0, 4)(enhancedRequest()))
+	Defects: []string{"ORDNotLowered"},
+	Run: onRequest(setup{connParams: depthParam(4, 4)}, withDepths(0, 4)(enhancedRequest()), func(hs *handshake) {
 		e := hs.expectEnhancedReply()
 		if iwarp.Val(hs.gotFrame.R) {
 			hs.Check(iwarp.Val(e.ORD) >= 1, "the required ORD", "0 in %v", hs.gotFrame)

@@ -101,8 +101,8 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Title:   "Without the peer-to-peer model the responder waits for no RTR",
 	Sends:   "a Request without A, with B, C and D, and a Send as the first message",
 	Expects: "the Send is delivered, and the connection works",
-	Defects: []string{"RTRAlwaysExpected"}, Run: onPassive(setup{receives: 1}, func(hs *handshake) {
-		hs.sendFrame(requestWithFlags(enhancedFlags{b: true, c: true, d: true}))
+	Defects: []string{"RTRAlwaysExpected"},
+	Run: onRequest(setup{receives: 1}, requestWithFlags(enhancedFlags{b: true, c: true, d: true}), func(hs *handshake) {
 		hs.expectEnhancedReply()
 		c := hs.enterFullOperation()
 		c.send(iwarp.Send(1, data(16)))

@@ -35,13 +35,18 @@ func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startPassive(s)) })
 }
 
+// onRequest is onPassive for a peer that has sent a Request.
+func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
+}
+
 // onActive makes the body of a case from a function that does the handshake with a connecting
 // device.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
 
-// handshake starts a handshake in the role that s.active selects.
+// startHandshake starts a handshake in which the device has the role that s.active selects.
 func (h *host) startHandshake(s setup) *handshake {
 	if s.active {
 		return h.startActive(s)
@@ -123,6 +128,22 @@ func (hs *handshake) resetAndAwaitRetry() bool {
 func (hs *handshake) sendFrame(f startupFrame) {
 	hs.sentFrame = f
 	hs.write(f.Append(nil))
+}
+
+// exchangeFrames receives the device's start-up frame and sends that of the peer, changed by the
+// setup, in the order of their roles. It fails the case if the device rejects the peer's Request.
+func (hs *handshake) exchangeFrames() {
+	if hs.setup.active {
+		hs.recvFrame()
+		hs.sendReply(hs.setup.frame)
+		return
+	}
+	f := enhancedRequest()
+	if hs.setup.frame != nil {
+		f = hs.setup.frame(f)
+	}
+	hs.sendFrame(f)
+	hs.expectFrame(iwarp.Reply().Reject(false))
 }
 
 // recvFrame returns the device's start-up frame, or fails the case.

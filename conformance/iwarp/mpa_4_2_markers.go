@@ -23,8 +23,7 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 // onMarkersFromDevice makes the body of a case from a function that receives markers from the
 // device. The case does not apply if the device rejects M; another case checks that.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
-	return onPassive(setup{}, func(hs *handshake) {
-		hs.sendFrame(withMarkers(enhancedRequest()))
+	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		if iwarp.Val(hs.recvFrame().R) {
 			rig.NotApplicable("the device refuses to send markers")
 		}

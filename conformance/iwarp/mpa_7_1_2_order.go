@@ -14,8 +14,7 @@ import (
 // received the first FPDU, which the peer sends in pieces. The application posts a Send before
 // each piece; the device may accept or refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
-	return onPassive(setup{receives: 1}, func(hs *handshake) {
-		hs.sendFrame(f)
+	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
 		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
 			rig.NotApplicable("the device does not accept a Write as RTR")

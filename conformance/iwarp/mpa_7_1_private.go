@@ -33,16 +33,9 @@ func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {
 			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
-			if active {
-				hs.checkPrivateData(hs.recvFrame(), data(n))
-				hs.sendReply(nil)
-				hs.enterFullOperation().recvRTR()
-			} else {
-				hs.sendFrame(enhancedRequest())
-				hs.checkPrivateData(hs.recvFrame(), data(n))
-				hs.enterFullOperation().sendRTR()
-			}
-			hs.expectConnected()
+			hs.exchangeFrames()
+			hs.checkPrivateData(hs.gotFrame, data(n))
+			hs.establish()
 		}
 	})
 }

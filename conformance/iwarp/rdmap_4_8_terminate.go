@@ -98,7 +98,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	Title:   "A Terminate has a layer, type and code that an RFC lists",
 	Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 	Expects: "causes that an RFC lists",
-	Defects: []string{"CodesShifted"}, Run: onEachFault(slices.Concat(layerFaults, []peerFault{opcodeFault, versionFault}, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+	Defects: []string{"CodesShifted"},
+	Run: onEachFault(slices.Concat(layerFaults, []peerFault{opcodeFault, versionFault}, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 		cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
 		c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
 	}),
@@ -119,7 +120,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a Send that invalidates an unknown key, and other errors",
 	Expects: "the headers that the flags announce after the control word",
 	// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
-	Defects: []string{"TermInvalidateFlag"}, Run: onEachFault(append([]peerFault{invalidateFault}, layerFaults...), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+	Defects: []string{"TermInvalidateFlag"},
+	Run: onEachFault(append([]peerFault{invalidateFault}, layerFaults...), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 		t := parseTerminate(g).Terminate
 		_, rest := terminateControl(g)
 		c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
@@ -149,7 +151,8 @@ var rdmapTerminateCases = []conformance.Case{{
 	Title:   "A Terminate for a wrong opcode or version quotes the DDP header",
 	Sends:   "a message of opcode 13, and one of RDMAP version 0",
 	Expects: "Terminates with their headers",
-	Defects: []string{"TermBareOperation"}, Run: onEachConn(setup{receives: 4}, []peerFault{opcodeFault, versionFault}, func(c *conn, f peerFault) {
+	Defects: []string{"TermBareOperation"},
+	Run: onEachConn(setup{receives: 4}, []peerFault{opcodeFault, versionFault}, func(c *conn, f peerFault) {
 		wrong := f.frame(c)
 		c.send(wrong)
 		t := c.expectTerminate(f.causes...)

@@ -58,7 +58,8 @@ var rdmapSendCases = []conformance.Case{{
 	Title:   "A receive that is too short for its Send fails, and the stream ends",
 	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
 	Expects: "a Terminate, receives that fail, and no octet after the first changed",
-	Defects: []string{"LongTruncated"}, Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
+	Defects: []string{"LongTruncated"},
+	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
 		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
 		c.expectTerminateAndEnd()
 		c.expectFailures(2)
