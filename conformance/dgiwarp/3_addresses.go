@@ -16,12 +16,10 @@ var addressCases = []conformance.Case{{
 	Sends:   "Sends to each of three queue pairs of one socket, and to an unknown QPN",
 	Expects: "a receive of the addressed queue pair",
 	Defects: []string{"NumberIgnored"}, Run: onHost(func(h *host) {
-		var qs []*deviceQP
-		taken := make(map[uint32]bool)
-		for range 3 {
-			q := h.newQP(setup{receives: 3})
-			qs = append(qs, q)
-			taken[uint32(q.qp.QPN())] = true
+		qs, free := make([]*deviceQP, 3), uint32(0) // free is a QPN above all that are in use
+		for i := range qs {
+			qs[i] = h.newQP(setup{receives: 3})
+			free = max(free, uint32(qs[i].qp.QPN())+1)
 		}
 		for round := range 2 {
 			for i := range qs {
@@ -29,10 +27,6 @@ var addressCases = []conformance.Case{{
 				q.peer(0).sendSegments(iwarp.Send(uint32(round+1), data(8)))
 				q.expectRecv(uint64(round+1), data(8))
 			}
-		}
-		free := uint32(qs[0].qp.QPN()) + 1
-		for taken[free] {
-			free++
 		}
 		qs[0].peer(0).send(iwarp.UD(iwarp.Send(9, data(8))).ToQP(free))
 		// A synchronization queue pair might get this very QP number.
@@ -109,7 +103,7 @@ var addressCases = []conformance.Case{{
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
 			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
 			other.expect(iwarp.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
-			p.expectSuccess(1, 2)
+			p.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		}
 	}),
 }, {
@@ -140,8 +134,7 @@ var addressCases = []conformance.Case{{
 		p.send(p.dataPacket(0, zeroLengthWrite()))
 		p.expect(iwarp.Refusal(7, iwarp.ReasonUnknownFlow).WithKey(deviceKey))
 		p.openFlow(zeroLengthWrite())
-		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
-		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectAck(2))
+		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectDelivered(zeroLengthWrite()))
 	}),
 }, {
 	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"),
@@ -171,9 +164,7 @@ var addressCases = []conformance.Case{{
 			attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 			p.Check(err == nil, "an address area that a reply can use", "%v: % x", err, area)
 			from.ah = p.addressHandle(attr)
-			p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
-			from.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			from.expectSent(from.sendWR(uint64(i), 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		}
 	}),
 }, {
@@ -182,10 +173,8 @@ var addressCases = []conformance.Case{{
 	Sends:   "nothing; the device sends; then a Send to that port",
 	Expects: "packets from that port, and a receive",
 	Defects: []string{"PortEphemeral"}, Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(7, 0, 8))
-		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
+		a := p.expectSent(p.sendWR(7, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
-		p.ExpectCompletion(7, verbs.WCSuccess)
 		p.expectReceived(1, iwarp.Send(1, data(8)))
 	}),
 }, {
@@ -230,9 +219,7 @@ func terminateAbout(s iwarp.Segment) iwarp.Packet {
 // does not specify it.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
-	if err != nil {
-		q.Fail("an event of the queue pair", "%v", err)
-	}
+	q.Check(err == nil, "an event of the queue pair", "%v", err)
 	q.Note("event %v", e.Type)
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }

@@ -31,9 +31,7 @@ var udSendCases = []conformance.Case{{
 	Expects: "one packet each",
 	Defects: []string{"CutsAtRandom"}, Run: onPeer(func(p *peer) {
 		for i, n := range []int{0, 1, 100, p.maxSinglePacketSend()} {
-			p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
-			p.expect(iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:n]).MO(0).Last(true)))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			p.expectSent(p.sendWR(uint64(i), 0, n), iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:n]).MO(0).Last(true)))
 		}
 		p.expectSilence(silencePeriod)
 	}),
@@ -75,13 +73,10 @@ var udSendCases = []conformance.Case{{
 		peers := []*peer{p, p.peer(1), p.peer(4)}
 		for i := range 9 {
 			to := peers[i*i%len(peers)]
-			p.PostSend(p.qp, to.sendWR(uint64(i), 0, 8))
-			to.expect(iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:8])))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			to.expectSent(to.sendWR(uint64(i), 0, 8), iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:8])))
 		}
 		other := p.newQP(setup{}).peer(0)
-		p.PostSend(other.qp, other.sendWR(9, 0, 8))
-		other.expect(iwarp.UD(iwarp.Send(1, other.localMem.Buf[:8])))
+		other.expectSent(other.sendWR(9, 0, 8), iwarp.UD(iwarp.Send(1, other.localMem.Buf[:8])))
 	}),
 }, {
 	ID: "dg/ud/completes-when-it-left", Cite: cite("4", "dg/ud/9"),
@@ -93,9 +88,7 @@ var udSendCases = []conformance.Case{{
 		for range 3 {
 			p.nextMessage()
 		}
-		for id := range uint64(3) {
-			p.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		p.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
 	ID: "dg/ud/reads-are-refused-when-posted", Cite: cite("4", "dg/ud/10"),
@@ -118,7 +111,7 @@ var udSendCases = []conformance.Case{{
 	Expects: "an error message, an event, a queue pair in the error state; memory unchanged, no response, no receive",
 	Defects: []string{"UDReads"}, Run: onHost(func(h *host) {
 		sink := iwarp.At(peerSTag, peerTO)
-		for _, wrong := range []func(*deviceQP) iwarp.Segment{
+		for _, wrong := range []makeSegment{
 			func(q *deviceQP) iwarp.Segment { return iwarp.ReadRequest(1, sink, 8, q.targetAddr(0)) },
 			func(q *deviceQP) iwarp.Segment { return iwarp.FetchAdd(1, 7, q.targetAddr(0), 1) },
 			func(q *deviceQP) iwarp.Segment { return iwarp.SendInvalidate(1, uint32(q.targetMem.RKey()), data(8)) },
@@ -140,11 +133,10 @@ var udSendCases = []conformance.Case{{
 	Sends:   "nothing; the application posts one of 32 octets",
 	Expects: "a tagged segment with opcode 15, the target address, the length and the immediate data",
 	Defects: []string{"RecordIsWrite"}, Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32))
-		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])))
+		want := iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])
+		a := p.expectSent(p.writeRecordWR(1, 0, 32), iwarp.UD(want))
 		p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
 		p.Check(*a.Record.Immediate == immediateData, fmt.Sprintf("immediate data %#x", immediateData), "%#x", *a.Record.Immediate)
-		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.expectSilence(silencePeriod)
 	}),
 }}

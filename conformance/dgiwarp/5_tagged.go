@@ -69,7 +69,7 @@ var taggedCases = []conformance.Case{{
 	Expects: "the first is in memory, and nothing of the second; an error message about it",
 	Defects: []string{"FirstSegmentChecked", "RangeSlack", "RightsIgnored"}, Run: onHost(func(h *host) {
 		locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		for _, second := range []func(*deviceQP) iwarp.Segment{
+		for _, second := range []makeSegment{
 			func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf), data(64)) },
 			func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-1, data(64)) },
 			func(q *deviceQP) iwarp.Segment { return q.writeToTarget(-1, data(64)) },
@@ -78,8 +78,7 @@ var taggedCases = []conformance.Case{{
 		} {
 			q := h.newQP(setup{receives: 1})
 			p := q.peer(0)
-			wrong := second(q)
-			p.expectErrorFor(q.writeToTarget(64, data(64)).Last(false), wrong)
+			p.expectErrorFor(q.writeToTarget(64, data(64)).Last(false), second(q))
 			p.ExpectBytes(q.targetMem, 64, data(64))
 			p.ExpectUnchanged(q.targetMem, 64, 64)
 			p.ExpectUnchanged(locked, 0, 0)

@@ -29,8 +29,7 @@ var errorCases = []conformance.Case{{
 		q, other := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 		q.peer(0).sendSegments(unknownKeyWrite())
 		q.expectErrorState()
-		q.ExpectCompletion(1, verbs.WCWRFlushErr)
-		q.ExpectCompletion(2, verbs.WCWRFlushErr)
+		q.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 		other.peer(0).sendSegments(iwarp.Send(1, data(8)))
 		other.expectRecv(1, data(8))
 	}),
@@ -79,17 +78,13 @@ var errorCases = []conformance.Case{{
 	Sends:   "a Send with MSN 77 that is longer than the receive, and a Write with an unknown key",
 	Expects: "a Terminate with length and DDP header of the segment",
 	Defects: []string{"ErrorWithoutHeader"}, Run: onHost(func(h *host) {
-		for _, t := range []struct {
-			wrong iwarp.Segment
-			cause iwarp.Cause
-		}{
-			{iwarp.Send(77, data(65)), iwarp.DDPUntaggedTooLong},
-			{unknownKeyWrite(), iwarp.DDPTaggedInvalidSTag},
-		} {
+		reported := func(wrong iwarp.Segment, cause iwarp.Cause) {
 			p := h.newQP(setup{receives: 1}).peer(0)
-			p.sendSegments(t.wrong)
-			p.expect(iwarp.UD(iwarp.Terminate(t.cause).About(t.wrong).QN(2).MO(0).Last(true)))
+			p.sendSegments(wrong)
+			p.expect(iwarp.UD(iwarp.Terminate(cause).About(wrong).QN(2).MO(0).Last(true)))
 		}
+		reported(iwarp.Send(77, data(65)), iwarp.DDPUntaggedTooLong)
+		reported(unknownKeyWrite(), iwarp.DDPTaggedInvalidSTag)
 	}),
 }, {
 	ID: "dg/error/message-is-sent-once", Cite: cite("6", "dg/err/4"),
@@ -185,8 +180,7 @@ var errorCases = []conformance.Case{{
 	Defects: []string{"ErrorQPGoesOn"}, Run: onSetup(setup{receives: 2}, func(p *peer) {
 		p.expectErrorFor(unknownKeyWrite())
 		p.expectErrorState()
-		p.ExpectCompletion(1, verbs.WCWRFlushErr)
-		p.ExpectCompletion(2, verbs.WCWRFlushErr)
+		p.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 		if n, err := p.qp.PostSend([]verbs.SendWR{p.sendWR(3, 0, 8)}); err == nil && n == 1 {
 			p.ExpectCompletion(3, verbs.WCWRFlushErr)
 		}

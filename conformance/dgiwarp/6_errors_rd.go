@@ -20,8 +20,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
 		status := p.expectFailure(2)
 		p.Check(status != verbs.WCWRFlushErr, "a status other than a flush", "%v", status)
-		p.ExpectCompletion(3, verbs.WCWRFlushErr)
-		p.ExpectCompletion(4, verbs.WCWRFlushErr)
+		p.ExpectCompletions(verbs.WCWRFlushErr, 3, 4)
 	}),
 }, {
 	ID: "dg/error/is-the-last-of-its-flow", Cite: cite("6", "dg/err/3", "dg/err/1"),
@@ -48,8 +47,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 	Expects: "an error message; the other flow and the queue pair still work",
 	Defects: []string{"IsolationIgnored"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		other := p.peer(1)
-		other.openFlow(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		other.openFlowTo(1, iwarp.Send(1, data(8)))
 		wrong := unknownKeyWrite()
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a, ok := p.nextData(p.ResponseTimeout())
@@ -67,7 +65,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 	Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
 	Expects: "a Refusal with reason 3 of each, and memory unchanged",
 	Defects: []string{"ErrorQPGoesOn"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
-		p.modifyTo(verbs.QPStateErr)
+		p.ToState(p.qp, verbs.QPStateErr)
 		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
 		p.expectRefusal(iwarp.ReasonNotReady)
 		other := p.peer(1)
@@ -94,70 +92,54 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
+// makeSegment returns a segment that a peer sends to a queue pair.
+type makeSegment = func(*deviceQP) iwarp.Segment
+
 // peerError is an invalid segment with its valid causes: DDP and RDMAP have several for some
 // errors.
 type peerError struct {
 	name    string
-	segment func(*deviceQP) iwarp.Segment
 	causes  []iwarp.Cause
+	segment makeSegment
 	// consumesReceive tells that the error is detected only with a posted receive.
 	consumesReceive bool
 }
 
+// newPeerError returns a peerError that needs no posted receive.
+func newPeerError(name string, segment makeSegment, causes ...iwarp.Cause) peerError {
+	return peerError{name: name, segment: segment, causes: causes}
+}
+
 // peerErrors are at most errorBurst, so that each gets an error message.
 var peerErrors = []peerError{
-	{
-		name: "an unknown key", segment: func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
-		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag},
+	newPeerError("an unknown key", func(*deviceQP) iwarp.Segment { return unknownKeyWrite() },
+		iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPInvalidSTag),
+	newPeerError("memory out of bounds", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-4, data(8)) },
+		iwarp.DDPTaggedBounds, iwarp.RDMAPBounds),
+	newPeerError("memory without remote write access", func(q *deviceQP) iwarp.Segment {
+		return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
 	},
+		iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag),
+	newPeerError("an unassigned opcode", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
+		iwarp.RDMAPUnexpectedOpcode),
+	newPeerError("an unsolicited Read Response", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).Opcode(iwarp.OpReadResponse) },
+		iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess),
+	newPeerError("an unknown queue", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
+		iwarp.DDPUntaggedInvalidQN),
+	newPeerError("the queue of Read Requests", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
+		iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode),
+	newPeerError("an MO beyond the maximum message", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
+		iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong),
+	newPeerError("another version of DDP", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).DV(2) },
+		iwarp.DDPUntaggedInvalidVersion),
+	newPeerError("another version of DDP in a Write", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).DV(2) },
+		iwarp.DDPTaggedInvalidVersion),
+	newPeerError("another version of RDMAP", func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).RV(2) },
+		iwarp.RDMAPInvalidVersion),
+	newPeerError("another version of RDMAP in a Write", func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).RV(2) },
+		iwarp.RDMAPInvalidVersion),
 	{
-		name: "memory out of bounds", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(len(q.targetMem.Buf)-4, data(8)) },
-		causes: []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds},
-	},
-	{
-		name: "memory without remote write access", segment: func(q *deviceQP) iwarp.Segment {
-			return writeTo(addrOf(q.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0), data(8))
-		},
-		causes: []iwarp.Cause{iwarp.RDMAPAccess, iwarp.DDPTaggedInvalidSTag},
-	},
-	{
-		name: "an unassigned opcode", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).Opcode(12) },
-		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
-	},
-	{
-		name: "an unsolicited Read Response", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).Opcode(iwarp.OpReadResponse) },
-		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.RDMAPAccess},
-	},
-	{
-		name: "an unknown queue", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(9) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN},
-	},
-	{
-		name: "the queue of Read Requests", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).QN(1) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode},
-	},
-	{
-		name: "an MO beyond the maximum message", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).MO(maxSend) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-	},
-	{
-		name: "another version of DDP", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).DV(2) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
-	},
-	{
-		name: "another version of DDP in a Write", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).DV(2) },
-		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidVersion},
-	},
-	{
-		name: "another version of RDMAP", segment: func(*deviceQP) iwarp.Segment { return iwarp.Send(1, data(8)).RV(2) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion},
-	},
-	{
-		name: "another version of RDMAP in a Write", segment: func(q *deviceQP) iwarp.Segment { return q.writeToTarget(0, data(8)).RV(2) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion},
-	},
-	{
-		name: "a message longer than the receive", segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
+		name: "a message longer than the receive", causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
+		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
 	},
 }

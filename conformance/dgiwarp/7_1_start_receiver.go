@@ -66,7 +66,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		p.toDevice.epoch ^= 1
 		p.expectStartChallenged(cookie, zeroLengthWrite())
 		p.toDevice.epoch ^= 1
-		p.modifyTo(verbs.QPStateReset)
+		p.ToState(p.qp, verbs.QPStateReset)
 		p.toRTS()
 		p.expectStartChallenged(cookie, zeroLengthWrite())
 	}),

@@ -36,9 +36,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 				"the same proof, incarnation and key", "%v", b.Packet)
 		}
 		p.ackAll()
-		for id := range uint64(3) {
-			p.ExpectCompletion(id+1, verbs.WCSuccess)
-		}
+		p.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		p.PostSend(p.qp, p.sendWR(4, 0, 8))
 		for {
 			b, ok := p.nextData(p.ResponseTimeout())
@@ -93,7 +91,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 			seen[inc] = true
 			a := p.recvStartOf(p.sendWR(1, 0, 8))
 			p.Check(*a.Data.Start.Incarnation == inc, "one incarnation between resets", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
-			p.modifyTo(verbs.QPStateReset)
+			p.ToState(p.qp, verbs.QPStateReset)
 			p.toRTS()
 		}
 	}),

@@ -29,10 +29,8 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p.refuseFlow(2)
 		}
 		for i := range 2 {
-			p.openFlow(iwarp.Send(1, data(8)))
-			p.expectDelivered(iwarp.Send(2, data(16)))
-			p.expectRecv(uint64(2*i+1), data(8))
-			p.expectRecv(uint64(2*i+2), data(16))
+			p.openFlowTo(uint64(2*i+1), iwarp.Send(1, data(8)))
+			p.expectDeliveredTo(uint64(2*i+2), iwarp.Send(2, data(16)))
 		}
 	}),
 }, {
@@ -43,8 +41,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Defects: []string{"RDWithoutExtensions"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
-		p.expectDelivered(iwarp.SendSE(2, data(16)))
-		p.expectRecv(2, data(16))
+		p.expectDeliveredTo(2, iwarp.SendSE(2, data(16)))
 		p.expectDelivered(p.writeToTarget(0, data(64)))
 		p.ExpectBytes(p.targetMem, 0, data(64))
 		sink := iwarp.At(peerSTag, peerTO)

@@ -105,9 +105,10 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 }
 
 // expectDelivered sends the peer's next data packet, and fails the case unless it is acknowledged.
-func (p *peer) expectDelivered(s iwarp.Segment) {
+// It returns the Ack.
+func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
-	p.expectAck(p.toDevice.next)
+	return p.expectAck(p.toDevice.next)
 }
 
 // expectDeliveredTo is expectDelivered for a Send, and fails the case unless receive id completes
@@ -207,7 +208,7 @@ func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 // complete with success.
 func (p *peer) ackAndComplete(ids ...uint64) {
 	p.ackAll()
-	p.expectSuccess(ids...)
+	p.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
 // refuseFlow refuses the device's flow, and fails the case unless request id fails.

@@ -155,13 +155,6 @@ func (h *host) expectNoCompletionYet() {
 	h.ExpectNoCompletion()
 }
 
-// expectSuccess fails the case unless the requests complete with success, in this order.
-func (h *host) expectSuccess(ids ...uint64) {
-	for _, id := range ids {
-		h.ExpectCompletion(id, verbs.WCSuccess)
-	}
-}
-
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
