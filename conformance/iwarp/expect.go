@@ -67,9 +67,9 @@ func (c *conn) expectAbortBy(wrong iwarp.Frame) {
 }
 
 // expectAnswer sends a frame, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectAnswer(request, want iwarp.Frame) {
+func (c *conn) expectAnswer(request, want iwarp.Frame) iwarp.ReceivedFPDU {
 	c.send(request)
-	c.expect(want)
+	return c.expect(want)
 }
 
 // expectSent posts a request, and fails the case unless the next FPDU of the device matches want.

@@ -160,8 +160,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Defects: []string{"LengthCountsPad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := 1; n <= 4; n++ {
-			c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
-			c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]).ULPDULength(uint16(18 + n)))
+			c.expectSent(c.sendWR(uint64(n), 0, n), iwarp.Send(uint32(n), c.localMem.Buf[:n]).ULPDULength(uint16(18+n)))
 		}
 	}),
 }, {

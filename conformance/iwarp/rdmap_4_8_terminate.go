@@ -207,8 +207,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 			c.sync()
 		}
 		wrong := c.readFrom(iwarp.At(unknownSTag, 0x100), 1000)
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
 		quoted := t.Terminate.DDPHeader
 		c.Check(len(quoted) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", quoted)
 		msn := binary.BigEndian.Uint32(quoted[10:])
@@ -222,8 +221,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		c.sync()
 		wrong := iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
 		c.expectQuotedReadHeader(t, wrong, 0)
 		c.Check(len(t.Terminate.DDPHeader) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", t.Terminate.DDPHeader)
 	}),

@@ -141,8 +141,7 @@ var rdmapRequestCases = []conformance.Case{{
 	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
 	Expects: "28 octets of header, and a read that completes",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
-		c.PostSend(c.qp, c.readWR(1, 512, 100))
-		g := c.nextFPDUs(1)[0]
+		g := c.expectSent(c.readWR(1, 512, 100), iwarp.Any())
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
 		header := g.ULPDU[ddpUntaggedLen:]
 		want := binary.BigEndian.AppendUint32(nil, 100)

@@ -109,8 +109,7 @@ var rdmapxMessageCases = []conformance.Case{{
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
 	Defects: []string{"TermAllHeaders"}, Run: onConn(func(c *conn) {
 		wrong := iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(4), 5)
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
+		t := c.expectRefusal(wrong, iwarp.RDMAPStreamCatastrophic)
 		c.expectQuotedDDPHeader(t, wrong)
 		m, r := iwarp.Val(t.Terminate.LengthValid), iwarp.Val(t.Terminate.HasRDMAP)
 		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)

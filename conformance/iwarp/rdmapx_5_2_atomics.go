@@ -174,8 +174,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	// twelve.
 	Defects: []string{"QueuesMixed"}, Run: onConn(func(c *conn) {
 		c.setWord(42)
-		c.send(c.peerFetchAdd(0x11, 5))
-		g := c.nextFPDUs(1)[0]
+		g := c.expectAnswer(c.peerFetchAdd(0x11, 5), iwarp.Any())
 		want := binary.BigEndian.AppendUint32(untaggedHeaderOctets(0x41, 0x4b, 3, 0), 0x11)
 		c.expectHeaderOctets(g, binary.BigEndian.AppendUint64(want, 42))
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+12, "a ULPDU of 30 octets", "%d", len(g.ULPDU))
