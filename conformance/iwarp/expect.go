@@ -1,13 +1,17 @@
 package iwarp
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -208,4 +212,195 @@ func (c *conn) expectDisconnect() {
 		c.closeWrite()
 	}
 	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
+}
+
+// Helpers of the cases of DDP, RDMAP and its extensions.
+
+// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
+const unknownSTag = 0x5eadbeef
+
+// Lengths of DDP's headers.
+const (
+	ddpTaggedLen   = 14
+	ddpUntaggedLen = 18
+)
+
+// tcpBufferBytes is more than TCP buffers when the receiver does not read: on Linux, some
+// 10 MiB on both sides together.
+const tcpBufferBytes = 16 << 20
+
+// longMemLen is the memory length of cases with messages of several segments.
+const longMemLen = 256 << 10
+
+// onLongMessages makes the body of a case from a function that uses messages of several segments.
+func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
+}
+
+// longLen returns the length of a message of several segments.
+func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
+
+// waitForDevice waits until the device has processed all earlier frames. The peer does not
+// read meanwhile.
+func (c *conn) waitForDevice() {
+	c.Sleep(c.syncUnlessVirtual(silencePeriod))
+}
+
+// exchangeAllKinds makes the device send a message of every kind but a Terminate, and returns
+// their segments.
+func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
+	solicited := c.sendWR(2, 16, 16)
+	solicited.Flags |= verbs.SendSolicited
+	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
+	if c.Caps.Has(verbs.CapSendInv) {
+		invalidate := c.sendWR(5, 64, 16)
+		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
+		wrs = append(wrs, invalidate)
+	}
+	if c.Caps.Has(verbs.CapAtomics) {
+		wrs = append(wrs, c.fetchAddWR(6, 80, 1))
+	}
+	c.PostSend(c.qp, wrs...)
+	all := c.nextFPDUs(len(wrs))
+	c.send(c.peerRead(0, 16))
+	return append(all, c.nextFPDUs(1)...)
+}
+
+// fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
+func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
+	wr := c.wr(verbs.OpAtomicFetchAdd, id, off, 8)
+	wr.Atomic.CompareAdd = add
+	return wr
+}
+
+// nextPayload returns the next segments with n octets of payload in total, whatever their
+// headers are.
+func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
+	var all []iwarp.ReceivedFPDU
+	for left := n; left > 0; {
+		g, ok := c.nextFPDU(c.ResponseTimeout())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.describeMissing())
+		}
+		all = append(all, g)
+		left -= len(g.Payload)
+	}
+	return all
+}
+
+// expectNoResponse fails the case if the device responds to earlier frames with anything but a
+// Terminate.
+func (c *conn) expectNoResponse() {
+	c.waitForDevice()
+	if g, ok := c.nextFPDU(0); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
+	}
+}
+
+// expectAbort fails the case unless the device ends the stream, with or without a Terminate. It
+// is for errors without a specified cause.
+func (c *conn) expectAbort() {
+	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
+	}
+	c.expectEnd()
+}
+
+// expectTerminateAfter fails the case unless the device sends segments of op only, then a
+// Terminate with one of the causes, or with any if there are none, and the end of the stream.
+func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
+	for n := 0; ; n++ {
+		g, ok := c.nextFPDU(c.ResponseTimeout())
+		switch {
+		case !ok:
+			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), n)
+		case g.Op() == iwarp.OpTerminate:
+			c.checkTerminate(g, causes)
+			c.expectEnd()
+			return
+		}
+		c.checkFPDU(iwarp.Op(op), g)
+	}
+}
+
+// parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
+func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
+	if t, ok := g.InSiwBitOrder(true); ok {
+		return t
+	}
+	return g.Segment
+}
+
+// expectQuotedDDPHeader fails the case unless a Terminate quotes the DDP header of the invalid
+// segment.
+func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
+	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
+	got := t.Terminate.DDPHeader
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
+}
+
+// expectNoSuccess fails the case if a request or receive has completed with success. Callers
+// wait for the end of the stream first.
+func (c *conn) expectNoSuccess() {
+	for {
+		wc, ok := c.PollCompletion(0)
+		if !ok {
+			return
+		}
+		c.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
+	}
+}
+
+// expectFailures fails the case unless n requests or receives complete in error. If the device
+// has closed its direction, the peer closes the other first, since the device may wait for that.
+func (c *conn) expectFailures(n int) {
+	if c.endErr != nil {
+		c.closeWrite()
+	}
+	for i := range n {
+		wc, ok := c.PollCompletion(c.ResponseTimeout())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
+		}
+		c.Check(wc.Status != verbs.WCSuccess, "an error completion", "%s", rig.Describe(&wc))
+	}
+}
+
+// bindID is the WRID of bind requests.
+const bindID = 0xb1d
+
+// bindableMemory registers memory that remote peers can access through windows only.
+func (h *host) bindableMemory(n int) *rig.Memory {
+	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
+}
+
+// newWindow registers 64 octets, binds a window of type 2 to them, and returns the memory and the
+// address of the window.
+func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
+	m := c.bindableMemory(64)
+	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
+}
+
+// bindWindow binds a window of type 2 to n octets of m from off on, and returns its STag.
+func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
+	mw, err := c.PD.AllocMW(verbs.MWType2)
+	c.Must("a window", err)
+	key := verbs.NextRKey(mw.RKey())
+	c.PostSend(c.qp, verbs.SendWR{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
+	})
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
+	return uint32(key)
+}
+
+// sendBatch sends n messages in one write. It calls message after the MSN of the previous one
+// was counted.
+func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
+	const usual = 64 // approximate octets of a framed request
+	b := make([]byte, 0, n*usual)
+	for i := range n {
+		b = append(b, c.encode(message(i))...)
+	}
+	c.write(b)
 }

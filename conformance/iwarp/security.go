@@ -1,6 +1,9 @@
 package iwarp
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -161,5 +164,188 @@ var securityMemoryCases = []conformance.Case{{
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
 		c.sync()
+	}),
+}}
+
+// expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
+// event, or by an error of the poll.
+func (h *host) expectOverrunReported(cq verbs.CQ) {
+	for {
+		e, err := h.Device.WaitAsync(shortWait)
+		if errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		h.Must("events", err)
+		h.Note("event %v", e.Type)
+		if e.Type == verbs.EventCQErr {
+			return
+		}
+	}
+	wcs := make([]verbs.WC, cq.Depth()+1)
+	for {
+		n, err := cq.Poll(wcs)
+		switch {
+		case errors.Is(err, verbs.ErrOverrun):
+			return
+		case err != nil:
+			h.Must("a completion queue that can be polled", err)
+		case n == 0:
+			h.Fail("an event of the completion queue, or its error", "neither")
+		}
+	}
+}
+
+// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent what.
+// It returns the octets that the device sent before.
+func (c *conn) awaitStreamEnd(what string) (said []byte) {
+	until := c.Now() + c.ResponseTimeout()
+	for {
+		b, err := c.tcp.Read(max(0, until-c.Now()))
+		if err != nil {
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+what, "nothing in %v", c.ResponseTimeout())
+			return said
+		}
+		said = append(said, b...)
+	}
+}
+
+// invalidFrame is an invalid start-up frame.
+type invalidFrame struct {
+	what   string
+	octets []byte
+	// truncated tells that octets are missing; the peer sends FIN after it.
+	truncated bool
+}
+
+// sendInvalidFrame sends an invalid start-up frame.
+func (c *conn) sendInvalidFrame(f invalidFrame) {
+	c.Note("a frame with %s", f.what)
+	c.write(f.octets)
+	if f.truncated {
+		c.closeWrite()
+	}
+}
+
+// invalidFrames returns invalid variants of a valid start-up frame.
+func invalidFrames(good startupFrame) []invalidFrame {
+	frames := append(make([]invalidFrame, 0, 16),
+		invalidFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
+		invalidFrame{"a key of zeros", good.WithKey("").Append(nil), false},
+		invalidFrame{"513 octets of private data", good.Private(data(509)).Append(nil), false},
+		invalidFrame{"65535 octets of private data to come", good.Private(data(400)).PrivateLength(65535).Append(nil), true},
+		invalidFrame{"no octet of its enhanced data", truncateEnhanced(good, 0), false},
+		invalidFrame{"one octet of its enhanced data", truncateEnhanced(good, 1), false},
+		invalidFrame{"three octets of its enhanced data", truncateEnhanced(good, 3), false},
+		invalidFrame{"revision 255", good.Revision(255).Append(nil), false},
+	)
+	whole := good.Private(data(100)).Append(nil)
+	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
+		frames = append(frames, invalidFrame{fmt.Sprintf("%d of its %d octets", n, len(whole)), whole[:n], true})
+	}
+	return frames
+}
+
+// truncateEnhanced returns a frame with S set and n octets after its header.
+func truncateEnhanced(f startupFrame, n int) []byte {
+	const header = 20
+	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
+}
+
+var securityResourceCases = []conformance.Case{{
+	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
+	Title:   "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
+	Sends:   "Sends, until fewer receives are left than the limit",
+	Expects: "an event then, and not before",
+	Defects: []string{"SRQLimitSilent"}, Run: onHost(func(h *host) {
+		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
+		h.Must("a shared receive queue", err)
+		m := h.Memory(8*64, verbs.AccessLocalWrite)
+		for i := range 8 {
+			h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
+		}
+		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
+		c := h.connect(setup{srq: srq})
+		for i := range 4 {
+			c.expectSendDelivered(uint64(i+1), 16)
+		}
+		h.ExpectNoEvent()
+		c.expectSendDelivered(5, 16)
+		h.ExpectEvent(verbs.EventSRQLimitReached)
+	}),
+}, {
+	ID: "security/resource/read-places-of-each-stream", Cite: cite("rfc5042/6.4.3.3/1"),
+	Title:   "A stream with all its reads outstanding does not limit another stream",
+	Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
+	Expects: "Read Responses on the other, and then on the first",
+	Defects: []string{"ReadQueueShared"}, Run: onHost(func(h *host) {
+		greedy, other := h.connect(threeReads), h.connect(threeReads)
+		greedy.sendReadsUnread(greedy.grantedIRD())
+		for range 2 {
+			other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
+			for range other.grantedIRD() {
+				other.expectReadResponse(other.targetMem.Buf[:16])
+			}
+		}
+		greedy.expectReadResponse(greedy.targetMem.Buf)
+	}),
+}, {
+	ID: "security/resource/full-completion-queue", Cite: cite("rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
+	Title:   "A CQ overrun is reported to the application, and affects no other queue pair",
+	Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
+	Expects: "an event, or an error of the queue; the other stream still works",
+	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"}, Run: onHost(func(h *host) {
+		roomy := h.CQ
+		small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
+		h.Must("a small completion queue", err)
+		n := small.Depth() + 4
+		h.CQ = small
+		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
+		flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
+		h.CQ = roomy
+		other := h.connect(setup{receives: 2})
+		for range n {
+			flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
+		}
+		flooded.waitForDevice()
+		h.expectOverrunReported(small)
+		other.expectSendDelivered(1, 16)
+		other.sync()
+		other.ExpectState(other.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID: "security/hostile/requests", Cite: citeSection("RFC 5042", "6.4.1", "rfc5042/x/1"), Level: conformance.Should,
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A listener survives invalid and truncated Requests",
+	Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, no connection request, and a working connection afterwards",
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
+		l := h.listen()
+		for _, f := range invalidFrames(enhancedRequest()) {
+			c := h.dialAndSend(l, nil)
+			c.sendInvalidFrame(f)
+			said := c.awaitStreamEnd("a Request with " + f.what)
+			r, _, ok := iwarp.ParseStartupFrame(said)
+			c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
+		}
+		h.expectNoConnRequest(l)
+		h.connect(setup{}).sync()
+	}),
+}, {
+	ID:      "security/hostile/replies",
+	Cite:    citeSection("RFC 5042", "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"),
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A connect fails after an invalid or truncated Reply",
+	Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, the application is notified, and a working connection afterwards",
+	Defects: []string{"BadReplyHangs"}, Run: onHost(func(h *host) {
+		good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
+		for _, f := range invalidFrames(good) {
+			hs := h.startActive(setup{})
+			hs.recvFrame()
+			hs.sendInvalidFrame(f)
+			hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may be sent before
+			hs.expectConnError()
+		}
+		h.connect(setup{active: true}).sync()
 	}),
 }}
