@@ -227,8 +227,7 @@ func (w route) fromPort(port uint16) route {
 	return w
 }
 
-// expectNoEffect fails the case if earlier packets had an effect: a response, a completion, an
-// event, a change of memory or of the state.
+// expectNoEffect expects no response, completion, event, change of memory or change of state.
 func (q *deviceQP) expectNoEffect() {
 	q.expectIdle()
 	q.ExpectNoEvent()

@@ -215,8 +215,7 @@ func terminateAbout(s iwarp.Segment) iwarp.Packet {
 	return iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
-// expectQPEvent fails the case unless the queue pair raises an event, of any type: the document
-// does not specify it.
+// expectQPEvent expects an event of the queue pair: the document does not specify its type.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
 	q.Check(err == nil, "an event of the queue pair", "%v", err)
@@ -336,8 +335,7 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery fails the case unless exactly the queue pairs receive the message, once
-// each.
+// expectGroupDelivery expects that exactly the queue pairs receive the message, once each.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {

@@ -349,8 +349,7 @@ var udReceiveCases = []conformance.Case{{
 	}),
 }}
 
-// expectNothingElse fails the case if earlier packets had further effects: a response, a
-// completion, an event.
+// expectNothingElse expects no further response, completion or event.
 func (h *host) expectNothingElse() {
 	h.expectIdle()
 	h.ExpectNoEvent()

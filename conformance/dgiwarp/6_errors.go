@@ -289,8 +289,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 // makeSegment returns a segment that a peer sends to a queue pair.
 type makeSegment = func(*deviceQP) iwarp.Segment
 
-// peerError is an invalid segment with its valid causes: DDP and RDMAP have several for some
-// errors.
+// peerError is an invalid segment with its valid causes, of which DDP and RDMAP have several.
 type peerError struct {
 	name    string
 	causes  []iwarp.Cause

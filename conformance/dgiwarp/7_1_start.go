@@ -216,8 +216,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// awaitChallenge returns the cookie of the next Challenge of the peer's flow. It skips data
-// packets.
+// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
 func (p *peer) awaitChallenge() uint64 {
 	for {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -229,8 +228,7 @@ func (p *peer) awaitChallenge() uint64 {
 	}
 }
 
-// cookieSlot is the time slot of cookies: a cookie is valid in the slot in which it was made and
-// in the next.
+// cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
 const cookieSlot = 5 * time.Second
 
 var startReceiverCases = overRD.Cases([]conformance.Case{{

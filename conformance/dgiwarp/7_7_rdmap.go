@@ -211,8 +211,7 @@ func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.ackAll()
 }
 
-// expectRequest posts a request, and fails the case unless the device's next data packet matches
-// want.
+// expectRequest posts a request, and expects that the device's next data packet matches want.
 func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -220,8 +219,7 @@ func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	return a
 }
 
-// establishedPeer returns a peer of a new queue pair with two receives of 64 octets, with flows in
-// both directions.
+// establishedPeer returns the peer of a new queue pair, with flows in both directions.
 func (h *host) establishedPeer() *peer {
 	p := h.newQP(setup{receives: 2}).peer(0)
 	p.openFlow(zeroLengthWrite())

@@ -63,8 +63,7 @@ func (h *host) sendRequests() {
 	p.sendSegments(p.writeToTarget(0, data(8)), p.writeToTarget(0, data(16)))
 }
 
-// postRequests has the device send three Sends and two Writes, and returns the number of
-// Sends.
+// postRequests has the device send three Sends and two Writes, and returns the number of Sends.
 func (h *host) postRequests() (sent int) {
 	p := h.newQP(setup{}).peer(0)
 	for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend} {

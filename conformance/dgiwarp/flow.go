@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes the body of a case from a function that uses a peer with an established flow to
-// the device.
+// onFlow makes the body of a case from a function that uses a peer with a flow to the device.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -49,8 +48,7 @@ func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.expectChallenge()
 }
 
-// startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie of
-// the Challenge.
+// startAndRecvChallenge starts a new flow without proof, and returns the Challenge's cookie.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(0, first))
@@ -71,15 +69,13 @@ func (p *peer) openFlow(first iwarp.Segment) {
 	p.expectAck(1)
 }
 
-// openFlowTo establishes a flow to the device with a Send, and fails the case unless receive id
-// completes with it.
+// openFlowTo establishes a flow to the device with a Send, which must complete receive id.
 func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 	p.openFlow(first)
 	p.expectRecv(id, first.Payload)
 }
 
-// expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
-// next.
+// expectAck expects that the next packet acknowledges exactly the peer's packets before next.
 func (p *peer) expectAck(next uint32) arrival {
 	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
@@ -111,8 +107,7 @@ func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	return p.expectAck(p.toDevice.next)
 }
 
-// expectDeliveredTo is expectDelivered for a Send, and fails the case unless receive id completes
-// with it.
+// expectDeliveredTo is expectDelivered for a Send, which must complete receive id.
 func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 	p.expectDelivered(send)
 	p.expectRecv(id, send.Payload)
@@ -268,8 +263,7 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// postInFlow establishes the device's flow, posts requests of one packet each, and fails the case
-// unless the device sends them.
+// postInFlow establishes the device's flow, and posts requests that it sends in one packet each.
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)

@@ -57,8 +57,7 @@ func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
 }
 
-// onEachConn makes the body of a case from a function that is called with each value, and with a
-// new connection each time.
+// onEachConn makes the body of a case from a function that gets a new connection and each value.
 func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, v := range values {
@@ -123,8 +122,7 @@ func (c *conn) sendSegments(segments []iwarp.Segment) {
 	}
 }
 
-// sendAndSync sends frames, and fails the case unless the device processes them without a
-// response.
+// sendAndSync sends frames, and expects that the device processes them without a response.
 func (c *conn) sendAndSync(frames ...iwarp.Frame) {
 	c.send(frames...)
 	c.sync()

@@ -253,8 +253,7 @@ func sendRequests(c *conn) {
 	c.send(c.peerWrite(0, make([]byte, 16)), c.peerRead(0, 8))
 }
 
-// postRequests has the device send three Sends and two Reads, and returns the number of
-// Sends.
+// postRequests has the device send three Sends and two Reads, and returns the number of Sends.
 func postRequests(h *host) int {
 	c := h.connectCounted(0)
 	c.readResponses()

@@ -52,8 +52,7 @@ func (c *conn) grantedIRD() int {
 	return int(iwarp.Val(e.IRD))
 }
 
-// threeReads negotiates a depth of three, so that a device that rounds up to a power of two
-// grants more.
+// threeReads negotiates a depth of three: a device that rounds up grants more.
 var threeReads = setup{
 	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
 	frame: withDepths(3, 3),

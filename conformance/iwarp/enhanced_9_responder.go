@@ -197,8 +197,7 @@ var enhancedResponderCases = []conformance.Case{{
 	}),
 }}
 
-// negotiate connects to a listening device with a Request with flags f, and returns the flags
-// of the Reply.
+// negotiate connects with a Request with flags f, and returns the flags of the Reply.
 func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 	hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
 	got := flagsOf(hs.expectEnhancedReply())

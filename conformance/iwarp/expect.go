@@ -63,8 +63,7 @@ func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cau
 	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
 
-// expectAbortBy sends a frame, and fails the case unless the device ends the stream, with or
-// without a Terminate.
+// expectAbortBy sends a frame, and expects the end of the stream, perhaps after a Terminate.
 func (c *conn) expectAbortBy(wrong iwarp.Frame) {
 	c.send(wrong)
 	c.expectAbort()
@@ -88,8 +87,7 @@ func (c *conn) expectMessage(id uint64, n int) {
 	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
 }
 
-// expectMessageDelivered sends a Send of n octets, and fails the case unless receive id completes
-// with it.
+// expectMessageDelivered sends a Send of n octets, and expects it in receive id.
 func (c *conn) expectMessageDelivered(id uint64, n int) {
 	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 	c.expectMessage(id, n)
@@ -123,15 +121,13 @@ func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// expectClose fails the case unless the device closes its direction with FIN and sends nothing
-// before.
+// expectClose expects FIN of the device, and nothing before.
 func (c *conn) expectClose() {
 	c.expectEnd()
 	c.Check(errors.Is(c.endErr, io.EOF), "FIN", "%s", describeEnd(c.endErr))
 }
 
-// expectEnd fails the case unless the device ends the stream with FIN or RST and sends nothing
-// before.
+// expectEnd expects the end of the stream, FIN or RST, and nothing before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
 // expectEndWithin is expectEnd with a timeout.
@@ -240,14 +236,12 @@ func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 // longLen returns the length of a message of several segments.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// waitForDevice waits until the device has processed all earlier frames. The peer does not
-// read meanwhile.
+// waitForDevice waits until the device has processed all frames. The peer does not read.
 func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send a message of every kind but a Terminate, and returns
-// their segments.
+// exchangeAllKinds makes the device send every kind of message but a Terminate.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -273,8 +267,7 @@ func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 	return wr
 }
 
-// nextPayload returns the next segments with n octets of payload in total, whatever their
-// headers are.
+// nextPayload returns the next segments with n octets of payload in total.
 func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
@@ -288,8 +281,7 @@ func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// expectNoResponse fails the case if the device responds to earlier frames with anything but a
-// Terminate.
+// expectNoResponse expects no response to earlier frames, except for a Terminate.
 func (c *conn) expectNoResponse() {
 	c.waitForDevice()
 	if g, ok := c.nextFPDU(0); ok {
@@ -331,8 +323,7 @@ func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	return g.Segment
 }
 
-// expectQuotedDDPHeader fails the case unless a Terminate quotes the DDP header of the invalid
-// segment.
+// expectQuotedDDPHeader expects the DDP header of the invalid segment in a Terminate.
 func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
 	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
 	got := t.Terminate.DDPHeader
@@ -374,8 +365,7 @@ func (h *host) bindableMemory(n int) *rig.Memory {
 	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
 }
 
-// newWindow registers 64 octets, binds a window of type 2 to them, and returns the memory and the
-// address of the window.
+// newWindow binds a window of type 2 to 64 octets, and returns the memory and its address.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
 	m := c.bindableMemory(64)
 	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
@@ -394,8 +384,7 @@ func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32
 	return uint32(key)
 }
 
-// sendBatch sends n messages in one write. It calls message after the MSN of the previous one
-// was counted.
+// sendBatch sends n messages in one write. message may use the MSN after the previous one.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const usual = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*usual)

@@ -30,8 +30,7 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onPassive makes the body of a case from a function that does the handshake with a listening
-// device.
+// onPassive makes the body of a case from a function that does the handshake with a listener.
 func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startPassive(s)) })
 }
@@ -41,8 +40,7 @@ func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance
 	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }
 
-// onActive makes the body of a case from a function that does the handshake with a connecting
-// device.
+// onActive makes the body of a case from a function that does the handshake with an initiator.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
@@ -205,8 +203,7 @@ func (hs *handshake) establish() *conn {
 	return hs.expectConnected()
 }
 
-// establishAfter fails the case unless the device's start-up frame matches want, and establishes
-// the connection.
+// establishAfter expects a start-up frame that matches want, and establishes the connection.
 func (hs *handshake) establishAfter(want startupFrame) *conn {
 	hs.expectFrame(want)
 	return hs.establish()
@@ -342,8 +339,7 @@ func (h *host) finishAccepts() {
 	}
 }
 
-// recvRTR receives the RTR of a device that connected in the peer-to-peer model, and responds to
-// a Read.
+// recvRTR receives the RTR of a device in the peer-to-peer model, and answers a Read.
 func (c *conn) recvRTR() {
 	e := c.peerFrame.Enhanced
 	if e == nil || !iwarp.Val(e.PeerToPeer) {

@@ -109,8 +109,7 @@ func (h *host) listen() verbs.Listener {
 	return l
 }
 
-// dialTimeout is longer than three retransmissions of a SYN (7 s), since a busy machine loses
-// some.
+// dialTimeout is longer than three retransmissions of a SYN (7 s): a busy machine loses some.
 const dialTimeout = 10 * time.Second
 
 // dial connects the peer to the listening device.

@@ -122,8 +122,7 @@ func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// requireNoCRC ends the case as not applicable if the device requests CRCs: some devices cannot
-// be configured not to.
+// requireNoCRC ends the case as not applicable if the device insists on CRCs.
 func (c *conn) requireNoCRC() {
 	if c.deframer.CRC {
 		rig.NotApplicable("the device requests CRCs")

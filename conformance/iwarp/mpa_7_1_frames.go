@@ -285,8 +285,7 @@ func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
 }
 
-// onPrivateData makes the body of a case in which the application connects or accepts with
-// private data of each length.
+// onPrivateData makes the body of a case in which the device sends private data of each length.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {

@@ -121,8 +121,7 @@ func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap returns the option for an initial sequence number that wraps after the given
-// number of octets.
+// isnBeforeWrap sets an initial sequence number that wraps after this number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

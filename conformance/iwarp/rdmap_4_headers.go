@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rdmapControlOctets are the RDMAP control octets that devices send: version 1, two reserved
-// bits, the opcode.
+// rdmapControlOctets are the RDMAP control octets of devices: version, reserved bits, opcode.
 var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
 	0x45: "Send with solicited event", 0x4a: "Atomic Request",

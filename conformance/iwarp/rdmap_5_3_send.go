@@ -108,8 +108,7 @@ var rdmapSendCases = []conformance.Case{{
 	}),
 }}
 
-// invalidateCauses are the two causes for an STag that cannot be invalidated: the RFC lists the
-// code under both types.
+// invalidateCauses are for an STag that cannot be invalidated: two types have the code.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
 // onInvalidSTags makes the body of a case from a function that is called with an unknown STag and

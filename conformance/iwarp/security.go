@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectSegmentRefused fails the case unless a segment ends the stream, with any cause, and is
-// not executed.
+// expectSegmentRefused expects that a segment ends the stream, and is not executed.
 func (h *host) expectSegmentRefused(wrong makeSegment) {
 	c := h.connect(setup{receives: 2})
 	c.expectAbortBy(wrong(c))
