@@ -166,7 +166,7 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has processed all packets. It keeps those that it sends.
+// syncDevice waits until the device has processed all packets. It keeps the packets it receives.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)

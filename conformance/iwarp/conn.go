@@ -267,12 +267,27 @@ func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
 // peerRead returns a Read Request of the peer for n octets of targetMem.
 func (c *conn) peerRead(off, n int) iwarp.Segment { return c.readFrom(c.targetAddr(off), n) }
 
+// postBatch posts n requests of the device in one call.
+func (c *conn) postBatch(n int, wr func(i int) verbs.SendWR) {
+	wrs := make([]verbs.SendWR, n)
+	for i := range wrs {
+		wrs[i] = wr(i)
+	}
+	c.PostSend(c.qp, wrs...)
+}
+
 // wr returns a work request of the device, with n bytes of localMem from off on.
 func (c *conn) wr(op verbs.WROpcode, id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
 		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
 	}
+}
+
+// withoutData makes a work request zero-length, without a scatter/gather list.
+func withoutData(wr verbs.SendWR) verbs.SendWR {
+	wr.SGL = nil
+	return wr
 }
 
 func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpSend, id, off, n) }

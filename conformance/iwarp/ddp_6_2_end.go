@@ -28,11 +28,7 @@ var ddpEndCases = []conformance.Case{{
 	Expects: "the 100 Sends, then an orderly close of the stream",
 	Defects: []string{"DisconnectDropsQueue"}, Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
 		const n, size = 100, tcpBufferBytes / 100 &^ 3
-		wrs := make([]verbs.SendWR, n)
-		for i := range wrs {
-			wrs[i] = c.sendWR(uint64(i+1), 0, size)
-		}
-		c.PostSend(c.qp, wrs...)
+		c.postBatch(n, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 0, size) })
 		left := c.startDisconnect()
 		c.waitForDevice()
 		for range n {
@@ -114,16 +110,14 @@ var ddpEndCases = []conformance.Case{{
 // postOutstanding posts reads, and Sends with a fence: none of them completes before the
 // peer sends a Read Response.
 func (c *conn) postOutstanding(reads, sends int) {
-	wrs := make([]verbs.SendWR, 0, reads+sends)
-	for i := range reads {
-		wrs = append(wrs, c.readWR(uint64(100+i), 1024+16*i, 16))
-	}
-	for i := range sends {
+	c.postBatch(reads+sends, func(i int) verbs.SendWR {
+		if i < reads {
+			return c.readWR(uint64(100+i), 1024+16*i, 16)
+		}
 		wr := c.sendWR(uint64(200+i), 16*i, 16)
 		wr.Flags |= verbs.SendFence
-		wrs = append(wrs, wr)
-	}
-	c.PostSend(c.qp, wrs...)
+		return wr
+	})
 	for range reads {
 		c.expect(iwarp.Op(iwarp.OpReadRequest))
 	}

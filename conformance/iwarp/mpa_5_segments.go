@@ -228,10 +228,7 @@ var segmentCases = []conformance.Case{{
 	Expects: "all are delivered, and a Read Response",
 	Defects: []string{"OneFPDUPerSegment"},
 	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
-		lengths := make([]int, 12)
-		for i := range lengths {
-			lengths[i] = 100
-		}
+		lengths := slices.Repeat([]int{100}, 12)
 		for two := range slices.Chunk(c.newSends(lengths...), 2) {
 			c.sendCoalesced(two...)
 		}
@@ -247,11 +244,8 @@ var segmentCases = []conformance.Case{{
 	Defects: []string{"MarkersKept"},
 	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-		lengths := make([]int, 8)
-		for i := range lengths {
-			lengths[i] = 400
-			c.send(iwarp.Send(c.nextSendMSN(), rig.Pattern(400, byte(i))))
-		}
+		lengths := slices.Repeat([]int{400}, 8)
+		c.send(c.newSends(lengths...)...)
 		c.expectDelivered(512, lengths...)
 	}),
 }, {

@@ -71,12 +71,8 @@ var rdmapSendCases = []conformance.Case{{
 	Sends:   "nothing: the application posts ten Sends at once",
 	Expects: "the ten in that order, with MSNs 1 to 10",
 	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
-		wrs := make([]verbs.SendWR, 10)
-		for i := range wrs {
-			wrs[i] = c.sendWR(uint64(i+1), 16*i, 16)
-		}
-		c.PostSend(c.qp, wrs...)
-		for i := range wrs {
+		c.postBatch(10, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 16*i, 16) })
+		for i := range 10 {
 			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[16*i:][:16]))
 		}
 	}),

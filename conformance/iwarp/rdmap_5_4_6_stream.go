@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -11,16 +12,8 @@ import (
 // expectQPError fails the case unless the application is notified of an error, not only of a
 // disconnect: by an event of the queue pair, or by an error completion other than a flush.
 func (c *conn) expectQPError() {
-	for {
-		e, err := c.Device.WaitAsync(shortWait)
-		if errors.Is(err, verbs.ErrTimeout) {
-			break
-		}
-		c.Must("events", err)
-		c.Note("event %v", e.Type)
-		if e.Type == verbs.EventQPFatal || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPAccessErr {
-			return
-		}
+	if c.hasEvent(verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr) {
+		return
 	}
 	for {
 		wc, ok := c.PollCompletion(0)
@@ -29,6 +22,21 @@ func (c *conn) expectQPError() {
 		}
 		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
 			return
+		}
+	}
+}
+
+// hasEvent reports whether an asynchronous event of one of the types is raised.
+func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
+	for {
+		e, err := h.Device.WaitAsync(shortWait)
+		if errors.Is(err, verbs.ErrTimeout) {
+			return false
+		}
+		h.Must("events", err)
+		h.Note("event %v", e.Type)
+		if slices.Contains(types, e.Type) {
+			return true
 		}
 	}
 }
@@ -145,11 +153,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 	Run: onSetup(setup{frame: withDepths(3, defaultOrd)}, func(c *conn) {
 		const limit, all = 3, 8
-		wrs := make([]verbs.SendWR, all)
-		for i := range wrs {
-			wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
-		}
-		c.PostSend(c.qp, wrs...)
+		c.postBatch(all, func(i int) verbs.SendWR { return c.readWR(uint64(i+1), 16*i, 16) })
 		open := c.nextFPDUs(limit)
 		for i := range all {
 			c.expectSilence(silencePeriod)
@@ -226,8 +230,7 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 		c.expect(iwarp.Op(op))
 		c.expectIdle()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-		c.ExpectCompletion(11, verbs.WCSuccess)
-		c.ExpectCompletion(12, verbs.WCSuccess)
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12)
 	})
 }
 
@@ -244,9 +247,7 @@ var rdmapOrderCases = []conformance.Case{{
 		b := c.encode(parts[0], parts[1])
 		cut := len(b) - 20
 		c.write(b[:cut])
-		for id := range uint64(4) {
-			c.ExpectRecv(id+1, 16)
-		}
+		c.expectRecvs(16, 16, 16, 16)
 		c.expectIdle()
 		c.write(b[cut:])
 		for range 3 {
@@ -264,13 +265,8 @@ var rdmapOrderCases = []conformance.Case{{
 	Expects: "three completions in that order",
 	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
 		sizes := []int{64, 16, 4}
-		var reads []verbs.SendWR
-		for i, n := range sizes {
-			reads = append(reads, c.readWR(uint64(11+i), 1024+64*i, n))
-		}
-		c.PostSend(c.qp, reads...)
-		requests := c.nextFPDUs(len(reads))
-		for i, g := range requests {
+		c.postBatch(len(sizes), func(i int) verbs.SendWR { return c.readWR(uint64(11+i), 1024+64*i, sizes[i]) })
+		for i, g := range c.nextFPDUs(len(sizes)) {
 			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
 			c.sendSegments(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16))
 		}
@@ -347,8 +343,6 @@ var rdmapOrderCases = []conformance.Case{{
 			c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
 		}
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
-		for id := range uint64(3) {
-			c.ExpectCompletion(11+id, verbs.WCSuccess)
-		}
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
 	}),
 }}

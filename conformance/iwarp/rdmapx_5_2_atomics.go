@@ -132,12 +132,8 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
 	Expects: "the five in that order; original values 0 to 99 in order",
 	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
-		wrs := make([]verbs.SendWR, 5)
-		for i := range wrs {
-			wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
-		}
-		c.PostSend(c.qp, wrs...)
-		for i := range wrs {
+		c.postBatch(5, func(i int) verbs.SendWR { return c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i)) })
+		for i := range 5 {
 			add := uint64(100 + i)
 			c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
 		}
