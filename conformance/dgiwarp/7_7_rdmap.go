@@ -241,13 +241,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 	p.ackAll()
 	p.drain(0) // retransmissions that crossed with the Ack
 	p.expectErrorState()
-	for {
-		wc, ok := p.PollCompletion(0)
-		if !ok {
-			return
-		}
-		p.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
-	}
+	p.ExpectNoSuccess()
 }
 
 // expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails

@@ -37,7 +37,7 @@ var ddpControlCases = []conformance.Case{{
 	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
 	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 	}),
 }, {

@@ -124,7 +124,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
 	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 16)
 	}),
 }, {
@@ -155,7 +155,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
 		c.ExpectRecv(1, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }}
 
@@ -184,7 +184,7 @@ var ddpReportCases = []conformance.Case{{
 	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
 		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {

@@ -89,7 +89,7 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
 	c.send(parts[0], change(parts[1]))
 	c.expectTerminateAndEnd(causes...)
-	c.expectNoSuccess()
+	c.ExpectNoSuccess()
 	c.ExpectUnchanged(c.localMem, 0, first)
 }
 

@@ -58,7 +58,7 @@ func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Seg
 // succeeded, or memory has changed.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
-	c.expectNoSuccess()
+	c.ExpectNoSuccess()
 	c.ExpectUnchanged(c.localMem, 0, 0)
 	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
@@ -328,18 +328,6 @@ func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
 	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
 	got := t.Terminate.DDPHeader
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
-}
-
-// expectNoSuccess fails the case if a request or receive has completed with success. Callers
-// wait for the end of the stream first.
-func (c *conn) expectNoSuccess() {
-	for {
-		wc, ok := c.PollCompletion(0)
-		if !ok {
-			return
-		}
-		c.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
-	}
 }
 
 // expectFailures fails the case unless n requests or receives complete in error. If the device

@@ -176,7 +176,7 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Expects: "a Terminate: the STag cannot be invalidated; no receive",
 	Defects: []string{"InvalidateErrorKept"}, Run: onInvalidSTags(func(c *conn, stag uint32) {
 		c.expectRefusal(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(16)), invalidateCauses...)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmap/invalidate/solicited-is-checked-too", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9"),

@@ -128,7 +128,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Defects: []string{"SkipsGarbage"}, Run: onConn(func(c *conn) {
 		c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
 		c.expectAbort()
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmap/stream/ready-only-by-connection", Cite: cite("rfc5040/6.1/1"),
@@ -192,7 +192,7 @@ var rdmapStreamCases = []conformance.Case{{
 		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
 		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
 		c.expectTerminateAndEnd()
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,

@@ -22,7 +22,7 @@ var rdmapCheckCases = []conformance.Case{{
 		} {
 			c := h.connect(setup{receives: 2})
 			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
-			c.expectNoSuccess()
+			c.ExpectNoSuccess()
 		}
 	}),
 }, {

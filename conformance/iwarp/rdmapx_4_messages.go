@@ -83,7 +83,7 @@ var rdmapxMessageCases = []conformance.Case{{
 			func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) })
 		c := h.connect(setup{})
 		c.expectRefusal(iwarp.AtomicResponse(1, c.deviceFetchAdd(1, 0), 7).QN(1), wrongQueueCauses...)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,

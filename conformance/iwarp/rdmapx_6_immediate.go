@@ -110,7 +110,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 		for _, n := range []int{0, 4, 7, 9, 12} {
 			c := first.connect(setup{receives: 2})
 			c.expectAbortBy(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
-			c.expectNoSuccess()
+			c.ExpectNoSuccess()
 		}
 	}),
 }, {

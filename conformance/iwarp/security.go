@@ -13,7 +13,7 @@ import (
 func (h *host) expectSegmentRefused(wrong makeSegment) {
 	c := h.connect(setup{receives: 2})
 	c.expectAbortBy(wrong(c))
-	c.expectNoSuccess()
+	c.ExpectNoSuccess()
 }
 
 // Valid causes for an access to a window that is out of bounds, or not permitted. DDP has no code
