@@ -143,7 +143,7 @@ var addressCases = []conformance.Case{{
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 	Defects: []string{"KeyOnEverything"}, Run: onPeer(func(p *peer) {
 		sent := p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
-		p.send(terminateAbout(*sent.Segment).WithKey(0x11111111))
+		p.send(iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*sent.Segment)).WithKey(0x11111111))
 		p.expectQPEvent()
 		p.sendSegments(unknownKeyWrite())
 		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
@@ -208,11 +208,6 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 	}
 	p.expectNoEffect()
 	p.expectReceived(1, iwarp.Send(2, data(16)))
-}
-
-// terminateAbout returns an error message about a segment of the device.
-func terminateAbout(s iwarp.Segment) iwarp.Packet {
-	return iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
 // expectQPEvent expects an event of the queue pair: the document does not specify its type.

@@ -165,7 +165,7 @@ var errorCases = []conformance.Case{{
 	Defects: []string{"ErrorMessageStops"}, Run: onPeer(func(p *peer) {
 		sent := p.expectSent(p.sendWR(9, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		for range 3 {
-			p.send(terminateAbout(*sent.Segment))
+			p.sendSegments(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*sent.Segment))
 			p.expectQPEvent()
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}

@@ -135,7 +135,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.recvStartOf(p.sendWR(1, 0, 8))
 		p.challenge(peerCookie)
 		p.incarnation++
-		p.sendChallenge(peerCookie + 1)
+		p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
 		p.expectFailure(1)
 		old := p.fromDeviceFlow.epoch
 		p.establishDeviceFlow()

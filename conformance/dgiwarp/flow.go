@@ -137,17 +137,10 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf posts requests, and accepts the flow that they start.
+// acceptFlowOf posts requests, and returns the first packet of the flow that they start, after a
+// Challenge if it has no proof.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
-	p.PostSend(p.qp, wrs...)
-	return p.acceptFlow()
-}
-
-// acceptFlow returns the first packet of a flow of the device, after a Challenge if it has no
-// proof.
-func (p *peer) acceptFlow() arrival {
-	a := p.recvStart()
-	if *a.Data.Start.Proof != 0 {
+	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != 0 {
 		return a
 	}
 	return p.challenge(peerCookie)
@@ -155,7 +148,7 @@ func (p *peer) acceptFlow() arrival {
 
 // challenge sends a Challenge for the device's flow, and returns the packet with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
-	p.sendChallenge(cookie)
+	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
 }
 
@@ -179,11 +172,6 @@ func (p *peer) expectProof(cookie uint64) arrival {
 
 // maxLatePackets is how many packets may cross with the peer's response to them.
 const maxLatePackets = 2
-
-// sendChallenge sends a Challenge for the device's flow.
-func (p *peer) sendChallenge(cookie uint64) {
-	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
-}
 
 // trackData updates the state of the flow with a received data packet.
 func (p *peer) trackData(a arrival) {

@@ -30,12 +30,8 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onPassive makes the body of a case from a function that does the handshake with a listener.
-func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
-	return onHost(func(h *host) { body(h.startPassive(s)) })
-}
-
-// onRequest is onPassive for a peer that has sent a Request.
+// onRequest makes the body of a case from a function that does the handshake with a listening
+// device, from its Reply to the peer's Request on.
 func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }

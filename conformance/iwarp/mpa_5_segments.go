@@ -261,7 +261,10 @@ var segmentCases = []conformance.Case{{
 			frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
 		}
 		c.hold(frames...)
-		c.releaseWithFIN(0)
+		c.Note("send the held octets in a segment with FIN")
+		if err := c.raw.SendHeldFIN(0); err != nil {
+			rig.Abort(fmt.Errorf("send FIN: %w", err))
+		}
 		c.ExpectRecv(1, 40)
 		c.waitForDevice()
 		for range defaultOrd {

@@ -72,14 +72,6 @@ func (c *rawConn) release(pieces ...[2]int) {
 	}
 }
 
-// releaseWithFIN sends the held octets from an offset on in a segment with FIN.
-func (c *rawConn) releaseWithFIN(from int) {
-	c.Note("send held octets from %d on in a segment with FIN", from)
-	if err := c.raw.SendHeldFIN(from); err != nil {
-		rig.Abort(fmt.Errorf("send FIN: %w", err))
-	}
-}
-
 // newSends returns Sends of the lengths.
 func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Frame) {
 	for i, n := range lengths {
