@@ -298,15 +298,13 @@ var pathCases = []conformance.Case{{
 	Expects: "packets of at most 1500 octets, none of them a fragment, all with DF",
 	Defects: []string{"PathMTUIgnored"}, Run: onPeer(func(p *peer) { p.expectWithinMTU(16 << 10) }),
 }, {
-	ID: "dg/packet/path-of-576", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"),
-	Setup:   conformance.Setup{Family: 4, MTU: 576},
+	ID: "dg/packet/path-of-576", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"), Setup: conformance.Setup{Family: 4, MTU: 576},
 	Title:   "A path MTU of 576 octets is sufficient",
 	Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path MTU of 576",
 	Expects: "a receive, and packets of at most 576 octets",
 	Defects: []string{"PathMTUIgnored"}, Run: onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
 }, {
-	ID: "dg/packet/narrow-path", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"),
-	Setup:   conformance.Setup{Family: 4, MTU: 540},
+	ID: "dg/packet/narrow-path", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"), Setup: conformance.Setup{Family: 4, MTU: 540},
 	Title:   "UDP payloads of 512 octets are sent and accepted",
 	Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path MTU of 540",
 	Expects: "a receive, and packets of at most 540 octets",

@@ -101,8 +101,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.expectRetransmission(base, slowRoundTrip)
 	}),
 }, {
-	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
-	Setup:   setupNarrowRD,
+	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD,
 	Title:   "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
 	Expects: "a retransmission after the first of them, not after five, and after all",

@@ -17,8 +17,8 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 		Sends: sends, Expects: "counters that agree with the recorded stream",
 		Run: onHost(func(h *host) {
 			check := h.StartCounterCheck(counters, about)
-			f := make(rig.Counts)
-			f.AddAll(body(h))
+			counts := make(rig.Counts)
+			counts.AddAll(body(h))
 			for _, hs := range h.accepts {
 				if hs.deviceConn != nil && hs.endErr == nil {
 					hs.readResponses()
@@ -37,10 +37,10 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 					side = deviceSide
 				}
 				for _, frame := range streams[e.Stream].Feed(side, e.Data) {
-					addMessage(f, &frame)
+					addMessage(counts, &frame)
 				}
 			}
-			check.Expect(f, nil)
+			check.Expect(counts, nil)
 		}),
 	}, about)
 }
@@ -78,10 +78,10 @@ func (c *conn) readToEnd() {
 }
 
 // addMessage counts a recorded frame. A message counts with its last segment.
-func addMessage(f rig.Counts, h *iwarp.ParsedFrame) {
+func addMessage(counts rig.Counts, h *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {
-			f.Add(c, rig.Exactly(1))
+			counts.Add(c, rig.Exactly(1))
 		}
 	}
 	fromDevice := h.Side == deviceSide
@@ -144,7 +144,7 @@ var (
 	cntOverruns         = rig.NewCounter("CQ overruns", "cq_overrun")
 )
 
-// counters are all of them.
+// counters are all counters of iWARP devices.
 var counters = []*rig.Counter{
 	cntFPDUsSent, cntFPDUsRcvd, cntSegmentsSent, cntSegmentsRcvd, cntSends, cntReceives, cntSendsRcvd,
 	cntWritesRcvd, cntReadsRcvd, cntAtomicsRcvd, cntResponsesRcvd, cntTerminatesSent, cntTerminatesRcvd,

@@ -29,14 +29,14 @@ var ddpEndCases = []conformance.Case{{
 	Defects: []string{"DisconnectDropsQueue"}, Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
 		const n, size = 100, tcpBufferBytes / 100 &^ 3
 		c.postBatch(n, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 0, size) })
-		left := c.startDisconnect()
+		disconnecting := c.startDisconnect()
 		c.waitForDevice()
 		for range n {
 			c.expectPayload(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:size])
 		}
 		c.expectClose()
 		c.closeWrite()
-		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
 	}),
 }, {
@@ -45,12 +45,12 @@ var ddpEndCases = []conformance.Case{{
 	Sends:   "FIN, after that of the device",
 	Expects: "a request that is refused or fails, and nothing on the wire",
 	Defects: []string{"FlushForgets"}, Run: onSetup(setup{}, func(c *conn) {
-		left := c.startDisconnect()
+		disconnecting := c.startDisconnect()
 		c.expectClose()
 		posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
 		c.Note("post: %d taken, %v", posted, err)
 		c.closeWrite()
-		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
 		c.expectFailures(posted)
 		posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
@@ -62,17 +62,17 @@ var ddpEndCases = []conformance.Case{{
 	Title:   "A queue pair whose connection is closed with outstanding requests is in the error state",
 	Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
 	Expects: "a queue pair in the error state, and a read that fails",
-	Defects: []string{"BusyCloseIsIdle"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, leaves bool) {
+	Defects: []string{"BusyCloseIsIdle"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, disconnects bool) {
 		c.deviceRead(1, 0, 16)
-		var left conformance.Task
-		if leaves {
-			left = c.startDisconnect()
+		var disconnecting conformance.Task
+		if disconnects {
+			disconnecting = c.startDisconnect()
 			c.waitForDevice()
 		}
 		c.closeWrite()
 		c.expectEnd()
-		if leaves {
-			c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
+		if disconnects {
+			c.Note("disconnected: %v", disconnecting.Wait(c.ResponseTimeout()))
 		}
 		c.expectDisconnect()
 		c.AwaitState(c.qp, verbs.QPStateErr)
@@ -94,8 +94,7 @@ var ddpEndCases = []conformance.Case{{
 		c.expectClose()
 	}),
 }, {
-	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"),
-	Level:   conformance.Should,
+	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should,
 	Title:   "Outstanding requests and receives complete in error when the connection breaks",
 	Sends:   "a reset, while four reads and four Sends of the device and two receives are outstanding",
 	Expects: "ten completions in error",

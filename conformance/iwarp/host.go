@@ -73,8 +73,8 @@ func (s *setup) connParam() verbs.ConnParam {
 }
 
 // depthParam returns connection parameters with the application's IRD and ORD.
-func depthParam(answers, asks uint8) *verbs.ConnParam {
-	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
+func depthParam(ird, ord uint8) *verbs.ConnParam {
+	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
 // newConn creates the queue pair and the memory of a connection.

@@ -58,8 +58,7 @@ func (c *conn) expectAlignedSegments(messages int) {
 }
 
 var mpaSegmentCases = []conformance.Case{{
-	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should,
-	Setup:   setupMSS(1460),
+	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1460),
 	Title:   "TCP segments begin with an FPDU",
 	Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
 	Expects: "each read of the stream begins with a length field",

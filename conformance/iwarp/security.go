@@ -186,23 +186,23 @@ func (h *host) expectOverrunReported(cq verbs.CQ) {
 	}
 }
 
-// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent what.
+// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent the frame.
 // It returns the octets that the device sent before.
-func (c *conn) awaitStreamEnd(what string) (said []byte) {
+func (c *conn) awaitStreamEnd(frame string) (received []byte) {
 	until := c.Now() + c.ResponseTimeout()
 	for {
 		b, err := c.tcp.Read(max(0, until-c.Now()))
 		if err != nil {
-			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+what, "nothing in %v", c.ResponseTimeout())
-			return said
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+frame, "nothing in %v", c.ResponseTimeout())
+			return received
 		}
-		said = append(said, b...)
+		received = append(received, b...)
 	}
 }
 
 // invalidFrame is an invalid start-up frame.
 type invalidFrame struct {
-	what   string
+	name   string
 	octets []byte
 	// truncated tells that octets are missing; the peer sends FIN after it.
 	truncated bool
@@ -210,7 +210,7 @@ type invalidFrame struct {
 
 // sendInvalidFrame sends an invalid start-up frame.
 func (c *conn) sendInvalidFrame(f invalidFrame) {
-	c.Note("a frame with %s", f.what)
+	c.Note("a frame with %s", f.name)
 	c.write(f.octets)
 	if f.truncated {
 		c.closeWrite()
@@ -314,9 +314,9 @@ var securityResourceCases = []conformance.Case{{
 		for _, f := range invalidFrames(enhancedRequest()) {
 			c := h.dialAndSend(l, nil)
 			c.sendInvalidFrame(f)
-			said := c.awaitStreamEnd("a Request with " + f.what)
-			r, _, ok := iwarp.ParseStartupFrame(said)
-			c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
+			received := c.awaitStreamEnd("a Request with " + f.name)
+			r, _, ok := iwarp.ParseStartupFrame(received)
+			c.Check(len(received) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.name+", or one that rejects it", "% x", head(received))
 		}
 		h.expectNoConnRequest(l)
 		h.connect(setup{}).sync()
@@ -334,7 +334,7 @@ var securityResourceCases = []conformance.Case{{
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendInvalidFrame(f)
-			hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may be sent before
+			hs.awaitStreamEnd("a Reply with " + f.name) // a Terminate may be sent before
 			hs.expectConnError()
 		}
 		h.connect(setup{active: true}).sync()
