@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -21,24 +22,20 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
+var packetCases = []conformance.Case{{
 	ID: "dg/packet/send-as-specified", Cite: cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"),
-	Labels:  []string{"service:ud"},
 	Title:   "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
 	Sends:   "nothing; the device sends 5 octets",
 	Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
 	Defects: []string{"PacketsPadded", "CRCMostFirst"}, Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 5))
-		got := p.expect(iwarp.PacketOf(iwarp.KindUD))
+		got := p.expectSent(p.sendWR(1, 0, 5), iwarp.PacketOf(iwarp.KindUD))
 		path := iwarp.PacketPath{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
 		want := iwarp.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
 		p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
-		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "dg/packet/no-octets-behind", Cite: cite("2", "dg/pkt/1", "dg/pkt/6"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/no-octets-behind", Cite: cite("2", "dg/pkt/1", "dg/pkt/6"), Setup: setupRD,
 	Title:   "A packet that is too short for its blocks, or that has octets after them, is dropped",
 	Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
 	Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
@@ -52,15 +49,13 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID: "dg/packet/crc-is-of-all-octets", Cite: cite("2", "dg/pkt/3", "dg/pkt/2"), Labels: []string{"service:ud"},
+	ID: "dg/packet/crc-is-of-all-octets", Cite: cite("2", "dg/pkt/3", "dg/pkt/2"),
 	Title:   "Every packet ends with the CRC32c of all octets before it",
 	Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 	Expects: "a correct CRC in each, least significant octet first",
 	Defects: []string{"CRCMostFirst"}, Run: onPeer(func(p *peer) {
 		for n := range 41 {
-			p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
-			p.checkCRC(p.expect(iwarp.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
-			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
+			p.checkCRC(p.expectSent(p.sendWR(uint64(n), n, n), iwarp.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
 		}
 		p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
 		for _, a := range p.nextMessage() {
@@ -71,7 +66,6 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	}),
 }, {
 	ID: "dg/packet/every-damaged-bit-is-noticed", Cite: cite("2", "dg/pkt/3", "dg/pkt/6"),
-	Labels:  []string{"service:ud"},
 	Title:   "A packet with a single wrong bit is dropped",
 	Sends:   "a Send with each of its bits flipped in turn, then the valid one",
 	Expects: "no response and no completion, then one for the last",
@@ -87,7 +81,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(20))
 	}),
 }, {
-	ID: "dg/packet/headers-below-are-not-covered", Cite: cite("2", "dg/pkt/4"), Labels: []string{"service:ud"},
+	ID: "dg/packet/headers-below-are-not-covered", Cite: cite("2", "dg/pkt/4"),
 	Title:   "The CRC does not cover the IP and UDP headers",
 	Sends:   "the same octets from two hosts and two ports, with another traffic class",
 	Expects: "a receive of each",
@@ -101,21 +95,19 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/ragged-lengths-have-no-pad", Cite: cite("2", "dg/pkt/5"), Labels: []string{"service:ud"},
+	ID: "dg/packet/ragged-lengths-have-no-pad", Cite: cite("2", "dg/pkt/5"),
 	Title:   "Messages of every length are sent and accepted without pad",
 	Sends:   "messages of 0 to 9 octets; the device sends the same",
 	Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
 	Defects: []string{"PacketsPadded"}, Run: onSetup(setup{receives: 10}, func(p *peer) {
 		for n := range 10 {
 			p.expectReceived(uint64(n+1), iwarp.Send(uint32(n+1), data(n)))
-			p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
-			a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
+			a := p.expectSent(p.sendWR(uint64(n), 0, n), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 			p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
-			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 		}
 	}),
 }, {
-	ID: "dg/packet/strange-ones-vanish", Cite: cite("2", "dg/pkt/6"), Labels: []string{"service:ud"},
+	ID: "dg/packet/strange-ones-vanish", Cite: cite("2", "dg/pkt/6"),
 	Title:   "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
 	Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 	Expects: "no response and no completion; then a receive of a valid Send",
@@ -138,7 +130,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(16))
 	}),
 }, {
-	ID: "dg/packet/reserved-is-zero", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	ID: "dg/packet/reserved-is-zero", Cite: cite("2", "dg/pkt/7"),
 	Title:   "Reserved bits and octets are zero in packets of a UD queue pair",
 	Sends:   "an invalid segment; the device sends messages, and an error message",
 	Expects: "octets 1 to 3 of the packets are zero",
@@ -150,19 +142,16 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-zero-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/reserved-is-zero-in-rd", Cite: cite("2", "dg/pkt/7"), Setup: setupRD,
 	Title:   "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
 	Sends:   "packets that cause each of them",
 	Expects: "zeros in the reserved bits",
 	Defects: []string{"ReservedSent"}, Run: onPeer(func(p *peer) {
 		p.openFlow(zeroLengthWrite())
-		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
-		ack := p.expectAck(2)
+		ack := p.expectDelivered(zeroLengthWrite())
 		p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
 		stranger := p.peer(1)
-		cookie := stranger.startAndRecvChallenge(zeroLengthWrite())
-		p.Note("the cookie is %#x", cookie)
+		stranger.startAndRecvChallenge(zeroLengthWrite())
 		stranger.toDevice.epoch++
 		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
 		refusal := stranger.expect(iwarp.PacketOf(iwarp.KindRefusal))
@@ -173,7 +162,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-ignored", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	ID: "dg/packet/reserved-is-ignored", Cite: cite("2", "dg/pkt/7"),
 	Title:   "Reserved bits and octets are ignored",
 	Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 	Expects: "a receive of each",
@@ -191,8 +180,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "dg/packet/reserved-is-ignored-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/packet/reserved-is-ignored-in-rd", Cite: cite("2", "dg/pkt/7"), Setup: setupRD,
 	Title:   "Reserved bits and octets of data, Acks and Challenges are ignored",
 	Sends:   "a Challenge, an Ack and data with all reserved bits set",
 	Expects: "the cookie, a completion and an Ack",
@@ -210,7 +198,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectAck(2)
 		p.expectRecv(1, data(8))
 	}),
-}})
+}}
 
 // sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
@@ -239,8 +227,7 @@ func (w route) fromPort(port uint16) route {
 	return w
 }
 
-// expectNoEffect fails the case if earlier packets had an effect: a response, a completion, an
-// event, a change of memory or of the state.
+// expectNoEffect expects no response, completion, event, change of memory or change of state.
 func (q *deviceQP) expectNoEffect() {
 	q.expectIdle()
 	q.ExpectNoEvent()
@@ -301,4 +288,44 @@ func isComplete(all []arrival) bool {
 		end += uint64(len(a.Segment.Payload))
 	}
 	return iwarp.Val(all[len(all)-1].Segment.DDP.Last)
+}
+
+var pathCases = []conformance.Case{{
+	ID: "dg/packet/none-is-longer-than-the-path", Cite: cite("2", "dg/pkt/8"),
+	Setup:   conformance.Setup{Family: 4, MTU: 1500},
+	Title:   "No packet is longer than the path MTU, and over IPv4 all have DF",
+	Sends:   "nothing; the device sends 16 KiB over a path MTU of 1500",
+	Expects: "packets of at most 1500 octets, none of them a fragment, all with DF",
+	Defects: []string{"PathMTUIgnored"}, Run: onPeer(func(p *peer) { p.expectWithinMTU(16 << 10) }),
+}, {
+	ID: "dg/packet/path-of-576", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"), Setup: conformance.Setup{Family: 4, MTU: 576},
+	Title:   "A path MTU of 576 octets is sufficient",
+	Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path MTU of 576",
+	Expects: "a receive, and packets of at most 576 octets",
+	Defects: []string{"PathMTUIgnored"}, Run: onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
+}, {
+	ID: "dg/packet/narrow-path", Cite: cite("2", "dg/pkt/10", "dg/pkt/8"), Setup: conformance.Setup{Family: 4, MTU: 540},
+	Title:   "UDP payloads of 512 octets are sent and accepted",
+	Sends:   "a Send in a datagram of 512 octets; the device sends 4 KiB over a path MTU of 540",
+	Expects: "a receive, and packets of at most 540 octets",
+	Defects: []string{"PathMTUIgnored"}, Run: onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
+}}
+
+// expectNarrowPathTraffic fails the case unless messages pass a path with a small MTU in both directions.
+func expectNarrowPathTraffic(p *peer) {
+	p.expectReceived(1, iwarp.Send(1, data(512-sendOverhead)))
+	p.expectWithinMTU(4 << 10)
+}
+
+// expectWithinMTU fails the case unless the device sends a message of n octets in packets within the path MTU.
+func (p *peer) expectWithinMTU(n int) {
+	p.PostSend(p.qp, p.sendWR(1, 0, n))
+	var message []byte
+	for _, a := range p.nextMessage() {
+		p.Check(a.size <= p.MTU, fmt.Sprintf("packets of at most %d octets", p.MTU), "one of %d", a.size)
+		p.Check(!a.IP.Fragmented() && packet.Get(a.IP.DF, true), "packets that may not be fragmented", "MF %v, offset %d, DF %v",
+			iwarp.Val(a.IP.MF), iwarp.Val(a.IP.FragOff), iwarp.Val(a.IP.DF))
+		message = append(message, a.Segment.Payload...)
+	}
+	p.Check(bytes.Equal(message, p.localMem.Buf[:n]), fmt.Sprintf("a message of %d octets", n), "%d, or other content", len(message))
 }

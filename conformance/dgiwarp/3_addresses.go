@@ -10,18 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID: "dg/address/number-names-the-queue-pair", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+var addressCases = []conformance.Case{{
+	ID: "dg/address/number-names-the-queue-pair", Cite: cite("3", "dg/addr/1"),
 	Title:   "A packet is delivered to the queue pair with its destination QPN, and dropped if it does not exist",
 	Sends:   "Sends to each of three queue pairs of one socket, and to an unknown QPN",
 	Expects: "a receive of the addressed queue pair",
 	Defects: []string{"NumberIgnored"}, Run: onHost(func(h *host) {
-		var qs []*deviceQP
-		taken := make(map[uint32]bool)
-		for range 3 {
-			q := h.newQP(setup{receives: 3})
-			qs = append(qs, q)
-			taken[uint32(q.qp.QPN())] = true
+		qs, free := make([]*deviceQP, 3), uint32(0) // free is a QPN above all that are in use
+		for i := range qs {
+			qs[i] = h.newQP(setup{receives: 3})
+			free = max(free, uint32(qs[i].qp.QPN())+1)
 		}
 		for round := range 2 {
 			for i := range qs {
@@ -30,10 +28,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 				q.expectRecv(uint64(round+1), data(8))
 			}
 		}
-		free := uint32(qs[0].qp.QPN()) + 1
-		for taken[free] {
-			free++
-		}
 		qs[0].peer(0).send(iwarp.UD(iwarp.Send(9, data(8))).ToQP(free))
 		// A synchronization queue pair might get this very QP number.
 		qs[0].peer(0).sendSegments(iwarp.Send(10, data(16)))
@@ -41,7 +35,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		h.ExpectNoCompletion()
 	}),
 }, {
-	ID: "dg/address/zero-names-the-only-one", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+	ID: "dg/address/zero-names-the-only-one", Cite: cite("3", "dg/addr/1"),
 	Title:   "QPN 0 addresses the only queue pair of a socket",
 	Sends:   "a Send to QPN 0 of a socket with one queue pair",
 	Expects: "a receive of that queue pair",
@@ -50,7 +44,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.expectRecv(1, data(8))
 	}),
 }, {
-	ID: "dg/address/zero-names-none-of-several", Cite: cite("3", "dg/addr/1"), Labels: []string{"service:ud"},
+	ID: "dg/address/zero-names-none-of-several", Cite: cite("3", "dg/addr/1"),
 	Title:   "QPN 0 addresses no queue pair if there are several",
 	Sends:   "a Send to QPN 0 of a socket with two queue pairs",
 	Expects: "no completion, no response",
@@ -64,7 +58,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a.expectNoEffect()
 	}),
 }, {
-	ID: "dg/address/queue-number-names-no-queue-pair", Cite: cite("3", "dg/addr/2"), Labels: []string{"service:ud"},
+	ID: "dg/address/queue-number-names-no-queue-pair", Cite: cite("3", "dg/addr/2"),
 	Title:   "The DDP queue number is no QPN",
 	Sends:   "a Send to a queue pair with the QPN of another as DDP queue number; the device sends one",
 	Expects: "an error: invalid queue number, and no receive; queue 0 in the device's Send",
@@ -79,7 +73,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a.ExpectUnchanged(a.localMem, 0, 0)
 	}),
 }, {
-	ID: "dg/address/wrong-key-vanishes", Cite: cite("3", "dg/addr/3", "dg/verbs/5"), Labels: []string{"service:ud"},
+	ID: "dg/address/wrong-key-vanishes", Cite: cite("3", "dg/addr/3", "dg/verbs/5"),
 	Title:   "A packet with another key than the queue pair's is dropped",
 	Sends:   "Sends, Writes and invalid segments with each bit of the key flipped, with 0 and with the peer's key; then a Send with the correct one",
 	Expects: "nothing, then a receive",
@@ -100,7 +94,6 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	}),
 }, {
 	ID: "dg/address/key-of-the-destination-is-sent", Cite: cite("8", "dg/verbs/5", "dg/addr/3"),
-	Labels:  []string{"service:ud"},
 	Title:   "A packet carries the Q_Key of its work request",
 	Sends:   "nothing; the device sends to two queue pairs with different keys",
 	Expects: "the key of each destination, and both QPNs",
@@ -110,12 +103,11 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
 			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
 			other.expect(iwarp.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
-			p.expectSuccess(1, 2)
+			p.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		}
 	}),
 }, {
-	ID: "dg/address/answers-need-no-key", Cite: cite("3", "dg/addr/4"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/address/answers-need-no-key", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "Challenges, Acks and Refusals are accepted with any key",
 	Sends:   "a Challenge, an Ack and a Refusal with an unknown key",
 	Expects: "the cookie, a completion and a failure; in responses of the device the key of the packet they respond to",
@@ -131,8 +123,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.expectFailure(2)
 	}),
 }, {
-	ID: "dg/address/answers-carry-the-key-of-what-they-answer", Cite: cite("3", "dg/addr/4"), Needs: verbs.CapRD,
-	Setup: setupRD, Labels: []string{"service:rd"},
+	ID: "dg/address/answers-carry-the-key-of-what-they-answer", Cite: cite("3", "dg/addr/4"), Setup: setupRD,
 	Title:   "A Challenge, a Refusal and an error message carry the key of the packet they respond to, and an Ack that of the peer",
 	Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
 	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
@@ -143,24 +134,22 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		p.send(p.dataPacket(0, zeroLengthWrite()))
 		p.expect(iwarp.Refusal(7, iwarp.ReasonUnknownFlow).WithKey(deviceKey))
 		p.openFlow(zeroLengthWrite())
-		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
-		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectAck(2))
+		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectDelivered(zeroLengthWrite()))
 	}),
 }, {
-	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"), Labels: []string{"service:ud"},
+	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"),
 	Title:   "An error message is accepted with any key, and that of a device has the key of the packet it responds to",
 	Sends:   "an error message with a an unknown key, then an invalid segment",
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 	Defects: []string{"KeyOnEverything"}, Run: onPeer(func(p *peer) {
 		sent := p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
-		p.send(terminateAbout(*sent.Segment).WithKey(0x11111111))
+		p.send(iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*sent.Segment)).WithKey(0x11111111))
 		p.expectQPEvent()
 		p.sendSegments(unknownKeyWrite())
 		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
 	}),
 }, {
 	ID: "dg/address/completion-names-the-source", Cite: cite("3", "dg/addr/5", "dg/verbs/2"),
-	Labels:  []string{"service:ud"},
 	Title:   "The completion of a receive names address, port and queue pair of the source, for a reply",
 	Sends:   "Sends from several hosts, ports and queue pairs, to each of which the application replies",
 	Expects: "the replies go to the sources of the Sends",
@@ -175,27 +164,21 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 			attr, err := verbs.InitAHFromWC(1, 0, &wc, area)
 			p.Check(err == nil, "an address area that a reply can use", "%v: % x", err, area)
 			from.ah = p.addressHandle(attr)
-			p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
-			from.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			from.expectSent(from.sendWR(uint64(i), 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		}
 	}),
 }, {
 	ID: "dg/address/default-port", Cite: cite("3", "dg/addr/8"), Level: conformance.Should,
-	Labels:  []string{"service:ud"},
 	Title:   "The UDP port of a device is 65041",
 	Sends:   "nothing; the device sends; then a Send to that port",
 	Expects: "packets from that port, and a receive",
 	Defects: []string{"PortEphemeral"}, Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(7, 0, 8))
-		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
+		a := p.expectSent(p.sendWR(7, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
-		p.ExpectCompletion(7, verbs.WCSuccess)
 		p.expectReceived(1, iwarp.Send(1, data(8)))
 	}),
 }, {
 	ID: "dg/address/impossible-sources-vanish", Cite: cite("3", "dg/addr/9"), Setup: ipv6,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet from a multicast address, the unspecified address or port 0 is dropped",
 	Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
@@ -203,13 +186,12 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 }, {
 	ID: "dg/address/impossible-sources-of-ipv4-vanish", Cite: cite("3", "dg/addr/9"), Setup: ipv4,
-	Labels:  []string{"service:ud"},
 	Title:   "A packet from a multicast, broadcast or unspecified address or from port 0 is dropped, over IPv4",
 	Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
 	Defects: []string{"StrangersHeard"},
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
-}})
+}}
 
 // expectDroppedFrom fails the case unless packets from the addresses and from port 0 are dropped.
 func (p *peer) expectDroppedFrom(addresses ...string) {
@@ -228,18 +210,10 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 	p.expectReceived(1, iwarp.Send(2, data(16)))
 }
 
-// terminateAbout returns an error message about a segment of the device.
-func terminateAbout(s iwarp.Segment) iwarp.Packet {
-	return iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
-}
-
-// expectQPEvent fails the case unless the queue pair raises an event, of any type: the document
-// does not specify it.
+// expectQPEvent expects an event of the queue pair: the document does not specify its type.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
-	if err != nil {
-		q.Fail("an event of the queue pair", "%v", err)
-	}
+	q.Check(err == nil, "an event of the queue pair", "%v", err)
 	q.Note("event %v", e.Type)
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
@@ -251,4 +225,120 @@ func (h *host) expectFailure(id uint64) verbs.WCStatus {
 	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUpTimeout/5)
 	h.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%s", rig.Describe(&wc))
 	return wc.Status
+}
+
+// Multicast groups without other members.
+var (
+	groupA = netip.MustParseAddr("ff02::d9:1")
+	groupB = netip.MustParseAddr("ff02::d9:2")
+)
+
+// ipv4Broadcast is the limited broadcast address.
+var ipv4Broadcast = netip.MustParseAddr("255.255.255.255")
+
+var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
+	ID: "dg/group/one-copy-for-each-that-attached", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
+	Title:   "A packet to a group goes to every queue pair that is attached to it, once, and to no other",
+	Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
+	Expects: "one receive of each member of the group",
+	Defects: []string{"GroupsMixed"}, Run: onHost(func(h *host) {
+		first, both, second, none := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
+		h.attachToGroup(groupA, first, both)
+		h.attachToGroup(groupB, both, second)
+		p := none.peer(0)
+		p.sendToGroup(groupA, iwarp.Send(1, data(8)))
+		h.expectGroupDelivery(data(8), first, both)
+		p.sendToGroup(groupB, iwarp.Send(2, data(16)))
+		h.expectGroupDelivery(data(16), both, second)
+		h.expectIdle()
+	}),
+}, {
+	ID: "dg/group/detached-gets-no-more", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
+	Title:   "A detached queue pair receives no more packets of the group",
+	Sends:   "a Send to a group of two queue pairs, and another after the first was detached",
+	Expects: "a receive of both, then of the second",
+	Defects: []string{"GroupsMixed"}, Run: onHost(func(h *host) {
+		a, b := h.newQP(setup{receives: 3}), h.newQP(setup{receives: 3})
+		h.attachToGroup(groupA, a, b)
+		p := a.peer(0)
+		p.sendToGroup(groupA, iwarp.Send(1, data(8)))
+		h.expectGroupDelivery(data(8), a, b)
+		h.Must("a queue pair that can be detached", a.qp.DetachMulticast(verbs.GIDFrom(groupA)))
+		p.sendToGroup(groupA, iwarp.Send(2, data(16)))
+		h.expectGroupDelivery(data(16), b)
+		h.expectNoCompletionYet()
+	}),
+}, {
+	ID: "dg/group/number-of-groups-under-a-host-address", Cite: cite("3", "dg/addr/6"), Needs: verbs.CapMulticast,
+	Title:   "A packet to the group QPN at the device's unicast address is dropped",
+	Sends:   "a Send and an invalid segment to the group QPN at the device's address; then a Send to the group",
+	Expects: "nothing, then a receive",
+	Defects: []string{"GroupsMixed"}, Run: onPeer(func(p *peer) {
+		p.attachToGroup(groupA, p.deviceQP)
+		p.send(iwarp.UD(iwarp.Send(1, data(8))).ToQP(iwarp.GroupQP), iwarp.UD(unknownKeyWrite()).ToQP(iwarp.GroupQP))
+		p.expectNoEffect()
+		p.sendToGroup(groupA, iwarp.Send(2, data(16)))
+		p.expectRecv(1, data(16))
+	}),
+}, {
+	ID: "dg/group/errors-are-not-answered", Cite: cite("3", "dg/addr/7", "dg/err/3"), Needs: verbs.CapMulticast,
+	Title:   "Errors of multicast packets are not reported to the sender",
+	Sends:   "a Write with an unknown key, a Send to an unknown queue and a Read Request, each to a separate group",
+	Expects: "no packet at all",
+	Defects: []string{"GroupAnswered"}, Run: onHost(func(h *host) {
+		for i, wrong := range []iwarp.Segment{
+			unknownKeyWrite(), iwarp.Send(1, data(8)).QN(9), iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
+		} {
+			q := h.newQP(setup{receives: 2})
+			group := netip.AddrFrom16([16]byte{0: 0xff, 1: 0x02, 13: 0xd9, 15: byte(i + 8)})
+			h.attachToGroup(group, q)
+			q.peer(0).sendToGroup(group, wrong)
+			h.expectSilence(silencePeriod)
+		}
+	}),
+}, {
+	ID: "dg/group/reliable-packets-are-not-answered", Cite: cite("3", "dg/addr/7"), Setup: conformance.Setup{Family: 4, Reliable: true},
+	Title:   "RD packets at a broadcast address are dropped without a response",
+	Sends:   "to the broadcast address: a start, data of an unknown flow and of a known one, to the QPN and to the group QPN",
+	Expects: "no packet at all, and no receive; then an Ack for the same data at the device's address",
+	Defects: []string{"GroupAnswered"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
+		d := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
+		stranger := p.peer(1)
+		stranger.toDevice.epoch = p.toDevice.epoch + 1
+		strange := stranger.dataPacket(0, zeroLengthWrite()).AckNow()
+		for _, to := range []uint32{uint32(p.qp.QPN()), iwarp.GroupQP} {
+			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(0, strange).FromQP(stranger.qpn)} {
+				p.sendOctets(p.route.toAddr(ipv4Broadcast), pkt.ToQP(to).Over(p.path()).Append(nil))
+			}
+		}
+		p.expectIdle()
+		p.send(d)
+		p.expectAck(2)
+		p.expectRecv(1, data(8))
+	}),
+}})
+
+// attachToGroup attaches queue pairs to a group.
+func (h *host) attachToGroup(group netip.Addr, qs ...*deviceQP) {
+	for _, q := range qs {
+		h.Must("a queue pair that can be attached", q.qp.AttachMulticast(verbs.GIDFrom(group)))
+	}
+}
+
+// sendToGroup sends a segment to a group.
+func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
+	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
+}
+
+// expectGroupDelivery expects that exactly the queue pairs receive the message, once each.
+func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
+	got := make(map[verbs.QPN]int)
+	for range qs {
+		wc := h.NextCompletion()
+		h.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == areaLen+len(message), "a receive of the message", "%v, %d octets", wc.Status, wc.ByteLen)
+		got[wc.QPN]++
+	}
+	for _, q := range qs {
+		h.Check(got[q.qp.QPN()] == 1, "one receive of each member of the group", "%d", got[q.qp.QPN()])
+	}
 }

@@ -101,8 +101,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		p.expectRetransmission(base, slowRoundTrip)
 	}),
 }, {
-	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should,
-	Setup:   setupNarrowRD,
+	ID: "dg/loss/reordering-is-learned", Cite: cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD,
 	Title:   "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
 	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
 	Expects: "a retransmission after the first of them, not after five, and after all",
@@ -152,8 +151,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 // retransmitDelay returns the time from a packet to its retransmission.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions waits for the completion of a request, and skips retransmissions of its
-// packet.
+// skipRetransmissions waits for a completion, and skips retransmissions of packet seq.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
 	for _, a := range p.drain(0) {
@@ -199,8 +197,7 @@ func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	}
 }
 
-// expectNoRetransmission fails the case if the device retransmits a packet before the minimum
-// timeout.
+// expectNoRetransmission expects no retransmission of packet seq before the minimum timeout.
 func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {
 		if a, ok := p.nextData(until - p.Now()); ok {
@@ -209,8 +206,7 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 	}
 }
 
-// drainFlight waits until the device has sent all that its window permits, and returns the next
-// sequence number.
+// drainFlight receives all that the window permits, and returns the next sequence number.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

@@ -70,8 +70,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
 			if a.Refusal != nil {
 				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDevice.epoch, iwarp.ReasonUnknownFlow)), a)
-				x.openFlow(iwarp.Send(1, data(8)))
-				p.expectRecv(1, data(8))
+				x.openFlowTo(1, iwarp.Send(1, data(8)))
 				return
 			}
 		}

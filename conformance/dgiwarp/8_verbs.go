@@ -10,9 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID: "dg/verbs/reliable-queue-pairs-are-of-type-ud", Cite: cite("8", "dg/verbs/1"), Needs: verbs.CapRD,
-	Setup: setupRD, Labels: []string{"service:rd"},
+var verbsCases = []conformance.Case{{
+	ID: "dg/verbs/reliable-queue-pairs-are-of-type-ud", Cite: cite("8", "dg/verbs/1"), Setup: setupRD,
 	Title:   "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
 	Sends:   "a Challenge, and a delayed Ack",
 	Expects: "the type UD, RD packets, no completion before the Ack",
@@ -23,20 +22,19 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.ackAndComplete(1)
 	}),
 }, {
-	ID: "dg/verbs/address-area", Cite: cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"},
+	ID: "dg/verbs/address-area", Cite: cite("8", "dg/verbs/2"), Setup: ipv6,
 	Title:   "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
 	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(0) }),
 }, {
-	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"},
+	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4,
 	Title:   "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
 	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(20) }),
 }, {
-	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Setup: setupRD,
 	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 	Sends:   "Acks; the application posts one of 32 octets, and a Send",
 	Expects: "a Write, immediate data, the Send; completions after the Acks",
@@ -54,8 +52,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.ackAndComplete(1, 2)
 	}),
 }, {
-	ID: "dg/verbs/failure-stays-with-its-peer", Cite: cite("8", "dg/verbs/4"), Needs: verbs.CapRD, Setup: setupRD,
-	Labels:  []string{"service:rd"},
+	ID: "dg/verbs/failure-stays-with-its-peer", Cite: cite("8", "dg/verbs/4"), Setup: setupRD,
 	Title:   "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
 	Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 	Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
@@ -82,7 +79,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),
 }, {
-	ID: "dg/verbs/flow-label-is-the-port", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	ID: "dg/verbs/flow-label-is-the-port", Cite: cite("8", "dg/verbs/6"),
 	Title:   "The flow label of an address is the destination UDP port, and 0 means the sender's port",
 	Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 	Expects: "packets to these ports, and to 65041 for 0",
@@ -98,7 +95,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		}
 	}),
 }, {
-	ID: "dg/verbs/flow-label-of-more-than-16-bits", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	ID: "dg/verbs/flow-label-of-more-than-16-bits", Cite: cite("8", "dg/verbs/6"),
 	Title:   "An address handle with a flow label above 65535 is refused",
 	Sends:   "nothing; the application creates address handles with the flow labels 0x10000 and 0xfffff, and sends to them",
 	Expects: "a refusal of the address handle, or of the Send, and nothing on the wire",
@@ -113,7 +110,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		}
 		p.expectIdle()
 	}),
-}})
+}}
 
 // checkAddressArea fails the case unless the address area of receives has the source and
 // destination of the packet, in an IP header at offset at.

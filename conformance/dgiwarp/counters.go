@@ -16,14 +16,13 @@ import (
 // packets. body returns the counts that the record does not show.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
-		ID: "counters/dg/" + name, Title: title, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   sends,
+		ID: "counters/dg/" + name, Title: title, Sends: sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run: onHost(func(h *host) {
 			check := h.StartCounterCheck(counters, about)
-			f := make(rig.Counts)
-			f.AddAll(body(h))
-			f.AddAll(h.receiveOnOtherQP())
+			counts := make(rig.Counts)
+			counts.AddAll(body(h))
+			counts.AddAll(h.receiveOnOtherQP())
 			wait := time.Duration(0)
 			if !h.Virtual {
 				wait = 10 * time.Millisecond
@@ -34,12 +33,12 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 			for _, e := range check.Events() {
 				switch e.Kind {
 				case conformance.EventSent:
-					f.Add(cntRcvdPackets, rig.Exactly(1))
+					counts.Add(cntRcvdPackets, rig.Exactly(1))
 				case conformance.EventReceived:
-					f.Add(cntSentPackets, rig.Exactly(1))
+					counts.Add(cntSentPackets, rig.Exactly(1))
 				}
 			}
-			check.Expect(f, nil)
+			check.Expect(counts, nil)
 		}),
 	}, about)
 }
@@ -64,8 +63,7 @@ func (h *host) sendRequests() {
 	p.sendSegments(p.writeToTarget(0, data(8)), p.writeToTarget(0, data(16)))
 }
 
-// postRequests has the device send three Sends and two Writes, and returns the number of
-// Sends.
+// postRequests has the device send three Sends and two Writes, and returns the number of Sends.
 func (h *host) postRequests() (sent int) {
 	p := h.newQP(setup{}).peer(0)
 	for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSend} {
@@ -99,7 +97,7 @@ var (
 	cntOverruns     = rig.NewCounter("CQ overruns", "cq_overrun")
 )
 
-// counters are all of them.
+// counters are the counters that all cases check, but for the ambiguous ones.
 var counters = []*rig.Counter{
 	cntSentPackets, cntRcvdPackets, cntSends, cntReceives, cntSendsRcvd, cntWritesRcvd, cntBadCRC, cntMalformed,
 	cntBadQPN, cntBadKey, cntBadState, cntNoReceive, cntBadSegment, cntWrongService, cntErrorsFound,
@@ -177,7 +175,7 @@ var (
 	cntRefusalsSent   = rig.NewCounter("Refusals sent", "rd_sent_refusals")
 )
 
-// rdCounters are all of them.
+// rdCounters are the counters that the case about reliable datagrams checks.
 var rdCounters = []*rig.Counter{
 	cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent, cntRefusalsSent,
 }
@@ -187,9 +185,9 @@ var rdCounters = []*rig.Counter{
 func rdCounterCase() conformance.Case {
 	about := []*rig.Counter{cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent}
 	return rig.CounterCase(conformance.Case{
-		ID:    "counters/dg/reliable-datagrams",
-		Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
-		Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"},
+		ID:      "counters/dg/reliable-datagrams",
+		Title:   "Data packets, retransmissions, acknowledgements and Challenges are counted",
+		Setup:   setupRD,
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
 		Expects: "counters that agree with the recorded packets of the device",
 		Run: rig.PairBody(func(p *rig.Pair) {
@@ -227,48 +225,48 @@ func exchangeMessages(p *rig.Pair) {
 
 // countSent counts the packets of the device until it has been silent for this time.
 func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
-	f := make(rig.Counts)
+	counts := make(rig.Counts)
 	seen := make(map[string]bool)
 	for {
 		frame, err := r.Wire.Recv(quiet)
 		switch {
 		case errors.Is(err, verbs.ErrTimeout):
-			return f
+			return counts
 		case err != nil:
 			rig.Abort(err)
 		}
 		if a, ok := parseFrame(frame); ok && slices.Contains(r.Local, a.IP.Src) { // neighbour discovery and similar are not counted
-			addSent(f, a.ReceivedPacket, seen)
+			addSent(counts, a.ReceivedPacket, seen)
 		}
 	}
 }
 
 // addSent counts a packet. It is not specified whether retransmissions count as data, and
 // whether an acknowledgement in a data packet counts.
-func addSent(f rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
-	f.Add(cntSentPackets, rig.Exactly(1))
+func addSent(counts rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
+	counts.Add(cntSentPackets, rig.Exactly(1))
 	if g.Ack != nil {
 		if g.Data == nil {
-			f.Add(cntAcksSent, rig.Exactly(1))
+			counts.Add(cntAcksSent, rig.Exactly(1))
 		} else {
-			f.Add(cntAcksSent, rig.Between(0, 1))
+			counts.Add(cntAcksSent, rig.Between(0, 1))
 		}
 	}
 	switch iwarp.Val(g.Header.Kind) {
 	case iwarp.KindChallenge:
-		f.Add(cntChallengesSent, rig.Exactly(1))
+		counts.Add(cntChallengesSent, rig.Exactly(1))
 	case iwarp.KindRefusal:
-		f.Add(cntRefusalsSent, rig.Exactly(1))
+		counts.Add(cntRefusalsSent, rig.Exactly(1))
 	}
 	if g.Data == nil {
 		return
 	}
 	key := fmt.Sprint(iwarp.Val(g.Header.DestQP), iwarp.Val(g.Header.SourceQP), iwarp.Val(g.Data.Epoch), iwarp.Val(g.Data.Seq))
 	if seen[key] {
-		f.Add(cntDataAgain, rig.Exactly(1))
-		f.Add(cntDataSent, rig.Between(0, 1))
+		counts.Add(cntDataAgain, rig.Exactly(1))
+		counts.Add(cntDataSent, rig.Between(0, 1))
 	} else {
-		f.Add(cntDataSent, rig.Exactly(1))
+		counts.Add(cntDataSent, rig.Exactly(1))
 	}
 	seen[key] = true
 }

@@ -70,15 +70,9 @@ func (h *host) newQP(s setup) *deviceQP {
 
 // toRTS moves the queue pair from RESET to RTS.
 func (q *deviceQP) toRTS() {
-	q.Must("a queue pair in INIT", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: q.key},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
-	q.Must("a queue pair in RTR", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	q.Must("a queue pair in RTS", q.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
-}
-
-// modifyTo moves the queue pair to RESET or ERR.
-func (q *deviceQP) modifyTo(state verbs.QPState) {
-	q.Must("a queue pair in "+state.String(), q.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+	q.ToInit(q.qp, 0, q.key)
+	q.ToRTR(q.qp, verbs.QPAttr{})
+	q.ToRTS(q.qp, verbs.QPAttr{})
 }
 
 // ahAttr returns the address attributes of a host and UDP port.

@@ -18,12 +18,6 @@ func TestSuiteIsWellFormed(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range s.Cases {
-		if want := c.Setup.Reliable; c.Needs.Has(needsRD) != want {
-			t.Errorf("%s needs RD: %v, and its device is set up for it: %v", c.ID, c.Needs.Has(needsRD), want)
-		}
-		if len(c.Labels) == 0 || c.Labels[0] != map[bool]string{false: "service:ud", true: "service:rd"}[c.Setup.Reliable] {
-			t.Errorf("%s has the labels %v", c.ID, c.Labels)
-		}
 		if len(c.Labels) > 1 && !slices.Equal(c.Labels[1:], []string{conformance.Slow}) {
 			t.Errorf("%s has the labels %v", c.ID, c.Labels)
 		}

@@ -16,27 +16,31 @@ import (
 
 // Suite returns the cases.
 func Suite() *conformance.Suite {
+	cases := conformance.Group{}.Cases(slices.Concat(
+		packetCases, pathCases, addressCases, groupCases,
+		udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
+		errorRDCases, startSenderCases, startReceiverCases, ackReceiverCases, ackSenderCases,
+		lossCases, busyCases, congestionCases, idleCases, rdmapCases, flowCheckCases, verbsCases, counterCases(),
+	))
+	for i := range cases {
+		c, service := &cases[i], "service:ud"
+		c.Needs |= verbs.CapUD
+		if c.Setup.Reliable {
+			c.Needs |= verbs.CapRD
+			service = "service:rd"
+		}
+		c.Labels = append([]string{service}, c.Labels...)
+	}
 	return &conformance.Suite{
-		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(
-			packetCases, pathCases, addressCases, groupCases,
-			udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
-			errorRDCases, startSenderCases, startReceiverCases, ackReceiverCases, ackSenderCases,
-			lossCases, busyCases, congestionCases, idleCases, rdmapCases, flowCheckCases, verbsCases, counterCases(),
-		)),
+		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: describeEvent, Cases: cases,
 	}
 }
 
-// Groups of cases by service: UD, or RD, whose queue pairs have the type UD in verbs.
-var (
-	overUD = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}
-	overRD = conformance.Group{Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"}}
-)
-
-const needsRD = verbs.CapUD | verbs.CapRD
-
-// setupRD makes UD queue pairs of the device reliable (RD).
+// setupRD makes UD queue pairs of the device reliable (RD). They keep the type UD in verbs.
 var setupRD = conformance.Setup{Reliable: true}
+
+// overRD is a group of cases about RD.
+var overRD = conformance.Group{Setup: setupRD}
 
 // Setups by IP version.
 var ipv4, ipv6 = conformance.Setup{Family: 4}, conformance.Setup{Family: 6}

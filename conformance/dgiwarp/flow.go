@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes the body of a case from a function that uses a peer with an established flow to
-// the device.
+// onFlow makes the body of a case from a function that uses a peer with a flow to the device.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -49,8 +48,7 @@ func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.expectChallenge()
 }
 
-// startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie of
-// the Challenge.
+// startAndRecvChallenge starts a new flow without proof, and returns the Challenge's cookie.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(0, first))
@@ -71,15 +69,13 @@ func (p *peer) openFlow(first iwarp.Segment) {
 	p.expectAck(1)
 }
 
-// openFlowTo establishes a flow to the device with a Send, and fails the case unless receive id
-// completes with it.
+// openFlowTo establishes a flow to the device with a Send, which must complete receive id.
 func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 	p.openFlow(first)
 	p.expectRecv(id, first.Payload)
 }
 
-// expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
-// next.
+// expectAck expects that the next packet acknowledges exactly the peer's packets before next.
 func (p *peer) expectAck(next uint32) arrival {
 	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
@@ -105,13 +101,13 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 }
 
 // expectDelivered sends the peer's next data packet, and fails the case unless it is acknowledged.
-func (p *peer) expectDelivered(s iwarp.Segment) {
+// It returns the Ack.
+func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
-	p.expectAck(p.toDevice.next)
+	return p.expectAck(p.toDevice.next)
 }
 
-// expectDeliveredTo is expectDelivered for a Send, and fails the case unless receive id completes
-// with it.
+// expectDeliveredTo is expectDelivered for a Send, which must complete receive id.
 func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 	p.expectDelivered(send)
 	p.expectRecv(id, send.Payload)
@@ -141,17 +137,10 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf posts requests, and accepts the flow that they start.
+// acceptFlowOf posts requests, and returns the first packet of the flow that they start, after a
+// Challenge if it has no proof.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
-	p.PostSend(p.qp, wrs...)
-	return p.acceptFlow()
-}
-
-// acceptFlow returns the first packet of a flow of the device, after a Challenge if it has no
-// proof.
-func (p *peer) acceptFlow() arrival {
-	a := p.recvStart()
-	if *a.Data.Start.Proof != 0 {
+	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != 0 {
 		return a
 	}
 	return p.challenge(peerCookie)
@@ -159,7 +148,7 @@ func (p *peer) acceptFlow() arrival {
 
 // challenge sends a Challenge for the device's flow, and returns the packet with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
-	p.sendChallenge(cookie)
+	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
 }
 
@@ -184,11 +173,6 @@ func (p *peer) expectProof(cookie uint64) arrival {
 // maxLatePackets is how many packets may cross with the peer's response to them.
 const maxLatePackets = 2
 
-// sendChallenge sends a Challenge for the device's flow.
-func (p *peer) sendChallenge(cookie uint64) {
-	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
-}
-
 // trackData updates the state of the flow with a received data packet.
 func (p *peer) trackData(a arrival) {
 	p.fromDeviceFlow.lastTimestamp = iwarp.Val(a.Data.Timestamp)
@@ -207,7 +191,7 @@ func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 // complete with success.
 func (p *peer) ackAndComplete(ids ...uint64) {
 	p.ackAll()
-	p.expectSuccess(ids...)
+	p.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
 // refuseFlow refuses the device's flow, and fails the case unless request id fails.
@@ -267,8 +251,7 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// postInFlow establishes the device's flow, posts requests of one packet each, and fails the case
-// unless the device sends them.
+// postInFlow establishes the device's flow, and posts requests that it sends in one packet each.
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)

@@ -148,25 +148,16 @@ func (h *host) expectIdle() {
 	h.ExpectNoCompletion()
 }
 
-// expectNoCompletionYet fails the case if a request or receive has completed when the device has
-// processed all earlier packets.
+// expectNoCompletionYet expects no completion after the device has processed all packets.
 func (h *host) expectNoCompletionYet() {
 	h.syncDevice()
 	h.ExpectNoCompletion()
 }
 
-// expectSuccess fails the case unless the requests complete with success, in this order.
-func (h *host) expectSuccess(ids ...uint64) {
-	for _, id := range ids {
-		h.ExpectCompletion(id, verbs.WCSuccess)
-	}
-}
-
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// packetAfterSync returns the first packet that the device sends besides the reply of the
-// synchronization queue pair.
+// packetAfterSync returns the first packet of the device but for the reply of syncQP.
 func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	h.syncDevice()
 	if len(h.pending) == 0 && !h.Virtual {
@@ -175,8 +166,7 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has processed all earlier packets. It keeps packets that
-// arrive meanwhile.
+// syncDevice waits until the device has processed all packets. It keeps the packets it receives.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)

@@ -101,15 +101,13 @@ func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	return a
 }
 
-// expectErrorFor sends segments, each in a UD packet, and fails the case unless the device answers
-// with an error message.
+// expectErrorFor sends segments, each in a UD packet, and expects an error message.
 func (p *peer) expectErrorFor(segments ...iwarp.Segment) {
 	p.sendSegments(segments...)
 	p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 }
 
-// expectReceived sends a Send in a UD packet, and fails the case unless receive id completes with
-// it.
+// expectReceived sends a Send in a UD packet, and expects that it completes receive id.
 func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
 	p.sendSegments(send)
 	p.expectRecv(id, send.Payload)

@@ -57,20 +57,19 @@ func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
 }
 
+// onEachConn makes the body of a case from a function that gets a new connection and each value.
+func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, v := range values {
+			body(h.connect(s), v)
+		}
+	})
+}
+
 // connect makes a connection.
 func (h *host) connect(s setup) *conn {
-	if s.active {
-		hs := h.startActive(s)
-		hs.recvFrame()
-		return hs.establishWithReply(s.frame)
-	}
-	hs := h.startPassive(s)
-	f := enhancedRequest()
-	if s.frame != nil {
-		f = s.frame(f)
-	}
-	hs.sendFrame(f)
-	hs.expectFrame(iwarp.Reply().Reject(false))
+	hs := h.startHandshake(s)
+	hs.exchangeFrames()
 	return hs.establish()
 }
 
@@ -116,15 +115,14 @@ func (c *conn) send(frames ...iwarp.Frame) {
 	}
 }
 
-// sendSegments sends the segments of a message, each in a separate TCP segment.
+// sendSegments sends DDP segments, each in a separate TCP segment.
 func (c *conn) sendSegments(segments []iwarp.Segment) {
 	for _, s := range segments {
 		c.send(s)
 	}
 }
 
-// sendAndSync sends frames, and fails the case unless the device processes them without a
-// response.
+// sendAndSync sends frames, and expects that the device processes them without a response.
 func (c *conn) sendAndSync(frames ...iwarp.Frame) {
 	c.send(frames...)
 	c.sync()
@@ -247,38 +245,53 @@ func (c *conn) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
 // data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }
 
-// targetAddr returns the address of an octet of targetMem; the R_Key is the STag.
-func (c *conn) targetAddr(off int) iwarp.Addr {
-	return iwarp.At(uint32(c.targetMem.RKey()), c.targetMem.Addr()+uint64(off))
+// addrOf returns the STag, which is the R_Key, and the TO of an octet of a region.
+func addrOf(m *rig.Memory, off int) iwarp.Addr {
+	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
 }
 
+// targetAddr returns the address of an octet of targetMem.
+func (c *conn) targetAddr(off int) iwarp.Addr { return addrOf(c.targetMem, off) }
+
+// writeTo returns a Write of the peer.
+func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
+
 // peerWrite returns a Write of the peer to targetMem.
-func (c *conn) peerWrite(off int, b []byte) iwarp.Segment {
-	at := c.targetAddr(off)
-	return iwarp.Write(at.STag, at.TO, b)
+func (c *conn) peerWrite(off int, b []byte) iwarp.Segment { return writeTo(c.targetAddr(off), b) }
+
+// readFrom returns a Read Request of the peer.
+func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
+	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }
 
 // peerRead returns a Read Request of the peer for n octets of targetMem.
-func (c *conn) peerRead(off, n int) iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), c.targetAddr(off))
+func (c *conn) peerRead(off, n int) iwarp.Segment { return c.readFrom(c.targetAddr(off), n) }
+
+// postBatch posts n requests of the device in one call.
+func (c *conn) postBatch(n int, wr func(i int) verbs.SendWR) {
+	wrs := make([]verbs.SendWR, n)
+	for i := range wrs {
+		wrs[i] = wr(i)
+	}
+	c.PostSend(c.qp, wrs...)
 }
 
-// Work requests of the device, with n bytes of localMem from off on.
-
-func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n)}
+// wr returns a work request of the device, with n bytes of localMem from off on.
+func (c *conn) wr(op verbs.WROpcode, id uint64, off, n int) verbs.SendWR {
+	return verbs.SendWR{
+		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
+		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
+	}
 }
 
+// withoutData makes a work request zero-length, without a scatter/gather list.
+func withoutData(wr verbs.SendWR) verbs.SendWR {
+	wr.SGL = nil
+	return wr
+}
+
+func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpSend, id, off, n) }
 func (c *conn) writeWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
-		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
-	}
+	return c.wr(verbs.OpRDMAWrite, id, off, n)
 }
-
-func (c *conn) readWR(id uint64, off, n int) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(off, n),
-		Remote: verbs.Remote{Addr: peerTO, RKey: peerSTag},
-	}
-}
+func (c *conn) readWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpRDMARead, id, off, n) }

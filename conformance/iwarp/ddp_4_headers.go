@@ -37,7 +37,7 @@ var ddpControlCases = []conformance.Case{{
 	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
 	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 	}),
 }, {
@@ -164,8 +164,7 @@ var ddpHeaderCases = []conformance.Case{{
 	Sends:   "a Read Request; the device writes too",
 	Expects: "14 octets of header, then the payload",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 0, 100))
-		g := c.nextFPDUs(1)[0]
+		g := c.expectSent(c.writeWR(1, 0, 100), iwarp.Any())
 		c.expectHeaderOctets(g, append(taggedHeader(0x40, peerSTag, peerTO), c.localMem.Buf[:100]...))
 		c.Check(len(g.ULPDU) == 14+100, "a ULPDU of 114 octets", "%d", len(g.ULPDU))
 		c.send(c.peerRead(0, 100))

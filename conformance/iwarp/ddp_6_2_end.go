@@ -28,19 +28,15 @@ var ddpEndCases = []conformance.Case{{
 	Expects: "the 100 Sends, then an orderly close of the stream",
 	Defects: []string{"DisconnectDropsQueue"}, Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
 		const n, size = 100, tcpBufferBytes / 100 &^ 3
-		wrs := make([]verbs.SendWR, n)
-		for i := range wrs {
-			wrs[i] = c.sendWR(uint64(i+1), 0, size)
-		}
-		c.PostSend(c.qp, wrs...)
-		left := c.startDisconnect()
+		c.postBatch(n, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 0, size) })
+		disconnecting := c.startDisconnect()
 		c.waitForDevice()
 		for range n {
 			c.expectPayload(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:size])
 		}
 		c.expectClose()
 		c.closeWrite()
-		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
 	}),
 }, {
@@ -49,12 +45,12 @@ var ddpEndCases = []conformance.Case{{
 	Sends:   "FIN, after that of the device",
 	Expects: "a request that is refused or fails, and nothing on the wire",
 	Defects: []string{"FlushForgets"}, Run: onSetup(setup{}, func(c *conn) {
-		left := c.startDisconnect()
+		disconnecting := c.startDisconnect()
 		c.expectClose()
 		posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
 		c.Note("post: %d taken, %v", posted, err)
 		c.closeWrite()
-		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.Must("a disconnect", disconnecting.Wait(c.ResponseTimeout()))
 		c.expectDisconnect()
 		c.expectFailures(posted)
 		posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
@@ -66,24 +62,21 @@ var ddpEndCases = []conformance.Case{{
 	Title:   "A queue pair whose connection is closed with outstanding requests is in the error state",
 	Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
 	Expects: "a queue pair in the error state, and a read that fails",
-	Defects: []string{"BusyCloseIsIdle"}, Run: onHost(func(h *host) {
-		for _, leaves := range []bool{false, true} {
-			c := h.connect(setup{})
-			c.deviceRead(1, 0, 16)
-			var left conformance.Task
-			if leaves {
-				left = c.startDisconnect()
-				c.waitForDevice()
-			}
-			c.closeWrite()
-			c.expectEnd()
-			if leaves {
-				c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
-			}
-			c.expectDisconnect()
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.expectFailures(1)
+	Defects: []string{"BusyCloseIsIdle"}, Run: onEachConn(setup{}, []bool{false, true}, func(c *conn, disconnects bool) {
+		c.deviceRead(1, 0, 16)
+		var disconnecting conformance.Task
+		if disconnects {
+			disconnecting = c.startDisconnect()
+			c.waitForDevice()
 		}
+		c.closeWrite()
+		c.expectEnd()
+		if disconnects {
+			c.Note("disconnected: %v", disconnecting.Wait(c.ResponseTimeout()))
+		}
+		c.expectDisconnect()
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.expectFailures(1)
 	}),
 }, {
 	ID: "ddp/end/answers-go-on-after-fin", Cite: cite("rfc5041/6.2.1/3"), Level: conformance.Should,
@@ -101,8 +94,7 @@ var ddpEndCases = []conformance.Case{{
 		c.expectClose()
 	}),
 }, {
-	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"),
-	Level:   conformance.Should,
+	ID: "ddp/end/outstanding-requests-fail", Cite: cite("rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should,
 	Title:   "Outstanding requests and receives complete in error when the connection breaks",
 	Sends:   "a reset, while four reads and four Sends of the device and two receives are outstanding",
 	Expects: "ten completions in error",
@@ -117,16 +109,14 @@ var ddpEndCases = []conformance.Case{{
 // postOutstanding posts reads, and Sends with a fence: none of them completes before the
 // peer sends a Read Response.
 func (c *conn) postOutstanding(reads, sends int) {
-	wrs := make([]verbs.SendWR, 0, reads+sends)
-	for i := range reads {
-		wrs = append(wrs, c.readWR(uint64(100+i), 1024+16*i, 16))
-	}
-	for i := range sends {
+	c.postBatch(reads+sends, func(i int) verbs.SendWR {
+		if i < reads {
+			return c.readWR(uint64(100+i), 1024+16*i, 16)
+		}
 		wr := c.sendWR(uint64(200+i), 16*i, 16)
 		wr.Flags |= verbs.SendFence
-		wrs = append(wrs, wr)
-	}
-	c.PostSend(c.qp, wrs...)
+		return wr
+	})
 	for range reads {
 		c.expect(iwarp.Op(iwarp.OpReadRequest))
 	}

@@ -7,31 +7,21 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
+// makeSegment returns a segment that the peer sends on a connection.
+type makeSegment = func(*conn) iwarp.Segment
+
 // expectEachRefused sends each segment on a separate connection, and fails the case unless it
 // causes a Terminate with one of the causes and is not delivered.
-func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
+func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...makeSegment) {
 	for _, w := range wrong {
 		c := h.connect(setup{receives: 4})
-		c.expectRefusal(w(c), causes...)
-		c.expectNoSuccess()
-		c.ExpectUnchanged(c.localMem, 0, 0)
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.expectRefusalWithoutEffect(w(c), causes...)
 	}
 }
 
 // onEachRefused makes the body of a case from expectEachRefused.
-func onEachRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) func(*conformance.Bench) error {
+func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance.Bench) error {
 	return onHost(func(h *host) { h.expectEachRefused(causes, wrong...) })
-}
-
-// onRefusedValues makes the body of a case that fails unless the segment with each value, on a
-// separate connection, causes a Terminate with the cause and is not delivered.
-func onRefusedValues[T any](cause iwarp.Cause, values []T, wrong func(*conn, T) iwarp.Segment) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, v := range values {
-			h.expectEachRefused([]iwarp.Cause{cause}, func(c *conn) iwarp.Segment { return wrong(c, v) })
-		}
-	})
 }
 
 // wrongQueueCauses are the valid causes for a message on the wrong queue: DDP's, and RDMAP's if
@@ -39,7 +29,7 @@ func onRefusedValues[T any](cause iwarp.Cause, values []T, wrong func(*conn, T) 
 var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
 // sendToQueue returns a Send to another queue.
-func sendToQueue(qn uint32) func(*conn) iwarp.Segment {
+func sendToQueue(qn uint32) makeSegment {
 	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
 }
 
@@ -62,8 +52,7 @@ func (c *conn) grantedIRD() int {
 	return int(iwarp.Val(e.IRD))
 }
 
-// threeReads negotiates a depth of three, so that a device that rounds up to a power of two
-// grants more.
+// threeReads negotiates a depth of three: a device that rounds up grants more.
 var threeReads = setup{
 	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
 	frame: withDepths(3, 3),
@@ -115,7 +104,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Expects: "a Terminate: invalid MO; for 4096 also message too long",
 	// TCP delivers in order: the missing octets cannot arrive later.
 	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
-		offset := func(mo uint32) func(*conn) iwarp.Segment {
+		offset := func(mo uint32) makeSegment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 		}
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
@@ -135,7 +124,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
 	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 16)
 	}),
 }, {
@@ -143,15 +132,19 @@ var ddpUntaggedCases = []conformance.Case{{
 	Title:   "A Send with another MSN than the next is refused",
 	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
 	Expects: "a Terminate: MSN out of range",
-	Defects: []string{"UntaggedUnchecked"}, Run: onRefusedValues(iwarp.DDPUntaggedMSNRange, []uint32{1, 0xffffffff, 0x80000000},
-		func(c *conn, ahead uint32) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }),
+	Defects: []string{"UntaggedUnchecked"},
+	Run: onEachConn(setup{receives: 4}, []uint32{1, 0xffffffff, 0x80000000}, func(c *conn, ahead uint32) {
+		c.expectRefusalWithoutEffect(iwarp.Send(c.nextSendMSN()+ahead, data(16)), iwarp.DDPUntaggedMSNRange)
+	}),
 }, {
 	ID: "ddp/untagged/number-of-a-read-request", Cite: cite("rfc5041/7.1/5"),
 	Title:   "A Read Request with another MSN than the next is refused",
 	Sends:   "Read Requests with the MSN after the next, and with that before the first",
 	Expects: "a Terminate: MSN out of range, and no Read Response",
-	Defects: []string{"ReadNumberUnchecked"}, Run: onRefusedValues(iwarp.DDPUntaggedMSNRange, []uint32{1, 0xffffffff},
-		func(c *conn, ahead uint32) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }),
+	Defects: []string{"ReadNumberUnchecked"},
+	Run: onEachConn(setup{}, []uint32{1, 0xffffffff}, func(c *conn, ahead uint32) {
+		c.expectRefusalWithoutEffect(c.peerRead(0, 16).MSN(c.nextRequestMSN()+ahead), iwarp.DDPUntaggedMSNRange)
+	}),
 }, {
 	ID: "ddp/untagged/number-repeated", Cite: cite("rfc5041/7.1/5", "rfc5041/5.3/3"),
 	Title:   "A Send with the MSN of the previous Send is refused",
@@ -162,24 +155,25 @@ var ddpUntaggedCases = []conformance.Case{{
 		c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
 		c.ExpectRecv(1, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 	}),
 }}
 
-// ddpErrors are errors of the peer for which DDP has an error code. Other cases check errors
+// ddpFaults are errors of the peer for which DDP has an error code. Other cases check errors
 // that involve receives.
-var ddpErrors = []struct {
-	cause iwarp.Cause
-	wrong func(*conn) iwarp.Segment
-}{
-	{iwarp.DDPTaggedInvalidSTag, func(c *conn) iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(16)) }},
-	{iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }},
-	{iwarp.DDPTaggedSTagNotAssociated, func(c *conn) iwarp.Segment { return writeTo(addrOf(c.otherPDMemory(allAccess), 0), data(16)) }},
-	{iwarp.DDPTaggedInvalidVersion, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).DV(2) }},
-	{iwarp.DDPUntaggedInvalidQN, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) }},
-	{iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+1, data(16)) }},
-	{iwarp.DDPUntaggedInvalidMO, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(4) }},
-	{iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }},
+var ddpFaults = []peerFault{
+	taggedFault, untaggedFault,
+	codedFault(iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }),
+	codedFault(iwarp.DDPTaggedSTagNotAssociated, func(c *conn) iwarp.Segment { return writeTo(addrOf(c.otherPDMemory(allAccess), 0), data(16)) }),
+	codedFault(iwarp.DDPTaggedInvalidVersion, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).DV(2) }),
+	codedFault(iwarp.DDPUntaggedMSNRange, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+1, data(16)) }),
+	codedFault(iwarp.DDPUntaggedInvalidMO, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(4) }),
+	codedFault(iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }),
+}
+
+// codedFault is ddpFault with the name of the cause.
+func codedFault(cause iwarp.Cause, segment makeSegment) peerFault {
+	return ddpFault(cause.String(), cause, segment)
 }
 
 var ddpReportCases = []conformance.Case{{
@@ -190,7 +184,7 @@ var ddpReportCases = []conformance.Case{{
 	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
 		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
-		c.expectNoSuccess()
+		c.ExpectNoSuccess()
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
@@ -221,7 +215,8 @@ var ddpReportCases = []conformance.Case{{
 		tells := func(c *conn, wrong iwarp.Segment) {
 			c.send(wrong)
 			got := c.expectTerminate().Terminate.SegmentLength
-			c.Check(got != nil && int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%s", formatOptional(got))
+			c.Check(got != nil, fmt.Sprintf("the segment length %d", wrong.Len()), "none")
+			c.Check(int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%d", *got)
 		}
 		tells(h.connect(setup{}), iwarp.Write(unknownSTag, 0, data(16)))
 		c := h.connect(setup{receives: 2})
@@ -232,22 +227,16 @@ var ddpReportCases = []conformance.Case{{
 	Title:   "Every DDP error is reported with its code",
 	Sends:   "eight invalid segments, each on a separate connection",
 	Expects: "the type and the code that DDP lists for each",
-	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
-		for _, f := range ddpErrors {
-			c := h.connect(setup{receives: 4})
-			c.expectRefusal(f.wrong(c), f.cause)
-		}
+	Defects: []string{"CodesShifted"}, Run: onEachConn(setup{receives: 4}, ddpFaults, func(c *conn, f peerFault) {
+		c.expectRefusal(f.frame(c), f.causes...)
 	}),
 }, {
 	ID: "ddp/error/wrong-version-tagged", Cite: cite("rfc5041/7.2/2"),
 	Title:   "A tagged segment with another DDP version is refused with that cause",
 	Sends:   "Writes with DV 0, 2 and 3",
 	Expects: "a Terminate: invalid version of a tagged segment",
-	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
-		for _, v := range []uint8{0, 2, 3} {
-			c := h.connect(setup{})
-			c.expectRefusalWithoutEffect(c.peerWrite(0, data(16)).DV(v), iwarp.DDPTaggedInvalidVersion)
-		}
+	Defects: []string{"VersionsUnchecked"}, Run: onEachConn(setup{}, []uint8{0, 2, 3}, func(c *conn, version uint8) {
+		c.expectRefusalWithoutEffect(c.peerWrite(0, data(16)).DV(version), iwarp.DDPTaggedInvalidVersion)
 	}),
 }, {
 	ID: "ddp/error/wrong-version-untagged", Cite: cite("rfc5041/7.2/2"),
@@ -280,12 +269,4 @@ func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segmen
 	c.expectRefusal(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))), cause)
 	c.expectFailures(1)
 	c.ExpectUnchanged(c.localMem, 0, 0)
-}
-
-// formatOptional formats a field that may be nil.
-func formatOptional(v *uint16) string {
-	if v == nil {
-		return "none"
-	}
-	return fmt.Sprint(*v)
 }

@@ -8,11 +8,15 @@
 package iwarp
 
 import (
+	"bytes"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -48,4 +52,87 @@ func cite(rows ...string) conformance.Cite {
 // citeSection is cite for a section that is not that of the first row.
 func citeSection(doc, section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: rows}
+}
+
+// describeEvent formats an event of a record.
+func describeEvent(e *conformance.Event) string {
+	words := e.Text
+	switch e.Kind {
+	case conformance.EventSent, conformance.EventReceived:
+		if e.Stream == 0 {
+			return describeTCPSegment(e.Data)
+		}
+		words = describeOctets(e.Data)
+	case conformance.EventSentFIN, conformance.EventReceivedFIN:
+		words = "FIN"
+	case conformance.EventReset:
+		words = "RST"
+	}
+	if e.Stream > 1 {
+		words = fmt.Sprintf("(stream %d) %s", e.Stream, words)
+	}
+	return words
+}
+
+// describeTCPSegment formats a raw TCP packet.
+func describeTCPSegment(packet []byte) string {
+	words, octets, ok := wire.DescribeTCP(packet)
+	switch {
+	case !ok:
+		return fmt.Sprintf("%d bytes that are no TCP segment", len(packet))
+	case len(octets) == 0:
+		return words
+	}
+	return words + ": " + describeOctets(octets)
+}
+
+// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position is
+// unknown, so it tries every position of markers.
+func describeOctets(b []byte) string {
+	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
+		s, rest, ok := iwarp.ParseStartupFrame(b)
+		switch {
+		case !ok:
+			return fmt.Sprintf("%d octets of a start-up frame", len(b))
+		case len(rest) > 0:
+			return s.String() + " | " + describeOctets(rest)
+		}
+		return s.String()
+	}
+	if words, ok := describeFPDUs(b, iwarp.Deframer{}); ok {
+		return words
+	}
+	for at := uint64(0); at < 512; at += 4 {
+		if words, ok := describeFPDUs(b, iwarp.Deframer{Markers: true, Position: at}); ok {
+			return words + " (with markers)"
+		}
+	}
+	return fmt.Sprintf("%d octets: % x", len(b), head(b))
+}
+
+// describeFPDUs formats complete FPDUs; false if the octets are none.
+func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
+	var words []string
+	d.Feed(b)
+	for {
+		g, ok := d.Next()
+		if !ok {
+			break
+		}
+		if g.Verbatim != nil || !plausibleFPDU(g) {
+			return "", false
+		}
+		words = append(words, g.String())
+	}
+	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
+}
+
+// plausibleFPDU reports whether parsed octets are likely to be an FPDU.
+func plausibleFPDU(g iwarp.ReceivedFPDU) bool {
+	for _, m := range g.Markers {
+		if m.Ptr != m.Want || m.Reserved != 0 {
+			return false
+		}
+	}
+	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCRight
 }

@@ -43,8 +43,8 @@ var enhancedFrameCases = []conformance.Case{{
 	Title:   "In revision 1 the S flag is reserved: ignored in a Request, and zero in the Reply",
 	Sends:   "a Request of revision 1 with S set and eight octets of private data",
 	Expects: "a Reply of revision 1 with S clear, and the application gets the eight octets",
-	Defects: []string{"EchoesFlags"}, Run: onPassive(setup{}, func(hs *handshake) {
-		hs.sendFrame(revision1Request().SFlag(true).Private(data(8)))
+	Defects: []string{"EchoesFlags"},
+	Run: onRequest(setup{}, revision1Request().SFlag(true).Private(data(8)), func(hs *handshake) {
 		hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
@@ -53,8 +53,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Title:   "A Request of revision 1 is answered in revision 1",
 	Sends:   "a Request of revision 1",
 	Expects: "a Reply of revision 1 with S clear, and a working connection",
-	Defects: []string{"DemandsRevision2"}, Run: onPassive(setup{}, func(hs *handshake) {
-		hs.sendFrame(revision1Request())
+	Defects: []string{"DemandsRevision2"}, Run: onRequest(setup{}, revision1Request(), func(hs *handshake) {
 		hs.establishAfter(iwarp.Reply().Reject(false).Revision(1).SFlag(false)).expectTraffic()
 	}),
 }, {
@@ -63,8 +62,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Sends:   "a Request with S set; the device accepts with twelve octets of private data",
 	Expects: "a Reply with S set, PD_Length 16, four octets of enhanced data and the twelve octets",
 	Defects: []string{"EnhancedUncounted"},
-	Run: onPassive(setup{connParams: privateDataParam(data(12))}, func(hs *handshake) {
-		hs.sendFrame(enhancedRequest())
+	Run: onRequest(setup{connParams: privateDataParam(data(12))}, enhancedRequest(), func(hs *handshake) {
 		f := hs.expectFrame(iwarp.Reply().SFlag(true).PrivateLength(16).Private(data(12)))
 		hs.Check(f.Enhanced != nil, "enhanced data", "none")
 		hs.establish().expectTraffic()
@@ -103,8 +101,8 @@ var enhancedFrameCases = []conformance.Case{{
 	Title:   "A Request of revision 2 with S clear is answered without enhanced data",
 	Sends:   "a Request of revision 2 with S clear and eight octets of private data",
 	Expects: "a Reply with S clear and without private data; the application gets the eight octets",
-	Defects: []string{"ForcesEnhanced"}, Run: onPassive(setup{}, func(hs *handshake) {
-		hs.sendFrame(revision1Request().Revision(2).Private(data(8)))
+	Defects: []string{"ForcesEnhanced"},
+	Run: onRequest(setup{}, revision1Request().Revision(2).Private(data(8)), func(hs *handshake) {
 		hs.establishAfter(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0)).expectTraffic()
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),

@@ -122,12 +122,11 @@ var enhancedInitiatorCases = []conformance.Case{{
 // rtrKinds are the kinds of RTR with their segments.
 var rtrKinds = []struct {
 	kind iwarp.RTR
-	name string
 	want iwarp.Segment
 }{
-	{iwarp.RTRWrite, "Write", iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
-	{iwarp.RTRRead, "Read", iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
-	{iwarp.RTRSend, "Send", iwarp.Send(1, nil)},
+	{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+	{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+	{iwarp.RTRSend, iwarp.Send(1, nil)},
 }
 
 // replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device

@@ -1,13 +1,17 @@
 package iwarp
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -50,23 +54,25 @@ func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Seg
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect is expectRefusal, and fails the case if targetMem has changed.
+// expectRefusalWithoutEffect is expectRefusal, and fails the case if a request or receive has
+// succeeded, or memory has changed.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
+	c.ExpectNoSuccess()
+	c.ExpectUnchanged(c.localMem, 0, 0)
 	c.ExpectUnchanged(c.targetMem, 0, 0)
 }
 
-// expectAbortBy sends a frame, and fails the case unless the device ends the stream, with or
-// without a Terminate.
+// expectAbortBy sends a frame, and expects the end of the stream, perhaps after a Terminate.
 func (c *conn) expectAbortBy(wrong iwarp.Frame) {
 	c.send(wrong)
 	c.expectAbort()
 }
 
 // expectAnswer sends a frame, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectAnswer(request, want iwarp.Frame) {
+func (c *conn) expectAnswer(request, want iwarp.Frame) iwarp.ReceivedFPDU {
 	c.send(request)
-	c.expect(want)
+	return c.expect(want)
 }
 
 // expectSent posts a request, and fails the case unless the next FPDU of the device matches want.
@@ -81,8 +87,7 @@ func (c *conn) expectMessage(id uint64, n int) {
 	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
 }
 
-// expectMessageDelivered sends a Send of n octets, and fails the case unless receive id completes
-// with it.
+// expectMessageDelivered sends a Send of n octets, and expects it in receive id.
 func (c *conn) expectMessageDelivered(id uint64, n int) {
 	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 	c.expectMessage(id, n)
@@ -116,15 +121,13 @@ func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// expectClose fails the case unless the device closes its direction with FIN and sends nothing
-// before.
+// expectClose expects FIN of the device, and nothing before.
 func (c *conn) expectClose() {
 	c.expectEnd()
 	c.Check(errors.Is(c.endErr, io.EOF), "FIN", "%s", describeEnd(c.endErr))
 }
 
-// expectEnd fails the case unless the device ends the stream with FIN or RST and sends nothing
-// before.
+// expectEnd expects the end of the stream, FIN or RST, and nothing before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
 // expectEndWithin is expectEnd with a timeout.
@@ -145,36 +148,10 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 const belowStartupTimer = time.Second
 
 // expectSilence fails the case if the device sends anything or ends the stream. It waits for
-// quiet in virtual time, and for a read on another connection (syncQP) in real time.
-func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }
-
-// waitQuiet synchronizes with the device in real time, and returns how long to wait for frames.
-func (c *conn) waitQuiet(quiet time.Duration) time.Duration {
-	if c.Virtual {
-		return quiet
-	}
-	if c.syncQP == nil {
-		c.syncQP = newSyncQP(c.host)
-	}
-	c.syncQP.sync()
-	return 0
-}
-
-// drain returns the FPDUs that the device sends until it is silent.
-func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
-	timeout := c.waitQuiet(quiet)
-	for {
-		g, ok := c.nextFPDU(timeout)
-		if !ok {
-			return all
-		}
-		all = append(all, g)
-	}
-}
-
-// expectNothingWithin fails the case if the device sends anything before the timeout.
-func (c *conn) expectNothingWithin(timeout time.Duration) {
-	want := "nothing is sent"
+// quiet in virtual time, and for a read on another connection in real time.
+func (c *conn) expectSilence(quiet time.Duration) {
+	const want = "nothing is sent"
+	timeout := c.syncUnlessVirtual(quiet)
 	if len(c.startupOctets) > 0 {
 		c.Fail(want, "%s", describeOctets(c.startupOctets))
 	}
@@ -186,6 +163,18 @@ func (c *conn) expectNothingWithin(timeout time.Duration) {
 	}
 	if c.endErr != nil {
 		c.Fail(want, "%s", describeEnd(c.endErr))
+	}
+}
+
+// drain returns the FPDUs that the device sends until it is silent.
+func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
+	timeout := c.syncUnlessVirtual(quiet)
+	for {
+		g, ok := c.nextFPDU(timeout)
+		if !ok {
+			return all
+		}
+		all = append(all, g)
 	}
 }
 
@@ -219,4 +208,176 @@ func (c *conn) expectDisconnect() {
 		c.closeWrite()
 	}
 	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
+}
+
+// Helpers of the cases of DDP, RDMAP and its extensions.
+
+// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
+const unknownSTag = 0x5eadbeef
+
+// Lengths of DDP's headers.
+const (
+	ddpTaggedLen   = 14
+	ddpUntaggedLen = 18
+)
+
+// tcpBufferBytes is more than TCP buffers when the receiver does not read: on Linux, some
+// 10 MiB on both sides together.
+const tcpBufferBytes = 16 << 20
+
+// longMemLen is the memory length of cases with messages of several segments.
+const longMemLen = 256 << 10
+
+// onLongMessages makes the body of a case from a function that uses messages of several segments.
+func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
+}
+
+// longLen returns the length of a message of several segments.
+func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
+
+// waitForDevice waits until the device has processed all frames. The peer does not read.
+func (c *conn) waitForDevice() {
+	c.Sleep(c.syncUnlessVirtual(silencePeriod))
+}
+
+// exchangeAllKinds makes the device send every kind of message but a Terminate.
+func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
+	solicited := c.sendWR(2, 16, 16)
+	solicited.Flags |= verbs.SendSolicited
+	wrs := []verbs.SendWR{c.sendWR(1, 0, 16), solicited, c.writeWR(3, 32, 16), c.readWR(4, 48, 16)}
+	if c.Caps.Has(verbs.CapSendInv) {
+		invalidate := c.sendWR(5, 64, 16)
+		invalidate.Opcode, invalidate.InvalidateRKey = verbs.OpSendInv, peerSTag
+		wrs = append(wrs, invalidate)
+	}
+	if c.Caps.Has(verbs.CapAtomics) {
+		wrs = append(wrs, c.fetchAddWR(6, 80, 1))
+	}
+	c.PostSend(c.qp, wrs...)
+	all := c.nextFPDUs(len(wrs))
+	c.send(c.peerRead(0, 16))
+	return append(all, c.nextFPDUs(1)...)
+}
+
+// fetchAddWR returns a FetchAdd request of the device, with the result in localMem.
+func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
+	wr := c.wr(verbs.OpAtomicFetchAdd, id, off, 8)
+	wr.Atomic.CompareAdd = add
+	return wr
+}
+
+// nextPayload returns the next segments with n octets of payload in total.
+func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
+	var all []iwarp.ReceivedFPDU
+	for left := n; left > 0; {
+		g, ok := c.nextFPDU(c.ResponseTimeout())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.describeMissing())
+		}
+		all = append(all, g)
+		left -= len(g.Payload)
+	}
+	return all
+}
+
+// expectNoResponse expects no response to earlier frames, except for a Terminate.
+func (c *conn) expectNoResponse() {
+	c.waitForDevice()
+	if g, ok := c.nextFPDU(0); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
+	}
+}
+
+// expectAbort fails the case unless the device ends the stream, with or without a Terminate. It
+// is for errors without a specified cause.
+func (c *conn) expectAbort() {
+	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
+		c.checkFPDU(iwarp.Op(iwarp.OpTerminate), g)
+	}
+	c.expectEnd()
+}
+
+// expectTerminateAfter fails the case unless the device sends segments of op only, then a
+// Terminate with one of the causes, or with any if there are none, and the end of the stream.
+func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
+	for n := 0; ; n++ {
+		g, ok := c.nextFPDU(c.ResponseTimeout())
+		switch {
+		case !ok:
+			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), n)
+		case g.Op() == iwarp.OpTerminate:
+			c.checkTerminate(g, causes)
+			c.expectEnd()
+			return
+		}
+		c.checkFPDU(iwarp.Op(op), g)
+	}
+}
+
+// parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
+func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
+	if t, ok := g.InSiwBitOrder(true); ok {
+		return t
+	}
+	return g.Segment
+}
+
+// expectQuotedDDPHeader expects the DDP header of the invalid segment in a Terminate.
+func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
+	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
+	got := t.Terminate.DDPHeader
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("the DDP header % x in the Terminate", want), "% x", got)
+}
+
+// expectFailures fails the case unless n requests or receives complete in error. If the device
+// has closed its direction, the peer closes the other first, since the device may wait for that.
+func (c *conn) expectFailures(n int) {
+	if c.endErr != nil {
+		c.closeWrite()
+	}
+	for i := range n {
+		wc, ok := c.PollCompletion(c.ResponseTimeout())
+		if !ok {
+			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
+		}
+		c.Check(wc.Status != verbs.WCSuccess, "an error completion", "%s", rig.Describe(&wc))
+	}
+}
+
+// bindID is the WRID of bind requests.
+const bindID = 0xb1d
+
+// bindableMemory registers memory that remote peers can access through windows only.
+func (h *host) bindableMemory(n int) *rig.Memory {
+	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
+}
+
+// newWindow binds a window of type 2 to 64 octets, and returns the memory and its address.
+func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
+	m := c.bindableMemory(64)
+	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
+}
+
+// bindWindow binds a window of type 2 to n octets of m from off on, and returns its STag.
+func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
+	mw, err := c.PD.AllocMW(verbs.MWType2)
+	c.Must("a window", err)
+	key := verbs.NextRKey(mw.RKey())
+	c.PostSend(c.qp, verbs.SendWR{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
+	})
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
+	return uint32(key)
+}
+
+// sendBatch sends n messages in one write. message may use the MSN after the previous one.
+func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
+	const usual = 64 // approximate octets of a framed request
+	b := make([]byte, 0, n*usual)
+	for i := range n {
+		b = append(b, c.encode(message(i))...)
+	}
+	c.write(b)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -29,19 +30,18 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onPassive makes the body of a case from a function that does the handshake with a listening
-// device.
-func onPassive(s setup, body func(*handshake)) func(*conformance.Bench) error {
-	return onHost(func(h *host) { body(h.startPassive(s)) })
+// onRequest makes the body of a case from a function that does the handshake with a listening
+// device, from its Reply to the peer's Request on.
+func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }
 
-// onActive makes the body of a case from a function that does the handshake with a connecting
-// device.
+// onActive makes the body of a case from a function that does the handshake with an initiator.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
 
-// handshake starts a handshake in the role that s.active selects.
+// startHandshake starts a handshake in which the device has the role that s.active selects.
 func (h *host) startHandshake(s setup) *handshake {
 	if s.active {
 		return h.startActive(s)
@@ -125,6 +125,22 @@ func (hs *handshake) sendFrame(f startupFrame) {
 	hs.write(f.Append(nil))
 }
 
+// exchangeFrames receives the device's start-up frame and sends that of the peer, changed by the
+// setup, in the order of their roles. It fails the case if the device rejects the peer's Request.
+func (hs *handshake) exchangeFrames() {
+	if hs.setup.active {
+		hs.recvFrame()
+		hs.sendReply(hs.setup.frame)
+		return
+	}
+	f := enhancedRequest()
+	if hs.setup.frame != nil {
+		f = hs.setup.frame(f)
+	}
+	hs.sendFrame(f)
+	hs.expectFrame(iwarp.Reply().Reject(false))
+}
+
 // recvFrame returns the device's start-up frame, or fails the case.
 func (hs *handshake) recvFrame() startupFrame {
 	want := "a start-up frame"
@@ -183,8 +199,7 @@ func (hs *handshake) establish() *conn {
 	return hs.expectConnected()
 }
 
-// establishAfter fails the case unless the device's start-up frame matches want, and establishes
-// the connection.
+// establishAfter expects a start-up frame that matches want, and establishes the connection.
 func (hs *handshake) establishAfter(want startupFrame) *conn {
 	hs.expectFrame(want)
 	return hs.establish()
@@ -227,3 +242,110 @@ func describeEnd(err error) string {
 
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
+
+// enhancedRequest returns the peer's default Request: enhanced, with an IRD and ORD of 16,
+// peer-to-peer with every kind of RTR.
+func enhancedRequest() startupFrame {
+	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead)
+}
+
+// sendReply answers the device's Request in the same revision, with the requested depths and
+// the cheapest of the offered RTRs.
+func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
+	f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev))
+	if e := hs.gotFrame.Enhanced; e != nil {
+		f = f.Depths(iwarp.Val(e.ORD), min(iwarp.Val(e.IRD), defaultOrd))
+		if iwarp.Val(e.PeerToPeer) {
+			f = f.PeerToPeer(cheapestRTR(e))
+		}
+	}
+	if edit != nil {
+		f = edit(f)
+	}
+	hs.sendFrame(f)
+}
+
+// cheapestRTR returns the offered RTR that needs least from its receiver.
+func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
+	switch {
+	case e == nil:
+		return 0
+	case iwarp.Val(e.WriteRTR):
+		return iwarp.RTRWrite
+	case iwarp.Val(e.ReadRTR):
+		return iwarp.RTRRead
+	case iwarp.Val(e.SendRTR):
+		return iwarp.RTRSend
+	}
+	return 0
+}
+
+// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write.
+func (c *conn) sendRTR() {
+	switch cheapestRTR(c.deviceFrame.Enhanced) {
+	case iwarp.RTRRead:
+		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0)))
+		c.wakeDevice()
+		c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
+	case iwarp.RTRSend:
+		c.send(iwarp.Send(c.nextSendMSN(), nil))
+		c.wakeDevice()
+		c.ExpectRecv(1, 0)
+	default:
+		c.send(iwarp.Write(peerSTag, 0, nil))
+		c.wakeDevice()
+	}
+}
+
+// wakeDevice sends zero-length Writes until the application has accepted: some devices do not
+// process a message right after their Reply until another one arrives. A separate case checks
+// that.
+func (c *conn) wakeDevice() {
+	c.sendEmptyWrite()
+	for range wakeAttempts {
+		if err := c.task.Wait(wakeInterval); !errors.Is(err, verbs.ErrTimeout) {
+			break
+		}
+		c.sendEmptyWrite()
+	}
+	c.sendEmptyWrite() // wakes the device for messages that arrived before the accept
+}
+
+// sendEmptyWrite sends a zero-length Write, which has no effect.
+func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
+
+// The interval and number of zero-length Writes.
+const (
+	wakeInterval = 20 * time.Millisecond
+	wakeAttempts = 50
+)
+
+// finishAccepts sends the first message on connections whose application is still in accept.
+// With Linux's siw an accept cannot be cancelled before the first message, and the kernel panics
+// if the stream ends before it.
+func (h *host) finishAccepts() {
+	for _, hs := range h.accepts {
+		if hs.gotFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
+			continue // no Reply was sent, or the accept has returned
+		}
+		if hs.deviceFrame.Rev == nil {
+			hs.enterFullOperation()
+		}
+		hs.wakeDevice()
+	}
+}
+
+// recvRTR receives the RTR of a device in the peer-to-peer model, and answers a Read.
+func (c *conn) recvRTR() {
+	e := c.peerFrame.Enhanced
+	if e == nil || !iwarp.Val(e.PeerToPeer) {
+		return
+	}
+	switch g := c.expect(iwarp.Any()); g.Op() {
+	case iwarp.OpReadRequest:
+		c.send(iwarp.ReadResponseTo(g.Segment, nil))
+	case iwarp.OpSend, iwarp.OpWrite:
+	default:
+		c.Fail("a zero-length message as RTR", "%v", g)
+	}
+}

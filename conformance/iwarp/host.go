@@ -14,7 +14,8 @@ import (
 // host is the device with its application, and the peer's TCP, before a connection is made.
 type host struct {
 	*rig.Rig
-	syncQP *syncQP
+	// syncConn is a connection on which the peer only sends RDMA Reads; see syncUnlessVirtual.
+	syncConn *conn
 	// accepts are the handshakes in which the device is passive.
 	accepts []*handshake
 }
@@ -72,8 +73,8 @@ func (s *setup) connParam() verbs.ConnParam {
 }
 
 // depthParam returns connection parameters with the application's IRD and ORD.
-func depthParam(answers, asks uint8) *verbs.ConnParam {
-	return &verbs.ConnParam{ResponderResources: answers, InitiatorDepth: asks}
+func depthParam(ird, ord uint8) *verbs.ConnParam {
+	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
 // newConn creates the queue pair and the memory of a connection.
@@ -89,9 +90,7 @@ func (h *host) newConn(s *setup) *conn {
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	h.Must("a queue pair", err)
-	h.Must("a queue pair in INIT", c.qp.Modify(
-		verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access &^ verbs.AccessLocalWrite},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0)
 	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {
 		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*c.recvLen, c.recvLen))
@@ -110,8 +109,7 @@ func (h *host) listen() verbs.Listener {
 	return l
 }
 
-// dialTimeout is longer than three retransmissions of a SYN (7 s), since a busy machine loses
-// some.
+// dialTimeout is longer than three retransmissions of a SYN (7 s): a busy machine loses some.
 const dialTimeout = 10 * time.Second
 
 // dial connects the peer to the listening device.
@@ -153,15 +151,17 @@ func (h *host) expectNoConnRequest(l verbs.Listener) {
 // shortWait is enough for everything that waits for no timer.
 const shortWait = 10 * time.Millisecond
 
-// syncQP is a connection on which the peer only sends RDMA Reads: a response shows that
-// the device has processed all earlier packets.
-type syncQP struct{ c *conn }
-
-func newSyncQP(h *host) *syncQP { return &syncQP{h.connect(setup{})} }
-
-// sync sends a request and waits for the response, twice: frames that another thread of
-// the device was about to send during the first exchange are sent by the second.
-func (k *syncQP) sync() {
-	k.c.sync()
-	k.c.sync()
+// syncUnlessVirtual returns how long to wait until the device has processed all earlier packets:
+// quiet in virtual time. In real time it returns 0 after two Reads on another connection have
+// been answered: the second shows that another thread of the device has sent its frames.
+func (h *host) syncUnlessVirtual(quiet time.Duration) time.Duration {
+	if h.Virtual {
+		return quiet
+	}
+	if h.syncConn == nil {
+		h.syncConn = h.connect(setup{})
+	}
+	h.syncConn.sync()
+	h.syncConn.sync()
+	return 0
 }

@@ -172,12 +172,12 @@ func TestInvalidFramesAreInvalid(t *testing.T) {
 			got, rest, whole := iwarp.ParseStartupFrame(f.octets)
 			switch {
 			case whole == f.truncated:
-				t.Errorf("%s: complete %t, truncated %t", f.what, whole, f.truncated)
+				t.Errorf("%s: complete %t, truncated %t", f.name, whole, f.truncated)
 			case f.truncated:
 			case len(rest) > 0:
-				t.Errorf("%s: %d octets after the frame", f.what, len(rest))
+				t.Errorf("%s: %d octets after the frame", f.name, len(rest))
 			case *got.Key == *good.Key && *got.PDLength <= 512 && *got.PDLength >= 4 && *got.Rev <= 2:
-				t.Errorf("%s: nothing is wrong with %v", f.what, got)
+				t.Errorf("%s: nothing is wrong with %v", f.name, got)
 			}
 		}
 	}

@@ -23,8 +23,7 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 // onMarkersFromDevice makes the body of a case from a function that receives markers from the
 // device. The case does not apply if the device rejects M; another case checks that.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
-	return onPassive(setup{}, func(hs *handshake) {
-		hs.sendFrame(withMarkers(enhancedRequest()))
+	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		if iwarp.Val(hs.recvFrame().R) {
 			rig.NotApplicable("the device refuses to send markers")
 		}
@@ -165,14 +164,16 @@ func payloadToMarker(position uint64, header int) int {
 	return n - 2 - header - 4
 }
 
-// zeroLengthWrites returns n zero-length Writes, which have the shortest FPDUs.
-func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
-	wrs := make([]verbs.SendWR, n)
-	for i := range wrs {
-		wrs[i] = c.writeWR(uint64(i+1), 0, 0)
-		wrs[i].SGL = nil
-	}
-	return wrs
+// secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
+// marker, and returns the FPDU of the second, which begins with the marker.
+func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
+	c.allowBadFrames = true
+	n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
+	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
+	c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+	return g
 }
 
 var mpaPositionCases = []conformance.Case{{
@@ -220,12 +221,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device sends a message that ends at the next marker, then another",
 	Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
-		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
-		c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
-		c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
-		g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
-		c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+		g := c.secondFPDUAtMarker()
 		c.Check(g.Markers[0].Ptr == 0, "a marker with a pointer of 0", "%d", g.Markers[0].Ptr)
 		c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 	}),
@@ -251,7 +247,7 @@ var mpaPositionCases = []conformance.Case{{
 	Expects: "markers that point to the length field before them",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
-		c.PostSend(c.qp, c.zeroLengthWrites(60)...)
+		c.postBatch(60, func(i int) verbs.SendWR { return withoutData(c.writeWR(uint64(i+1), 0, 0)) })
 		inside := 0
 		for _, g := range c.nextFPDUs(60) {
 			for _, m := range g.Markers {

@@ -58,8 +58,7 @@ func (c *conn) expectAlignedSegments(messages int) {
 }
 
 var mpaSegmentCases = []conformance.Case{{
-	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should,
-	Setup:   setupMSS(1460),
+	ID: "mpa/segment/begins-with-an-fpdu", Cite: cite("rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1460),
 	Title:   "TCP segments begin with an FPDU",
 	Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
 	Expects: "each read of the stream begins with a length field",
@@ -228,10 +227,7 @@ var segmentCases = []conformance.Case{{
 	Expects: "all are delivered, and a Read Response",
 	Defects: []string{"OneFPDUPerSegment"},
 	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
-		lengths := make([]int, 12)
-		for i := range lengths {
-			lengths[i] = 100
-		}
+		lengths := slices.Repeat([]int{100}, 12)
 		for two := range slices.Chunk(c.newSends(lengths...), 2) {
 			c.sendCoalesced(two...)
 		}
@@ -247,11 +243,8 @@ var segmentCases = []conformance.Case{{
 	Defects: []string{"MarkersKept"},
 	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-		lengths := make([]int, 8)
-		for i := range lengths {
-			lengths[i] = 400
-			c.send(iwarp.Send(c.nextSendMSN(), rig.Pattern(400, byte(i))))
-		}
+		lengths := slices.Repeat([]int{400}, 8)
+		c.send(c.newSends(lengths...)...)
 		c.expectDelivered(512, lengths...)
 	}),
 }, {
@@ -267,7 +260,10 @@ var segmentCases = []conformance.Case{{
 			frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
 		}
 		c.hold(frames...)
-		c.releaseWithFIN(0)
+		c.Note("send the held octets in a segment with FIN")
+		if err := c.raw.SendHeldFIN(0); err != nil {
+			rig.Abort(fmt.Errorf("send FIN: %w", err))
+		}
 		c.ExpectRecv(1, 40)
 		c.waitForDevice()
 		for range defaultOrd {

@@ -14,8 +14,7 @@ import (
 // received the first FPDU, which the peer sends in pieces. The application posts a Send before
 // each piece; the device may accept or refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
-	return onPassive(setup{receives: 1}, func(hs *handshake) {
-		hs.sendFrame(f)
+	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
 		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
 			rig.NotApplicable("the device does not accept a Write as RTR")
@@ -63,7 +62,8 @@ var mpaOrderCases = []conformance.Case{{
 	Title:   "A responder sends nothing before it has received a complete Request",
 	Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
 	Expects: "nothing until the last octet, then a Reply",
-	Defects: []string{"ResponderSpeaksFirst"}, Run: onPassive(setup{}, func(hs *handshake) {
+	Defects: []string{"ResponderSpeaksFirst"}, Run: onHost(func(h *host) {
+		hs := h.startPassive(setup{})
 		hs.expectSilence(silencePeriod)
 		f := enhancedRequest().Private(data(8))
 		b := f.Append(nil)
@@ -185,11 +185,7 @@ const startupLimit = 2 * time.Minute
 
 // onPartialRequest makes the body of a case in which the peer sends n octets of a Request only.
 func onPartialRequest(n int) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		l := h.listen()
-		h.dialAndSend(l, revision1Request().Append(nil)[:n]).expectEndWithin(startupLimit)
-		h.expectNoConnRequest(l)
-	})
+	return onHost(func(h *host) { h.expectRequestDropped(h.listen(), revision1Request().Append(nil)[:n], startupLimit) })
 }
 
 // onPartialReply makes the body of a case in which the peer sends n octets of a Reply only.

@@ -72,14 +72,6 @@ func (c *rawConn) release(pieces ...[2]int) {
 	}
 }
 
-// releaseWithFIN sends the held octets from an offset on in a segment with FIN.
-func (c *rawConn) releaseWithFIN(from int) {
-	c.Note("send held octets from %d on in a segment with FIN", from)
-	if err := c.raw.SendHeldFIN(from); err != nil {
-		rig.Abort(fmt.Errorf("send FIN: %w", err))
-	}
-}
-
 // newSends returns Sends of the lengths.
 func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Frame) {
 	for i, n := range lengths {
@@ -121,8 +113,7 @@ func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap returns the option for an initial sequence number that wraps after the given
-// number of octets.
+// isnBeforeWrap sets an initial sequence number that wraps after this number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -11,63 +12,52 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peerFault is an invalid frame of the peer, and the headers that a Terminate for it quotes.
+// peerFault is an invalid frame of the peer, and the valid causes of the Terminate for it.
 type peerFault struct {
-	name  string
-	frame func(*conn) iwarp.Frame
-	// causes are the valid causes.
+	name   string
 	causes []iwarp.Cause
-	// quotesDDP and quotesRDMAP tell whether a Terminate quotes the DDP header, and that of a
+	frame  func(*conn) iwarp.Frame
+	// quotesDDP and quotesRDMAP tell whether the Terminate quotes the DDP header, and that of a
 	// Read Request.
 	quotesDDP, quotesRDMAP bool
 }
 
+// ddpFault returns a peerFault whose Terminate quotes the DDP header.
+func ddpFault(name string, cause iwarp.Cause, segment makeSegment) peerFault {
+	return peerFault{name, []iwarp.Cause{cause}, func(c *conn) iwarp.Frame { return segment(c) }, true, false}
+}
+
 var (
 	crcFault = peerFault{
-		name:   "a wrong CRC",
-		frame:  func(c *conn) iwarp.Frame { return c.peerWrite(0, data(16)).BadCRC() },
-		causes: []iwarp.Cause{iwarp.MPACRC},
+		name: "a wrong CRC", causes: []iwarp.Cause{iwarp.MPACRC},
+		frame: func(c *conn) iwarp.Frame { return c.peerWrite(0, data(16)).BadCRC() },
 	}
-	taggedFault = peerFault{
-		name:   "a Write to an unknown key",
-		frame:  func(*conn) iwarp.Frame { return iwarp.Write(unknownSTag, 0, data(16)) },
-		causes: []iwarp.Cause{iwarp.DDPTaggedInvalidSTag}, quotesDDP: true,
+	taggedFault = ddpFault("a Write to an unknown key", iwarp.DDPTaggedInvalidSTag,
+		func(*conn) iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(16)) })
+	untaggedFault = ddpFault("a Send to an unknown queue", iwarp.DDPUntaggedInvalidQN, sendToQueue(4))
+	readFault     = peerFault{
+		name: "a Read Request with an unknown key", causes: []iwarp.Cause{iwarp.RDMAPInvalidSTag},
+		frame:     func(c *conn) iwarp.Frame { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
+		quotesDDP: true, quotesRDMAP: true,
 	}
-	untaggedFault = peerFault{
-		name:   "a Send to an unknown queue",
-		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).QN(4) },
-		causes: []iwarp.Cause{iwarp.DDPUntaggedInvalidQN}, quotesDDP: true,
-	}
-	readFault = peerFault{
-		name:   "a Read Request with an unknown key",
-		frame:  func(c *conn) iwarp.Frame { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidSTag}, quotesDDP: true, quotesRDMAP: true,
-	}
-	opcodeFault = peerFault{
-		name:   "a message of opcode 13",
-		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
-		causes: []iwarp.Cause{iwarp.RDMAPUnexpectedOpcode}, quotesDDP: true,
-	}
-	versionFault = peerFault{
-		name:   "a Send of version 0",
-		frame:  func(c *conn) iwarp.Frame { return iwarp.Send(c.nextSendMSN(), data(16)).RV(0) },
-		causes: []iwarp.Cause{iwarp.RDMAPInvalidVersion}, quotesDDP: true,
-	}
-	invalidateFault = peerFault{
-		name:   "a Send that invalidates an unknown key",
-		frame:  func(c *conn) iwarp.Frame { return iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)) },
-		causes: invalidateCauses, quotesDDP: true,
-	}
+	opcodeFault = ddpFault("a message of opcode 13", iwarp.RDMAPUnexpectedOpcode,
+		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) })
+	versionFault = ddpFault("a Send of version 0", iwarp.RDMAPInvalidVersion,
+		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(0) })
+	invalidateFault = ddpFault("a Send that invalidates an unknown key", iwarp.RDMAPCannotInvalidate,
+		func(c *conn) iwarp.Segment { return iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)) })
 )
 
-// forEachFault fails the case unless each fault, on a separate connection, causes a Terminate. It
-// calls look with the Terminate.
-func (h *host) forEachFault(faults []peerFault, look func(c *conn, f peerFault, g iwarp.ReceivedFPDU)) {
-	for _, f := range faults {
-		c := h.connect(setup{receives: 4})
+// layerFaults are an error of MPA, two of DDP, and one of RDMAP.
+var layerFaults = []peerFault{crcFault, taggedFault, untaggedFault, readFault}
+
+// onEachFault makes the body of a case that fails unless each fault, on a separate connection,
+// causes a Terminate. It calls check with the Terminate.
+func onEachFault(faults []peerFault, check func(*conn, peerFault, iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
+	return onEachConn(setup{receives: 4}, faults, func(c *conn, f peerFault) {
 		c.send(f.frame(c))
-		look(c, f, c.expect(iwarp.Op(iwarp.OpTerminate)))
-	}
+		check(c, f, c.expect(iwarp.Op(iwarp.OpTerminate)))
+	})
 }
 
 // terminateControl returns the control word of a Terminate, and the octets after it.
@@ -97,28 +87,21 @@ var rdmapTerminateCases = []conformance.Case{{
 	Title:   "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, the third octet may have fewer flags",
-	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
-		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-			word, _ := terminateControl(g)
-			want := f.causes[0]
-			c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
-				fmt.Sprintf("for %s a Terminate with %04x and flags in the next three bits", f.name, uint16(want)), "% x", word)
-		})
+	Defects: []string{"TermBitsSwapped"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+		word, _ := terminateControl(g)
+		want := f.causes[0]
+		c.Check(len(word) == 4 && word[0] == want.Layer()<<4|want.Type() && word[1] == want.Code() && word[2]&0x1f == 0 && word[3] == 0,
+			fmt.Sprintf("for %s a Terminate with %04x and flags in the next three bits", f.name, uint16(want)), "% x", word)
 	}),
 }, {
 	ID: "rdmap/terminate/listed-values-only", Cite: cite("rfc5040/4.8/2", "rfc5041/7.2/1"),
 	Title:   "A Terminate has a layer, type and code that an RFC lists",
 	Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 	Expects: "causes that an RFC lists",
-	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
-		listed := func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-			cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
-			c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
-		}
-		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault, versionFault}, listed)
-		for _, f := range ddpErrors {
-			h.forEachFault([]peerFault{{name: f.cause.String(), frame: func(c *conn) iwarp.Frame { return f.wrong(c) }}}, listed)
-		}
+	Defects: []string{"CodesShifted"},
+	Run: onEachFault(slices.Concat(layerFaults, []peerFault{opcodeFault, versionFault}, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+		cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
+		c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
 	}),
 }, {
 	ID: "rdmap/terminate/reserved-bits-are-ignored", Cite: cite("rfc5040/4.8/3"),
@@ -137,51 +120,44 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a Send that invalidates an unknown key, and other errors",
 	Expects: "the headers that the flags announce after the control word",
 	// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
-	Defects: []string{"TermInvalidateFlag"}, Run: onHost(func(h *host) {
-		h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-			t := parseTerminate(g).Terminate
-			_, rest := terminateControl(g)
-			c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
-		})
+	Defects: []string{"TermInvalidateFlag"},
+	Run: onEachFault(append([]peerFault{invalidateFault}, layerFaults...), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+		t := parseTerminate(g).Terminate
+		_, rest := terminateControl(g)
+		c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
 	}),
 }, {
 	ID: "rdmap/terminate/sizes-by-flags", Cite: cite("rfc5040/4.8/4", "rfc5040/4.8/3"),
 	Title:   "A Terminate has the length that its flags announce, and its reserved bits are zero",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
-	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
-		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-			word, rest := terminateControl(g)
-			c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
-			c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("for %s a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
-		})
+	Defects: []string{"TermBitsSwapped"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+		word, rest := terminateControl(g)
+		c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
+		c.Check(len(rest) == terminateContentLen(g.Terminate), fmt.Sprintf("for %s a Terminate of %d octets", f.name, len(g.ULPDU)-len(rest)+terminateContentLen(g.Terminate)), "%d", len(g.ULPDU))
 	}),
 }, {
 	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
 	Title:   "A Terminate quotes the headers that its kind of error requires",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
-	Defects: []string{"TermAllHeaders"}, Run: onHost(func(h *host) {
-		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-			t := parseTerminate(g).Terminate
-			c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
-				fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
-		})
+	Defects: []string{"TermAllHeaders"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
+		t := parseTerminate(g).Terminate
+		c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
+			fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
 	}),
 }, {
 	ID: "rdmap/terminate/header-for-a-wrong-opcode", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
 	Title:   "A Terminate for a wrong opcode or version quotes the DDP header",
 	Sends:   "a message of opcode 13, and one of RDMAP version 0",
 	Expects: "Terminates with their headers",
-	Defects: []string{"TermBareOperation"}, Run: onHost(func(h *host) {
-		for _, f := range []peerFault{opcodeFault, versionFault} {
-			c := h.connect(setup{receives: 4})
-			wrong := f.frame(c)
-			c.send(wrong)
-			t := c.expectTerminate(f.causes...)
-			c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
-			c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
-		}
+	Defects: []string{"TermBareOperation"},
+	Run: onEachConn(setup{receives: 4}, []peerFault{opcodeFault, versionFault}, func(c *conn, f peerFault) {
+		wrong := f.frame(c)
+		c.send(wrong)
+		t := c.expectTerminate(f.causes...)
+		c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
+		c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
 	}),
 }}
 
@@ -231,8 +207,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 			c.sync()
 		}
 		wrong := c.readFrom(iwarp.At(unknownSTag, 0x100), 1000)
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
 		quoted := t.Terminate.DDPHeader
 		c.Check(len(quoted) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", quoted)
 		msn := binary.BigEndian.Uint32(quoted[10:])
@@ -246,8 +221,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		c.sync()
 		wrong := iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag)
+		t := c.expectRefusal(wrong, iwarp.RDMAPInvalidSTag)
 		c.expectQuotedReadHeader(t, wrong, 0)
 		c.Check(len(t.Terminate.DDPHeader) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", t.Terminate.DDPHeader)
 	}),

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rdmapControlOctets are the RDMAP control octets that devices send: version 1, two reserved
-// bits, the opcode.
+// rdmapControlOctets are the RDMAP control octets of devices: version, reserved bits, opcode.
 var rdmapControlOctets = map[byte]string{
 	0x40: "Write", 0x41: "Read Request", 0x42: "Read Response", 0x43: "Send", 0x44: "Send with Invalidate",
 	0x45: "Send with solicited event", 0x4a: "Atomic Request",
@@ -105,8 +104,7 @@ var rdmapControlCases = []conformance.Case{{
 	Sends:   "a Send, a Send with solicited event and a Read Request with the STag of a window in the Invalidate STag field, and a Write to the window",
 	Expects: "each is accepted, and the window stays valid",
 	Defects: []string{"AnySendInvalidates"}, Run: onConn(func(c *conn) {
-		m := c.bindableMemory(64)
-		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		m, at := c.newWindow(verbs.AccessRemoteWrite)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)).InvalidateSTag(at.STag))
 		for id := range uint64(2) {
@@ -142,8 +140,7 @@ var rdmapRequestCases = []conformance.Case{{
 	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
 	Expects: "28 octets of header, and a read that completes",
 	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
-		c.PostSend(c.qp, c.readWR(1, 512, 100))
-		g := c.nextFPDUs(1)[0]
+		g := c.expectSent(c.readWR(1, 512, 100), iwarp.Any())
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
 		header := g.ULPDU[ddpUntaggedLen:]
 		want := binary.BigEndian.AppendUint32(nil, 100)

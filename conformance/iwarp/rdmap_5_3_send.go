@@ -58,14 +58,12 @@ var rdmapSendCases = []conformance.Case{{
 	Title:   "A receive that is too short for its Send fails, and the stream ends",
 	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
 	Expects: "a Terminate, receives that fail, and no octet after the first changed",
-	Defects: []string{"LongTruncated"}, Run: onHost(func(h *host) {
-		for _, ulpdu := range []int{1000, 18 + 40} {
-			c := h.connect(setup{receives: 2})
-			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
-			c.expectTerminateAndEnd()
-			c.expectFailures(2)
-			c.ExpectUnchanged(c.localMem, 0, 64)
-		}
+	Defects: []string{"LongTruncated"},
+	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
+		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
+		c.expectTerminateAndEnd()
+		c.expectFailures(2)
+		c.ExpectUnchanged(c.localMem, 0, 64)
 	}),
 }, {
 	ID: "rdmap/send/in-order-of-posting", Cite: cite("rfc5040/5.3/7"),
@@ -73,12 +71,8 @@ var rdmapSendCases = []conformance.Case{{
 	Sends:   "nothing: the application posts ten Sends at once",
 	Expects: "the ten in that order, with MSNs 1 to 10",
 	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
-		wrs := make([]verbs.SendWR, 10)
-		for i := range wrs {
-			wrs[i] = c.sendWR(uint64(i+1), 16*i, 16)
-		}
-		c.PostSend(c.qp, wrs...)
-		for i := range wrs {
+		c.postBatch(10, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 16*i, 16) })
+		for i := range 10 {
 			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[16*i:][:16]))
 		}
 	}),
@@ -110,23 +104,29 @@ var rdmapSendCases = []conformance.Case{{
 	}),
 }}
 
-// invalidateCauses are the two causes for an STag that cannot be invalidated: the RFC lists the
-// code under both types.
+// invalidateCauses are for an STag that cannot be invalidated: two types have the code.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
 
-// expectInvalidateTerminates fails the case unless a Send with Invalidate causes a Terminate and
-// is not delivered.
-func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
-	c.expectRefusal(s, invalidateCauses...)
-	c.expectNoSuccess()
+// onInvalidSTags makes the body of a case from a function that is called with an unknown STag and
+// with that of another protection domain, on separate connections with receives.
+func onInvalidSTags(body func(*conn, uint32)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		body(h.connect(setup{receives: 2}), unknownSTag)
+		body(h.connect(setup{receives: 2}), addrOf(h.otherPDMemory(allAccess), 0).STag)
+	})
 }
 
 // expectInvalidateFails fails the case unless the receive of a Send with Invalidate fails.
-// expectInvalidateTerminates also checks the Terminate.
 func (c *conn) expectInvalidateFails(s iwarp.Segment) {
 	c.send(s)
 	wc := c.NextCompletion()
 	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a failed receive, since %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
+}
+
+// checkInvalidated fails the case unless the completion of a receive has the invalidated key.
+func (c *conn) checkInvalidated(wc verbs.WC, key uint32) {
+	c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key,
+		"a receive with the invalidated key", "%s", rig.Describe(&wc))
 }
 
 var rdmapInvalidateCases = []conformance.Case{{
@@ -135,8 +135,7 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
 	Expects: "a Read Response to the first Read Request; the second ends the stream",
 	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
-		m := c.bindableMemory(64)
-		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
+		m, at := c.newWindow(verbs.AccessRemoteRead)
 		c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
 		c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
 		c.ExpectRecv(1, 16)
@@ -150,11 +149,10 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
 	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
 		for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
-			c, m := h.connect(setup{receives: 1}), h.bindableMemory(64)
-			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+			c := h.connect(setup{receives: 1})
+			m, at := c.newWindow(verbs.AccessRemoteWrite)
 			c.send(send(c.nextSendMSN(), at.STag, nil))
-			wc := c.ExpectRecv(1, 0)
-			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive with the invalidated key", "%s", rig.Describe(&wc))
+			c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
 			c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
 			h.ExpectUnchanged(m, 0, 0)
 		}
@@ -165,34 +163,28 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Sends:   "a Send that invalidates a window, and one that does not",
 	Expects: "the key in the first receive, and none in the second",
 	Defects: []string{"InvalidateUnreported"}, Run: onConn(func(c *conn) {
-		key := c.bindWindow(c.bindableMemory(64), 0, 64, verbs.AccessRemoteWrite)
-		c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
-		wc := c.ExpectRecv(1, 16)
-		c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive with the invalidated key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
-		wc = c.expectSendDelivered(2, 16)
-		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "key %#x", wc.InvalidatedRKey)
+		_, at := c.newWindow(verbs.AccessRemoteWrite)
+		c.send(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		c.checkInvalidated(c.ExpectRecv(1, 16), at.STag)
+		wc := c.expectSendDelivered(2, 16)
+		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "%s", rig.Describe(&wc))
 	}),
 }, {
 	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3"),
 	Title:   "A Send with Invalidate of an unknown key ends the stream",
 	Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
 	Expects: "a Terminate: the STag cannot be invalidated; no receive",
-	Defects: []string{"InvalidateErrorKept"}, Run: onHost(func(h *host) {
-		c := h.connect(setup{receives: 2})
-		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
-		c = h.connect(setup{receives: 2})
-		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
+	Defects: []string{"InvalidateErrorKept"}, Run: onInvalidSTags(func(c *conn, stag uint32) {
+		c.expectRefusal(iwarp.SendInvalidate(c.nextSendMSN(), stag, data(16)), invalidateCauses...)
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmap/invalidate/solicited-is-checked-too", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9"),
 	Title:   "A Send with solicited event and Invalidate of an unknown key is not delivered",
 	Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
 	Expects: "receives that fail",
-	Defects: []string{"SolicitedInvalidateUnchecked"}, Run: onHost(func(h *host) {
-		c := h.connect(setup{receives: 2})
-		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
-		c = h.connect(setup{receives: 2})
-		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
+	Defects: []string{"SolicitedInvalidateUnchecked"}, Run: onInvalidSTags(func(c *conn, stag uint32) {
+		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), stag, data(16)))
 	}),
 }, {
 	ID: "rdmap/invalidate/window-of-another-stream", Cite: cite("rfc5040/7.2/3"),
@@ -201,8 +193,8 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
 	Expects: "a receive that fails, and the window stays valid",
 	Defects: []string{"ForeignInvalidate"}, Run: onHost(func(h *host) {
-		mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
-		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		mine, other := h.connect(setup{}), h.connect(setup{receives: 2})
+		m, at := mine.newWindow(verbs.AccessRemoteWrite)
 		other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
 		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))

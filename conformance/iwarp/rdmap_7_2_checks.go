@@ -22,7 +22,7 @@ var rdmapCheckCases = []conformance.Case{{
 		} {
 			c := h.connect(setup{receives: 2})
 			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
-			c.expectNoSuccess()
+			c.ExpectNoSuccess()
 		}
 	}),
 }, {
@@ -115,14 +115,12 @@ var registryCases = []conformance.Case{{
 	Title:   "A Terminate for a local catastrophic error ends the stream, whatever its code",
 	Sends:   "Terminates of layer 0, type 0, with the codes 00, 01, 77 and ff, each on a separate connection",
 	Expects: "the end of the stream without a message, the application is notified, and a receive that fails",
-	Defects: []string{"StrangeTerminateIgnored"}, Run: onHost(func(h *host) {
-		for _, code := range []uint8{0x00, 0x01, 0x77, 0xff} {
-			c := h.connect(setup{receives: 1})
-			c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
-			c.expectEnd()
-			c.expectDisconnect()
-			c.expectFailure(1)
-		}
+	Defects: []string{"StrangeTerminateIgnored"},
+	Run: onEachConn(setup{receives: 1}, []uint8{0x00, 0x01, 0x77, 0xff}, func(c *conn, code uint8) {
+		c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
+		c.expectEnd()
+		c.expectDisconnect()
+		c.expectFailure(1)
 	}),
 }, {
 	ID: "rdmap/registry/mpa-errors-are-of-type-zero", Cite: cite("rfc6580/3.3/1"),

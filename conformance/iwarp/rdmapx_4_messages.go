@@ -9,37 +9,39 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// word returns eight octets of targetMem as an integer in the host's byte order. The RFC
-// specifies the byte order on the wire only.
-func (c *conn) word(off int) uint64 { return binary.NativeEndian.Uint64(c.targetMem.Buf[off:]) }
+// The word is the first aligned eight octets of targetMem, the target of the peer's atomics.
 
-func (c *conn) setWord(off int, v uint64) {
-	binary.NativeEndian.PutUint64(c.targetMem.Buf[off:], v)
+// wordAddr returns the address that is off octets after the word.
+func (c *conn) wordAddr(off int) iwarp.Addr { return c.targetAddr(c.targetMem.WordOffset(0) + off) }
+
+// wordOctets returns the octets of the word, which are in the host's byte order: the RFC specifies
+// the byte order on the wire only.
+func (c *conn) wordOctets() []byte { return c.targetMem.Buf[c.targetMem.WordOffset(0):][:8] }
+
+// word returns the value of the word.
+func (c *conn) word() uint64 { return binary.NativeEndian.Uint64(c.wordOctets()) }
+
+// setWord sets the value of the word.
+func (c *conn) setWord(v uint64) {
+	binary.NativeEndian.PutUint64(c.wordOctets(), v)
 	c.targetMem.Snapshot()
 }
 
-// expectWord fails the case unless the word at off is want, and the rest of targetMem is
-// unchanged.
-func (c *conn) expectWord(off int, want uint64) {
+// expectWord fails the case unless the word is want, and the rest of targetMem is unchanged.
+func (c *conn) expectWord(want uint64) {
 	// ExpectUnchanged synchronizes with the device before the word is read.
-	c.ExpectUnchanged(c.targetMem, off, 8)
-	c.Check(c.word(off) == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word(off))
+	c.ExpectUnchanged(c.targetMem, c.targetMem.WordOffset(0), 8)
+	c.Check(c.word() == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word())
 }
 
-// peerFetchAdd returns a FetchAdd of the peer to targetMem.
-func (c *conn) peerFetchAdd(id uint32, off int, add uint64) iwarp.Segment {
-	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.targetAddr(off), add)
+// peerFetchAdd returns a FetchAdd of the peer to the word.
+func (c *conn) peerFetchAdd(id uint32, add uint64) iwarp.Segment {
+	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.wordAddr(0), add)
 }
 
-// peerCmpSwap returns a CmpSwap of the peer to targetMem.
-func (c *conn) peerCmpSwap(id uint32, off int, compare, swap uint64) iwarp.Segment {
-	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.targetAddr(off), compare, swap)
-}
-
-// expectAtomicResponse fails the case unless the next message is the n-th Atomic Response, with
-// the identifier of the request and the original value.
-func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
-	c.expect(iwarp.AtomicResponse(n, id, original))
+// peerCmpSwap returns a CmpSwap of the peer to the word.
+func (c *conn) peerCmpSwap(id uint32, compare, swap uint64) iwarp.Segment {
+	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.wordAddr(0), compare, swap)
 }
 
 var rdmapxMessageCases = []conformance.Case{{
@@ -51,12 +53,11 @@ var rdmapxMessageCases = []conformance.Case{{
 		c := h.connect(setup{receives: 2})
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13), iwarp.RDMAPUnexpectedOpcode)
 		c = h.connect(setup{})
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 0))
 		if !c.Caps.Has(verbs.CapAtomics) {
-			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+			c.expectRefusal(c.peerFetchAdd(1, 0), iwarp.RDMAPUnexpectedOpcode)
 			return
 		}
-		c.expectAtomicResponse(1, 1, c.word(c.wordOffset()))
+		c.expectAnswer(c.peerFetchAdd(1, 0), iwarp.AtomicResponse(1, 1, c.word()))
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
@@ -67,7 +68,7 @@ var rdmapxMessageCases = []conformance.Case{{
 	Defects: []string{"RDMAPVersion0"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.fetchAddWR(1, 0, 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4a, 1, 0))
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
+		c.send(c.peerFetchAdd(1, 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4b, 3, 0))
 	}),
 }, {
@@ -77,13 +78,12 @@ var rdmapxMessageCases = []conformance.Case{{
 	Expects: "a Terminate: invalid queue number; for existing queues also unexpected opcode",
 	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses,
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(0) },
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(4) },
+			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).QN(0) },
+			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).QN(4) },
 			func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) })
 		c := h.connect(setup{})
-		request := c.deviceFetchAdd(1, 0)
-		c.expectRefusal(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1), wrongQueueCauses...)
-		c.expectNoSuccess()
+		c.expectRefusal(iwarp.AtomicResponse(1, c.deviceFetchAdd(1, 0), 7).QN(1), wrongQueueCauses...)
+		c.ExpectNoSuccess()
 	}),
 }, {
 	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
@@ -91,16 +91,16 @@ var rdmapxMessageCases = []conformance.Case{{
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
 	Expects: "a Terminate with the cause of each, and memory unchanged",
 	Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"}, Run: onHost(func(h *host) {
-		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(0) },
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(2) })
-		h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(0) },
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(2) })
+		for _, v := range []uint8{0, 2} {
+			h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).DV(v) })
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+				func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).RV(v) })
+		}
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MSN(c.nextRequestMSN() + 1) })
+			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).MSN(c.nextRequestMSN() + 1) })
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
-			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MO(4) })
+			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, 5).MO(4) })
 	}),
 }, {
 	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
@@ -108,9 +108,8 @@ var rdmapxMessageCases = []conformance.Case{{
 	Sends:   "a FetchAdd to a misaligned address",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
 	Defects: []string{"TermAllHeaders"}, Run: onConn(func(c *conn) {
-		wrong := c.peerFetchAdd(1, c.wordOffset()+4, 5)
-		c.send(wrong)
-		t := c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
+		wrong := iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(4), 5)
+		t := c.expectRefusal(wrong, iwarp.RDMAPStreamCatastrophic)
 		c.expectQuotedDDPHeader(t, wrong)
 		m, r := iwarp.Val(t.Terminate.LengthValid), iwarp.Val(t.Terminate.HasRDMAP)
 		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
@@ -121,18 +120,19 @@ var rdmapxMessageCases = []conformance.Case{{
 	Sends:   "a FetchAdd, and a CmpSwap that compares",
 	Expects: "both are executed and answered",
 	Defects: []string{"NoExtensions"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 42)
-		c.expectAnswer(c.peerFetchAdd(1, c.wordOffset(), 5), iwarp.AtomicResponse(1, 1, 42))
-		c.expectAnswer(c.peerCmpSwap(2, c.wordOffset(), 47, 11), iwarp.AtomicResponse(2, 2, 47))
-		c.expectWord(c.wordOffset(), 11)
+		c.setWord(42)
+		c.expectAnswer(c.peerFetchAdd(1, 5), iwarp.AtomicResponse(1, 1, 42))
+		c.expectAnswer(c.peerCmpSwap(2, 47, 11), iwarp.AtomicResponse(2, 2, 47))
+		c.expectWord(11)
 	}),
 }}
 
-// deviceFetchAdd makes the device post a FetchAdd of 5, and returns the Atomic Request.
-func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
-	g := c.expectSent(c.fetchAddWR(id, off, 5), iwarp.Op(iwarp.OpAtomicRequest))
+// deviceFetchAdd posts a FetchAdd request with the result at off in localMem, and returns the
+// identifier of the device's Atomic Request.
+func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
+	g := c.expectSent(c.fetchAddWR(wrID, off, 5), iwarp.Op(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
-	return g.Segment
+	return *g.AtomicRequest.ID
 }
 
 // misaligned are offsets in a word.
@@ -150,13 +150,12 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "FetchAdds of 5, of 2^32, and of -1",
 	Expects: "the original value in big-endian order, and the sum in memory",
 	Defects: []string{"AtomicReturnsNew"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 42)
+		c.setWord(42)
 		was := uint64(42)
 		for i, add := range []uint64{5, 1 << 32, ^uint64(0)} {
-			c.send(c.peerFetchAdd(uint32(i+1), c.wordOffset(), add))
-			c.expectAtomicResponse(uint32(i+1), uint32(i+1), was)
+			c.expectAnswer(c.peerFetchAdd(uint32(i+1), add), iwarp.AtomicResponse(uint32(i+1), uint32(i+1), was))
 			was += add
-			c.expectWord(c.wordOffset(), was)
+			c.expectWord(was)
 		}
 	}),
 }, {
@@ -172,11 +171,11 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 			{0xffffffff_ffffffff, 1, 0x80000000_80000000, 0xffffffff_00000000},
 			{0x01ff02ff_03ff04ff, 0x01010101_01010101, 0x80808080_80808080, 0x02000300_04000500},
 		} {
-			c.setWord(c.wordOffset(), a.before)
-			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask }))
-			c.expectAtomicResponse(uint32(i+1), uint32(i), a.before)
+			c.setWord(a.before)
+			request := c.peerFetchAdd(uint32(i), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask })
+			c.expectAnswer(request, iwarp.AtomicResponse(uint32(i+1), uint32(i), a.before))
 			c.Note("%#x + %#x, mask %#x", a.before, a.add, a.mask)
-			c.expectWord(c.wordOffset(), a.after)
+			c.expectWord(a.after)
 		}
 	}),
 }, {
@@ -184,22 +183,23 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Title:   "A FetchAdd to a misaligned address changes nothing and ends the stream",
 	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
-	Defects: []string{"AtomicAlignedTo4"},
-	Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned,
-		func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset()+off, 5) }),
+	Defects: []string{"AtomicAlignedTo4"}, Run: onEachConn(setup{}, misaligned, func(c *conn, off int) {
+		wrong := iwarp.FetchAdd(c.nextRequestMSN(), 1, c.wordAddr(off), 5)
+		c.expectRefusalWithoutEffect(wrong, iwarp.RDMAPStreamCatastrophic)
+	}),
 }, {
 	ID: "rdmapx/fetchadd/compare-fields-are-ignored", Cite: cite("rfc7306/5.2.1/2"),
 	Title:   "A FetchAdd ignores the compare fields",
 	Sends:   "FetchAdds with compare fields that do not match the memory",
 	Expects: "the sums in memory",
 	Defects: []string{"FetchAddCompares"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 100)
+		c.setWord(100)
 		for i, mask := range []uint64{^uint64(0), 0xff, 0} {
-			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+			c.send(c.peerFetchAdd(uint32(i), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 				h.Compare, h.CompareMask = new(uint64(0xdeadbeefcafebabe)), &mask
 			}))
-			c.expectAtomicResponse(uint32(i+1), uint32(i), uint64(100+7*i))
-			c.expectWord(c.wordOffset(), uint64(107+7*i))
+			c.expect(iwarp.AtomicResponse(uint32(i+1), uint32(i), uint64(100+7*i)))
+			c.expectWord(uint64(107 + 7*i))
 		}
 	}),
 }, {
@@ -208,7 +208,8 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "nothing: the device adds",
 	Expects: "the zeros and ones in the fields",
 	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
-		h := c.deviceFetchAdd(1, 0).AtomicRequest
+		h := c.expectSent(c.fetchAddWR(1, 0, 5), iwarp.Op(iwarp.OpAtomicRequest)).AtomicRequest
+		c.Check(h != nil, "an Atomic Request with its header", "one without")
 		c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
 			"compare data 0, a compare mask of ones and the add mask 0", "%#x, %#x and %#x", *h.Compare, *h.CompareMask, *h.Mask)
 	}),
@@ -226,13 +227,13 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 			{0x11223344_55667788, 0, 0, 0x55, ones, 0x55},
 			{0x11223344_55667788, 0x11223344_55667788, ones, 0x99, 0, 0x11223344_55667788},
 		} {
-			c.setWord(c.wordOffset(), s.before)
-			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+			c.setWord(s.before)
+			c.send(c.peerCmpSwap(uint32(i), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
 				h.CompareMask, h.Mask = &s.compareMask, &s.swapMask
 			}))
-			c.expectAtomicResponse(uint32(i+1), uint32(i), s.before)
+			c.expect(iwarp.AtomicResponse(uint32(i+1), uint32(i), s.before))
 			c.Note("%s", fmt.Sprintf("%+x", s))
-			c.expectWord(c.wordOffset(), s.after)
+			c.expectWord(s.after)
 		}
 	}),
 }, {
@@ -241,11 +242,10 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "CmpSwaps with another compare value, and with one that differs in a single bit",
 	Expects: "the original value in the responses, and memory unchanged",
 	Defects: []string{"SwapsAlways"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 2)
+		c.setWord(2)
 		for i, compare := range []uint64{1, 2 ^ 1<<63} {
-			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), compare, 99))
-			c.expectAtomicResponse(uint32(i+1), uint32(i), 2)
-			c.expectWord(c.wordOffset(), 2)
+			c.expectAnswer(c.peerCmpSwap(uint32(i), compare, 99), iwarp.AtomicResponse(uint32(i+1), uint32(i), 2))
+			c.expectWord(2)
 		}
 	}),
 }, {
@@ -253,7 +253,9 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
 	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
-	Defects: []string{"AtomicAlignedTo4"}, Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned, func(c *conn, off int) iwarp.Segment {
-		return c.peerCmpSwap(1, c.wordOffset()+off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+	Defects: []string{"AtomicAlignedTo4"}, Run: onEachConn(setup{}, misaligned, func(c *conn, off int) {
+		wrong := iwarp.CompareSwap(c.nextRequestMSN(), 1, c.wordAddr(off), 0, 99).
+			EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+		c.expectRefusalWithoutEffect(wrong, iwarp.RDMAPStreamCatastrophic)
 	}),
 }})

@@ -9,9 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wordOffset returns the offset of the first aligned word of targetMem.
-func (c *conn) wordOffset() int { return int(-c.targetMem.Addr() & 7) }
-
 // sendFetchAdds sends n FetchAdds of 1 at once, with the identifiers from first on.
 func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
 	c.sendBatch(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), first+uint32(i), at, 1) })
@@ -24,13 +21,12 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Expects: "distinct original values in the responses, and their count in memory",
 	Defects: []string{"AtomicTorn"}, Run: onHost(func(h *host) {
 		a, b := h.connect(setup{}), h.connect(setup{})
-		off := a.wordOffset()
-		a.setWord(off, 0)
+		a.setWord(0)
 		const rounds, each = 20, 8
 		seen := make(map[uint64]bool)
 		for i := range rounds {
-			a.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
-			b.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+			a.sendFetchAdds(uint32(each*i), a.wordAddr(0), each)
+			b.sendFetchAdds(uint32(each*i), a.wordAddr(0), each)
 			for _, c := range []*conn{a, b} {
 				for range each {
 					g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
@@ -40,7 +36,7 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 				}
 			}
 		}
-		a.expectWord(off, 2*rounds*each)
+		a.expectWord(2 * rounds * each)
 	}),
 }, {
 	ID: "rdmapx/atomic/numbers-shared-with-reads", Cite: cite("rfc7306/5.2/1"),
@@ -53,8 +49,8 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
 		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
 		c.sync()
-		c.setWord(c.wordOffset(), 1)
-		c.expectAnswer(c.peerFetchAdd(9, c.wordOffset(), 1), iwarp.AtomicResponse(1, 9, 1))
+		c.setWord(1)
+		c.expectAnswer(c.peerFetchAdd(9, 1), iwarp.AtomicResponse(1, 9, 1))
 		c.sync()
 	}),
 }, {
@@ -102,23 +98,19 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Sends:   "a FetchAdd with all 28 reserved bits set",
 	Expects: "the sum in memory, and a response",
 	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 42)
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
-		c.expectAtomicResponse(1, 1, 42)
-		c.expectWord(c.wordOffset(), 47)
+		c.setWord(42)
+		reserved := func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }
+		c.expectAnswer(c.peerFetchAdd(1, 5).EditAtomic(reserved), iwarp.AtomicResponse(1, 1, 42))
+		c.expectWord(47)
 	}),
 }, {
 	ID: "rdmapx/atomic/unknown-operation", Cite: cite("rfc7306/5.2.1/3"),
 	Title:   "An unassigned atomic operation ends the stream, and changes nothing",
 	Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
 	Expects: "the end of the stream, with any Terminate, and memory unchanged",
-	Defects: []string{"AnyAtomicAdds"}, Run: onHost(func(h *host) {
-		for _, op := range []uint8{1, 3, 8, 15} {
-			c := h.connect(setup{})
-			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
-			c.expectAbort()
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}
+	Defects: []string{"AnyAtomicAdds"}, Run: onEachConn(setup{}, []uint8{1, 3, 8, 15}, func(c *conn, op uint8) {
+		c.expectAbortBy(c.peerFetchAdd(1, 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
+		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
 	ID: "rdmapx/atomic/takes-no-receive", Cite: cite("rfc7306/5.2.1/4"),
@@ -127,9 +119,9 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Expects: "a response to each and no completion, then the first receive for the Send",
 	Defects: []string{"EverythingTakesReceive"},
 	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
-		c.setWord(c.wordOffset(), 0)
+		c.setWord(0)
 		for i := range uint32(4 * c.grantedIRD()) {
-			c.expectAnswer(c.peerFetchAdd(i, c.wordOffset(), 1), iwarp.AtomicResponse(i+1, i, uint64(i)))
+			c.expectAnswer(c.peerFetchAdd(i, 1), iwarp.AtomicResponse(i+1, i, uint64(i)))
 		}
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
@@ -140,20 +132,16 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
 	Expects: "the five in that order; original values 0 to 99 in order",
 	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
-		wrs := make([]verbs.SendWR, 5)
-		for i := range wrs {
-			wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
-		}
-		c.PostSend(c.qp, wrs...)
-		for i := range wrs {
+		c.postBatch(5, func(i int) verbs.SendWR { return c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i)) })
+		for i := range 5 {
 			add := uint64(100 + i)
 			c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
 		}
-		c.setWord(c.wordOffset(), 0)
+		c.setWord(0)
 		for first := uint32(0); first < 100; first += 10 {
-			c.sendFetchAdds(first, c.targetAddr(c.wordOffset()), 10)
+			c.sendFetchAdds(first, c.wordAddr(0), 10)
 			for i := range uint32(10) {
-				c.expectAtomicResponse(first+i+1, first+i, uint64(first+i))
+				c.expect(iwarp.AtomicResponse(first+i+1, first+i, uint64(first+i)))
 			}
 		}
 	}),
@@ -163,9 +151,9 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Sends:   "a FetchAdd to a window",
 	Expects: "the sum in memory, and a response",
 	Defects: []string{"NoWindowAtomics"}, Run: onConn(func(c *conn) {
-		m := c.bindableMemory(64)
-		off := int(-m.Addr() & 7)
-		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
+		m, at := c.newWindow(verbs.AccessRemoteAtomic)
+		off := m.WordOffset(0)
+		at.TO += uint64(off)
 		was := binary.NativeEndian.Uint64(m.Buf[off:])
 		c.expectAnswer(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5), iwarp.AtomicResponse(1, 1, was))
 		c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
@@ -181,9 +169,8 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	// Section 4 of RFC 7306 gives the header 32 octets; its figure and its appendix give
 	// twelve.
 	Defects: []string{"QueuesMixed"}, Run: onConn(func(c *conn) {
-		c.setWord(c.wordOffset(), 42)
-		c.send(c.peerFetchAdd(0x11, c.wordOffset(), 5))
-		g := c.nextFPDUs(1)[0]
+		c.setWord(42)
+		g := c.expectAnswer(c.peerFetchAdd(0x11, 5), iwarp.Any())
 		want := binary.BigEndian.AppendUint32(untaggedHeaderOctets(0x41, 0x4b, 3, 0), 0x11)
 		c.expectHeaderOctets(g, binary.BigEndian.AppendUint64(want, 42))
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+12, "a ULPDU of 30 octets", "%d", len(g.ULPDU))
@@ -195,8 +182,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Expects: "the same identifiers in the responses",
 	Defects: []string{"AtomicIdIsMSN"}, Run: onConn(func(c *conn) {
 		for i, id := range []uint32{0xcafebabe, 0, 0xffffffff, 0xcafebabe} {
-			c.send(c.peerFetchAdd(id, c.wordOffset(), 0))
-			c.expectAtomicResponse(uint32(i+1), id, c.word(c.wordOffset()))
+			c.expectAnswer(c.peerFetchAdd(id, 0), iwarp.AtomicResponse(uint32(i+1), id, c.word()))
 		}
 	}),
 }, {
@@ -207,7 +193,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Defects: []string{"AtomicIdIsMSN"}, Run: onConn(func(c *conn) {
 		for i := range uint32(2) {
 			c.sync()
-			c.expectAnswer(c.peerFetchAdd(7, c.wordOffset(), 0), iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i+1))
+			c.expectAnswer(c.peerFetchAdd(7, 0), iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i+1))
 		}
 	}),
 }, {
@@ -228,18 +214,14 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Title:   "An Atomic Response that does not match the request ends the stream",
 	Sends:   "Atomic Responses with another identifier, with four octets missing, and with four extra octets",
 	Expects: "the end of the stream, with any Terminate, and an atomic that fails",
-	Defects: []string{"AtomicResponseUnchecked"}, Run: onHost(func(h *host) {
-		for _, answer := range []func(id uint32) iwarp.Segment{
-			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
-			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
-			func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
-		} {
-			c := h.connect(setup{})
-			request := c.deviceFetchAdd(1, 64)
-			c.expectAbortBy(answer(*request.AtomicRequest.ID))
-			c.expectFailures(1)
-			c.ExpectUnchanged(c.localMem, 64, 8)
-		}
+	Defects: []string{"AtomicResponseUnchecked"}, Run: onEachConn(setup{}, []func(id uint32) iwarp.Segment{
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id+1, 7) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).Cut(ddpUntaggedLen + 8) },
+		func(id uint32) iwarp.Segment { return iwarp.AtomicResponse(1, id, 7).WithPayload(data(4)) },
+	}, func(c *conn, answer func(id uint32) iwarp.Segment) {
+		c.expectAbortBy(answer(c.deviceFetchAdd(1, 64)))
+		c.expectFailures(1)
+		c.ExpectUnchanged(c.localMem, 64, 8)
 	}),
 }, {
 	ID: "rdmapx/atomic/number-of-a-response", Cite: cite("rfc7306/8.2/1", "rfc5041/7.1/5"),
@@ -248,8 +230,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Expects: "a Terminate: MSN out of range, and an atomic that fails",
 	Defects: []string{"AnswerNumberUnchecked"}, Run: onHost(func(h *host) {
 		refused := func(c *conn, id uint64, number uint32) {
-			request := c.deviceFetchAdd(id, 64)
-			c.expectRefusal(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7), iwarp.DDPUntaggedMSNRange)
+			c.expectRefusal(iwarp.AtomicResponse(number, c.deviceFetchAdd(id, 64), 7), iwarp.DDPUntaggedMSNRange)
 			c.expectFailures(1)
 			c.ExpectUnchanged(c.localMem, 0, 8)
 		}
@@ -257,8 +238,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 			refused(h.connect(setup{}), 1, number)
 		}
 		c := h.connect(setup{})
-		request := c.deviceFetchAdd(1, 0)
-		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7))
+		c.send(iwarp.AtomicResponse(1, c.deviceFetchAdd(1, 0), 7))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		refused(c, 2, 1)
 	}),
@@ -268,9 +248,9 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Sends:   "a delayed response to a FetchAdd",
 	Expects: "no completion before the response; one after it, with the original value in memory",
 	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
-		request := c.deviceFetchAdd(11, 64)
+		id := c.deviceFetchAdd(11, 64)
 		c.expectIdle()
-		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
+		c.send(iwarp.AtomicResponse(1, id, 0x0102030405060708))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectBytes(c.localMem, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))
 	}),
@@ -280,7 +260,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Sends:   "a FetchAdd with L clear",
 	Expects: "no response, and memory unchanged; the device may end the stream",
 	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).Last(false))
+		c.send(c.peerFetchAdd(1, 5).Last(false))
 		c.expectNoResponse()
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
@@ -290,22 +270,14 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Sends:   "a long Read Request, two FetchAdds and a Read Request for the changed word, at once",
 	Expects: "responses in that order, the last with both sums",
 	Defects: []string{"SmallReadsFirst"}, Run: onLongMessages(func(c *conn) {
-		off, n := c.wordOffset(), c.longLen()
-		c.setWord(off, 40)
+		n := c.longLen()
+		c.setWord(40)
 		c.sendBatch(4, func(i int) iwarp.Segment {
-			switch i {
-			case 0:
-				return c.peerRead(1024, n)
-			case 3:
-				return c.peerRead(off, 8)
-			}
-			return c.peerFetchAdd(uint32(i), off, 1)
+			return []iwarp.Segment{c.peerRead(1024, n), c.peerFetchAdd(1, 1), c.peerFetchAdd(2, 1), c.readFrom(c.wordAddr(0), 8)}[i]
 		})
 		c.expectReadResponse(c.targetMem.Buf[1024:][:n])
-		c.expectAtomicResponse(1, 1, 40)
-		c.expectAtomicResponse(2, 2, 41)
-		g := c.expect(iwarp.Op(iwarp.OpReadResponse))
-		want := binary.NativeEndian.AppendUint64(nil, 42)
-		c.Check(string(g.Payload) == string(want), fmt.Sprintf("a Read Response of % x", want), "% x", g.Payload)
+		c.expect(iwarp.AtomicResponse(1, 1, 40))
+		c.expect(iwarp.AtomicResponse(2, 2, 41))
+		c.expectReadResponse(binary.NativeEndian.AppendUint64(nil, 42))
 	}),
 }})

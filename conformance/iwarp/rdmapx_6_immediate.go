@@ -44,8 +44,7 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 // specifies which half they are.
 func doubled(half uint32) uint64 { return uint64(half)<<32 | uint64(half) }
 
-// expectRecvImm fails the case unless the next completion is that of receive id, with the
-// immediate data.
+// expectRecvImm expects the completion of receive id, with the immediate data.
 func (c *conn) expectRecvImm(id uint64, half uint32) {
 	wc := c.ExpectCompletion(id, verbs.WCSuccess)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == half, fmt.Sprintf("receive %d with the immediate data %#x", id, half), "%s", rig.Describe(&wc))
@@ -111,7 +110,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 		for _, n := range []int{0, 4, 7, 9, 12} {
 			c := first.connect(setup{receives: 2})
 			c.expectAbortBy(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
-			c.expectNoSuccess()
+			c.ExpectNoSuccess()
 		}
 	}),
 }, {

@@ -18,8 +18,8 @@ type caseDefect struct {
 
 // TrialDefects returns the defects with which CheckCases runs cases on a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
-	for _, m := range j.defectsToTry(d) {
-		specs = append(specs, m.spec)
+	for _, defect := range j.defectsToTry(d) {
+		specs = append(specs, defect.spec)
 	}
 	return specs
 }
@@ -36,11 +36,11 @@ func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 			specs = []string{defect.Name}
 		}
 		for _, spec := range specs {
-			m := caseDefect{spec, d.Cases}
+			toTry := caseDefect{spec, d.Cases}
 			if !j.Matrix {
-				m.tried = slices.DeleteFunc(slices.Clone(d.Cases), func(q Case) bool { return !slices.Contains(q.Defects, spec) })
+				toTry.tried = slices.DeleteFunc(slices.Clone(d.Cases), func(c Case) bool { return !slices.Contains(c.Defects, spec) })
 			}
-			all = append(all, m)
+			all = append(all, toTry)
 		}
 	}
 	return all
@@ -73,24 +73,26 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		soundResult[r.Results[i].ID] = &r.Results[i]
 	}
 	checks := make(map[string]*conform.DefectCheck, len(d.Known)) // by defect
-	for _, q := range d.Known {
-		if j.WithoutMutants && q.Mutant {
+	for _, defect := range d.Known {
+		if j.WithoutMutants && defect.Mutant {
 			continue
 		}
-		r.DefectChecks = append(r.DefectChecks, conform.DefectCheck{Defect: DefectName(q.Name), Imitates: q.Imitates, Does: q.Does})
+		r.DefectChecks = append(r.DefectChecks, conform.DefectCheck{
+			Defect: DefectName(defect.Name), Imitates: defect.Imitates, Does: defect.Does,
+		})
 	}
 	for i := range r.DefectChecks {
 		checks[r.DefectChecks[i].Defect] = &r.DefectChecks[i]
 	}
-	for _, m := range j.defectsToTry(d) {
-		results, err := j.run(ctx, lab, d, trial{m.tried, []string{m.spec}}, func(d *Device, q Case, res *conformance.Result) conform.Result {
-			j.Show.End(j.label(d, q.ID, res.Defects))
-			return j.result(d, q, res)
+	for _, defect := range j.defectsToTry(d) {
+		results, err := j.run(ctx, lab, d, trial{defect.tried, []string{defect.spec}}, func(d *Device, c Case, res *conformance.Result) conform.Result {
+			j.Show.End(j.label(d, c.ID, res.Defects))
+			return j.result(d, c, res)
 		})
 		if err != nil {
 			return err
 		}
-		check := checks[DefectName(m.spec)]
+		check := checks[DefectName(defect.spec)]
 		for i := range results {
 			defective, sound := &results[i], soundResult[results[i].ID]
 			check.Tried++
@@ -98,9 +100,9 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
 				check.Caught = append(check.Caught, defective.ID)
 			}
-			if slices.Contains(caseOf(m.tried, defective.ID).Defects, m.spec) {
+			if slices.Contains(caseOf(defect.tried, defective.ID).Defects, defect.spec) {
 				check.Expects = append(check.Expects, defective.ID)
-				sound.Defective = append(sound.Defective, conform.Defective{Defect: m.spec, Verdict: defective.Verdict, Reason: defective.Reason})
+				sound.Defective = append(sound.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}
 		}
 		slices.Sort(check.Caught)
@@ -110,41 +112,36 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 
 // caseOf returns the case with an ID, which must be among cases.
 func caseOf(cases []Case, id string) *conformance.Case {
-	return cases[slices.IndexFunc(cases, func(q Case) bool { return q.ID == id })].Case
+	return cases[slices.IndexFunc(cases, func(c Case) bool { return c.ID == id })].Case
 }
 
 // addFaults adds the faults of the cases to the run: cases that fail without a defect, pass
 // with a defect that they must detect, or name a defect that no device can have; and
 // defects that no case detects.
 func (j *Judge) addFaults(run *conform.Run) {
+	var faults []conform.Fault
 	for i := range run.Devices {
 		d := &run.Devices[i]
 		for k := range d.Results {
-			run.Faults = append(run.Faults, unproven(d, &d.Results[k])...)
+			faults = append(faults, unproven(d, &d.Results[k])...)
 		}
 	}
 	for _, d := range j.Devices {
-		for _, q := range d.Cases {
-			run.Faults = append(run.Faults, j.unknownDefects(q.Case)...)
+		for _, c := range d.Cases {
+			faults = append(faults, j.unknownDefects(c.Case)...)
 		}
 	}
-	run.Faults = withoutDuplicates(run.Faults)
+	for _, f := range faults { // a case may run on several devices
+		if !slices.Contains(run.Faults, f) {
+			run.Faults = append(run.Faults, f)
+		}
+	}
 	if j.Part {
 		return // a case that was left out may detect the defect
 	}
 	for i, d := range j.Devices {
 		run.Faults = append(run.Faults, j.uncaught(d, &run.Devices[i])...)
 	}
-}
-
-// withoutDuplicates returns each fault once: a case may run on several devices.
-func withoutDuplicates(all []conform.Fault) (unique []conform.Fault) {
-	for _, f := range all {
-		if !slices.Contains(unique, f) {
-			unique = append(unique, f)
-		}
-	}
-	return unique
 }
 
 // unproven returns the faults of a case: it does not pass on the device without defects, or
@@ -174,10 +171,10 @@ func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 
 // unknownDefects returns a fault for each defect that a case names and no device can have.
 func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
-	for _, q := range c.Defects {
-		if err := j.CheckDefect(q); err != nil {
+	for _, spec := range c.Defects {
+		if err := j.CheckDefect(spec); err != nil {
 			faults = append(faults, conform.Fault{
-				Kind: conform.UnknownDefect, Case: c.ID, Defect: q, What: fmt.Sprintf("%s should detect %s, which no device can have", c.ID, q),
+				Kind: conform.UnknownDefect, Case: c.ID, Defect: spec, What: fmt.Sprintf("%s should detect %s, which no device can have", c.ID, spec),
 			})
 		}
 	}
@@ -189,22 +186,22 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 func (j *Judge) uncaught(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {
-		m := &r.DefectChecks[i]
+		check := &r.DefectChecks[i]
 		switch {
-		case len(m.Caught) > 0:
-		case len(m.Expects) == 0 && len(leftOut[m.Defect]) > 0:
-			m.Excused = fmt.Sprintf("%s should detect it, but runs only with --dangerous", strings.Join(leftOut[m.Defect], ", "))
-		case len(m.Expects) > 0 && allUnsupported(r, m.Expects):
-			m.Excused = fmt.Sprintf("%s should detect it, but this bench does not support the case", strings.Join(m.Expects, ", "))
+		case len(check.Caught) > 0:
+		case len(check.Expects) == 0 && len(leftOut[check.Defect]) > 0:
+			check.Excused = fmt.Sprintf("%s should detect it, but runs only with --dangerous", strings.Join(leftOut[check.Defect], ", "))
+		case len(check.Expects) > 0 && allUnsupported(r, check.Expects):
+			check.Excused = fmt.Sprintf("%s should detect it, but this bench does not support the case", strings.Join(check.Expects, ", "))
 		default:
-			what := fmt.Sprintf("no case detects %s: %s", m.Defect, m.Does)
-			if m.Tried == 0 {
-				what = fmt.Sprintf("no case names %s among its defects (--matrix tells which cases would detect it): %s", m.Defect, m.Does)
+			what := fmt.Sprintf("no case detects %s: %s", check.Defect, check.Does)
+			if check.Tried == 0 {
+				what = fmt.Sprintf("no case names %s among its defects (--matrix tells which cases would detect it): %s", check.Defect, check.Does)
 			}
-			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: r.Name, Defect: m.Defect, What: what})
+			faults = append(faults, conform.Fault{Kind: conform.Uncaught, Device: r.Name, Defect: check.Defect, What: what})
 		}
-		if m.Excused != "" {
-			j.Show.Note(fmt.Sprintf("%s: no case detects %s: %s", r.Name, m.Defect, m.Excused))
+		if check.Excused != "" {
+			j.Show.Note(fmt.Sprintf("%s: no case detects %s: %s", r.Name, check.Defect, check.Excused))
 		}
 	}
 	return faults
@@ -226,8 +223,8 @@ func (j *Judge) casesLeftOut(d *Device) map[string][]string {
 	}
 	for _, c := range casesOf(SuitesOf(d.Protocol)) {
 		if c.Dangerous() {
-			for _, m := range c.Defects {
-				left[DefectName(m)] = append(left[DefectName(m)], c.ID)
+			for _, spec := range c.Defects {
+				left[DefectName(spec)] = append(left[DefectName(spec)], c.ID)
 			}
 		}
 	}

@@ -169,8 +169,8 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 	}
 	cases := make([]*conformance.Case, len(t.cases))
 	index := make(map[*conformance.Case]int, len(t.cases))
-	for i, q := range t.cases {
-		cases[i], index[q.Case] = q.Case, i
+	for i, c := range t.cases {
+		cases[i], index[c.Case] = c.Case, i
 	}
 	finished := make([]*conform.Result, len(t.cases))
 	r := conformance.Runner{
@@ -233,27 +233,27 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 }
 
 // finishResult makes a result for the report, with its ladder and capture, and shows it.
-func (j *Judge) finishResult(d *Device, q Case, res *conformance.Result) conform.Result {
-	r := j.result(d, q, res)
+func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform.Result {
+	r := j.result(d, c, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
-		r.Ladder = conform.NewLadder(res.Record, q.Suite.DescribeEvent)
+		r.Ladder = conform.NewLadder(res.Record, c.Suite.DescribeEvent)
 	}
 	if j.Capture.keeps(r.Verdict) {
-		name, err := j.saveCapture(d, q.ID, res.Record)
+		name, err := j.saveCapture(d, c.ID, res.Record)
 		if err != nil {
-			j.Show.Note(fmt.Sprintf("The packets of %s are not kept: %v", q.ID, err))
+			j.Show.Note(fmt.Sprintf("The packets of %s are not kept: %v", c.ID, err))
 		}
 		r.Capture = name
 	}
-	j.Show.Done(j.label(d, q.ID, d.Defects), &r)
+	j.Show.Done(j.label(d, c.ID, d.Defects), &r)
 	return r
 }
 
 // result makes a result for the report, without ladder and capture.
-func (j *Judge) result(d *Device, q Case, res *conformance.Result) conform.Result {
+func (j *Judge) result(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := conform.Result{
-		ID: q.ID, Suite: q.Suite.Name, Title: q.Title, Cite: q.Cite.String(), Rows: q.Cite.Rows, Level: string(q.Level), Labels: q.Labels,
-		Sends: q.Sends, Expects: q.Expects, Verdict: conform.Verdict(res.Verdict), Took: res.Took, Replay: j.Replay(d, q.ID),
+		ID: c.ID, Suite: c.Suite.Name, Title: c.Title, Cite: c.Cite.String(), Rows: c.Cite.Rows, Level: string(c.Level), Labels: c.Labels,
+		Sends: c.Sends, Expects: c.Expects, Verdict: conform.Verdict(res.Verdict), Took: res.Took, Replay: j.Replay(d, c.ID),
 		Deviation: res.Deviation,
 	}
 	if res.Err == nil {

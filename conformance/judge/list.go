@@ -56,13 +56,13 @@ func FindCases(choice *conformance.Filter) (found []Case, err error) {
 func (cat *Catalog) ListCases(found []Case) []ListedCase {
 	all := make([]ListedCase, 0, len(found))
 	devices := make(map[*conformance.Suite][]string) // by suite
-	for _, q := range found {
-		if devices[q.Suite] == nil {
-			devices[q.Suite] = cat.devicesOf(q.Suite)
+	for _, c := range found {
+		if devices[c.Suite] == nil {
+			devices[c.Suite] = cat.devicesOf(c.Suite)
 		}
 		all = append(all, ListedCase{
-			ID: q.ID, Suite: q.Suite.Name, Title: q.Title, Level: string(q.Level), Clause: q.Cite.String(), Rows: q.Cite.Rows,
-			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Defects: q.Defects, Devices: devices[q.Suite],
+			ID: c.ID, Suite: c.Suite.Name, Title: c.Title, Level: string(c.Level), Clause: c.Cite.String(), Rows: c.Cite.Rows,
+			Labels: c.AllLabels(), Sends: c.Sends, Expects: c.Expects, Defects: c.Defects, Devices: devices[c.Suite],
 		})
 	}
 	return all
@@ -81,17 +81,17 @@ func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 // WriteCases prints a line for each case.
 func WriteCases(w io.Writer, found []Case) error {
 	idWidth, clauseWidth := 0, 0
-	for _, q := range found {
-		idWidth, clauseWidth = max(idWidth, len(q.ID)), max(clauseWidth, len(q.Cite.String()))
+	for _, c := range found {
+		idWidth, clauseWidth = max(idWidth, len(c.ID)), max(clauseWidth, len(c.Cite.String()))
 	}
 	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24)
 	var b strings.Builder
-	for _, q := range found {
+	for _, c := range found {
 		risk := ""
-		if q.Dangerous() {
+		if c.Dangerous() {
 			risk = " (dangerous)"
 		}
-		fmt.Fprintf(&b, "%-*s  %-6s  %-*s  %s%s\n", idWidth, q.ID, q.Level, clauseWidth, q.Cite, q.Title, risk)
+		fmt.Fprintf(&b, "%-*s  %-6s  %-*s  %s%s\n", idWidth, c.ID, c.Level, clauseWidth, c.Cite, c.Title, risk)
 	}
 	fmt.Fprintf(&b, "\n%d cases. 'fabrictest conform show CASE' tells what one does.\n", len(found))
 	_, err := io.WriteString(w, b.String())
@@ -105,74 +105,64 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 	if err != nil {
 		return err
 	}
-	for i, q := range found {
+	for i, c := range found {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		cat.describe(w, q, rows, program)
+		cat.describe(w, c, rows, program)
 	}
 	return nil
 }
 
 // describe prints everything about one case. rows are the rows of the ledger by ID.
-func (cat *Catalog) describe(w io.Writer, q Case, rows map[string]conformance.Row, program string) {
-	fmt.Fprintf(w, "%s\n%s\n\n", q.ID, indent(q.Title+".", "  "))
+func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Row, program string) {
+	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, indent(c.Title+".", "  "))
 	fact := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%s\n", indent(value, fmt.Sprintf("  %-9s", name)))
 		}
 	}
-	fact("clause", fmt.Sprintf("%s, %s", q.Cite, q.Level))
-	fact("sends", q.Sends)
-	fact("expects", q.Expects)
-	fact("needs", conformance.CapNames(q.Needs))
-	fact("setup", q.Setup.String())
-	fact("labels", strings.Join(q.AllLabels(), ", "))
-	fact("devices", strings.Join(cat.devicesOf(q.Suite), ", "))
+	fact("clause", fmt.Sprintf("%s, %s", c.Cite, c.Level))
+	fact("sends", c.Sends)
+	fact("expects", c.Expects)
+	fact("needs", conformance.CapNames(c.Needs))
+	fact("setup", c.Setup.String())
+	fact("labels", strings.Join(c.AllLabels(), ", "))
+	fact("devices", strings.Join(cat.devicesOf(c.Suite), ", "))
 	fmt.Fprintf(w, "\n  Requirements in the ledger\n")
-	for _, id := range q.Cite.Rows {
+	for _, id := range c.Cite.Rows {
 		r, ok := rows[id]
 		if !ok {
 			fmt.Fprintf(w, "    %s  (the ledger has no such row)\n", id)
 			continue
 		}
-		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, prefixed(", ", r.Clause), indent(r.Text, "      "))
+		clause := ""
+		if r.Clause != "" {
+			clause = ", " + r.Clause
+		}
+		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, clause, indent(r.Text, "      "))
 	}
 	fmt.Fprintf(w, "\n  Defects that it detects\n")
-	for _, m := range q.Defects {
-		fmt.Fprintf(w, "%s\n", indent(m+": "+cat.DescribeDefect(m), "    "))
+	for _, spec := range c.Defects {
+		fmt.Fprintf(w, "%s\n", indent(spec+": "+cat.DescribeDefect(spec), "    "))
 	}
-	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, q.ID)
-	if len(q.Defects) > 0 && cat.CheckDefect(q.Defects[0]) == nil {
-		fmt.Fprintf(w, "    %s conform %s --defect %s\n", program, q.ID, q.Defects[0])
+	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, c.ID)
+	if len(c.Defects) > 0 && cat.CheckDefect(c.Defects[0]) == nil {
+		fmt.Fprintf(w, "    %s conform %s --defect %s\n", program, c.ID, c.Defects[0])
 	}
-}
-
-// prefixed returns s after sep; nothing if s is empty.
-func prefixed(sep, s string) string {
-	if s == "" {
-		return ""
-	}
-	return sep + s
 }
 
 // indent breaks a text into lines of at most width characters. The first line begins with
 // first, the others with as many blanks.
 func indent(text, first string) string {
 	const width = 88
-	var b strings.Builder
-	line := first
-	blank := strings.Repeat(" ", len(first))
-	empty := true
+	done, line, separator := "", first, ""
 	for _, word := range strings.Fields(text) {
-		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
-			b.WriteString(line + "\n")
-			line, empty = blank, true
+		if separator != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			done += line + "\n"
+			line, separator = strings.Repeat(" ", len(first)), ""
 		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
+		line, separator = line+separator+word, " "
 	}
-	return b.String() + line
+	return done + line
 }

@@ -82,6 +82,14 @@ func (r *Rig) ExpectNoCompletion() {
 	}
 }
 
+// ExpectNoSuccess fails the case if r.CQ has a successful completion now. The case must have
+// synchronized with the device before, by an exchange of packets.
+func (r *Rig) ExpectNoSuccess() {
+	for wc, ok := r.PollCompletion(0); ok; wc, ok = r.PollCompletion(0) {
+		r.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", Describe(&wc))
+	}
+}
+
 // Describe formats a completion: work request ID, and status if it failed, else opcode and
 // length.
 func Describe(wc *verbs.WC) string {

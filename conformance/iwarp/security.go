@@ -1,0 +1,342 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// expectSegmentRefused expects that a segment ends the stream, and is not executed.
+func (h *host) expectSegmentRefused(wrong makeSegment) {
+	c := h.connect(setup{receives: 2})
+	c.expectAbortBy(wrong(c))
+	c.ExpectNoSuccess()
+}
+
+// Valid causes for an access to a window that is out of bounds, or not permitted. DDP has no code
+// for the latter.
+var (
+	boundsCauses = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
+	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
+)
+
+var securityMemoryCases = []conformance.Case{{
+	ID: "security/domain/write-read-and-invalidate", Cite: cite("rfc5042/6.1.1/1"),
+	Title:   "Memory of another protection domain cannot be accessed by any operation",
+	Sends:   "a Write, a Read Request and a Send with Invalidate for memory of another domain than the stream's",
+	Expects: "the end of the stream for the first two, a receive that fails for the third, and memory unchanged",
+	Defects: []string{"IgnorePD"}, Run: onHost(func(h *host) {
+		m := h.otherPDMemory(allAccess)
+		at := addrOf(m, 0)
+		h.expectSegmentRefused(func(*conn) iwarp.Segment { return writeTo(at, data(16)) })
+		h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(at, 16) })
+		c := h.connect(setup{receives: 2})
+		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		h.ExpectUnchanged(m, 0, 0)
+		h.Must("a region that can be deregistered", m.Close())
+	}),
+}, {
+	ID: "security/bounds/octet-granular", Cite: cite("rfc5042/6.2.1/1"),
+	Title:   "Every octet of a region can be accessed, and no octet around it",
+	Sends:   "Writes and Read Requests of one octet: the first and the last of a region in the middle of a page, and those before and after",
+	Expects: "the inner ones are executed; the outer ones end the stream, and the page is unchanged",
+	Defects: []string{"PageBounds"}, Run: onHost(func(h *host) {
+		p := h.newPageRegion()
+		c := h.connect(setup{})
+		c.allowBadFrames = true // the case does not check the pad
+		for _, off := range []int{0, pageRegionLen - 1} {
+			c.send(writeTo(p.remoteAddr(off), p.bytesAt(off, 1)), c.readFrom(p.remoteAddr(off), 1))
+			c.expect(iwarp.ReadResponse(peerSTag, peerTO, p.bytesAt(off, 1)))
+		}
+		for _, off := range []int{-1, pageRegionLen, -pageMargin, pageRegionLen + pageMargin - 1} {
+			h.expectSegmentRefused(func(*conn) iwarp.Segment { return writeTo(p.remoteAddr(off), []byte{^p.bytesAt(off, 1)[0]}) })
+			h.expectSegmentRefused(func(c *conn) iwarp.Segment { return c.readFrom(p.remoteAddr(off), 1) })
+		}
+		h.expectPageUnchanged(p)
+	}),
+}, {
+	ID: "security/bounds/window-within-its-region", Cite: cite("rfc5042/6.2.1/1"), Needs: verbs.CapMWType2,
+	Title:   "A window gives access to its range of the region only",
+	Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region",
+	Expects: "a Terminate: base or bounds; memory unchanged",
+	Defects: []string{"WindowBounds"}, Run: onHost(func(h *host) {
+		m := h.bindableMemory(256)
+		const start, length, n = 64, 128, 16 // of the window, and of a Write or Read
+		for _, off := range []int{start - 1, start + length - n + 1} {
+			for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
+				func(_ *conn, at iwarp.Addr) iwarp.Segment { return writeTo(at, data(n)) },
+				func(c *conn, at iwarp.Addr) iwarp.Segment { return c.readFrom(at, n) },
+			} {
+				c := h.connect(setup{})
+				key := c.bindWindow(m, start, length, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+				c.expectRefusal(wrong(c, iwarp.At(key, m.Addr()+uint64(off))), boundsCauses...)
+			}
+		}
+		h.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "security/revoke/nothing-changes-afterwards", Cite: cite("rfc5042/6.2.2/1"),
+	Title:   "Memory does not change after its region was deregistered",
+	Sends:   "a Write of many segments, half of them before the application deregisters the region and half after",
+	Expects: "the end of the stream, and memory unchanged since the deregistration",
+	Defects: []string{"StaleKeys"}, Run: onConn(func(c *conn) {
+		m := c.Memory(640, allAccess)
+		parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
+		c.sendSegments(parts[:5])
+		c.waitForDevice()
+		c.Must("a region that can be deregistered", m.Close())
+		m.Snapshot()
+		c.sendSegments(parts[5:])
+		c.expectAbort()
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "security/rights/write-only-is-not-readable", Cite: cite("rfc5042/6.3.5/1"),
+	Title:   "Memory with remote write access only cannot be read",
+	Sends:   "a Write to memory with remote write access only, and a Read Request for it",
+	Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
+	Defects: []string{"ReadRightsUnchecked"}, Run: onConn(func(c *conn) {
+		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		c.sendAndSync(writeTo(addrOf(m, 0), data(16)))
+		c.ExpectBytes(m, 0, data(16))
+		c.expectAbortBy(c.readFrom(addrOf(m, 0), 16))
+	}),
+}, {
+	ID: "security/rights/window-grants-its-own", Cite: cite("rfc5042/6.3.5/1"), Needs: verbs.CapMWType2,
+	Title:   "A window has the rights of its bind, not those of its region",
+	Sends:   "a Read Request to a window with write access, and a Write to a window with read access, of a region with both",
+	Expects: "a Terminate for each; no octet is sent or placed",
+	Defects: []string{"WindowRights"}, Run: onHost(func(h *host) {
+		m := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessMWBind)
+		c := h.connect(setup{})
+		c.expectRefusal(c.readFrom(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr()), 16), accessCauses...)
+		c = h.connect(setup{})
+		c.expectRefusal(writeTo(iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr()), data(16)), accessCauses...)
+		h.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "security/rights/queue-pair-permits-writes", Cite: cite("rfc5041/7.1/7", "verbs/modify/8"),
+	Title:   "A queue pair that does not permit Writes places none, whatever the memory permits",
+	Sends:   "a Write to memory with all access rights, to a queue pair that permits reads only",
+	Expects: "a Terminate, and memory unchanged",
+	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
+		m := c.Memory(64, allAccess)
+		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID: "security/rights/queue-pair-permits-reads", Cite: cite("rfc5040/5.2.1/10", "rfc5042/6.3.5/1"),
+	Title:   "A queue pair that does not permit reads answers none, whatever the memory permits",
+	Sends:   "a Read Request for memory with all access rights, to a queue pair that permits Writes only",
+	Expects: "a Terminate, and no data",
+	Defects: []string{"QPRightsIgnored"}, Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
+		m := c.Memory(64, allAccess)
+		c.expectRefusal(c.readFrom(addrOf(m, 0), 16), accessCauses...)
+	}),
+}, {
+	ID:   "security/rights/queue-pair-permits-atomics",
+	Cite: citeSection("libibverbs", "ibv_modify_qp(3)", "verbs/modify/8"), Needs: verbs.CapAtomics,
+	Title:   "A queue pair that does not permit atomics executes none, whatever the memory permits",
+	Sends:   "a FetchAdd and a CmpSwap to memory with all access rights, each to a queue pair that permits reads and Writes only",
+	Expects: "a Terminate, and memory unchanged",
+	Defects: []string{"QPRightsIgnored"}, Run: onHost(func(h *host) {
+		m := h.Memory(4096, allAccess)
+		at := addrOf(m, m.WordOffset(0))
+		for _, request := range []makeSegment{
+			func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
+			func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
+		} {
+			c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
+			c.expectRefusal(request(c), accessCauses...)
+			h.ExpectUnchanged(m, 0, 0)
+		}
+	}),
+}, {
+	ID: "security/rights/empty-read-needs-none", Cite: cite("rfc5042/6.3.5/2"), Level: conformance.Should,
+	Title:   "A zero-length read needs no access right",
+	Sends:   "a zero-length Read Request for memory with remote write access only",
+	Expects: "a zero-length Read Response",
+	Defects: []string{"ZeroLengthChecked"}, Run: onConn(func(c *conn) {
+		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
+		c.sync()
+	}),
+}}
+
+// expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
+// event, or by an error of the poll.
+func (h *host) expectOverrunReported(cq verbs.CQ) {
+	if h.hasEvent(verbs.EventCQErr) {
+		return
+	}
+	wcs := make([]verbs.WC, cq.Depth()+1)
+	for {
+		n, err := cq.Poll(wcs)
+		switch {
+		case errors.Is(err, verbs.ErrOverrun):
+			return
+		case err != nil:
+			h.Must("a completion queue that can be polled", err)
+		case n == 0:
+			h.Fail("an event of the completion queue, or its error", "neither")
+		}
+	}
+}
+
+// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent the frame.
+// It returns the octets that the device sent before.
+func (c *conn) awaitStreamEnd(frame string) (received []byte) {
+	until := c.Now() + c.ResponseTimeout()
+	for {
+		b, err := c.tcp.Read(max(0, until-c.Now()))
+		if err != nil {
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+frame, "nothing in %v", c.ResponseTimeout())
+			return received
+		}
+		received = append(received, b...)
+	}
+}
+
+// invalidFrame is an invalid start-up frame.
+type invalidFrame struct {
+	name   string
+	octets []byte
+	// truncated tells that octets are missing; the peer sends FIN after it.
+	truncated bool
+}
+
+// sendInvalidFrame sends an invalid start-up frame.
+func (c *conn) sendInvalidFrame(f invalidFrame) {
+	c.Note("a frame with %s", f.name)
+	c.write(f.octets)
+	if f.truncated {
+		c.closeWrite()
+	}
+}
+
+// invalidFrames returns invalid variants of a valid start-up frame.
+func invalidFrames(good startupFrame) []invalidFrame {
+	frames := append(make([]invalidFrame, 0, 16),
+		invalidFrame{"a wrong key", good.WithKey("MPA ID Rex Frame").Append(nil), false},
+		invalidFrame{"a key of zeros", good.WithKey("").Append(nil), false},
+		invalidFrame{"513 octets of private data", good.Private(data(509)).Append(nil), false},
+		invalidFrame{"65535 octets of private data to come", good.Private(data(400)).PrivateLength(65535).Append(nil), true},
+		invalidFrame{"no octet of its enhanced data", truncateEnhanced(good, 0), false},
+		invalidFrame{"one octet of its enhanced data", truncateEnhanced(good, 1), false},
+		invalidFrame{"three octets of its enhanced data", truncateEnhanced(good, 3), false},
+		invalidFrame{"revision 255", good.Revision(255).Append(nil), false},
+	)
+	whole := good.Private(data(100)).Append(nil)
+	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
+		frames = append(frames, invalidFrame{fmt.Sprintf("%d of its %d octets", n, len(whole)), whole[:n], true})
+	}
+	return frames
+}
+
+// truncateEnhanced returns a frame with S set and n octets after its header.
+func truncateEnhanced(f startupFrame, n int) []byte {
+	const header = 20
+	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
+}
+
+var securityResourceCases = []conformance.Case{{
+	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
+	Title:   "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
+	Sends:   "Sends, until fewer receives are left than the limit",
+	Expects: "an event then, and not before",
+	Defects: []string{"SRQLimitSilent"}, Run: onHost(func(h *host) {
+		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
+		h.Must("a shared receive queue", err)
+		m := h.Memory(8*64, verbs.AccessLocalWrite)
+		for i := range 8 {
+			h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
+		}
+		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
+		c := h.connect(setup{srq: srq})
+		for i := range 4 {
+			c.expectSendDelivered(uint64(i+1), 16)
+		}
+		h.ExpectNoEvent()
+		c.expectSendDelivered(5, 16)
+		h.ExpectEvent(verbs.EventSRQLimitReached)
+	}),
+}, {
+	ID: "security/resource/read-places-of-each-stream", Cite: cite("rfc5042/6.4.3.3/1"),
+	Title:   "A stream with all its reads outstanding does not limit another stream",
+	Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
+	Expects: "Read Responses on the other, and then on the first",
+	Defects: []string{"ReadQueueShared"}, Run: onHost(func(h *host) {
+		greedy, other := h.connect(threeReads), h.connect(threeReads)
+		greedy.sendReadsUnread(greedy.grantedIRD())
+		for range 2 {
+			other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
+			for range other.grantedIRD() {
+				other.expectReadResponse(other.targetMem.Buf[:16])
+			}
+		}
+		greedy.expectReadResponse(greedy.targetMem.Buf)
+	}),
+}, {
+	ID: "security/resource/full-completion-queue", Cite: cite("rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
+	Title:   "A CQ overrun is reported to the application, and affects no other queue pair",
+	Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
+	Expects: "an event, or an error of the queue; the other stream still works",
+	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"}, Run: onHost(func(h *host) {
+		roomy := h.CQ
+		small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
+		h.Must("a small completion queue", err)
+		n := small.Depth() + 4
+		h.CQ = small
+		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
+		flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
+		h.CQ = roomy
+		other := h.connect(setup{receives: 2})
+		for range n {
+			flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
+		}
+		flooded.waitForDevice()
+		h.expectOverrunReported(small)
+		other.expectSendDelivered(1, 16)
+		other.sync()
+		other.ExpectState(other.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID: "security/hostile/requests", Cite: citeSection("RFC 5042", "6.4.1", "rfc5042/x/1"), Level: conformance.Should,
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A listener survives invalid and truncated Requests",
+	Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, no connection request, and a working connection afterwards",
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
+		l := h.listen()
+		for _, f := range invalidFrames(enhancedRequest()) {
+			c := h.dialAndSend(l, nil)
+			c.sendInvalidFrame(f)
+			received := c.awaitStreamEnd("a Request with " + f.name)
+			r, _, ok := iwarp.ParseStartupFrame(received)
+			c.Check(len(received) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.name+", or one that rejects it", "% x", head(received))
+		}
+		h.expectNoConnRequest(l)
+		h.connect(setup{}).sync()
+	}),
+}, {
+	ID:      "security/hostile/replies",
+	Cite:    citeSection("RFC 5042", "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"),
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A connect fails after an invalid or truncated Reply",
+	Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, the application is notified, and a working connection afterwards",
+	Defects: []string{"BadReplyHangs"}, Run: onHost(func(h *host) {
+		good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
+		for _, f := range invalidFrames(good) {
+			hs := h.startActive(setup{})
+			hs.recvFrame()
+			hs.sendInvalidFrame(f)
+			hs.awaitStreamEnd("a Reply with " + f.name) // a Terminate may be sent before
+			hs.expectConnError()
+		}
+		h.connect(setup{active: true}).sync()
+	}),
+}}
