@@ -19,30 +19,27 @@ type ah struct {
 	attr verbs.AHAttr
 }
 
-// CreateAH creates an address handle.
+// CreateAH implements verbs.PD.
 func (d *pd) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
 	a := &ah{object: object{ctx: d.ctx}, attr: attr}
 	return create[verbs.AH](d, a, "create_ah", func() (errno error) {
-		in := addressTo(attr)
-		if a.c, errno = C.ibv_create_ah(d.c, &in); a.c == nil {
-			return cause(errno)
-		}
-		return nil
+		in := addressToC(attr)
+		a.c, errno = C.ibv_create_ah(d.c, &in)
+		return nilError(a.c, errno)
 	})
 }
 
 func (a *ah) Attr() verbs.AHAttr { return a.attr }
 func (a *ah) name() string       { return fmt.Sprintf("ah to %v", a.attr.GRH.DGID) }
-func (a *ah) rank() int          { return rankLeaf }
+func (a *ah) closeOrder() int    { return closeOrderLeaf }
 func (a *ah) destroy() error     { return shimError(C.shim_ibv_destroy_ah(a.c)) }
 
 // Close frees the handle.
 func (a *ah) Close() error { return closeObject(a, "destroy_ah") }
 
-// addressTo and addressFrom translate addresses, which in package verbs are always
-// global: RoCE has no others.
-func addressTo(a verbs.AHAttr) (c C.struct_ibv_ah_attr) {
-	c.grh.dgid = gidTo(a.GRH.DGID)
+// addressToC returns an address as an ibv_ah_attr with a GRH, which RoCE always has.
+func addressToC(a verbs.AHAttr) (c C.struct_ibv_ah_attr) {
+	c.grh.dgid = gidToC(a.GRH.DGID)
 	c.grh.flow_label = C.uint32_t(a.GRH.FlowLabel)
 	c.grh.sgid_index = C.uint8_t(a.GRH.SGIDIndex)
 	c.grh.hop_limit = C.uint8_t(a.GRH.HopLimit)
@@ -54,19 +51,20 @@ func addressTo(a verbs.AHAttr) (c C.struct_ibv_ah_attr) {
 	return c
 }
 
-func addressFrom(c *C.struct_ibv_ah_attr) verbs.AHAttr {
+// addressFromC returns an ibv_ah_attr as an address.
+func addressFromC(c *C.struct_ibv_ah_attr) verbs.AHAttr {
 	return verbs.AHAttr{
 		GRH: verbs.GRH{
-			DGID: gidFrom(&c.grh.dgid), FlowLabel: uint32(c.grh.flow_label), SGIDIndex: uint8(c.grh.sgid_index),
+			DGID: gidFromC(&c.grh.dgid), FlowLabel: uint32(c.grh.flow_label), SGIDIndex: uint8(c.grh.sgid_index),
 			HopLimit: uint8(c.grh.hop_limit), TrafficClass: uint8(c.grh.traffic_class),
 		},
 		SL: uint8(c.sl), StaticRate: uint8(c.static_rate), Port: uint8(c.port_num),
 	}
 }
 
-func gidTo(g verbs.GID) (c C.union_ibv_gid) {
+func gidToC(g verbs.GID) (c C.union_ibv_gid) {
 	*(*verbs.GID)(unsafe.Pointer(&c)) = g
 	return c
 }
 
-func gidFrom(c *C.union_ibv_gid) verbs.GID { return *(*verbs.GID)(unsafe.Pointer(c)) }
+func gidFromC(c *C.union_ibv_gid) verbs.GID { return *(*verbs.GID)(unsafe.Pointer(c)) }

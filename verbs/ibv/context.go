@@ -20,9 +20,9 @@ type Context struct {
 	info verbs.DeviceInfo
 	dev  *C.struct_ibv_context
 
-	// life is held for reading by every verb while it calls the library, and for
+	// closeLock is held for reading by every verb while it calls the library, and for
 	// writing while an object is destroyed, so that no verb uses a destroyed object.
-	life sync.RWMutex
+	closeLock sync.RWMutex
 
 	mu       sync.Mutex
 	children map[child]struct{}         // mu
@@ -46,58 +46,58 @@ type handle interface {
 // child is an object made from a Context.
 type child interface {
 	handle
-	// destroy calls the destroy function of the library; life is held for writing. If it
+	// destroy calls the destroy function of the library; closeLock is held for writing. If it
 	// fails the object is unchanged.
 	destroy() error
-	// rank orders the objects when a device is closed: lower ranks are destroyed first.
-	rank() int
+	// closeOrder orders the objects of a device that is closed: lower values are destroyed first.
+	closeOrder() int
 }
 
-// Ranks: users before the objects that they use. A bound type 2 window uses its queue
+// Values of closeOrder: users before the objects that they use. A bound type 2 window uses its queue
 // pair, and soft-RoCE waits for a minute before it destroys a queue pair in use.
 const (
-	rankWindow = iota
-	rankQP
-	rankLeaf // regions, address handles, shared receive queues
-	rankCQ
-	rankChannel
-	rankDomain
+	closeOrderWindow = iota
+	closeOrderQP
+	closeOrderLeaf // regions, address handles, shared receive queues
+	closeOrderCQ
+	closeOrderChannel
+	closeOrderDomain
 )
 
 // object is the state that all objects of a device have.
 type object struct {
 	ctx    *Context
-	closed bool // ctx.life
+	closed bool // ctx.closeLock
 }
 
 func (o *object) state() *object { return o }
 
 func (c *Context) name() string { return c.info.Name }
 
-// enter takes life for reading for a verb of h, unless h is closed. leave releases it.
+// enter takes closeLock for reading for a verb of h, unless h is closed. leave releases it.
 func enter(h handle, op string) error {
 	o := h.state()
-	o.ctx.life.RLock()
+	o.ctx.closeLock.RLock()
 	if o.closed {
-		o.ctx.life.RUnlock()
-		return failed(op, h.name(), verbs.ErrClosed)
+		o.ctx.closeLock.RUnlock()
+		return opError(op, h.name(), verbs.ErrClosed)
 	}
 	return nil
 }
 
-func (o *object) leave() { o.ctx.life.RUnlock() }
+func (o *object) leave() { o.ctx.closeLock.RUnlock() }
 
 // verb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
 // to the error of f.
-func verb(h handle, op string, f func() error) error {
+func callVerb(h handle, op string, f func() error) error {
 	if err := enter(h, op); err != nil {
 		return err
 	}
 	defer h.state().leave()
-	return failed(op, h.name(), f())
+	return opError(op, h.name(), f())
 }
 
-// addChild registers an object of the device; life is held for reading.
+// addChild registers an object of the device; closeLock is held for reading.
 func (c *Context) addChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Context) removeChild(o child) {
 
 // create runs f, which creates object o of the library, as a verb of h, and registers o.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
-	err := verb(h, op, func() error {
+	err := callVerb(h, op, func() error {
 		err := f()
 		if err == nil {
 			o.state().ctx.addChild(o)
@@ -145,13 +145,13 @@ func create[T any](h handle, o child, op string, f func() error) (none T, _ erro
 // error.
 func closeObject(o child, op string) error {
 	c := o.state().ctx
-	c.life.Lock()
-	defer c.life.Unlock()
+	c.closeLock.Lock()
+	defer c.closeLock.Unlock()
 	if o.state().closed {
-		return failed(op, o.name(), verbs.ErrClosed)
+		return opError(op, o.name(), verbs.ErrClosed)
 	}
 	if err := o.destroy(); err != nil {
-		return failed(op, o.name(), err)
+		return opError(op, o.name(), err)
 	}
 	o.state().closed = true
 	c.removeChild(o)
@@ -159,7 +159,7 @@ func closeObject(o child, op string) error {
 }
 
 // objectOf returns the object of an argument if it is an open object of this device.
-// life is held for reading.
+// closeLock is held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
@@ -173,15 +173,15 @@ func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	return o, nil
 }
 
-// Info describes the device.
+// Info implements verbs.Context.
 func (c *Context) Info() verbs.DeviceInfo { return c.info }
 
-// Close closes the device and everything made from it. Calls that wait end first.
+// Close implements verbs.Context: it ends blocked calls, and closes all objects and the device.
 func (c *Context) Close() error {
-	c.life.Lock()
+	c.closeLock.Lock()
 	if c.closed {
-		c.life.Unlock()
-		return failed("close_device", c.info.Name, verbs.ErrClosed)
+		c.closeLock.Unlock()
+		return opError("close_device", c.info.Name, verbs.ErrClosed)
 	}
 	c.closed = true
 	all := make([]child, 0, len(c.children))
@@ -189,7 +189,7 @@ func (c *Context) Close() error {
 		o.state().closed = true
 		all = append(all, o)
 	}
-	c.life.Unlock()
+	c.closeLock.Unlock()
 
 	c.async.stop()
 	for _, o := range all {
@@ -201,21 +201,21 @@ func (c *Context) Close() error {
 		c.cm.stop()
 	}
 
-	slices.SortFunc(all, func(a, b child) int { return a.rank() - b.rank() })
-	c.life.Lock()
-	defer c.life.Unlock()
+	slices.SortFunc(all, func(a, b child) int { return a.closeOrder() - b.closeOrder() })
+	c.closeLock.Lock()
+	defer c.closeLock.Unlock()
 	var errs []error
 	for _, o := range all {
 		if q, ok := o.(*qp); ok {
 			q.leaveGroups()
 		}
 		if err := o.destroy(); err != nil {
-			errs = append(errs, failed("close_device", c.info.Name+": "+o.name(), err))
+			errs = append(errs, opError("close_device", c.info.Name+": "+o.name(), err))
 		}
 		c.removeChild(o)
 	}
 	if err := shimError(C.shim_ibv_close_device(c.dev)); err != nil {
-		errs = append(errs, failed("close_device", c.info.Name, err))
+		errs = append(errs, opError("close_device", c.info.Name, err))
 	}
 	return errors.Join(errs...)
 }

@@ -43,7 +43,7 @@ func TestSignallingRate(t *testing.T) {
 		speed, width uint8
 		want         uint64
 	}{{1, 1, 2_500_000_000}, {32, 2, 103_125_000_000}, {128, 2, 425_000_000_000}, {3, 1, 0}, {1, 3, 0}} {
-		if got := signalling(c.speed, c.width); got != c.want {
+		if got := linkRateBps(c.speed, c.width); got != c.want {
 			t.Errorf("speed %d, width %d: %d, want %d", c.speed, c.width, got, c.want)
 		}
 	}

@@ -17,7 +17,7 @@ func TestErrnoIsBothItselfAndAnErrorOfVerbs(t *testing.T) {
 		int(syscall.EBUSY): verbs.ErrBusy, int(syscall.EPERM): verbs.ErrPerm, int(syscall.ENOENT): verbs.ErrNotFound,
 		int(syscall.EOPNOTSUPP): verbs.ErrNotSupported, int(syscall.ETIMEDOUT): verbs.ErrTimeout,
 	} {
-		err := failed("modify_qp", "qp 0x11", errnoError(errno))
+		err := opError("modify_qp", "qp 0x11", errnoError(errno))
 		if !errors.Is(err, want) || !errors.Is(err, syscall.Errno(max(errno, -errno))) {
 			t.Errorf("errno %d: %v is not %v and the errno", errno, err, want)
 		}

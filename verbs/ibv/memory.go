@@ -22,20 +22,18 @@ type pd struct {
 	c *C.struct_ibv_pd
 }
 
-// AllocPD creates a protection domain.
+// AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	d := &pd{object: object{ctx: c}}
 	return create[verbs.PD](c, d, "alloc_pd", func() (errno error) {
-		if d.c, errno = C.ibv_alloc_pd(c.dev); d.c == nil {
-			return cause(errno)
-		}
-		return nil
+		d.c, errno = C.ibv_alloc_pd(c.dev)
+		return nilError(d.c, errno)
 	})
 }
 
-func (d *pd) name() string   { return fmt.Sprintf("pd %d", d.c.handle) }
-func (d *pd) rank() int      { return rankDomain }
-func (d *pd) destroy() error { return shimError(C.shim_ibv_dealloc_pd(d.c)) }
+func (d *pd) name() string    { return fmt.Sprintf("pd %d", d.c.handle) }
+func (d *pd) closeOrder() int { return closeOrderDomain }
+func (d *pd) destroy() error  { return shimError(C.shim_ibv_dealloc_pd(d.c)) }
 
 // Close frees the domain.
 func (d *pd) Close() error { return closeObject(d, "dealloc_pd") }
@@ -55,7 +53,7 @@ type mr struct {
 // emptyBuf is the memory of a region without memory.
 var emptyBuf [1]byte
 
-// RegMR registers memory.
+// RegMR implements verbs.PD.
 func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	first := unsafe.SliceData(init.Buf)
 	if first == nil {
@@ -100,7 +98,7 @@ func (m *mr) RKey() verbs.RKey { return m.rkey }
 func (m *mr) Addr() uint64     { return m.addr }
 func (m *mr) Len() int         { return m.size }
 func (m *mr) name() string     { return fmt.Sprintf("mr %#x", uint32(m.lkey)) }
-func (m *mr) rank() int        { return rankLeaf }
+func (m *mr) closeOrder() int  { return closeOrderLeaf }
 
 func (m *mr) destroy() error {
 	if err := shimError(C.shim_ibv_dereg_mr(m.c)); err != nil {
@@ -121,7 +119,7 @@ type mw struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW creates an unbound window.
+// AllocMW implements verbs.PD.
 func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 	w := &mw{object: object{ctx: d.ctx}, kind: kind}
 	return create[verbs.MW](d, w, "alloc_mw", func() (errno error) {
@@ -139,8 +137,32 @@ func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 func (w *mw) Type() verbs.MWType { return w.kind }
 func (w *mw) RKey() verbs.RKey   { return verbs.RKey(w.rkey.Load()) }
 func (w *mw) name() string       { return fmt.Sprintf("mw %#x", w.rkey.Load()) }
-func (w *mw) rank() int          { return rankWindow }
+func (w *mw) closeOrder() int    { return closeOrderWindow }
 func (w *mw) destroy() error     { return shimError(C.shim_ibv_dealloc_mw(w.c)) }
 
 // Close frees the window, bound or not.
 func (w *mw) Close() error { return closeObject(w, "dealloc_mw") }
+
+// xrcd is an XRC domain. libibverbs does not report its number.
+type xrcd struct {
+	object
+	c *C.struct_ibv_xrcd
+}
+
+// OpenXRCD implements verbs.Context. The domain is private to this process.
+func (c *Context) OpenXRCD() (verbs.XRCD, error) {
+	x := &xrcd{object: object{ctx: c}}
+	return create[verbs.XRCD](c, x, "open_xrcd", func() (errno error) {
+		x.c, errno = C.ibv_open_xrcd(c.dev, &C.struct_ibv_xrcd_init_attr{
+			comp_mask: C.IBV_XRCD_INIT_ATTR_FD | C.IBV_XRCD_INIT_ATTR_OFLAGS, fd: -1, oflags: C.O_CREAT,
+		})
+		return nilError(x.c, errno)
+	})
+}
+
+func (x *xrcd) name() string    { return fmt.Sprintf("xrcd %p", x.c) }
+func (x *xrcd) closeOrder() int { return closeOrderDomain }
+func (x *xrcd) destroy() error  { return shimError(C.shim_ibv_close_xrcd(x.c)) }
+
+// Close closes the domain.
+func (x *xrcd) Close() error { return closeObject(x, "close_xrcd") }

@@ -27,7 +27,7 @@ type probed struct {
 const maxProbedInline = 4096
 
 // probe finds out capabilities that no query of libibverbs reports, by creating objects.
-// The caller holds the read lock of life.
+// The caller holds the read lock of closeLock.
 func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {
@@ -48,7 +48,7 @@ func (c *Context) probe() (*probed, error) {
 			return
 		}
 		defer C.ibv_destroy_cq(queue)
-		p.caps = services(domain, queue) | zeroBased(domain)
+		p.caps = probeServices(domain, queue) | probeZeroBased(domain)
 		if C.shim_resize_cq(queue, 32) == 0 {
 			p.caps |= verbs.CapResizeCQ
 		}
@@ -60,8 +60,8 @@ func (c *Context) probe() (*probed, error) {
 	return p, p.err
 }
 
-// services returns the transport services for which queue pairs can be created.
-func services(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.Caps) {
+// probeServices returns the transport services for which queue pairs can be created.
+func probeServices(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.Caps) {
 	for _, s := range []struct {
 		kind verbs.QPType
 		cap  verbs.Caps
@@ -95,8 +95,8 @@ func inlineLimit(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, caps verbs.Cap
 	return sort.Search(maxProbedInline, func(n int) bool { return !canCreateQP(domain, queue, kind, n+1) })
 }
 
-// zeroBased returns CapZeroBased if a region with address 0 can be registered.
-func zeroBased(domain *C.struct_ibv_pd) verbs.Caps {
+// probeZeroBased returns CapZeroBased if a region with address 0 can be registered.
+func probeZeroBased(domain *C.struct_ibv_pd) verbs.Caps {
 	buf := BufferFor(0, 64)
 	var pin runtime.Pinner
 	pin.Pin(&buf[0])

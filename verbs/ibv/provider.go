@@ -52,7 +52,7 @@ func (Provider) Open(device string) (verbs.Context, error) {
 	case openErr != nil:
 		return nil, openErr
 	case found == nil:
-		return nil, failed("open_device", device, fmt.Errorf("%w: %s", verbs.ErrNotFound, deviceHint(others)))
+		return nil, opError("open_device", device, fmt.Errorf("%w: %s", verbs.ErrNotFound, deviceHint(others)))
 	}
 	return found, nil
 }
@@ -70,7 +70,7 @@ func eachDevice(op string, f func(*C.struct_ibv_device) bool) error {
 	var n C.int
 	list, errno := C.shim_get_device_list(&n)
 	if list == nil {
-		return failed(op, "", hinted(cause(errno), "the kernel has no user verbs; modprobe ib_uverbs", syscall.ENOSYS, syscall.ENOENT))
+		return opError(op, "", hinted(cause(errno), "the kernel has no user verbs; modprobe ib_uverbs", syscall.ENOSYS, syscall.ENOENT))
 	}
 	defer C.ibv_free_device_list(list)
 	for i := range n {
@@ -94,12 +94,12 @@ func open(d *C.struct_ibv_device) (*Context, error) {
 	dev, errno := C.ibv_open_device(d)
 	if dev == nil {
 		const hint = "/dev/infiniband/uverbs* must be readable and writable"
-		return nil, failed("open_device", info.Name, hinted(cause(errno), hint, syscall.EPERM, syscall.EACCES))
+		return nil, opError("open_device", info.Name, hinted(cause(errno), hint, syscall.EPERM, syscall.EACCES))
 	}
 	async, err := newWaiter(dev.async_fd)
 	if err != nil {
 		C.ibv_close_device(dev)
-		return nil, failed("open_device", info.Name, err)
+		return nil, opError("open_device", info.Name, err)
 	}
 	c := &Context{info: info, dev: dev, async: async, children: make(map[child]struct{})}
 	c.ctx = c

@@ -20,7 +20,7 @@ type srq struct {
 	recvs  recvQueue
 }
 
-// CreateSRQ creates a shared receive queue.
+// CreateSRQ implements verbs.Context.
 func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	s := &srq{object: object{ctx: c}}
 	return create[verbs.SRQ](c, s, "create_srq", func() error {
@@ -28,7 +28,7 @@ func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 		if err != nil {
 			return err
 		}
-		attr, err := srqAttrTo(verbs.SRQAttr{MaxWR: init.MaxWR, MaxSGE: init.MaxSGE, Limit: init.Limit})
+		attr, err := srqAttrToC(verbs.SRQAttr{MaxWR: init.MaxWR, MaxSGE: init.MaxSGE, Limit: init.Limit})
 		if err != nil {
 			return err
 		}
@@ -40,14 +40,11 @@ func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 		default:
 			return invalid("%v", init.Type)
 		}
-		if s.c == nil {
-			return cause(err)
-		}
-		return nil
+		return nilError(s.c, err)
 	})
 }
 
-// createXRC creates the queue as one of an XRC domain, and queries its number.
+// createXRC creates the queue in an XRC domain, and queries its number.
 func (s *srq) createXRC(domain *pd, attr C.struct_ibv_srq_attr, init *verbs.SRQInit) error {
 	x, err := objectOf[*xrcd](s.ctx, "XRC domain", init.XRCD)
 	if err != nil {
@@ -73,8 +70,8 @@ func (s *srq) createXRC(domain *pd, attr C.struct_ibv_srq_attr, init *verbs.SRQI
 	return nil
 }
 
-// srqAttrTo translates attributes.
-func srqAttrTo(a verbs.SRQAttr) (c C.struct_ibv_srq_attr, err error) {
+// srqAttrToC returns attributes as an ibv_srq_attr.
+func srqAttrToC(a verbs.SRQAttr) (c C.struct_ibv_srq_attr, err error) {
 	for _, n := range []int{a.MaxWR, a.MaxSGE, a.Limit} {
 		if n < 0 || n > math.MaxInt32 {
 			return c, invalid("sizes %d, %d, limit %d", a.MaxWR, a.MaxSGE, a.Limit)
@@ -83,9 +80,9 @@ func srqAttrTo(a verbs.SRQAttr) (c C.struct_ibv_srq_attr, err error) {
 	return C.struct_ibv_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE), srq_limit: C.uint32_t(a.Limit)}, nil
 }
 
-func (s *srq) name() string   { return fmt.Sprintf("srq %d", s.c.handle) }
-func (s *srq) rank() int      { return rankLeaf }
-func (s *srq) Number() uint32 { return s.number }
+func (s *srq) name() string    { return fmt.Sprintf("srq %d", s.c.handle) }
+func (s *srq) closeOrder() int { return closeOrderLeaf }
+func (s *srq) Number() uint32  { return s.number }
 
 func (s *srq) destroy() error {
 	if err := shimError(C.shim_ibv_destroy_srq(s.c)); err != nil {
@@ -98,20 +95,20 @@ func (s *srq) destroy() error {
 // Close destroys the queue with its requests.
 func (s *srq) Close() error { return closeObject(s, "destroy_srq") }
 
-// PostRecv posts receives.
+// PostRecv implements verbs.SRQ.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := enter(s, "post_srq_recv"); err != nil {
 		return 0, err
 	}
 	defer s.leave()
 	n, err := s.recvs.post(nil, s.c, wrs)
-	return n, failed("post_srq_recv", s.name(), err)
+	return n, opError("post_srq_recv", s.name(), err)
 }
 
-// Modify changes size or limit.
+// Modify implements verbs.SRQ.
 func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
-	return verb(s, "modify_srq", func() error {
-		in, err := srqAttrTo(attr)
+	return callVerb(s, "modify_srq", func() error {
+		in, err := srqAttrToC(attr)
 		if err != nil {
 			return err
 		}
@@ -119,9 +116,9 @@ func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	})
 }
 
-// Query returns sizes and limit.
+// Query implements verbs.SRQ.
 func (s *srq) Query() (attr verbs.SRQAttr, err error) {
-	err = verb(s, "query_srq", func() error {
+	err = callVerb(s, "query_srq", func() error {
 		var a C.struct_ibv_srq_attr
 		err := shimError(C.shim_query_srq(s.c, &a))
 		attr = verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}
