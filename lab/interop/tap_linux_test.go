@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -34,7 +35,7 @@ func TestTap(t *testing.T) {
 	for _, say := range []struct {
 		who net.Conn
 		b   []byte
-	}{{client, startFrame(requestKey, 0)}, {server, startFrame(replyKey, 0)}, {client, rtr}, {server, dirty}} {
+	}{{client, startFrame(iwarp.KeyRequest, 0)}, {server, startFrame(iwarp.KeyReply, 0)}, {client, rtr}, {server, dirty}} {
 		must.Do(t, must.Err(say.who.Write(say.b)))
 	}
 	// Both ends have the same address, so all is ours.
