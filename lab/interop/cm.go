@@ -67,8 +67,8 @@ func connect[C interface{ rc() *rcConn }](ctx context.Context, cm verbs.CM, addr
 // request to a port without a listener.
 const noListener = 8
 
-// nobodyListens reports whether a connection was refused for want of a listener:
-// by InfiniBand's connection manager, or, under iWARP, by TCP.
+// nobodyListens reports whether a connection was rejected because the port has no listener: by
+// InfiniBand's connection manager, or, under iWARP, by TCP.
 func nobodyListens(err error) bool {
 	var rejected *verbs.RejectError
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &rejected) && rejected.Reason == noListener
@@ -86,17 +86,9 @@ func listen(cm verbs.CM, addr netip.AddrPort, space verbs.PortSpace, backlog int
 	return listener, nil
 }
 
-// nextRequest waits for a client, or for the end of ctx.
+// nextRequest waits for a connection request, or for the end of ctx.
 func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnRequest, error) {
-	for {
-		request, err := listener.GetRequest(eventSlice)
-		if !errors.Is(err, verbs.ErrTimeout) {
-			return request, err
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("nobody came: %w", context.Cause(ctx))
-		}
-	}
+	return waitWhile(ctx, "nobody came", listener.GetRequest)
 }
 
 // acceptRequest creates a queue pair and accepts a connection request with it.
@@ -113,13 +105,22 @@ func acceptRequest[C interface{ rc() *rcConn }](request verbs.ConnRequest, newCo
 
 // awaitDisconnect waits until the peer has disconnected, or for the end of ctx.
 func awaitDisconnect(ctx context.Context, conn verbs.Conn) error {
+	_, err := waitWhile(ctx, "the peer does not end the connection", func(timeout time.Duration) (struct{}, error) {
+		return struct{}{}, conn.WaitDisconnect(timeout)
+	})
+	return err
+}
+
+// waitWhile calls wait until it returns another error than ErrTimeout. If ctx ends first, the error
+// is problem and the cause.
+func waitWhile[T any](ctx context.Context, problem string, wait func(timeout time.Duration) (T, error)) (T, error) {
 	for {
-		err := conn.WaitDisconnect(eventSlice)
+		result, err := wait(eventSlice)
 		if !errors.Is(err, verbs.ErrTimeout) {
-			return err
+			return result, err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the peer does not end the connection: %w", context.Cause(ctx))
+			return result, fmt.Errorf("%s: %w", problem, context.Cause(ctx))
 		}
 	}
 }

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// spins is how often an empty queue is polled at once before the poller
-	// gives way: an emulated guest needs the processor too.
-	spins = 100
-	pause = 20 * time.Microsecond
-	// eventSlice bounds one wait for an event, so that a wait can be given up.
+	// maxSpins is how often an empty queue is polled before the poller sleeps for pollPause:
+	// an emulated guest needs the processor, too.
+	maxSpins  = 100
+	pollPause = 20 * time.Microsecond
+	// eventSlice bounds one wait for an event, so that the end of a context is noticed.
 	eventSlice = 50 * time.Millisecond
 )
 
-// completions takes the completions of one queue, by polling or by events.
+// completions is a completion queue that is polled, or waited for by events.
 type completions struct {
 	cq      verbs.CQ
-	channel verbs.CompChannel // nil: poll
+	channel verbs.CompChannel // nil if it is polled
 	buf     [32]verbs.WC
 }
 
@@ -82,7 +82,7 @@ func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 			return c.buf[:n], err
 		}
 		if c.channel != nil {
-			if err := c.sleep(ctx); err != nil {
+			if err := c.waitEvent(ctx); err != nil {
 				return nil, err
 			}
 			continue
@@ -90,18 +90,18 @@ func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if idle < spins {
+		if idle < maxSpins {
 			runtime.Gosched()
 		} else {
-			time.Sleep(pause)
+			time.Sleep(pollPause)
 		}
 	}
 }
 
-// sleep waits for an event and asks for the next one. It asks before the queue
-// is polled again: a completion in between makes an event instead of being
-// lost. And it never polls in place of waiting: a lost event must show.
-func (c *completions) sleep(ctx context.Context) error {
+// waitEvent waits for an event and requests the next one, before the caller polls: a completion
+// after the request causes an event. It fails if ctx ends, also if a completion without an event
+// is in the queue.
+func (c *completions) waitEvent(ctx context.Context) error {
 	for {
 		cq, err := c.channel.Wait(eventSlice)
 		switch {

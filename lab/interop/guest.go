@@ -17,37 +17,38 @@ import (
 type Guest struct {
 	// IPv4 and IPv6 are its addresses on the fabric.
 	IPv4, IPv6 netip.Addr
-	// Control is where it runs programs for us, on a link of its own.
+	// Control is the address of its command server, on a separate link.
 	Control netip.AddrPort
 }
 
-// Run runs a shell command in the guest and returns what it printed, on both
-// its outputs, and its exit code. An error means that the guest did not obey;
-// a command that fails is none. When ctx ends the command is killed.
+// Run runs a shell command in the guest and returns its standard output and error, and its exit
+// code. It returns an error if the command did not run. When ctx ends the command is killed.
 func (g Guest) Run(ctx context.Context, command string) (output string, code int, err error) {
 	conn, err := g.dial(ctx)
 	if err != nil {
 		return "", 0, err
 	}
-	// Both outputs are one, so that they are in order.
+	// The shell joins both outputs, to keep their order.
 	output, code, err = guest.Output(ctx, conn, guest.Shell("exec 2>&1; "+command))
-	return output, code, g.explain(err)
+	return output, code, g.wrapError(err)
 }
 
+// dial connects to the command server.
 func (g Guest) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.Control.String())
-	return conn, g.explain(err)
+	return conn, g.wrapError(err)
 }
 
-func (g Guest) explain(err error) error {
+// wrapError adds the address of the guest to an error.
+func (g Guest) wrapError(err error) error {
 	if err != nil {
 		err = fmt.Errorf("guest at %v: %w", g.Control, err)
 	}
 	return err
 }
 
-// Use gives the guest the device d, in place of what it has.
-func (g Guest) Use(ctx context.Context, d guest.Device) error {
+// SetDevice replaces the device of the guest by d.
+func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	has, _, err := g.Run(ctx, "cat "+guest.DevicesFile)
 	if err != nil || strings.TrimSpace(has) == string(d) {
 		return err
@@ -57,16 +58,15 @@ func (g Guest) Use(ctx context.Context, d guest.Device) error {
 		return err
 	}
 	if err := guest.SetDevices(ctx, conn, []guest.Device{d}); err != nil {
-		return g.explain(fmt.Errorf("the guest has no %s: %w", d, err))
+		return g.wrapError(fmt.Errorf("the guest has no %s: %w", d, err))
 	}
 	return nil
 }
 
-// GIDIndex returns the index in the table of the guest's device of the GID that
-// stands for addr: what its programs take as -g.
+// GIDIndex returns the index of addr in the GID table of the guest's device, for the option -g of
+// its programs.
 func (g Guest) GIDIndex(ctx context.Context, addr netip.Addr) (int, error) {
-	// One grep, since every process costs an emulated guest milliseconds, and the
-	// table is long and mostly empty.
+	// A single grep: a process takes an emulated guest milliseconds, and the table is long.
 	out, _, err := g.Run(ctx, "grep -v 0000:0000:0000:0000:0000:0000:0000:0000 /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null")
 	if err != nil {
 		return 0, err

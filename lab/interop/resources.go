@@ -135,3 +135,54 @@ func checkGuard(guard []byte) error {
 func completionError(wc *verbs.WC) error {
 	return fmt.Errorf("%v (vendor error %#x) for work request %#x", wc.Status, wc.VendorErr, wc.WRID)
 }
+
+const (
+	// pageSize is that of the guest: with -c the programs set the first byte of every page of
+	// their first message to zero, and the server expects that in its last message.
+	pageSize = 4096
+	// fillByte fills the buffers of ibv_*_pingpong programs without a shared receive queue.
+	fillByte = 0x7b
+)
+
+// payload returns byte i of a message.
+type payload func(i int) byte
+
+// numbered returns the payload of our message n. It differs between messages and between packets,
+// and has no zeros, which unwritten memory has.
+func numbered(n int) payload {
+	return func(i int) byte {
+		x := uint32(i+1)*2654435761 ^ uint32(n+1)*0x9e3779b1
+		x ^= x >> 15
+		return byte(x>>16)%255 + 1
+	}
+}
+
+// constant returns the payload whose bytes are all b.
+func constant(b byte) payload { return func(int) byte { return b } }
+
+// checked returns p as a program with -c expects it: the first byte of each page is zero.
+func (p payload) checked() payload {
+	return func(i int) byte {
+		if i%pageSize == 0 {
+			return 0
+		}
+		return p(i)
+	}
+}
+
+// fill fills b with the payload.
+func (p payload) fill(b []byte) {
+	for i := range b {
+		b[i] = p(i)
+	}
+}
+
+// check returns an error if a byte of b is in none of the payloads.
+func check(b []byte, anyOf ...payload) error {
+	for i, got := range b {
+		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {
+			return fmt.Errorf("byte %d of %d is %#02x, want %#02x", i, len(b), got, anyOf[0](i))
+		}
+	}
+	return nil
+}

@@ -1,7 +1,9 @@
 package interop
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -100,8 +102,7 @@ func (c *rpingConn) serverPing(ctx context.Context, n int) error {
 	return c.send(ctx, BufferInfo{})
 }
 
-// send posts a message, when the message before it has completed: they share a
-// buffer.
+// send posts a message after the previous one has completed: they share a buffer.
 func (c *rpingConn) send(ctx context.Context, m BufferInfo) error {
 	if err := c.drain(ctx); err != nil {
 		return err
@@ -188,4 +189,63 @@ func (c *rpingConn) handle(wc *verbs.WC, id uint64) error {
 		c.slots = append(c.slots, int(wc.WRID-wrRecv))
 	}
 	return nil
+}
+
+// BufferInfoLen is the size of a BufferInfo message.
+const BufferInfoLen = 16
+
+// Sizes that rping accepts for its data (-S).
+const (
+	MinPingSize = 23
+	MaxPingSize = 65535
+)
+
+// ErrBufferInfo is returned for a message that is not a BufferInfo.
+var ErrBufferInfo = errors.New("not a buffer advertisement")
+
+// BufferInfo is the message of rping: the client advertises memory that the server may read or
+// write. The server replies with one whose contents are ignored.
+type BufferInfo struct {
+	Addr uint64
+	RKey verbs.RKey
+	Size uint32
+}
+
+// Append appends m in network byte order.
+func (m BufferInfo) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, m.Addr)
+	b = binary.BigEndian.AppendUint32(b, uint32(m.RKey))
+	return binary.BigEndian.AppendUint32(b, m.Size)
+}
+
+// Parse parses a whole message.
+func (m *BufferInfo) Parse(b []byte) error {
+	if len(b) != BufferInfoLen {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrBufferInfo, len(b), BufferInfoLen)
+	}
+	m.Addr = binary.BigEndian.Uint64(b)
+	m.RKey = verbs.RKey(binary.BigEndian.Uint32(b[8:]))
+	m.Size = binary.BigEndian.Uint32(b[12:])
+	return nil
+}
+
+// RPingText fills b with the data of rping's ping number n: a heading, then the characters from A to
+// z in turn, beginning one character later with each ping, and a NUL.
+func RPingText(b []byte, n int) {
+	const first, count = 'A', 'z' - 'A' + 1
+	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	for i := head; i < len(b); i++ {
+		b[i] = byte(first + (n+i-head)%count)
+	}
+	b[len(b)-1] = 0
+}
+
+// checkPing returns an error if got is not the data of ping number n.
+func checkPing(got []byte, n int) error {
+	want := make([]byte, len(got))
+	RPingText(want, n)
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	return fmt.Errorf("ping %d: %w", n, check(got, func(i int) byte { return want[i] }))
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Table prints outcomes as they come, a line for each row of the matrix and a
-// cell for each size; below its line what the guest's device did wrong, and the
-// whole story of a failure.
+// Table prints outcomes as they arrive: a line for each row of the matrix with a cell for each
+// size, and below the line the faults of the guest's device and the failures.
 type Table struct {
 	W io.Writer
 
@@ -45,7 +44,7 @@ func (t *Table) Add(o Outcome) {
 	fmt.Fprintf(t.W, "  %5d ok%4.1fs", o.Case.Size, o.Elapsed.Seconds())
 }
 
-// endRow ends a line, and tells what failed in it.
+// endRow ends a line, and prints the faults and failures of its cases.
 func (t *Table) endRow() {
 	if t.open {
 		fmt.Fprintln(t.W)
