@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -25,8 +24,7 @@ type benchNetwork struct {
 	wire                  *wire.Ethernet // nil for streams
 	segments              *wire.Ethernet // of the user-space TCP; nil until it is used
 	mtu                   int
-	impaired              bool         // netem is configured
-	removedAddrs          []netip.Addr // of the device
+	impaired              bool // netem is configured
 }
 
 const (
@@ -153,7 +151,7 @@ func configureNIC(first byte, n int) error {
 	return nil
 }
 
-// interfaceAddr returns the netlink address. IPv4 addresses are /32, because Linux
+// interfaceAddr returns an address of an interface for netlink. IPv4 addresses are /32, because Linux
 // removes secondary addresses of a network with the first.
 func interfaceAddr(a netip.Addr) *netlink.Addr {
 	if a.Is4() {
@@ -165,6 +163,7 @@ func interfaceAddr(a netip.Addr) *netlink.Addr {
 	}
 }
 
+// addAddr adds an address, and waits until the host receives packets to it.
 func addAddr(dev netlink.Link, a netip.Addr) error {
 	if err := netlink.AddrAdd(dev, interfaceAddr(a)); err != nil {
 		return fmt.Errorf("give %s the address %v: %w", nic, a, err)
@@ -172,38 +171,22 @@ func addAddr(dev netlink.Link, a netip.Addr) error {
 	return netns.WaitLocalRoute(&netlink.Handle{}, a)
 }
 
-// setAddress adds or removes an address of the device's interface.
-func (t *benchNetwork) setAddress(a netip.Addr, present bool) error {
-	i := slices.Index(t.removedAddrs, a)
-	if present == (i < 0) {
-		return nil
-	}
+// SetAddress implements linkController for the device's interface.
+func (t *benchNetwork) SetAddress(_ string, p netip.Prefix, present bool) error {
 	err := t.onDeviceNIC(func(dev netlink.Link) error {
 		if present {
-			return addAddr(dev, a)
+			return addAddr(dev, p.Addr())
 		}
-		return netlink.AddrDel(dev, interfaceAddr(a))
+		return netlink.AddrDel(dev, interfaceAddr(p.Addr()))
 	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("set address %v of the device: %w", a, err)
-	case present:
-		t.removedAddrs = slices.Delete(t.removedAddrs, i, i+1)
-	default:
-		t.removedAddrs = append(t.removedAddrs, a)
+	if err != nil {
+		return fmt.Errorf("set address %v of the device: %w", p.Addr(), err)
 	}
 	return nil
 }
 
-// restoreAddrs adds the removed addresses again.
-func (t *benchNetwork) restoreAddrs() error {
-	for len(t.removedAddrs) > 0 {
-		if err := t.setAddress(t.removedAddrs[0], true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// SetLink implements linkController for the device's link.
+func (t *benchNetwork) SetLink(_ string, up bool) error { return t.fabric.SetLink(devicePort, up) }
 
 // freeAddrs returns a predicate for addresses that no host has.
 func freeAddrs(topo *topology.Topology) func(netip.Addr) bool {
@@ -233,9 +216,6 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	return nil
 }
 
-// setLink sets the device's link up or down.
-func (t *benchNetwork) setLink(up bool) error { return t.fabric.SetLink(devicePort, up) }
-
 // setPath configures netem for packets of the device and its partners.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
@@ -255,6 +235,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 	return nil
 }
 
+// close closes the packet sockets and removes the namespaces.
 func (t *benchNetwork) close() error {
 	var errs []error
 	for _, w := range []*wire.Ethernet{t.wire, t.segments} {

@@ -64,6 +64,38 @@ type DeviceHost interface {
 // addrPair has the addresses of one family: of the device, and of the judge.
 type addrPair struct{ local, peers []netip.Addr }
 
+// deviceProperties are the properties of a Device that a report lists.
+type deviceProperties struct {
+	id       agent.DeviceIdentity
+	attr     verbs.DeviceAttr
+	mtu      int
+	addrs    map[int]addrPair // by address family
+	wireKind DeviceWire
+}
+
+// Streams reports whether the device uses TCP.
+func (d *deviceProperties) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
+
+// Identity returns the identity of the device.
+func (d *deviceProperties) Identity() agent.DeviceIdentity { return d.id }
+
+// Wire returns the access of the judge to the link.
+func (d *deviceProperties) Wire() DeviceWire { return d.wireKind }
+
+// Attr returns the attributes of the device.
+func (d *deviceProperties) Attr() verbs.DeviceAttr { return d.attr }
+
+// MTU returns the MTU of the link.
+func (d *deviceProperties) MTU() int { return d.mtu }
+
+// Addresses returns the addresses of the device and of the judge.
+func (d *deviceProperties) Addresses() (device, judge []netip.Addr) {
+	for _, family := range []int{6, 4} {
+		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
+	}
+	return device, judge
+}
+
 // linkLocalPeers is the first link-local address of the judge, with its network.
 var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
 
@@ -203,4 +235,28 @@ func gidTable(dev verbs.Context) (table []verbs.GIDEntry, err error) {
 		table = append(table, e)
 	}
 	return table, nil
+}
+
+// watchdog detects cases on a device of another host that hang: cases without a
+// reply of the agent for a time, which slow cases have.
+type watchdog struct {
+	limit   time.Duration // maximum time without a reply
+	end     time.Duration // maximum time of a case
+	replies uint64        // at the last call of hung
+}
+
+// longestCase is the maximum duration of a case, as a multiple of its limit without
+// a reply.
+const longestCase = 10
+
+func newWatchdog(limit, now time.Duration, replies uint64) *watchdog {
+	return &watchdog{limit: limit, end: now + longestCase*limit, replies: replies}
+}
+
+// hung reports whether the case hangs. It is called once every limit, with the
+// number of verb calls that have returned.
+func (w *watchdog) hung(now time.Duration, replies uint64) bool {
+	progress := replies != w.replies
+	w.replies = replies
+	return !progress || now >= w.end
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,16 +21,12 @@ import (
 // Device is a lab with one device of another host: an agent there drives the
 // device, and the judge is at the other end of its link. Cases run one at a time.
 type Device struct {
+	deviceProperties
 	name                        string
 	opt                         DeviceOptions
-	id                          agent.DeviceIdentity
-	attr                        verbs.DeviceAttr
-	mtu                         int
-	addrs                       map[int]addrPair
 	kernelAddrs                 []netip.Prefix // of Interface
 	partnerAddrs                []netip.Prefix // of PartnerInterface
-	wireKind                    DeviceWire
-	wire                        openWire // nil with WireTCP
+	wire                        openWire       // nil with WireTCP
 	sem                         chan struct{}
 	openTimeout, restartTimeout time.Duration
 
@@ -116,17 +113,12 @@ func (d *Device) addrPairs(table []verbs.GIDEntry) (map[int]addrPair, error) {
 	return roceAddrPairs(table, d.opt.Peers)
 }
 
-// Streams reports whether the device uses TCP.
-func (d *Device) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
-
 // judgeAddrs returns the judge's addresses, which the kernel must not have.
 func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
-	for _, family := range []int{6, 4} {
-		for _, a := range d.addrs[family].peers {
-			if slices.ContainsFunc(slices.Concat(d.kernelAddrs, d.partnerAddrs), func(p netip.Prefix) bool { return p.Addr() == a }) {
-				return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", a)
-			}
-			addrs = append(addrs, a)
+	_, addrs = d.Addresses()
+	for _, p := range slices.Concat(d.kernelAddrs, d.partnerAddrs) {
+		if slices.Contains(addrs, p.Addr()) {
+			return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", p.Addr())
 		}
 	}
 	return addrs, nil
@@ -152,26 +144,6 @@ func (d *Device) openWire() error {
 	}
 	d.wire = w
 	return nil
-}
-
-// Identity returns the identity of the device.
-func (d *Device) Identity() agent.DeviceIdentity { return d.id }
-
-// Wire returns the access of the judge to the link.
-func (d *Device) Wire() DeviceWire { return d.wireKind }
-
-// Attr returns the attributes of the device.
-func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
-
-// MTU returns the MTU of the link.
-func (d *Device) MTU() int { return d.mtu }
-
-// Addresses returns the addresses of the device and of the judge.
-func (d *Device) Addresses() (device, judge []netip.Addr) {
-	for _, family := range []int{6, 4} {
-		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
-	}
-	return device, judge
 }
 
 // Err returns why the device is lost for good; nil while it works.
@@ -223,10 +195,9 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 		return err
 	}
 	client := d.agent()
-	r := &deviceCase{
-		lab: d, client: client, addrs: e, mtu: mtu, world: newRealWorld(),
-		interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
-	}
+	r := &deviceCase{lab: d, client: client, ends: e, mtu: mtu, realTimeCase: realTimeCase{
+		world: newRealWorld(), interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
+	}}
 	outcome := r.runCase(ctx, &job, body)
 	why, outcome := r.cleanUp(outcome)
 	trouble := d.hostProblem(r.hung, outcome)
@@ -240,4 +211,28 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 		d.reset(ctx, job.Case, why, trouble)
 	}
 	return outcome
+}
+
+// socketAddrs returns the addresses of a RoCE device and of the judge's UDP
+// sockets.
+func (d *Device) socketAddrs(table []verbs.GIDEntry) (map[int]addrPair, error) {
+	met, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
+	if err == nil && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
+		reservePartnerAddr(met)
+	}
+	return met, err
+}
+
+// openSockets opens the judge's UDP sockets. The other addresses are for partners.
+func (d *Device) openSockets() error {
+	device, judge := d.Addresses()
+	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
+	w, err := wire.OpenUDP(wire.UDPConfig{
+		Interface: d.opt.Interface, Port: ib.Port, Addrs: judge, Device: device, LookupIPv4ID: ib.Identify, InNamespace: d.opt.InNamespace,
+	})
+	if err != nil {
+		return err
+	}
+	d.wire = w
+	return nil
 }

@@ -107,7 +107,7 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if err != nil {
 		return err
 	}
-	p := &netnsCase{net: t, cfg: cfg, world: newRealWorld()}
+	p := newNetnsCase(t, cfg)
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
@@ -120,7 +120,7 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	}
 	b := &conformance.Bench{
 		Runtime: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.net.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err

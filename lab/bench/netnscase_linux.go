@@ -15,14 +15,40 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// realTimeCase is the part of a case in real time that netnsCase and deviceCase share.
+type realTimeCase struct {
+	world   *realWorld
+	streams *kernelStreams // nil unless the case uses the kernel's TCP
+	tcpHost *wire.TCPHost  // nil unless the case uses the user-space TCP
+	interfaceState
+}
+
+// stop makes the next blocking call of the case panic, and closes its connections.
+func (r *realTimeCase) stop() {
+	close(r.world.stop)
+	if r.streams != nil {
+		r.streams.close()
+	}
+	if r.tcpHost != nil {
+		r.tcpHost.Close()
+	}
+}
+
 // netnsCase is a case on a network of namespaces.
 type netnsCase struct {
+	realTimeCase
 	net     *benchNetwork
 	cfg     *benchConfig
-	world   *realWorld
-	streams *kernelStreams
-	tcpHost *wire.TCPHost // nil unless the case uses Segments
 	devices []verbs.Context
+}
+
+// newNetnsCase returns a case with the devices of cfg.
+func newNetnsCase(t *benchNetwork, cfg *benchConfig) *netnsCase {
+	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
+	for _, a := range cfg.local {
+		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return p
 }
 
 // open opens the device and the peer's end of its link.
@@ -98,15 +124,9 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 // cleanUp closes the devices and undoes changes. It reports whether the network can
 // be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
-	close(p.world.stop)
-	if p.streams != nil {
-		p.streams.close()
-	}
-	if p.tcpHost != nil {
-		p.tcpHost.Close()
-	}
-	late, stop := context.WithTimeout(context.Background(), cleanUpTimeout)
-	defer stop()
+	p.stop()
+	late, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+	defer cancel()
 	clean = true
 	select {
 	case err = <-goCase(func() error { return closeDevices(p.devices) }):
@@ -114,7 +134,7 @@ func (p *netnsCase) cleanUp() (clean bool, err error) {
 		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
 	}
 	clean = p.world.awaitEnd(late) && clean
-	return clean, errors.Join(err, p.net.setLink(true), p.net.restoreAddrs(), p.net.setPath(conformance.Path{}))
+	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
 }
 
 // setAddress adds or removes an address of the device's interface.
@@ -122,7 +142,7 @@ func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
 	if !slices.Contains(p.cfg.local, a) {
 		return notLocal(a, p.cfg.local)
 	}
-	return p.net.setAddress(a, present)
+	return p.interfaceState.setAddress(a, present)
 }
 
 // segments returns the peer's user-space TCP.
@@ -142,7 +162,7 @@ type openWire interface {
 	conformance.Wire
 	// Epoch returns time 0 of its frames.
 	Epoch() time.Time
-	// Forget discards received frames.
+	// Discard discards received frames.
 	Discard()
 	Close() error
 }
