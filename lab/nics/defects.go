@@ -41,8 +41,8 @@ func AllDefects() (all []Defect) {
 
 // DefectNames returns the names of all defects, without arguments.
 func DefectNames() (names []string) {
-	for _, q := range AllDefects() {
-		names = append(names, defectName(q.Name))
+	for _, d := range AllDefects() {
+		names = append(names, defectName(d.Name))
 	}
 	return names
 }
@@ -55,23 +55,10 @@ func defectName(name string) string {
 
 // fromTables returns the defects of tables of package defects, without their providers.
 func fromTables(tables ...[]defects.Info) (all []Defect) {
-	for _, q := range slices.Concat(tables...) {
-		all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+	for _, d := range slices.Concat(tables...) {
+		all = append(all, Defect{Name: d.Name, Imitates: d.Imitates, Does: d.Does})
 	}
 	return all
-}
-
-// applyDefect sets a defect with the first setter that knows its name and then returns true.
-// spec is the name as given by the user: these defects take no "=NUMBER".
-func applyDefect(spec string, setters ...func(name string) bool) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch known := slices.ContainsFunc(setters, func(set func(string) bool) bool { return set(name) }); {
-	case !known:
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
 }
 
 // UnknownDefectError is returned for a defect that no provider has.
@@ -97,7 +84,7 @@ func (e *ForeignDefectError) Error() string {
 // *ForeignDefectError.
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
-	named := func(q Defect) bool { return defectName(q.Name) == name }
+	named := func(d Defect) bool { return defectName(d.Name) == name }
 	if i := slices.IndexFunc(p.Defects, named); i >= 0 && p.Defects[i].Mutant {
 		if strings.Contains(spec, "=") {
 			return fmt.Errorf("defect %s takes no number", spec)
@@ -147,15 +134,15 @@ func mutantsOf(provider string) (all []Defect) {
 
 // CheckRuntimeDefect is CheckDefect for commands that do not support mutants.
 func (p *Provider) CheckRuntimeDefect(spec string) error {
-	if err := p.CheckDefect(spec); err != nil || !IsMutant(spec) {
-		return err
-	}
-	return errMutant(spec)
+	return rejectMutant(spec, p.CheckDefect(spec))
 }
 
 // CheckRuntimeDefect is the function CheckDefect for commands that do not support mutants.
-func CheckRuntimeDefect(spec string) error {
-	if err := CheckDefect(spec); err != nil || !IsMutant(spec) {
+func CheckRuntimeDefect(spec string) error { return rejectMutant(spec, CheckDefect(spec)) }
+
+// rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant.
+func rejectMutant(spec string, err error) error {
+	if err != nil || !IsMutant(spec) {
 		return err
 	}
 	return errMutant(spec)

@@ -21,13 +21,8 @@ func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 
 // verbDefects returns the defects of verbs that devices of p can have. providers are all
 // providers: p does not have the defects that imitate the driver of another.
-func (p *Provider) verbDefects(providers []*Provider) (found []Defect) {
-	for _, info := range verbcalls.AllDefects() {
-		if p.canHaveVerbDefect(providers, info.Name) {
-			found = append(found, Defect{Name: info.Name, Imitates: info.Imitates, Does: info.Does})
-		}
-	}
-	return found
+func (p *Provider) verbDefects(providers []*Provider) []Defect {
+	return slices.DeleteFunc(fromTables(verbcalls.AllDefects()), func(d Defect) bool { return !p.canHaveVerbDefect(providers, d.Name) })
 }
 
 // setVerbDefects sets the defects in names that are defects of the provider's verbs, and
