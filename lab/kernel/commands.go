@@ -79,15 +79,11 @@ func Query(ctx context.Context, lab string) (*Info, error) {
 // CopyFile copies a local file with its mode to a guest. If the path to is empty or ends with
 // a slash, the file keeps its name, in /tmp or in that directory.
 func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
-	f, err := cmdline.OpenFile(file)
+	f, info, err := openFile(file)
 	if err != nil {
 		return cmdline.Errorf("%w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if to == "" {
 		to = "/tmp/"
 	}

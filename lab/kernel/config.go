@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -60,25 +61,12 @@ const (
 
 // withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
-	set := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	set(&c.Guests, 1)
-	set(&c.MTU, 1500)
-	set(&c.Memory, 512)
-	set(&c.CPUs, 1)
+	c.Guests, c.MTU, c.Memory, c.CPUs = cmp.Or(c.Guests, 1), cmp.Or(c.MTU, 1500), cmp.Or(c.Memory, 512), cmp.Or(c.CPUs, 1)
+	c.BootTimeout, c.QEMU = cmp.Or(c.BootTimeout, 3*time.Minute), cmp.Or(c.QEMU, "qemu-system-x86_64")
 	if c.Devices == nil {
 		c.Devices = []guest.Device{guest.RXE}
 	}
-	if c.BootTimeout == 0 {
-		c.BootTimeout = 3 * time.Minute
-	}
-	if c.QEMU == "" {
-		c.QEMU = "qemu-system-x86_64"
-	}
-	return c, c.check()
+	return c, c.validate()
 }
 
 // Check validates the configuration.
@@ -87,7 +75,8 @@ func (c Config) Check() error {
 	return err
 }
 
-func (c Config) check() error {
+// validate validates a configuration whose defaults are filled in.
+func (c Config) validate() error {
 	for _, n := range []struct {
 		name               string
 		value, least, most int
@@ -140,6 +129,7 @@ type Guest struct {
 	Control netip.Addr `json:"control"` // on its control link
 }
 
+// guestAt returns the addresses of the guest with a number.
 func guestAt(id int) Guest {
 	return Guest{
 		ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),

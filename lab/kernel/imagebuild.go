@@ -1,16 +1,14 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // build is one build of an image.
@@ -69,7 +67,7 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 // resolve finds the packages, in the machine's lists if it runs the same Debian
 // release, and else in Debian's.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
-	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, logf: b.logf}
+	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	if hostSuite() == currentRecipe.Suite {
 		all, err = b.packages(ctx)
 		var unknown *unknownPackageError
@@ -77,11 +75,7 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 			return all, err
 		}
 	}
-	mirror := b.Mirror
-	if mirror == "" {
-		mirror = DefaultMirror
-	}
-	if err := fetchOwnLists(ctx, filepath.Join(b.Dir, "apt"), mirror, currentRecipe.Suite, debianKeyring, b.apt); err != nil {
+	if err := b.apt.fetchOwnLists(ctx, filepath.Join(b.Dir, "apt"), cmp.Or(b.Mirror, DefaultMirror), currentRecipe.Suite); err != nil {
 		return nil, err
 	}
 	return b.packages(ctx)
@@ -152,20 +146,8 @@ func (b *build) base(ctx context.Context, out string, packages []Package) error 
 	if err := os.Rename(filepath.Join(kernel, "boot", "vmlinuz-"+b.release), filepath.Join(out, kernelName)); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(out, baseName))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	b.logf("packing")
-	a := NewArchive(f)
-	if err := b.pack(ctx, a, kernel, user); err != nil {
-		return err
-	}
-	if err := a.Close(); err != nil {
-		return fmt.Errorf("%s: %w", baseName, err)
-	}
-	return f.Close()
+	return writeArchive(filepath.Join(out, baseName), func(a *Archive) error { return b.pack(ctx, a, kernel, user) })
 }
 
 // pack fills the archive, sorted by name, so that equal packages give equal
@@ -182,32 +164,10 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 	if err != nil {
 		return err
 	}
-	if err := addFile(a, "/bin/busybox", busybox); err != nil {
-		return err
-	}
+	a.CopyFile("/bin/busybox", busybox)
 	a.AddLink("/bin/sh", "busybox")
 	if err := packPrograms(a, user); err != nil {
 		return err
 	}
 	return b.packModules(ctx, a, kernel)
-}
-
-// addFile adds a file and its directory; symbolic links are followed.
-func addFile(a *Archive, name, from string) error {
-	f, err := cmdline.OpenFile(from)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	a.AddDir(filepath.Dir(name))
-	mode := fs.FileMode(0o644)
-	if info.Mode()&0o111 != 0 {
-		mode = 0o755
-	}
-	a.AddFile(name, mode, info.Size(), f)
-	return nil
 }

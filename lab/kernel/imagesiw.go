@@ -98,13 +98,12 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := substitute(filepath.Join(siw, "Makefile"), "obj-$(CONFIG_RDMA_SIW)", "obj-m"); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(out, siwName))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	a := NewArchive(f)
-	a.AddDir("/lib/siw")
+	return writeArchive(filepath.Join(out, siwName), func(a *Archive) error { return b.compileVariants(ctx, a, siw, headers, compiler) })
+}
+
+// compileVariants compiles the sources of siw, without and with the MPA CRC required, and adds the modules to
+// an archive.
+func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, compiler string) error {
 	for _, variant := range []string{"siw.ko", "siw-crc.ko"} {
 		if variant == "siw-crc.ko" {
 			const before = "\nconst bool mpa_crc_required;"
@@ -120,14 +119,9 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 		if err := runCommand(ctx, "", "strip", "-g", "-o", small, filepath.Join(siw, "siw.ko")); err != nil {
 			return err
 		}
-		if err := addFile(a, "/lib/siw/"+variant, small); err != nil {
-			return err
-		}
+		a.CopyFile("/lib/siw/"+variant, small)
 	}
-	if err := a.Close(); err != nil {
-		return err
-	}
-	return f.Close()
+	return nil
 }
 
 // relocate replaces the absolute path in the headers' Makefile, because they are

@@ -47,6 +47,7 @@ func checkProgram(path string) error {
 
 var libCSymbol = regexp.MustCompile(`^GLIBC_2\.(\d+)`)
 
+// libCVersion returns the minor version N of a symbol version GLIBC_2.N.
 func libCVersion(symbol string) (int, bool) {
 	m := libCSymbol.FindStringSubmatch(symbol)
 	if m == nil {
@@ -64,15 +65,11 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 			return err
 		}
 	}
-	f, err := cmdline.OpenFile(program)
+	f, info, err := openFile(program)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	a := NewArchive(w)
 	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
 	return a.Close()

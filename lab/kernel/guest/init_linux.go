@@ -76,17 +76,15 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	run := func(args ...string) error { return children.run(args...) }
-	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, run) }}
+	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, children.run) }}
 	go func() {
 		fmt.Println("fabrictest-guest: server ended:", s.Serve(l))
 	}()
 	return s.setDevices(o.Devices)
 }
 
-type mount struct{ kind, where, options string }
-
-var mounts = []mount{
+// mounts are the file systems of a guest.
+var mounts = []struct{ kind, where, options string }{
 	{"proc", "/proc", ""},
 	{"sysfs", "/sys", ""},
 	{"devtmpfs", "/dev", ""},
@@ -112,47 +110,31 @@ func mountAll() error {
 // prepare sets the host name, limits and sysctls, creates a home directory for user 1000 and
 // /dev/net/tun, installs busybox, and loads the modules of /etc/modules.
 func prepare(children *reaper, o Options) error {
-	if err := unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)); err != nil {
-		return err
-	}
-	if err := os.MkdirAll("/home/user", 0o755); err != nil {
-		return err
-	}
-	if err := os.Chown("/home/user", 1000, 1000); err != nil {
-		return err
-	}
-	if err := children.run("/bin/busybox", "--install", "-s", "/bin"); err != nil {
-		return err
-	}
-	// Ordinary users register memory, too.
-	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil {
-		return fmt.Errorf("set the limit of locked memory: %w", err)
-	}
-	for name, value := range map[string]string{
-		"kernel/printk":   "4",             // warnings and worse on the console
-		"kernel/modprobe": "/bin/modprobe", // for modules that the kernel requests
-	} {
-		if err := setSysctl(name, value); err != nil {
-			return err
-		}
-	}
-	list, err := os.ReadFile("/etc/modules")
+	modules, err := os.ReadFile("/etc/modules")
 	if err != nil {
 		return err
 	}
-	if err := children.run(append([]string{"/bin/modprobe", "-a"}, strings.Fields(string(list))...)...); err != nil {
-		return err
-	}
-	// Opening the device loads its module.
-	if err := os.MkdirAll("/dev/net", 0o755); err != nil {
-		return err
-	}
-	const tun = 10<<8 | 200 // major and minor number
-	if err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, tun); err != nil && !os.IsExist(err) {
-		return err
-	}
-	return os.Chmod("/dev/net/tun", 0o666)
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	const tun = 10<<8 | 200 // major and minor number; opening the device loads its module
+	return InOrder(
+		func() error { return unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)) },
+		func() error { return os.MkdirAll("/home/user", 0o755) },
+		func() error { return os.Chown("/home/user", 1000, 1000) },
+		func() error { return children.run("/bin/busybox", "--install", "-s", "/bin") },
+		func() error { return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited) }, // ordinary users register memory, too
+		func() error { return setSysctl("kernel/printk", "4") },                 // warnings and worse on the console
+		func() error { return setSysctl("kernel/modprobe", "/bin/modprobe") },   // for modules that the kernel requests
+		func() error {
+			return children.run(append([]string{"/bin/modprobe", "-a"}, strings.Fields(string(modules))...)...)
+		},
+		func() error { return os.MkdirAll("/dev/net", 0o755) },
+		func() error {
+			if err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, tun); !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+			return nil
+		},
+		func() error { return os.Chmod("/dev/net/tun", 0o666) })
 }
 
 // setSysctl sets a sysctl, whose name has slashes.

@@ -33,11 +33,7 @@ func waitFor(problem string, done func() bool) error {
 // configureNetwork sets the loopback interface up, and names and configures the interfaces of the
 // wire and the control link, which it finds by their Ethernet addresses.
 func configureNetwork(o Options) error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
+	if err := SetLoopbackUp(); err != nil {
 		return err
 	}
 	byMAC := map[string]netlink.Link{}
@@ -53,48 +49,62 @@ func configureNetwork(o Options) error {
 	}); err != nil {
 		return err
 	}
-	// Temporary names first: the kernel may have given each the name that the other needs.
-	for _, l := range []netlink.Link{byMAC[ControlMAC(o.ID)], byMAC[WireMAC(o.ID)]} {
-		if err := netlink.LinkSetName(l, fmt.Sprintf("tmp%d", l.Attrs().Index)); err != nil {
+	wire, control := byMAC[WireMAC(o.ID)], byMAC[ControlMAC(o.ID)]
+	return InOrder(
+		// The kernel may have given each interface the name that the other needs.
+		func() error { return netlink.LinkSetName(control, "temporary0") },
+		func() error { return netlink.LinkSetName(wire, "temporary1") },
+		func() error { return setUpInterface(control, "control0", 0, Control(o.ID)) },
+		func() error { return setUpInterface(wire, wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID)) })
+}
+
+// InOrder calls the steps in order, up to the first error, which it returns.
+func InOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	if err := setUpInterface(byMAC[ControlMAC(o.ID)], "control0", 0, Control(o.ID)); err != nil {
+	return nil
+}
+
+// SetLoopbackUp sets the loopback interface up.
+func SetLoopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
 		return err
 	}
-	return setUpInterface(byMAC[WireMAC(o.ID)], wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID))
+	return netlink.LinkSetUp(lo)
+}
+
+// NetlinkAddr returns the address and network of an interface for netlink.
+func NetlinkAddr(a netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
 }
 
 // setUpInterface names an interface, sets it up and adds addresses: an IPv4 address, and
 // optionally an IPv6 address, without which it disables IPv6. An mtu of 0 keeps the MTU.
 func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
-	fail := func(err error) error { return fmt.Errorf("interface %s: %w", name, err) }
-	if err := netlink.LinkSetName(l, name); err != nil {
-		return fail(err)
-	}
 	disableIPv6 := "0"
 	if len(addrs) < 2 {
 		disableIPv6 = "1"
 	}
-	// The addresses are unique: no duplicate address detection.
-	for key, value := range map[string]string{"disable_ipv6": disableIPv6, "accept_dad": "0", "accept_ra": "0"} {
-		if err := setSysctl("net/ipv6/conf/"+name+"/"+key, value); err != nil {
-			return fail(err)
-		}
+	sysctls := "net/ipv6/conf/" + name + "/"
+	steps := []func() error{
+		func() error { return netlink.LinkSetName(l, name) },
+		func() error { return setSysctl(sysctls+"disable_ipv6", disableIPv6) },
+		func() error { return setSysctl(sysctls+"accept_dad", "0") }, // the addresses are unique
+		func() error { return setSysctl(sysctls+"accept_ra", "0") },
 	}
 	if mtu != 0 {
-		if err := netlink.LinkSetMTU(l, mtu); err != nil {
-			return fail(fmt.Errorf("MTU %d: %w", mtu, err))
-		}
+		steps = append(steps, func() error { return netlink.LinkSetMTU(l, mtu) })
 	}
-	if err := netlink.LinkSetUp(l); err != nil {
-		return fail(err)
-	}
+	steps = append(steps, func() error { return netlink.LinkSetUp(l) })
 	for _, a := range addrs {
-		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
-		if err := netlink.AddrAdd(l, addr); err != nil {
-			return fail(fmt.Errorf("address %v: %w", a, err))
-		}
+		steps = append(steps, func() error { return netlink.AddrAdd(l, NetlinkAddr(a)) })
+	}
+	if err := InOrder(steps...); err != nil {
+		return fmt.Errorf("interface %s, MTU %d, addresses %v: %w", name, mtu, addrs, err)
 	}
 	return nil
 }
