@@ -74,9 +74,12 @@ func goCase(f func() error) <-chan error {
 }
 
 // stopped reports whether the case must end.
-func (w *realWorld) stopped() bool {
+func (w *realWorld) stopped() bool { return isClosed(w.stop) }
+
+// isClosed reports whether a channel to which nothing is sent is closed.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-w.stop:
+	case <-c:
 		return true
 	default:
 		return false
@@ -267,14 +270,7 @@ type realTask struct {
 	waited atomic.Bool
 }
 
-func (t *realTask) hasEnded() bool {
-	select {
-	case <-t.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (t *realTask) hasEnded() bool { return isClosed(t.ended) }
 
 // Wait implements conformance.Task.
 func (t *realTask) Wait(timeout time.Duration) error {

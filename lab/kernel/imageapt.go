@@ -56,7 +56,7 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(errs.String(), 3))
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(errs.String(), 3, "; "))
 	}
 	return out.String(), nil
 }
@@ -217,12 +217,6 @@ func sha256Of(path string) (string, error) {
 	h := sha256.New()
 	_, err = io.Copy(h, f)
 	return hex.EncodeToString(h.Sum(nil)), err
-}
-
-// tailLines returns the last n lines, separated by semicolons.
-func tailLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
 
 // hostSuite returns the Debian suite of this machine; empty for another distribution.

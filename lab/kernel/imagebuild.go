@@ -132,7 +132,7 @@ func runCommand(ctx context.Context, dir, name string, args ...string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(string(output), 20))
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(string(output), 20, "; "))
 	}
 	return nil
 }

@@ -237,15 +237,12 @@ func (l *Lab) SetLink(id int, up bool) error { return l.links.setLink(id, up) }
 
 // Console returns the end of a guest's console since its boot.
 func (l *Lab) Console(id int) (string, error) {
-	m, err := l.machine(id)
-	if err != nil {
-		return "", err
-	}
-	return m.console.all(), nil
+	text, _, err := l.ConsoleSince(id, 0)
+	return text, err
 }
 
-// ConsoleSince returns the console output of a guest after its first bytes of this
-// number, and the new number.
+// ConsoleSince returns the console output of a guest after the first bytes, whose number is after,
+// and the number of all bytes.
 func (l *Lab) ConsoleSince(id int, after int64) (text string, upTo int64, err error) {
 	m, err := l.machine(id)
 	if err != nil {

@@ -83,24 +83,24 @@ func (m *machine) waitReady(ctx context.Context, limit time.Duration) error {
 		m.mu.Unlock()
 		return nil
 	case why := <-m.console.failed:
-		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(lastLines)}
+		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(consoleLines)}
 	case <-m.ended:
 		return m.exitError()
 	case <-timeout.C:
-		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(lastLines)}
+		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(consoleLines)}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// lastLines is the number of console lines in errors.
-const lastLines = 25
+// consoleLines is the number of console lines in errors.
+const consoleLines = 25
 
 // exitError returns the reason why the guest has ended.
 func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := &GuestError{ID: m.id, Console: m.console.tail(lastLines)}
+	e := &GuestError{ID: m.id, Console: m.console.tail(consoleLines)}
 	panicked, said := m.console.panicked(), m.qemuStderr.String()
 	switch {
 	case m.stopped != "":
