@@ -6,7 +6,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -262,4 +266,60 @@ func TestPollAndPostDoNotAllocate(t *testing.T) {
 			t.Errorf("%.1f allocations a round", n)
 		}
 	})
+}
+
+func TestCountersOfDeviceAndPorts(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		file := filepath.Join(dir, name)
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	write("ports/1/hw_counters/sent_pkts", "12\n")
+	write("ports/1/hw_counters/acks", "18446744073709551615\n")
+	write("ports/1/hw_counters/lifespan", "10\n")
+	write("ports/1/hw_counters/words", "none\n")
+	want := []verbs.Counter{{Name: "acks", Value: 1<<64 - 1}, {Name: "sent_pkts", Value: 12}}
+	if got := countersIn(dir); !slices.Equal(got, want) {
+		t.Errorf("one port: %v, want %v", got, want)
+	}
+	write("ports/2/hw_counters/acks", "3\n")
+	write("hw_counters/resets", "1\n")
+	want = []verbs.Counter{{Name: "resets", Value: 1}, {Name: "port1_acks", Value: 1<<64 - 1}, {Name: "port1_sent_pkts", Value: 12}, {Name: "port2_acks", Value: 3}}
+	if got := countersIn(dir); !slices.Equal(got, want) {
+		t.Errorf("two ports: %v, want %v", got, want)
+	}
+	if got := countersIn(filepath.Join(dir, "none")); got != nil {
+		t.Errorf("no device: %v", got)
+	}
+}
+
+func TestSignallingRate(t *testing.T) {
+	for _, c := range []struct {
+		speed, width uint8
+		want         uint64
+	}{{1, 1, 2_500_000_000}, {32, 2, 103_125_000_000}, {128, 2, 425_000_000_000}, {3, 1, 0}, {1, 3, 0}} {
+		if got := linkRateBps(c.speed, c.width); got != c.want {
+			t.Errorf("speed %d, width %d: %d, want %d", c.speed, c.width, got, c.want)
+		}
+	}
+}
+
+func TestErrnoIsBothItselfAndAnErrorOfVerbs(t *testing.T) {
+	for errno, want := range map[int]error{
+		int(syscall.EINVAL): verbs.ErrInvalid, -int(syscall.EINVAL): verbs.ErrInvalid, int(syscall.ENOMEM): verbs.ErrNoMemory,
+		int(syscall.EBUSY): verbs.ErrBusy, int(syscall.EPERM): verbs.ErrPerm, int(syscall.ENOENT): verbs.ErrNotFound,
+		int(syscall.EOPNOTSUPP): verbs.ErrNotSupported, int(syscall.ETIMEDOUT): verbs.ErrTimeout,
+	} {
+		err := opError("modify_qp", "qp 0x11", errnoError(errno))
+		if !errors.Is(err, want) || !errors.Is(err, syscall.Errno(max(errno, -errno))) {
+			t.Errorf("errno %d: %v is not %v and the errno", errno, err, want)
+		}
+		if !strings.HasPrefix(err.Error(), "modify_qp qp 0x11: ") {
+			t.Errorf("%q does not begin with verb and object", err)
+		}
+	}
+	if err := errnoError(int(syscall.EIO)); errors.Is(err, verbs.ErrInvalid) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("EIO is %v", err)
+	}
 }
