@@ -164,6 +164,7 @@ func addrsIn(n netip.Prefix, all []netip.Addr) (in []netip.Addr) {
 	return in
 }
 
+// familyOf returns the IP version of an address, 4 or 6.
 func familyOf(a netip.Addr) int {
 	if a.Is4() {
 		return 4

@@ -328,6 +328,7 @@ func (d *Device) restartHost(ctx context.Context, id, why string) {
 	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, why))
 }
 
+// setClient replaces the client after the agent was restarted.
 func (d *Device) setClient(fresh *agent.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -36,6 +36,7 @@ type addressesAndRoutes struct {
 	routes []netlink.Route
 }
 
+// open opens the netlink socket.
 func (n *hostNetwork) open() (err error) {
 	n.lost = make(map[string]addressesAndRoutes)
 	n.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)

@@ -167,6 +167,7 @@ func (s *simCase) open(b *conformance.Bench) error {
 	return nil
 }
 
+// attach adds a port with addresses to the network. rxQueueBytes limits its receive queue; 0 is the default.
 func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*sim.Port, error) {
 	return s.net.Attach(sim.PortConfig{
 		Name: name, Addrs: addrs,

@@ -221,6 +221,7 @@ type Faults struct {
 	Unread int // connections that could not be read to their end
 }
 
+// add adds the faults of o.
 func (f *Faults) add(o Faults) {
 	f.Stalls += o.Stalls
 	f.Side.add(o.Side)

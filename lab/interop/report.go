@@ -116,6 +116,7 @@ func (r *report) printConnections() {
 	}
 }
 
+// printLink prints the packets that the user-space switch lost.
 func (r *report) printLink() {
 	if r.Link.Switched {
 		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",
@@ -127,6 +128,7 @@ func (r *report) ok() bool {
 	return r.Counts[string(interop.Fail)] == 0 && r.Counts[string(interop.Stale)] == 0 && (r.Connections == nil || r.Connections.OK())
 }
 
+// write writes the report to a file, as JSON.
 func (r *report) write(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

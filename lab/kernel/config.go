@@ -110,8 +110,12 @@ func (c Config) validate() error {
 	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }
 
-// absolute makes the paths absolute, for a process with another working directory.
-func (c *Config) absolute() error {
+// prepareForProcess validates the configuration, and makes its paths absolute for a process with
+// another working directory.
+func (c *Config) prepareForProcess() error {
+	if _, err := c.withDefaults(); err != nil {
+		return err
+	}
 	for _, path := range []*string{&c.Program, &c.QEMU, &c.Consoles} {
 		if !strings.Contains(*path, "/") {
 			continue // none, or on PATH
@@ -232,6 +236,7 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 	return a.Close()
 }
 
+// copyFile copies a file to a writer.
 func copyFile(w io.Writer, name string) error {
 	f, err := cmdline.OpenFile(name)
 	if err != nil {

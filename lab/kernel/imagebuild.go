@@ -44,8 +44,7 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img.SIW = true
-	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
+	img.addSIW(extra)
 	return img, nil
 }
 

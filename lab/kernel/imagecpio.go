@@ -192,6 +192,7 @@ func (a *Archive) pad(n int64) {
 // countingWriter counts the written bytes, and stops at the first error.
 type countingWriter struct{ a *Archive }
 
+// Write implements io.Writer.
 func (c countingWriter) Write(b []byte) (int, error) {
 	if c.a.err != nil {
 		return 0, c.a.err

@@ -128,12 +128,14 @@ func (m *machine) stop(why string) {
 	<-m.ended
 }
 
+// bootTime returns how long the guest took to boot; 0 while it boots.
 func (m *machine) bootTime() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.booted
 }
 
+// alive reports whether QEMU runs.
 func (m *machine) alive() bool {
 	select {
 	case <-m.ended:

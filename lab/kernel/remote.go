@@ -78,6 +78,7 @@ func encodeError(err error) error {
 	return err
 }
 
+// decodeError returns the GuestError of encodeError, or the error itself.
 func decodeError(failed *control.CloseError) error {
 	g := new(GuestError)
 	if failed.Code == codeGuest && json.Unmarshal([]byte(failed.Reason), g) == nil {

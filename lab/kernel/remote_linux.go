@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
+// newRemote returns a client; guests is 0 outside of the lab's namespace.
 func newRemote(name string, guests int) *Remote {
 	r := &Remote{name: name, guests: guests}
 	r.dial = r.dialThroughLab
@@ -121,10 +122,7 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	if _, err := cfg.withDefaults(); err != nil {
-		return err
-	}
-	if err := cfg.absolute(); err != nil {
+	if err := cfg.prepareForProcess(); err != nil {
 		return err
 	}
 	if kind.Ping(ctx, name) == nil {

@@ -78,6 +78,7 @@ func (p *linkSet) impair(id int, m Impairment) error {
 	return s.impair(m)
 }
 
+// checkGuest returns an error if there is no such guest, or the lab is down. mu is held.
 func (p *linkSet) checkGuest(id int) error {
 	switch {
 	case p.closed:

@@ -103,6 +103,7 @@ func (h *channel) Close() error {
 	return opError(op, h.name(), err)
 }
 
+// destroy implements child. The second call does nothing.
 func (h *channel) destroy() error {
 	if h.c == nil {
 		return nil
@@ -226,6 +227,7 @@ func (w *waiter) enter() bool {
 	return true
 }
 
+// leave ends a call of wait.
 func (w *waiter) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

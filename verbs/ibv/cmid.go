@@ -302,6 +302,7 @@ func addressOf(sa *C.struct_sockaddr) netip.AddrPort {
 // deadline is the end of the timeout of a blocking call; the zero value is never.
 type deadline struct{ at time.Time }
 
+// newDeadline returns the end of a timeout that begins now; a negative one never ends.
 func newDeadline(timeout time.Duration) deadline {
 	if timeout < 0 {
 		return deadline{}

@@ -121,6 +121,7 @@ func (c *Context) addChild(o child) {
 	}
 }
 
+// removeChild removes an object that is destroyed.
 func (c *Context) removeChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,6 +291,7 @@ func eachDevice(op string, f func(*C.struct_ibv_device) bool) error {
 	return nil
 }
 
+// describe returns the name, transport and GUID of a device.
 func describe(d *C.struct_ibv_device) verbs.DeviceInfo {
 	return verbs.DeviceInfo{
 		Name: C.GoString(C.ibv_get_device_name(d)), Provider: ProviderName,

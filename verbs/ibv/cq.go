@@ -68,6 +68,7 @@ func depthToC(depth int) (C.int, error) {
 func (q *cq) name() string    { return fmt.Sprintf("cq %d", q.c.handle) }
 func (q *cq) closeOrder() int { return closeOrderCQ }
 
+// destroy implements child.
 func (q *cq) destroy() error {
 	if err := shimError(C.shim_ibv_destroy_cq(q.c)); err != nil {
 		return err
@@ -242,6 +243,7 @@ func (s *srq) name() string    { return fmt.Sprintf("srq %d", s.c.handle) }
 func (s *srq) closeOrder() int { return closeOrderLeaf }
 func (s *srq) Number() uint32  { return s.number }
 
+// destroy implements child.
 func (s *srq) destroy() error {
 	if err := shimError(C.shim_ibv_destroy_srq(s.c)); err != nil {
 		return err

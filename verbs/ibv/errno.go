@@ -30,6 +30,7 @@ func (e *deviceError) Error() string {
 	return s
 }
 
+// Unwrap returns the errno and the error of package verbs.
 func (e *deviceError) Unwrap() []error {
 	if e.kind == nil {
 		return []error{e.errno}

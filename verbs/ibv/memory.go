@@ -100,6 +100,7 @@ func (m *mr) Len() int         { return m.size }
 func (m *mr) name() string     { return fmt.Sprintf("mr %#x", uint32(m.lkey)) }
 func (m *mr) closeOrder() int  { return closeOrderLeaf }
 
+// destroy implements child.
 func (m *mr) destroy() error {
 	if err := shimError(C.shim_ibv_dereg_mr(m.c)); err != nil {
 		return err

@@ -66,6 +66,7 @@ func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.Re
 	return posted, nil
 }
 
+// free frees the C memory.
 func (r *recvQueue) free() {
 	freeC(r.in)
 	freeC(r.wr)
@@ -90,6 +91,7 @@ type sendQueue struct {
 	data []byte // copies of inline data in C memory
 }
 
+// free frees the C memory.
 func (s *sendQueue) free() {
 	freeC(s.in)
 	freeC(s.wr)

@@ -145,6 +145,7 @@ func (q *qp) Type() verbs.QPType { return q.kind }
 func (q *qp) name() string       { return fmt.Sprintf("qp %#x", uint32(q.num)) }
 func (q *qp) closeOrder() int    { return closeOrderQP }
 
+// destroy implements child.
 func (q *qp) destroy() error {
 	if err := shimError(C.shim_ibv_destroy_qp(q.c)); err != nil {
 		return err
