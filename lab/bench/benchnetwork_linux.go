@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
+	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -25,8 +27,7 @@ type benchNetwork struct {
 	wire                  *wire.Ethernet // nil for streams
 	segments              *wire.Ethernet // of the user-space TCP; nil until it is used
 	mtu                   int
-	impaired              bool         // netem is configured
-	removedAddrs          []netip.Addr // of the device
+	impaired              bool // netem is configured
 }
 
 const (
@@ -153,7 +154,7 @@ func configureNIC(first byte, n int) error {
 	return nil
 }
 
-// interfaceAddr returns the netlink address. IPv4 addresses are /32, because Linux
+// interfaceAddr returns an address of an interface for netlink. IPv4 addresses are /32, because Linux
 // removes secondary addresses of a network with the first.
 func interfaceAddr(a netip.Addr) *netlink.Addr {
 	if a.Is4() {
@@ -165,6 +166,7 @@ func interfaceAddr(a netip.Addr) *netlink.Addr {
 	}
 }
 
+// addAddr adds an address, and waits until the host receives packets to it.
 func addAddr(dev netlink.Link, a netip.Addr) error {
 	if err := netlink.AddrAdd(dev, interfaceAddr(a)); err != nil {
 		return fmt.Errorf("give %s the address %v: %w", nic, a, err)
@@ -172,38 +174,22 @@ func addAddr(dev netlink.Link, a netip.Addr) error {
 	return netns.WaitLocalRoute(&netlink.Handle{}, a)
 }
 
-// setAddress adds or removes an address of the device's interface.
-func (t *benchNetwork) setAddress(a netip.Addr, present bool) error {
-	i := slices.Index(t.removedAddrs, a)
-	if present == (i < 0) {
-		return nil
-	}
+// SetAddress implements linkController for the device's interface.
+func (t *benchNetwork) SetAddress(_ string, p netip.Prefix, present bool) error {
 	err := t.onDeviceNIC(func(dev netlink.Link) error {
 		if present {
-			return addAddr(dev, a)
+			return addAddr(dev, p.Addr())
 		}
-		return netlink.AddrDel(dev, interfaceAddr(a))
+		return netlink.AddrDel(dev, interfaceAddr(p.Addr()))
 	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("set address %v of the device: %w", a, err)
-	case present:
-		t.removedAddrs = slices.Delete(t.removedAddrs, i, i+1)
-	default:
-		t.removedAddrs = append(t.removedAddrs, a)
+	if err != nil {
+		return fmt.Errorf("set address %v of the device: %w", p.Addr(), err)
 	}
 	return nil
 }
 
-// restoreAddrs adds the removed addresses again.
-func (t *benchNetwork) restoreAddrs() error {
-	for len(t.removedAddrs) > 0 {
-		if err := t.setAddress(t.removedAddrs[0], true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// SetLink implements linkController for the device's link.
+func (t *benchNetwork) SetLink(_ string, up bool) error { return t.fabric.SetLink(devicePort, up) }
 
 // freeAddrs returns a predicate for addresses that no host has.
 func freeAddrs(topo *topology.Topology) func(netip.Addr) bool {
@@ -233,9 +219,6 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	return nil
 }
 
-// setLink sets the device's link up or down.
-func (t *benchNetwork) setLink(up bool) error { return t.fabric.SetLink(devicePort, up) }
-
 // setPath configures netem for packets of the device and its partners.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
@@ -255,6 +238,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 	return nil
 }
 
+// close closes the packet sockets and removes the namespaces.
 func (t *benchNetwork) close() error {
 	var errs []error
 	for _, w := range []*wire.Ethernet{t.wire, t.segments} {
@@ -263,4 +247,71 @@ func (t *benchNetwork) close() error {
 		}
 	}
 	return errors.Join(append(errs, t.fabric.Close())...)
+}
+
+// fenceTimeout is how long a frame may take to the device's host.
+const fenceTimeout = 30 * time.Second
+
+// fence returns when all packets of earlier cases have reached the device's host: a
+// device that is opened then would answer them. It sends a frame on each CPU,
+// because each has a receive queue.
+func (t *benchNetwork) fence(from, to netip.Addr) error {
+	if t.wire == nil {
+		return nil
+	}
+	var socket *net.UDPConn
+	err := t.device.Do(func() (err error) {
+		socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 0)))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fence after the previous case: %w", err)
+	}
+	defer socket.Close()
+	dst := netip.AddrPortFrom(to, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
+	frame := appendPacket(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
+	sent, err := onEachCPU(func() error { return t.wire.Send(frame) })
+	if err != nil {
+		return fmt.Errorf("fence after the previous case: %w", err)
+	}
+	if err := socket.SetReadDeadline(time.Now().Add(fenceTimeout)); err != nil {
+		return err
+	}
+	buf := make([]byte, len(frame))
+	for i := range sent {
+		if _, err := socket.Read(buf); err != nil {
+			return fmt.Errorf("fence after the previous case: frame %d of %d to %v: %w", i+1, sent, dst, err)
+		}
+	}
+	return nil
+}
+
+// onEachCPU calls f on each CPU of this process, and returns their number. It uses
+// a thread that is not reused.
+func onEachCPU(f func() error) (n int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		var allowed unix.CPUSet
+		if err = unix.SchedGetaffinity(0, &allowed); err != nil {
+			return
+		}
+		for cpu := 0; n < allowed.Count(); cpu++ {
+			if !allowed.IsSet(cpu) {
+				continue
+			}
+			var one unix.CPUSet
+			one.Set(cpu)
+			if err = unix.SchedSetaffinity(0, &one); err != nil {
+				return
+			}
+			if err = f(); err != nil {
+				return
+			}
+			n++
+		}
+	}()
+	<-done
+	return n, err
 }

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,16 +22,12 @@ import (
 // Device is a lab with one device of another host: an agent there drives the
 // device, and the judge is at the other end of its link. Cases run one at a time.
 type Device struct {
+	deviceProperties
 	name                        string
 	opt                         DeviceOptions
-	id                          agent.DeviceIdentity
-	attr                        verbs.DeviceAttr
-	mtu                         int
-	addrs                       map[int]addrPair
 	kernelAddrs                 []netip.Prefix // of Interface
 	partnerAddrs                []netip.Prefix // of PartnerInterface
-	wireKind                    DeviceWire
-	wire                        openWire // nil with WireTCP
+	wire                        openWire       // nil with WireTCP
 	sem                         chan struct{}
 	openTimeout, restartTimeout time.Duration
 
@@ -116,17 +114,12 @@ func (d *Device) addrPairs(table []verbs.GIDEntry) (map[int]addrPair, error) {
 	return roceAddrPairs(table, d.opt.Peers)
 }
 
-// Streams reports whether the device uses TCP.
-func (d *Device) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
-
 // judgeAddrs returns the judge's addresses, which the kernel must not have.
 func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
-	for _, family := range []int{6, 4} {
-		for _, a := range d.addrs[family].peers {
-			if slices.ContainsFunc(slices.Concat(d.kernelAddrs, d.partnerAddrs), func(p netip.Prefix) bool { return p.Addr() == a }) {
-				return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", a)
-			}
-			addrs = append(addrs, a)
+	_, addrs = d.Addresses()
+	for _, p := range slices.Concat(d.kernelAddrs, d.partnerAddrs) {
+		if slices.Contains(addrs, p.Addr()) {
+			return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", p.Addr())
 		}
 	}
 	return addrs, nil
@@ -152,26 +145,6 @@ func (d *Device) openWire() error {
 	}
 	d.wire = w
 	return nil
-}
-
-// Identity returns the identity of the device.
-func (d *Device) Identity() agent.DeviceIdentity { return d.id }
-
-// Wire returns the access of the judge to the link.
-func (d *Device) Wire() DeviceWire { return d.wireKind }
-
-// Attr returns the attributes of the device.
-func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
-
-// MTU returns the MTU of the link.
-func (d *Device) MTU() int { return d.mtu }
-
-// Addresses returns the addresses of the device and of the judge.
-func (d *Device) Addresses() (device, judge []netip.Addr) {
-	for _, family := range []int{6, 4} {
-		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
-	}
-	return device, judge
 }
 
 // Err returns why the device is lost for good; nil while it works.
@@ -223,10 +196,9 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 		return err
 	}
 	client := d.agent()
-	r := &deviceCase{
-		lab: d, client: client, addrs: e, mtu: mtu, world: newRealWorld(),
-		interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
-	}
+	r := &deviceCase{lab: d, client: client, ends: e, mtu: mtu, realTimeCase: realTimeCase{
+		world: newRealWorld(), interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
+	}}
 	outcome := r.runCase(ctx, &job, body)
 	why, outcome := r.cleanUp(outcome)
 	trouble := d.hostProblem(r.hung, outcome)
@@ -240,4 +212,183 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 		d.reset(ctx, job.Case, why, trouble)
 	}
 	return outcome
+}
+
+// socketAddrs returns the addresses of a RoCE device and of the judge's UDP
+// sockets.
+func (d *Device) socketAddrs(table []verbs.GIDEntry) (map[int]addrPair, error) {
+	met, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
+	if err == nil && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
+		reservePartnerAddr(met)
+	}
+	return met, err
+}
+
+// openSockets opens the judge's UDP sockets. The other addresses are for partners.
+func (d *Device) openSockets() error {
+	device, judge := d.Addresses()
+	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
+	w, err := wire.OpenUDP(wire.UDPConfig{
+		Interface: d.opt.Interface, Port: ib.Port, Addrs: judge, Device: device, LookupIPv4ID: ib.Identify, InNamespace: d.opt.InNamespace,
+	})
+	if err != nil {
+		return err
+	}
+	d.wire = w
+	return nil
+}
+
+// Timeouts for the agent to be reached again, the device to open or restart, and
+// its addresses to return.
+const (
+	redialTimeout         = time.Minute
+	defaultRestartTimeout = 30 * time.Second
+	addrTimeout           = 30 * time.Second
+)
+
+// hostProblem returns an error if the device's host has crashed during a case.
+func (d *Device) hostProblem(hung bool, outcome error) error {
+	if d.opt.Host == nil {
+		return nil
+	}
+	sign := d.agent().Err()
+	if sign == nil && hung {
+		sign = outcome
+	}
+	return d.opt.Host.Problem(sign)
+}
+
+// withHostProblem returns the outcome of a case during which the host crashed: it
+// is no verdict on the device.
+func withHostProblem(outcome, problem error) error {
+	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
+		return &conformance.CrashError{Cause: problem}
+	}
+	return fmt.Errorf("%v; %w", outcome, &conformance.CrashError{Cause: problem}) //nolint:errorlint // no violation any more
+}
+
+// reset restarts the device, or its host if needed, and reports that by OnNote.
+func (d *Device) reset(ctx context.Context, id, why string, problem error) {
+	if ctx.Err() != nil {
+		return // no more cases
+	}
+	if problem != nil {
+		d.restartHost(ctx, id, problem.Error())
+		return
+	}
+	if d.agent().Err() != nil {
+		fresh, err := d.redial(ctx)
+		if err != nil {
+			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", id, err))
+			return
+		}
+		d.setClient(fresh)
+		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
+	}
+	client := d.agent()
+	var err error
+	wedged := false
+	select {
+	case err = <-goCase(func() error { return client.Restart(d.name) }):
+	case <-time.After(d.restartTimeout):
+		// Most likely the driver has crashed.
+		err, wedged = fmt.Errorf("it does not restart within %v", d.restartTimeout), true
+	}
+	if err == nil {
+		err = d.awaitAddrs(client)
+	}
+	if err == nil {
+		err = d.hostProblem(false, nil)
+	}
+	switch {
+	case err == nil:
+		d.opt.OnNote(fmt.Sprintf("%s was restarted after %s (%s)", d.name, id, why))
+	case d.opt.Host != nil:
+		d.restartHost(ctx, id, fmt.Sprintf("%s; %v", why, err))
+	case wedged:
+		d.fail(fmt.Errorf("%s wedged in %s (%s): %w, and its host has to be restarted", d.name, id, why, err))
+	default:
+		d.opt.OnNote(fmt.Sprintf("%s should be restarted after %s (%s): %v", d.name, id, why, err))
+	}
+}
+
+// restartHost restarts the device's host.
+func (d *Device) restartHost(ctx context.Context, id, why string) {
+	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
+	_ = d.agent().Close()              // it never fails
+	fresh, err := d.opt.Host.Restart(ctx)
+	if err == nil {
+		d.setClient(fresh)
+		err = d.awaitAddrs(fresh)
+	}
+	if err != nil {
+		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, why, err))
+		return
+	}
+	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, why))
+}
+
+// setClient replaces the client after the agent was restarted.
+func (d *Device) setClient(fresh *agent.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.client = fresh
+}
+
+// fail records that the device is lost for good.
+func (d *Device) fail(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = why
+}
+
+// redial connects to the agent again.
+func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
+	if d.opt.Redial == nil {
+		return nil, errors.New("no redial function")
+	}
+	ctx, stop := context.WithTimeout(ctx, redialTimeout)
+	defer stop()
+	for {
+		c, err := d.opt.Redial(ctx)
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// awaitAddrs waits until a restarted device has its addresses again.
+func (d *Device) awaitAddrs(client *agent.Client) error {
+	if d.Streams() {
+		return nil // its interface was not restarted
+	}
+	for deadline := time.Now().Add(addrTimeout); ; time.Sleep(50 * time.Millisecond) {
+		pairs, err := d.queryAddrPairs(client)
+		if err == nil && len(pairs) == len(d.addrs) {
+			d.addrs = pairs
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return cmp.Or(err, fmt.Errorf("it has lost addresses: it had %v, and has %v", d.addrs, pairs))
+		}
+	}
+}
+
+// queryAddrPairs reads the GID table of the device again.
+func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
+	dev, err := client.Open(d.name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	table, err := gidTable(dev)
+	if err != nil {
+		return nil, err
+	}
+	return d.addrPairs(table)
 }

@@ -11,30 +11,26 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // deviceCase is a case on a device of another host.
 type deviceCase struct {
+	realTimeCase
 	lab      *Device
 	client   *agent.Client
-	addrs    addrPair
+	ends     addrPair
 	mtu      int // of the path
-	world    *realWorld
-	streams  *kernelStreams
-	tcpHost  *wire.TCPHost
 	dev      verbs.Context
 	partners []verbs.Context
 	hung     bool
-	interfaceState
 }
 
 // runCase creates the bench and runs the body on it.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := &conformance.Bench{
-		Runtime: r.world, Caps: r.lab.attr.Caps, Local: r.addrs.local, Peers: r.addrs.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
+		Runtime: r.world, Caps: r.lab.attr.Caps, Local: r.ends.local, Peers: r.ends.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
 		Partner: r.openPartner,
 		SetLink: r.setLink, SetAddress: r.setAddress,
 		SetPath: func(p conformance.Path) error {
@@ -62,24 +58,18 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 // open opens the device and the judge's end of its link. A device that an earlier
 // case has wedged may not open.
 func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) error {
-	type opening struct {
-		dev verbs.Context
-		err error
-	}
-	opened := make(chan opening, 1)
-	go func() {
-		dev, err := r.client.Open(r.lab.name)
-		opened <- opening{dev, err}
-	}()
-	late := time.NewTimer(r.lab.openTimeout)
-	defer late.Stop()
+	var dev verbs.Context
+	opened := goCase(func() (err error) {
+		dev, err = r.client.Open(r.lab.name)
+		return err
+	})
 	select {
-	case o := <-opened:
-		if o.err != nil {
-			return fmt.Errorf("open the device: %w", o.err)
+	case err := <-opened:
+		if err != nil {
+			return fmt.Errorf("open the device: %w", err)
 		}
-		r.dev = o.dev
-	case <-late.C:
+		r.dev = dev
+	case <-time.After(r.lab.openTimeout):
 		r.hung = true
 		return fmt.Errorf("the device was not opened within %v", r.lab.openTimeout)
 	}
@@ -93,7 +83,7 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 		return err
 	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
-		r.tcpHost = newTCPHost(r.world, w, record, r.addrs.peers[0], r.lab.mtu, r.mtu)
+		r.tcpHost = newTCPHost(r.world, w, record, r.ends.peers[0], r.lab.mtu, r.mtu)
 		tcp := record.RecordRawTCP(r.world, r.tcpHost)
 		b.Streams, b.RawTCP = tcp, func() (conformance.RawTCP, error) { return tcp, nil }
 		return nil
@@ -104,7 +94,7 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 		b.Wire = record.RecordWire(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
 		return nil
 	}
-	r.streams = &kernelStreams{w: r.world, inNamespace: direct, from: r.addrs.peers[0]}
+	r.streams = &kernelStreams{w: r.world, inNamespace: direct, from: r.ends.peers[0]}
 	b.Streams = record.RecordStreams(r.world, r.streams)
 	return nil
 }
@@ -114,7 +104,7 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 func (r *deviceCase) openPartner() (verbs.Context, error) {
 	var free []netip.Addr
 	for _, p := range r.lab.partnerAddrs {
-		if p.Contains(r.addrs.local[0]) && !p.Addr().IsLinkLocalUnicast() {
+		if p.Contains(r.ends.local[0]) && !p.Addr().IsLinkLocalUnicast() {
 			free = append(free, p.Addr())
 		}
 	}
@@ -123,7 +113,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 		at %= len(free) // streams may share addresses
 	}
 	if at >= len(free) {
-		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.addrs.local[0], len(free))
+		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.ends.local[0], len(free))
 	}
 	protocol := conformance.RoCE
 	if r.lab.Streams() {
@@ -154,8 +144,8 @@ func (r *deviceCase) setLink(up bool) error {
 // setAddress adds or removes an address of the device's interface.
 func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 	switch {
-	case !slices.Contains(r.addrs.local, a):
-		return notLocal(a, r.addrs.local)
+	case !slices.Contains(r.ends.local, a):
+		return notLocal(a, r.ends.local)
 	case a == r.lab.opt.Agent:
 		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrBenchCannot, a)
 	case a.IsLinkLocalUnicast():
@@ -172,15 +162,9 @@ const closeTimeout = 15 * time.Second
 // returns why the device must be restarted, if it must, and the outcome of the
 // case.
 func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
-	close(r.world.stop)
-	if r.streams != nil {
-		r.streams.close()
-	}
-	if r.tcpHost != nil {
-		r.tcpHost.Close()
-	}
-	late, stop := context.WithTimeout(context.Background(), closeTimeout)
-	defer stop()
+	r.stop()
+	late, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	closed := goCase(func() error {
 		return errors.Join(closeDevices(append([]verbs.Context{r.dev}, r.partners...)), r.restore())
 	})

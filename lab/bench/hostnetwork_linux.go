@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 // kernelTimeout limits the time that the kernel takes for a change.
@@ -33,6 +36,7 @@ type addressesAndRoutes struct {
 	routes []netlink.Route
 }
 
+// open opens the netlink socket.
 func (n *hostNetwork) open() (err error) {
 	n.lost = make(map[string]addressesAndRoutes)
 	n.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -79,19 +83,18 @@ func (h *LocalHost) SetLink(device string, up bool) error {
 	defer h.mu.Unlock()
 	name := l.Attrs().Name
 	isUp := l.Attrs().Flags&net.FlagUp != 0
-	switch {
-	case isUp == up:
+	if isUp == up {
 		return nil
-	case !up:
+	}
+	if !up {
 		has, err := h.addressesAndRoutes(l)
-		if err != nil {
-			return err
+		if err == nil {
+			err = wrapKernelError("take "+name+" down", h.kernel.LinkSetDown(l))
 		}
-		if err := wrapKernelError("take "+name+" down", h.kernel.LinkSetDown(l)); err != nil {
-			return err
+		if err == nil {
+			h.lost[name] = has
 		}
-		h.lost[name] = has
-		return nil
+		return err
 	}
 	if err := wrapKernelError("bring "+name+" up", h.kernel.LinkSetUp(l)); err != nil {
 		return err
@@ -99,7 +102,7 @@ func (h *LocalHost) SetLink(device string, up bool) error {
 	return h.restore(l)
 }
 
-// addressesAndRoutes returns what the interface would lose.
+// addressesAndRoutes returns the addresses and routes that an interface loses when it is set down.
 func (n *hostNetwork) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err error) {
 	if b.addrs, err = n.kernel.AddrList(l, unix.AF_INET6); err != nil {
 		return b, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
@@ -135,7 +138,7 @@ func (n *hostNetwork) restore(l netlink.Link) error {
 			return err
 		}
 		if ip, ok := netip.AddrFromSlice(a.IP); ok {
-			if err := n.awaitLocal(ip); err != nil {
+			if err := netns.WaitLocalRoute(n.kernel, ip); err != nil {
 				return err
 			}
 		}
@@ -173,7 +176,7 @@ func (h *LocalHost) SetAddress(device string, addr netip.Prefix, present bool) e
 	if l.Attrs().Flags&net.FlagUp == 0 {
 		return nil
 	}
-	return h.awaitLocal(ip)
+	return netns.WaitLocalRoute(h.kernel, ip)
 }
 
 // Restart implements agent.Host: it removes a software device and creates it again. Hardware
@@ -232,18 +235,11 @@ func (n *hostNetwork) awaitUp(name string) error {
 	})
 }
 
-// awaitLocal waits until an address is local; for IPv6 that takes a moment.
-func (n *hostNetwork) awaitLocal(ip netip.Addr) error {
-	return await(fmt.Sprintf("%v to lead to this host", ip), func() (bool, error) {
-		routes, err := n.kernel.RouteGet(ip.AsSlice())
-		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
-	})
-}
-
-// await polls until is returns true.
-func await(what string, is func() (bool, error)) error {
+// await polls until done returns true or an error. The error of a timeout says that what did not
+// happen.
+func await(what string, done func() (bool, error)) error {
 	for deadline := time.Now().Add(kernelTimeout); ; time.Sleep(time.Millisecond) {
-		ok, err := is()
+		ok, err := done()
 		switch {
 		case ok || err != nil:
 			return err
@@ -251,4 +247,18 @@ func await(what string, is func() (bool, error)) error {
 			return fmt.Errorf("waited %v for %s", kernelTimeout, what)
 		}
 	}
+}
+
+// AvailableMemory returns MemAvailable of /proc/meminfo in bytes.
+func AvailableMemory() (uint64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	_, line, _ := strings.Cut(string(text), "\nMemAvailable:")
+	var kib uint64
+	if _, err := fmt.Sscanf(line, "%d kB", &kib); err != nil {
+		return 0, fmt.Errorf("/proc/meminfo: MemAvailable: %w", err)
+	}
+	return kib << 10, nil
 }

@@ -10,12 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// interfaceState changes the interface of a device of a host for a case, and undoes that.
+// linkController changes the link and the addresses of a device's interface: an agent.Host, an
+// agent.Client or a benchNetwork.
+type linkController interface {
+	SetLink(device string, up bool) error
+	SetAddress(device string, addr netip.Prefix, present bool) error
+}
+
+// interfaceState changes the interface of a device for a case, and restores it.
 type interfaceState struct {
-	host interface { // an agent.Host or an agent.Client
-		SetLink(device string, up bool) error
-		SetAddress(device string, addr netip.Prefix, present bool) error
-	}
+	host     linkController
 	device   string
 	addrs    []netip.Prefix // of the interface at the start
 	linkDown bool
@@ -33,6 +37,9 @@ func (s *interfaceState) setLink(up bool) error {
 
 // setAddress adds or removes an address of the interface.
 func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
+	if present != slices.Contains(s.removed, a) {
+		return nil
+	}
 	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	if i < 0 {
 		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, a)

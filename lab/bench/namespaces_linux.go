@@ -5,14 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Namespaces is a lab in network namespaces and real time.
@@ -107,7 +111,7 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if err != nil {
 		return err
 	}
-	p := &netnsCase{net: t, cfg: cfg, world: newRealWorld()}
+	p := newNetnsCase(t, cfg)
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
@@ -120,10 +124,198 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	}
 	b := &conformance.Bench{
 		Runtime: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.net.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
+		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
 	}
 	if err := p.open(b, job.Record); err != nil {
 		return err
 	}
 	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: limit}, nil)
+}
+
+// realTimeCase is the part of a case in real time that netnsCase and deviceCase share.
+type realTimeCase struct {
+	world   *realWorld
+	streams *kernelStreams // nil unless the case uses the kernel's TCP
+	tcpHost *wire.TCPHost  // nil unless the case uses the user-space TCP
+	interfaceState
+}
+
+// stop makes the next blocking call of the case panic, and closes its connections.
+func (r *realTimeCase) stop() {
+	close(r.world.stop)
+	if r.streams != nil {
+		r.streams.close()
+	}
+	if r.tcpHost != nil {
+		r.tcpHost.Close()
+	}
+}
+
+// netnsCase is a case on a network of namespaces.
+type netnsCase struct {
+	realTimeCase
+	net     *benchNetwork
+	cfg     *benchConfig
+	devices []verbs.Context
+}
+
+// newNetnsCase returns a case with the devices of cfg.
+func newNetnsCase(t *benchNetwork, cfg *benchConfig) *netnsCase {
+	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
+	for _, a := range cfg.local {
+		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return p
+}
+
+// open opens the device and the peer's end of its link.
+func (p *netnsCase) open(b *conformance.Bench, record *conformance.Record) (err error) {
+	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
+		return err
+	}
+	p.devices = make([]verbs.Context, 1)
+	if err := p.openTested(b); err != nil {
+		return err
+	}
+	b.Reopen = func() error {
+		if err := p.devices[0].Close(); err != nil {
+			return err
+		}
+		return p.openTested(b)
+	}
+	attr, err := b.Device.QueryDevice()
+	if err != nil {
+		return err
+	}
+	b.Caps = attr.Caps
+	if w := p.net.wire; w != nil {
+		w.Discard()
+		b.Wire = record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
+		return nil
+	}
+	b.RawTCP = func() (conformance.RawTCP, error) { return p.segments(record) }
+	p.streams = &kernelStreams{w: p.world, inNamespace: p.net.peer.Do, from: p.cfg.peers[0]}
+	b.Streams = record.RecordStreams(p.world, p.streams)
+	return nil
+}
+
+// openTested opens the device under test.
+func (p *netnsCase) openTested(b *conformance.Bench) error {
+	at := p.cfg.nicConfig(socketRateBps)
+	at.NoGSO = true // packets as on the wire
+	d, err := p.openDevice(p.net.device, p.cfg.device, at)
+	if err != nil {
+		return err
+	}
+	p.devices[0], b.Device = d, p.cfg.restrictions.Apply(d)
+	return nil
+}
+
+// openDevice opens a device on sockets of a namespace.
+func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
+	err = ns.Do(func() error {
+		d, err = o.OnSockets(at)
+		return err
+	})
+	if err != nil {
+		return nil, p.cfg.openError(err)
+	}
+	return d, nil
+}
+
+// openPartner opens a partner device in the partners' namespace.
+func (p *netnsCase) openPartner() (verbs.Context, error) {
+	n := len(p.devices)
+	if n > partners {
+		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrBenchCannot)
+	}
+	at := nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.cfg.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: defaultPKeys()}
+	d, err := p.openDevice(p.net.partner, p.cfg.partner, at)
+	if err != nil {
+		return nil, err
+	}
+	p.devices = append(p.devices, d)
+	return d, nil
+}
+
+// cleanUp closes the devices and undoes changes. It reports whether the network can
+// be used again.
+func (p *netnsCase) cleanUp() (clean bool, err error) {
+	p.stop()
+	late, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+	defer cancel()
+	clean = true
+	select {
+	case err = <-goCase(func() error { return closeDevices(p.devices) }):
+	case <-late.Done():
+		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
+	}
+	clean = p.world.awaitEnd(late) && clean
+	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
+}
+
+// setAddress adds or removes an address of the device's interface.
+func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
+	if !slices.Contains(p.cfg.local, a) {
+		return notLocal(a, p.cfg.local)
+	}
+	return p.interfaceState.setAddress(a, present)
+}
+
+// segments returns the peer's user-space TCP.
+func (p *netnsCase) segments(record *conformance.Record) (conformance.RawTCP, error) {
+	if p.tcpHost == nil {
+		wire, err := p.net.segmentWire()
+		if err != nil {
+			return nil, err
+		}
+		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
+	}
+	return record.RecordRawTCP(p.world, p.tcpHost), nil
+}
+
+// openWire is a wire that is used for several cases.
+type openWire interface {
+	conformance.Wire
+	// Epoch returns time 0 of its frames.
+	Epoch() time.Time
+	// Discard discards received frames.
+	Discard()
+	Close() error
+}
+
+// realWire is a wire whose frames have the times of the case.
+type realWire struct {
+	openWire
+	w   *realWorld
+	cfg *benchConfig
+}
+
+// Send implements conformance.Wire. It checks the MTU of the device's link, which
+// the switch port does not have.
+func (x *realWire) Send(packet []byte) error {
+	if err := x.cfg.checkMTU(packet); err != nil {
+		return err
+	}
+	return x.openWire.Send(packet)
+}
+
+// recvPollInterval is how often Recv checks whether the case was stopped.
+const recvPollInterval = 50 * time.Millisecond
+
+// Recv implements conformance.Wire.
+func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
+	defer x.w.startWait("a packet from the device")()
+	for deadline := time.Now().Add(timeout); ; {
+		step := recvPollInterval
+		if timeout >= 0 {
+			step = min(step, max(0, time.Until(deadline)))
+		}
+		f, err := x.openWire.Recv(step)
+		f.At -= x.w.epoch.Sub(x.Epoch())
+		last := timeout >= 0 && step < recvPollInterval
+		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {
+			return f, err
+		}
+	}
 }

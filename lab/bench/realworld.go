@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
@@ -72,9 +74,12 @@ func goCase(f func() error) <-chan error {
 }
 
 // stopped reports whether the case must end.
-func (w *realWorld) stopped() bool {
+func (w *realWorld) stopped() bool { return isClosed(w.stop) }
+
+// isClosed reports whether a channel to which nothing is sent is closed.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-w.stop:
+	case <-c:
 		return true
 	default:
 		return false
@@ -254,4 +259,98 @@ func (w *realWorld) unfinishedTasks() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// realTask is a goroutine of a case.
+type realTask struct {
+	w      *realWorld
+	name   string
+	ended  chan struct{}
+	err    error // valid when ended is closed
+	waited atomic.Bool
+}
+
+func (t *realTask) hasEnded() bool { return isClosed(t.ended) }
+
+// Wait implements conformance.Task.
+func (t *realTask) Wait(timeout time.Duration) error {
+	if !t.hasEnded() {
+		defer t.w.startWait("the end of task " + t.name)()
+	}
+	var out <-chan time.Time
+	if timeout >= 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		out = timer.C
+	}
+	select {
+	case <-t.ended:
+	case <-out:
+		if !t.hasEnded() { // prefer the end if both are ready
+			return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
+		}
+	case <-t.w.stop:
+		if !t.hasEnded() {
+			return errCaseStopped
+		}
+	}
+	t.waited.Store(true)
+	return t.err
+}
+
+// isCrash reports whether an error is a panic.
+func isCrash(err error) bool {
+	var c *crashError
+	return errors.As(err, &c)
+}
+
+// crashError is the error of a panic.
+type crashError struct {
+	value     any
+	stack     []byte
+	violation error // set if the device panicked
+}
+
+// newCrashError returns the error of a panic: a violation if the stack shows that
+// the device panicked, else a broken case.
+func newCrashError(value any, stack []byte) error {
+	c := &crashError{value: value, stack: stack}
+	if f := panickingFunction(stack); isDevice(f) {
+		c.violation = conformance.Violatedf("a device that survives", "it crashed: %v, in %s", value, f)
+	}
+	return c
+}
+
+func (c *crashError) Error() string {
+	if c.violation != nil {
+		return c.violation.Error()
+	}
+	return fmt.Sprintf("panic: %v\n\n%s", c.value, c.stack)
+}
+
+func (c *crashError) Unwrap() error { return c.violation }
+
+// module is the path prefix of the functions of this module.
+const module = "github.com/fabrictest/fabrictest/"
+
+// isDevice reports whether a function belongs to an emulated device. The simulator
+// does not: it panics on misuse.
+func isDevice(function string) bool {
+	rest, ok := strings.CutPrefix(function, module+"emu/")
+	return ok && !strings.HasPrefix(rest, "sim.")
+}
+
+// panickingFunction returns the function of this module that panicked first; empty
+// if none is on the stack.
+func panickingFunction(stack []byte) string {
+	// Of nested panics, the last in the text was the first. Its function follows.
+	if i := bytes.LastIndex(stack, []byte("\npanic(")); i >= 0 {
+		stack = stack[i+1:]
+	}
+	for line := range strings.Lines(string(stack)) {
+		if strings.HasPrefix(line, module) {
+			return strings.TrimSpace(line[:strings.LastIndexByte(line, '(')])
+		}
+	}
+	return ""
 }

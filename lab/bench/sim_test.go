@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -282,4 +283,67 @@ func BenchmarkTrivialTry(b *testing.B) {
 			must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, echo))
 		}
 	})
+}
+
+func TestPathWithFullLoss(t *testing.T) {
+	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		u, err := newDatagrams(b, b.Device)
+		if err != nil {
+			return err
+		}
+		for _, path := range []conformance.Path{{LossPPM: 1_000_000}, {}} {
+			if err := b.SetPath(path); err != nil {
+				return err
+			}
+			_, packet := rawSend(b.Peers[0], b.Local[0], u.qp.QPN(), "hello")
+			if err := b.Wire.Send(packet); err != nil {
+				return err
+			}
+			_, err := u.next(time.Millisecond)
+			if lost := path.LossPPM > 0; (err != nil) != lost {
+				return fmt.Errorf("with %+v: %w", path, err)
+			}
+		}
+		return nil
+	}))
+}
+
+func TestPathOfStreamsIsUnsupported(t *testing.T) {
+	must.Do(t, try(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		if err := b.SetPath(conformance.Path{}); err != nil {
+			return err
+		}
+		if err := b.SetPath(conformance.Path{LossPPM: 1}); !errors.Is(err, conformance.ErrBenchCannot) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	}))
+}
+
+// Partners are not restricted.
+func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
+	p := must.Get(nics.Find("softroce"))(t)
+	lab := InSimulation(p, SimOptions{Restrictions: nics.Restrictions{MissingCaps: verbs.CapXRC, PKeys: []uint16{0xffff}}})
+	must.Do(t, lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
+		own, err := b.Device.QueryDevice()
+		if err != nil {
+			return err
+		}
+		port, err := b.Device.QueryPort(1)
+		if err != nil {
+			return err
+		}
+		if b.Caps.Has(verbs.CapXRC) || own.Caps != b.Caps || !b.Caps.Has(verbs.CapRC) || port.PKeys != 1 {
+			t.Errorf("the bench has %#x, the device %#x and %d partitions", b.Caps, own.Caps, port.PKeys)
+		}
+		partner, err := b.Partner()
+		if err != nil {
+			return err
+		}
+		other, err := partner.QueryDevice()
+		if !other.Caps.Has(verbs.CapXRC) {
+			t.Errorf("its partner has %#x", other.Caps)
+		}
+		return err
+	}))
 }

@@ -25,6 +25,7 @@ type simStreams struct {
 // backlog is the number of streams that may wait for Accept.
 const backlog = 128
 
+// newSimStreams returns the TCP of the port peer, which connects from an address.
 func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
 	n := &simStreams{w: w, host: peer.StreamHost(), from: from}
 	n.host.OnReady(n, 0)

@@ -2,8 +2,10 @@ package interop
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // Family is an address family.
@@ -21,37 +23,33 @@ type Case struct {
 	Tool     Tool
 	Role     Role // ours
 	Family   Family
-	// Variant tells cases apart that differ in none of the others: "poll" or
-	// "events", how both ends take completions; "persistent", a server that
-	// serves two clients at a time; "qps", one receive queue for many queue pairs;
-	// "many", connections at a time; "crc", polling, with MPA's CRC in every frame.
-	Variant string
-	Size    int
+	Variant  string // one of the constants below
+	Size     int
 }
 
-// Row names what the sizes of a case have in common.
+// Row returns the name without the size.
 func (c Case) Row() string {
 	return fmt.Sprintf("%s/%s/%s/%s", c.Tool, c.Role, c.Family, c.Variant)
 }
 
-// Name names the case: tool/role/family/variant/size.
+// Name returns the name of the case: tool/role/family/variant/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
 // Variants.
 const (
-	poll       = "poll"
-	events     = "events"
-	persistent = "persistent"
-	manyQPs    = "qps"
-	many       = "many"
-	withCRC    = "crc"
+	poll       = "poll"       // both ends poll for completions
+	events     = "events"     // both ends wait for completion events
+	persistent = "persistent" // the server serves two clients at the same time
+	manyQPs    = "qps"        // many queue pairs share a receive queue
+	many       = "many"       // several connections at the same time
+	withCRC    = "crc"        // poll, with MPA's CRC in every frame
 )
 
-// manyQPCount is ibv_srq_pingpong's own default.
+// manyQPCount is the default of ibv_srq_pingpong.
 const manyQPCount = 16
 
-// qps is how many queue pairs a case of SRQ has. One lets every message be
-// different and be followed through the peer's buffer.
+// qps returns the number of queue pairs of a case of SRQ; 0 for other tools. Only with one
+// can all messages differ, because the peer has one buffer.
 func (c Case) qps() int {
 	switch {
 	case c.Tool != SRQ:
@@ -63,7 +61,7 @@ func (c Case) qps() int {
 	}
 }
 
-// connections is how many clients a case has.
+// connections returns the number of clients of a case.
 func (c Case) connections() int {
 	switch c.Variant {
 	case persistent:
@@ -76,84 +74,105 @@ func (c Case) connections() int {
 }
 
 var (
-	// Around the packets of the path MTU, 1024: less than one, exactly one, one
-	// more byte, an odd number, and many.
+	// Up to and beyond one packet of the path MTU, 1024.
 	pingPongSizes = []int{1, 64, 1024, 1025, 3000, 65536}
 	// A datagram is one packet.
 	datagramSizes = []int{1, 64, 1024}
-	// rping wants room for its heading, and one byte less than 64 KiB.
-	pingSizes = []int{MinPingSize, 64, 1024, 1025, 3000, MaxPingSize}
+	pingSizes     = []int{MinPingSize, 64, 1024, 1025, 3000, MaxPingSize}
 	// udaddy's reply begins with a header of 40 bytes.
 	udaddySizes   = []int{41, 100, 1024}
 	ucmatoseSizes = []int{16, 100, 1024, 1025, 65536}
 	rdmaSizes     = []int{RDMASize}
-	// Around what a frame of siw's holds on a link of 1500 bytes, and with pads of
-	// every length: of a read or a write 1428 over IPv4 and 1404 over IPv6, of a send
-	// four less.
+	// Around the maximum data of a frame of siw on a link of 1500 bytes, and with pads of
+	// every length: 1428 of a read or write over IPv4 and 1404 over IPv6, of a send four less.
 	iwarpPingSizes = []int{MinPingSize, 64, 1025, 1404, 1405, 1428, 1429, 3002, MaxPingSize}
 	iwarpSendSizes = []int{16, 97, 1400, 1401, 1424, 1425, 3003, 65536}
 )
 
-// Cases returns the whole matrix of a provider, row by row.
-func Cases(p conformance.Protocol) []Case {
-	if p == conformance.IWARP {
-		return iwarpCases()
-	}
-	l := list{protocol: p}
-	for _, tool := range []Tool{RC, UC, UD, SRQ} {
-		sizes := pingPongSizes
-		if tool == UD {
-			sizes = datagramSizes
-		}
-		l.add(tool, sizes, poll, events)
-	}
-	l.add(SRQ, pingPongSizes, manyQPs)
-	l.add(RPing, pingSizes, poll, events, persistent)
-	l.add(UDAddy, udaddySizes, poll, events)
-	l.add(UCMatose, ucmatoseSizes, poll, events, many)
-	l.add(RDMA, rdmaSizes, poll, events)
-	return l.cases
-}
-
-// iwarpCases are the programs that connect by rdma_cm, over reliable connections:
-// the others exchange what only InfiniBand has. The cases with a CRC come last,
-// since the guest changes its device for them.
-func iwarpCases() []Case {
-	l := list{protocol: conformance.IWARP}
-	l.add(RPing, iwarpPingSizes, poll, events, persistent)
-	l.add(UCMatose, iwarpSendSizes, poll, events, many)
-	l.add(RDMA, rdmaSizes, poll, events)
-	l.add(RPing, iwarpPingSizes, withCRC)
-	l.add(UCMatose, iwarpSendSizes, withCRC)
-	l.add(RDMA, rdmaSizes, withCRC)
-	return l.cases
-}
-
-// list is a matrix in the making.
-type list struct {
+// matrix has the tools of a protocol with their sizes and variants. Only the tools that connect
+// by rdma_cm, over reliable connections, work with iWARP. The cases with a CRC come last, because
+// the guest changes its device for them.
+var matrix = []struct {
 	protocol conformance.Protocol
-	cases    []Case
+	tool     Tool
+	sizes    []int
+	variants []string
+}{
+	{conformance.RoCE, RC, pingPongSizes, []string{poll, events}},
+	{conformance.RoCE, UC, pingPongSizes, []string{poll, events}},
+	{conformance.RoCE, UD, datagramSizes, []string{poll, events}},
+	{conformance.RoCE, SRQ, pingPongSizes, []string{poll, events, manyQPs}},
+	{conformance.RoCE, RPing, pingSizes, []string{poll, events, persistent}},
+	{conformance.RoCE, UDAddy, udaddySizes, []string{poll, events}},
+	{conformance.RoCE, UCMatose, ucmatoseSizes, []string{poll, events, many}},
+	{conformance.RoCE, RDMA, rdmaSizes, []string{poll, events}},
+	{conformance.IWARP, RPing, iwarpPingSizes, []string{poll, events, persistent}},
+	{conformance.IWARP, UCMatose, iwarpSendSizes, []string{poll, events, many}},
+	{conformance.IWARP, RDMA, rdmaSizes, []string{poll, events}},
+	{conformance.IWARP, RPing, iwarpPingSizes, []string{withCRC}},
+	{conformance.IWARP, UCMatose, iwarpSendSizes, []string{withCRC}},
+	{conformance.IWARP, RDMA, rdmaSizes, []string{withCRC}},
 }
 
-// add adds the rows of a tool: variants, roles and families, and in each all sizes.
-func (l *list) add(tool Tool, sizes []int, variants ...string) {
-	for _, variant := range variants {
-		for _, role := range []Role{Client, Server} {
-			for _, family := range []Family{IPv4, IPv6} {
-				for _, size := range sizes {
-					l.cases = append(l.cases, Case{Protocol: l.protocol, Tool: tool, Role: role, Family: family, Variant: variant, Size: size})
+// Cases returns all cases of a protocol, row by row.
+func Cases(p conformance.Protocol) (cases []Case) {
+	for _, m := range matrix {
+		if m.protocol != p {
+			continue
+		}
+		for _, variant := range m.variants {
+			for _, role := range []Role{Client, Server} {
+				for _, family := range []Family{IPv4, IPv6} {
+					for _, size := range m.sizes {
+						cases = append(cases, Case{p, m.tool, role, family, variant, size})
+					}
 				}
 			}
 		}
 	}
+	return cases
 }
 
-// Matching returns the cases whose name matches pattern as path.Match does,
-// where a pattern of fewer parts matches all that begins with it.
+// Matching returns the cases whose names match a pattern of path.Match. A pattern with fewer
+// parts matches all names that begin with it.
 func Matching(cases []Case, pattern string) ([]Case, error) {
 	matching, err := conformance.MatchingNames(cases, pattern)
 	if err == nil && len(matching) == 0 {
 		err = fmt.Errorf("no case matches %q; they are named tool/role/family/variant/size, like %s", pattern, cases[0].Name())
 	}
 	return matching, err
+}
+
+// device returns the device of the guest in a case.
+func (c Case) device() guest.Device {
+	switch {
+	case c.Protocol == conformance.RoCE:
+		return guest.RXE
+	case c.Variant == withCRC:
+		return guest.SIWCRC
+	default:
+		return guest.SIW
+	}
+}
+
+// Setup is the configuration of our device.
+type Setup struct {
+	Local netip.Addr // its address
+	// CRC makes an iWARP device request MPA's CRC. Without it the CRC is used only if the
+	// peer requests it, which siw does not.
+	CRC bool
+	// SpeakFirst lets an iWARP device that accepts a connection send before the first frame of
+	// the peer, against RFC 5044, section 7.1.2. The server of ucmatose sends first, and siw's
+	// client does not request RFC 6581's peer-to-peer model: both would wait forever.
+	SpeakFirst bool
+}
+
+// setup returns the configuration of our device, whose address is local, in a case.
+func (c Case) setup(local netip.Addr) Setup {
+	s := Setup{Local: local}
+	if c.Protocol == conformance.IWARP {
+		s.CRC = c.Variant == withCRC
+		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server
+	}
+	return s
 }

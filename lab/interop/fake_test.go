@@ -128,12 +128,15 @@ type fakeChannel struct {
 	closerFunc
 }
 
-func (c *fakeChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
+func (c *fakeChannel) Wait(timeout time.Duration) (verbs.CQ, error) { return next(c.events, timeout) }
+
+// next returns the next value of a channel, or ErrTimeout.
+func next[T any](values <-chan T, timeout time.Duration) (value T, err error) {
 	select {
-	case cq := <-c.events:
-		return cq, nil
+	case value = <-values:
+		return value, nil
 	case <-time.After(timeout):
-		return nil, verbs.ErrTimeout
+		return value, verbs.ErrTimeout
 	}
 }
 

@@ -184,25 +184,29 @@ func (q *fakeQP) flush() {
 
 type fakeCM struct{ dev *fakeDevice }
 
-func (c *fakeCM) Resolve(addr netip.AddrPort, _ []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
+// request passes a request to the listener at addr, or returns ErrRejected.
+func (c *fakeCM) request(addr netip.AddrPort, r *fakeRequest) error {
 	c.dev.f.mu.Lock()
 	l := c.dev.f.listeners[addr]
 	c.dev.f.mu.Unlock()
 	if l == nil {
-		return verbs.DatagramPeer{}, verbs.ErrRejected
+		return verbs.ErrRejected
 	}
-	r := &fakeRequest{from: c.dev.addr, found: make(chan verbs.DatagramPeer, 1)}
+	r.from = c.dev.addr
 	l.requests <- r
-	select {
-	case peer := <-r.found:
-		return peer, nil
-	case <-time.After(timeout):
-		return verbs.DatagramPeer{}, verbs.ErrTimeout
+	return nil
+}
+
+func (c *fakeCM) Resolve(addr netip.AddrPort, _ []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
+	r := &fakeRequest{found: make(chan verbs.DatagramPeer, 1)}
+	if err := c.request(addr, r); err != nil {
+		return verbs.DatagramPeer{}, err
 	}
+	return next(r.found, timeout)
 }
 
 func (c *fakeCM) Listen(addr netip.AddrPort, _ verbs.PortSpace, _ int) (verbs.Listener, error) {
-	l := &fakeListener{addr: addr, requests: make(chan *fakeRequest, 16), closerFunc: c.dev.made()}
+	l := &fakeListener{addr: addr, requests: make(chan verbs.ConnRequest, 16), closerFunc: c.dev.made()}
 	c.dev.f.mu.Lock()
 	defer c.dev.f.mu.Unlock()
 	c.dev.f.listeners[addr] = l
@@ -210,36 +214,22 @@ func (c *fakeCM) Listen(addr netip.AddrPort, _ verbs.PortSpace, _ int) (verbs.Li
 }
 
 func (c *fakeCM) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
-	c.dev.f.mu.Lock()
-	l := c.dev.f.listeners[addr]
-	c.dev.f.mu.Unlock()
-	if l == nil {
-		return nil, verbs.ErrRejected
+	r := &fakeRequest{qp: qp.(*fakeQP), param: param, answer: make(chan verbs.Conn, 1), ended: make(chan struct{})}
+	if err := c.request(addr, r); err != nil {
+		return nil, err
 	}
-	r := &fakeRequest{from: c.dev.addr, qp: qp.(*fakeQP), param: param, answer: make(chan verbs.Conn, 1), ended: make(chan struct{})}
-	l.requests <- r
-	select {
-	case conn := <-r.answer:
-		return conn, nil
-	case <-time.After(timeout):
-		return nil, verbs.ErrTimeout
-	}
+	return next(r.answer, timeout)
 }
 
 type fakeListener struct {
 	addr     netip.AddrPort
-	requests chan *fakeRequest
+	requests chan verbs.ConnRequest
 	closerFunc
 }
 
 func (l *fakeListener) Addr() netip.AddrPort { return l.addr }
 func (l *fakeListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
-	select {
-	case r := <-l.requests:
-		return r, nil
-	case <-time.After(timeout):
-		return nil, verbs.ErrTimeout
-	}
+	return next(l.requests, timeout)
 }
 
 type fakeRequest struct {
@@ -295,10 +285,6 @@ func (c *fakeConn) Disconnect() error {
 }
 
 func (c *fakeConn) WaitDisconnect(timeout time.Duration) error {
-	select {
-	case <-c.r.ended:
-		return nil
-	case <-time.After(timeout):
-		return verbs.ErrTimeout
-	}
+	_, err := next(c.r.ended, timeout)
+	return err
 }

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,37 +21,38 @@ import (
 type Guest struct {
 	// IPv4 and IPv6 are its addresses on the fabric.
 	IPv4, IPv6 netip.Addr
-	// Control is where it runs programs for us, on a link of its own.
+	// Control is the address of its command server, on a separate link.
 	Control netip.AddrPort
 }
 
-// Run runs a shell command in the guest and returns what it printed, on both
-// its outputs, and its exit code. An error means that the guest did not obey;
-// a command that fails is none. When ctx ends the command is killed.
+// Run runs a shell command in the guest and returns its standard output and error, and its exit
+// code. It returns an error if the command did not run. When ctx ends the command is killed.
 func (g Guest) Run(ctx context.Context, command string) (output string, code int, err error) {
 	conn, err := g.dial(ctx)
 	if err != nil {
 		return "", 0, err
 	}
-	// Both outputs are one, so that they are in order.
+	// The shell joins both outputs, to keep their order.
 	output, code, err = guest.Output(ctx, conn, guest.Shell("exec 2>&1; "+command))
-	return output, code, g.explain(err)
+	return output, code, g.wrapError(err)
 }
 
+// dial connects to the command server.
 func (g Guest) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.Control.String())
-	return conn, g.explain(err)
+	return conn, g.wrapError(err)
 }
 
-func (g Guest) explain(err error) error {
+// wrapError adds the address of the guest to an error.
+func (g Guest) wrapError(err error) error {
 	if err != nil {
 		err = fmt.Errorf("guest at %v: %w", g.Control, err)
 	}
 	return err
 }
 
-// Use gives the guest the device d, in place of what it has.
-func (g Guest) Use(ctx context.Context, d guest.Device) error {
+// SetDevice replaces the device of the guest by d.
+func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	has, _, err := g.Run(ctx, "cat "+guest.DevicesFile)
 	if err != nil || strings.TrimSpace(has) == string(d) {
 		return err
@@ -57,16 +62,15 @@ func (g Guest) Use(ctx context.Context, d guest.Device) error {
 		return err
 	}
 	if err := guest.SetDevices(ctx, conn, []guest.Device{d}); err != nil {
-		return g.explain(fmt.Errorf("the guest has no %s: %w", d, err))
+		return g.wrapError(fmt.Errorf("the guest has no %s: %w", d, err))
 	}
 	return nil
 }
 
-// GIDIndex returns the index in the table of the guest's device of the GID that
-// stands for addr: what its programs take as -g.
+// GIDIndex returns the index of addr in the GID table of the guest's device, for the option -g of
+// its programs.
 func (g Guest) GIDIndex(ctx context.Context, addr netip.Addr) (int, error) {
-	// One grep, since every process costs an emulated guest milliseconds, and the
-	// table is long and mostly empty.
+	// A single grep: a process takes an emulated guest milliseconds, and the table is long.
 	out, _, err := g.Run(ctx, "grep -v 0000:0000:0000:0000:0000:0000:0000:0000 /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null")
 	if err != nil {
 		return 0, err
@@ -89,4 +93,89 @@ func findGuestGID(lines string, addr netip.Addr) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("the guest's device has no GID for %v; it has:\n%s", addr, lines)
+}
+
+// guestObjects counts the objects on a device of a guest, with the rdma tool.
+func guestObjects(ctx context.Context, lab *kernel.Lab, device string) (map[string]int, error) {
+	out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", device}})
+	if err != nil || code != 0 {
+		return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", device, code, err, out)
+	}
+	return parseResources(out)
+}
+
+// parseResources reads a line like "0: rxe0: pd 1 cq 2 qp 1 cm_id 0 mr 0 ctx 1 srq 0".
+func parseResources(line string) (map[string]int, error) {
+	words := strings.Fields(line)
+	all := make(map[string]int)
+	for i := 2; i+1 < len(words); i += 2 {
+		n, err := strconv.Atoi(words[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("what the kernel says of resources cannot be read: %q", line)
+		}
+		all[words[i]] = n
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the kernel says nothing of resources: %q", line)
+	}
+	return all, nil
+}
+
+// ownObjects counts the file descriptors and goroutines of this process: connections and
+// queues of emulated devices that leak keep some.
+func ownObjects() (map[string]int, error) {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
+}
+
+// kernelLacks returns the operations that the kernel's devices lack without saying so.
+func kernelLacks(t verbs.Transport) map[string]string {
+	if t != verbs.TransportIWARP {
+		return nil
+	}
+	const imm = "it has no immediate data (RFC 7306)"
+	return map[string]string{"send-imm": imm, "write-imm": imm}
+}
+
+// kernelExceptions returns the failures that are known defects of the kernel or its
+// library.
+func kernelExceptions(kind string, lossy bool) []interop.Exception {
+	const silent = "does not say that a key was invalidated"
+	if kind == string(guest.RXE) {
+		exceptions := []interop.Exception{
+			{
+				Pattern: "send-inv/ours", ErrorContains: silent,
+				Reason: "rxe passes the kernel's IB_WC_WITH_INVALIDATE (4) to programs, for which 4 is IBV_WC_IP_CSUM_OK and 8 is IBV_WC_WITH_INV; the key is invalidated",
+			},
+			{
+				Pattern: "atomic-write/theirs", ErrorContains: verbs.WCRemAccessErr.String(), Intermittent: true,
+				Reason: "rxe retransmits a lost atomic write with remote address 0",
+			},
+		}
+		if lossy {
+			exceptions = append(exceptions, rxeLosses...)
+		}
+		return exceptions
+	}
+	return []interop.Exception{
+		{
+			Pattern: "send-inv/ours", ErrorContains: silent,
+			Reason: "siw's library never tells a program that a message has invalidated a key; the key is invalidated",
+		},
+		{
+			Pattern: "send-inv/theirs", ErrorContains: verbs.WCRemInvReqErr.String(),
+			Reason: "siw's library sends wr.rdma.rkey, which is not set, in place of invalidate_rkey",
+		},
+	}
+}
+
+// rxeLosses are known failures of rxe after packet loss.
+var rxeLosses = []interop.Exception{
+	{
+		Pattern: "uc-write-imm/ours", ErrorContains: "no completion of request", Intermittent: true,
+		Reason: "once a write over UC has lost a packet, rxe takes no later one on that queue pair, though each begins anew",
+	},
 }

@@ -76,6 +76,7 @@ func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	return o.OnSockets(nics.NICConfig{Addr: s.Local})
 }
 
+// transport returns the transport of the guest's device.
 func (o *Options) transport() verbs.Transport {
 	if o.Guest.Devices[0] == guest.RXE {
 		return verbs.TransportIB

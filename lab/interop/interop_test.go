@@ -2,15 +2,24 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 func TestResourcesOfAGuest(t *testing.T) {
@@ -61,5 +70,75 @@ func TestReport(t *testing.T) {
 	}
 	if r.Connections = (&interop.ConnectionsResult{Leaked: []string{"one"}}); r.ok() {
 		t.Error("what is left over is none")
+	}
+}
+
+// What a guest of the lab prints for the GIDs of its device.
+const guestGIDs = `/sys/class/infiniband/rxe0/ports/1/gids/0:fe80:0000:0000:0000:5054:00ff:fe77:0011
+/sys/class/infiniband/rxe0/ports/1/gids/1:0000:0000:0000:0000:0000:ffff:0a4d:000b
+/sys/class/infiniband/rxe0/ports/1/gids/2:fd77:0000:0000:0000:0000:0000:0000:0011
+`
+
+func TestFindGuestGID(t *testing.T) {
+	for addr, want := range map[string]int{"10.77.0.11": 1, "fd77::11": 2, "fe80::5054:ff:fe77:11": 0} {
+		if got, err := findGuestGID(guestGIDs, netip.MustParseAddr(addr)); err != nil || got != want {
+			t.Errorf("index of %s = %d, %v; want %d", addr, got, err, want)
+		}
+	}
+	if got, err := findGuestGID(guestGIDs, netip.MustParseAddr("10.77.0.12")); err == nil {
+		t.Errorf("index of an address the guest does not have = %d", got)
+	}
+}
+
+// shellServer does what a guest does.
+func shellServer(t *testing.T) Guest {
+	t.Helper()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { listener.Close() })
+	// The programs of rdma-core may be installed on this machine; this guest has none of them.
+	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testutil.PathWith(t, "cat", "false", "grep", "sleep", "timeout")}
+	s := &guest.Server{Start: func(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
+		cmd.Env = env
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		return control.Wait(cmd), nil
+	}}
+	go func() { _ = s.Serve(listener) }() // it ends with the test
+	return Guest{Control: listener.Addr().(*net.TCPAddr).AddrPort()}
+}
+
+func TestGuestRun(t *testing.T) {
+	g := shellServer(t)
+	for command, want := range map[string]struct {
+		output string
+		code   int
+	}{
+		"echo one; echo two >&2; exit 3": {"one\ntwo\n", 3},
+		"printf open":                    {"open", 0},
+		"cat":                            {"", 0}, // its input is not the script
+		"false & wait $!":                {"", 1},
+	} {
+		output, code, err := g.Run(t.Context(), command)
+		if err != nil || output != want.output || code != want.code {
+			t.Errorf("%q: %q, %d, %v; want %q, %d", command, output, code, err, want.output, want.code)
+		}
+	}
+	if _, code, err := g.Run(t.Context(), "kill -9 $$"); err != nil || code != 128+9 {
+		t.Errorf("of a shell that dies: %d, %v", code, err)
+	}
+	nobody := Guest{Control: netip.MustParseAddrPort("127.0.0.1:1")}
+	if _, _, err := nobody.Run(t.Context(), "true"); err == nil {
+		t.Error("a guest that is not there obeyed")
+	}
+}
+
+func TestGuestRunGivesUp(t *testing.T) {
+	t.Parallel()
+	g := shellServer(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
+	defer cancel()
+	if _, _, err := g.Run(ctx, "sleep 100"); !errors.Is(err, errTooLong) {
+		t.Errorf("got %v, want the end of the context", err)
 	}
 }

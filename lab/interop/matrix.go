@@ -17,15 +17,15 @@ type Matrix struct {
 	Guest Guest
 	// IPv4 and IPv6 are our addresses on the guest's network.
 	IPv4, IPv6 netip.Addr
-	// Open opens our device on one of them. It is called once for each set-up that
-	// a case asks for, and the device is closed after the last case.
+	// Open opens our device. It is called once for each Setup of the cases; the device is closed
+	// after the last case.
 	Open func(Setup) (verbs.Context, error)
 	// Iters is the number of messages each way; with programs that connect by
 	// rdma_cm, a tenth.
 	Iters int
 	// Timeout bounds one case.
 	Timeout time.Duration
-	// Report is told of every case as it ends.
+	// Report is called after every case.
 	Report func(Outcome)
 
 	ports   uint16       // used
@@ -37,22 +37,21 @@ type Matrix struct {
 	stallTimeout time.Duration
 }
 
-// Outcome is how a case went.
+// Outcome is the result of a case.
 type Outcome struct {
 	Case    Case
-	Err     error // nil: both ends are content, and all data was right
+	Err     error // nil if both ends succeeded and all data was right
 	Elapsed time.Duration
-	// Command and Output are the guest's part.
+	// Command and Output are those of the guest.
 	Command, Output string
-	// Faults are what the guest's device did wrong.
-	Faults Faults
+	Faults          Faults // of the guest's device
 }
 
-// mtu is what the kernel's device has on a link of 1500 bytes.
+// mtu is the path MTU of the kernel's device on a link of 1500 bytes.
 const mtu = verbs.MTU1024
 
-// Run runs the cases in turn and returns how many failed. The error is of the
-// lab or of our device, not of a case.
+// Run runs the cases in turn and returns the number of failed ones. The error is that of the lab
+// or of our device.
 func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	m.devices = make(map[Setup]verbs.Context)
 	m.gids = make(map[Family]int)
@@ -86,7 +85,7 @@ func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
 	if m.theirs != c.device() {
-		if err := m.Guest.Use(ctx, c.device()); err != nil {
+		if err := m.Guest.SetDevice(ctx, c.device()); err != nil {
 			return err
 		}
 		m.theirs = c.device()
@@ -112,18 +111,18 @@ func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	return nil
 }
 
-func (m *Matrix) localAddr(family Family) netip.Addr {
-	if family == IPv6 {
-		return m.IPv6
-	}
-	return m.IPv4
-}
+func (m *Matrix) localAddr(family Family) netip.Addr { return family.choose(m.IPv4, m.IPv6) }
 
 func (m *Matrix) guestAddr(family Family) netip.Addr {
-	if family == IPv6 {
-		return m.Guest.IPv6
+	return family.choose(m.Guest.IPv4, m.Guest.IPv6)
+}
+
+// choose returns the address of the family.
+func (f Family) choose(ipv4, ipv6 netip.Addr) netip.Addr {
+	if f == IPv6 {
+		return ipv6
 	}
-	return m.Guest.IPv4
+	return ipv4
 }
 
 // port returns a port that none of the last 999 cases used, so that packets of a failed case

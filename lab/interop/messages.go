@@ -111,3 +111,118 @@ func (r *messageRun) forEach(steps ...step) error {
 	}
 	return nil
 }
+
+// messageConn is one end of a connection that carries Count sends of Size bytes each way.
+type messageConn struct {
+	run   *messageRun
+	index int // of the connection
+	rcConn
+
+	sendBuf, recvBuf []byte
+	sendMR, recvMR   verbs.MR
+
+	sent, received int
+}
+
+// newMessageConn creates the queue pair of connection number index and posts its receives.
+func newMessageConn(r *messageRun, index int) (*messageConn, error) {
+	c := &messageConn{run: r, index: index, sendBuf: make([]byte, r.Size*r.Count)}
+	c.resources = newResources(r.dev, 2*r.Count+1, r.Events)
+	// A message that arrives twice takes the receive that is one too many.
+	recvs := r.Count + 1
+	c.recvBuf = make([]byte, c.slotLen()*recvs)
+	c.sendMR = c.regMR(c.sendBuf, 0)
+	c.recvMR = c.regMR(c.recvBuf, verbs.AccessLocalWrite)
+	c.createQP(verbs.QPCaps{MaxSendWR: r.Count, MaxRecvWR: recvs, MaxInline: inlineLen(r.Size)}, 0)
+	for i := range recvs {
+		c.do(func() error { return c.postRecv(i) })
+	}
+	return c, c.finish()
+}
+
+func (c *messageConn) slotLen() int { return c.run.Size + guardLen }
+
+// slot returns receive buffer i and the guard behind it.
+func (c *messageConn) slot(i int) (body, guard []byte) {
+	slot := c.recvBuf[i*c.slotLen():][:c.slotLen()]
+	return slot[:c.run.Size], slot[c.run.Size:]
+}
+
+// postRecv posts receive buffer i. It fills the buffer, so that a message of zeros shows.
+func (c *messageConn) postRecv(i int) error {
+	body, guard := c.slot(i)
+	constant(fillByte).fill(body)
+	constant(guardByte).fill(guard)
+	wr := verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{verbs.SGEOf(c.recvMR, i*c.slotLen(), len(body))}}
+	_, err := c.qp.PostRecv([]verbs.RecvWR{wr})
+	return err
+}
+
+// send posts all messages and waits for their completions. It checks messages that arrive
+// meanwhile.
+func (c *messageConn) send(ctx context.Context) error {
+	size := c.run.Size
+	for n := range c.run.Count {
+		buf := c.sendBuf[n*size:][:size]
+		c.run.compose(c.index, n, buf)
+		if err := postSend(c.qp, sendWR(sendWRID|uint64(n), buf, c.sendMR, n*size)); err != nil {
+			return fmt.Errorf("sending message %d: %w", n, err)
+		}
+	}
+	return c.comp.handle(ctx, c.handle, func() bool { return c.sent == c.run.Count })
+}
+
+// receive waits until all messages of the peer have arrived.
+func (c *messageConn) receive(ctx context.Context) error {
+	return c.comp.handle(ctx, c.handle, func() bool { return c.received == c.run.Count })
+}
+
+// handle checks one completion. Sends and receives complete in order, each once.
+func (c *messageConn) handle(wc *verbs.WC) error {
+	count := c.run.Count
+	switch {
+	case wc.Status == verbs.WCWRFlushErr && wc.WRID == uint64(count) && c.received == count:
+		return nil // the peer has disconnected, which flushes the receive without a message
+	case wc.Status != verbs.WCSuccess:
+		return completionError(wc)
+	case wc.WRID == sendWRID|uint64(c.sent) && wc.Opcode == verbs.WCOpSend:
+		c.sent++
+		return nil
+	case wc.WRID == uint64(c.received) && wc.Opcode == verbs.WCOpRecv && c.received < count:
+		if err := c.checkMessage(wc); err != nil {
+			return fmt.Errorf("message %d: %w", c.received, err)
+		}
+		c.received++
+		return nil
+	default:
+		return fmt.Errorf("unexpected completion %+v", *wc)
+	}
+}
+
+// checkMessage checks the length and the data of a message, and the memory behind it.
+func (c *messageConn) checkMessage(wc *verbs.WC) error {
+	body, guard := c.slot(int(wc.WRID))
+	if int(wc.ByteLen) != len(body) {
+		return fmt.Errorf("%d bytes, want %d", wc.ByteLen, len(body))
+	}
+	if err := c.run.inspect(c.index, c.received, body); err != nil {
+		return err
+	}
+	return checkGuard(guard)
+}
+
+// checkRest checks the completions that are left after the disconnect: only the receive
+// without a message may have one, which is flushed.
+func (c *messageConn) checkRest() error {
+	for {
+		n, err := c.comp.cq.Poll(c.comp.buf[:])
+		if n == 0 || err != nil {
+			return err
+		}
+		for i := range n {
+			if err := c.handle(&c.comp.buf[i]); err != nil {
+				return fmt.Errorf("after the disconnect: %w", err)
+			}
+		}
+	}
+}

@@ -1,9 +1,16 @@
 package interop
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
 // Side counts the frames that one end of the connections has sent.
@@ -21,16 +28,15 @@ type TapReport struct {
 	WithCRC      int // accepted with a CRC
 	Rejected     int
 	Ours, Theirs Side
-	// Unread are connections that could not be read to the end: segments were missing,
-	// markers were asked for, or the protocol was not iWARP.
+	// Unread are connections that could not be read to the end: segments were missing, or
+	// the protocol was not iWARP.
 	Unread int
 }
 
 // Monitor reads the iWARP connections to one TCP port and reports what is on the wire: whether
 // a CRC was agreed on and is right, whether pads are zero, whether a Terminate has the layout
-// of RFC 5040, whether a peer leaves the first frame unanswered. It is written from the RFCs
-// alone and shares no code with the stacks. It does not read markers, which the kernel's
-// soft-iWARP does not send. It is safe for concurrent use.
+// of RFC 5040, whether a peer leaves the first frame unanswered. It shares no code with the
+// emulated NICs. It is safe for concurrent use.
 type Monitor struct {
 	mu    sync.Mutex
 	port  uint16
@@ -42,26 +48,21 @@ func NewMonitor(port uint16) *Monitor {
 	return &Monitor{port: port, conns: make(map[[2]netip.AddrPort]*conn)}
 }
 
-// conn is one connection. Its two directions are the initiator's and the responder's.
+// conn is a connection. The arrays have an element for each end.
 type conn struct {
-	directions [2]direction
-	crc        bool
-	foreign    bool // markers, or not iWARP
-	changed    time.Time
+	streams  [2]stream
+	deframer iwarp.ConnDeframer
+	startup  [2]*iwarp.StartupFrame // nil until it has been read
+	counts   [2]Side
+	notMPA   bool
+	changed  time.Time // when an end last sent or acknowledged data
 }
 
+// The ends of a connection.
 const (
 	initiator = iota
 	responder
 )
-
-// direction is what one end of a connection has sent.
-type direction struct {
-	stream
-	start  start
-	ready  bool // its start frame has been read
-	counts Side
-}
 
 // Frame takes an Ethernet frame captured at now. It ignores frames of other ports.
 func (m *Monitor) Frame(now time.Time, frame []byte) {
@@ -88,86 +89,75 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 
 // add takes a segment that the end from has sent.
 func (c *conn) add(now time.Time, from int, s *segment) {
-	sender, other := &c.directions[from], &c.directions[1-from]
+	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next
 	sender.add(s)
-	if s.flags&tcpACK != 0 && other.begun {
-		if int32(s.ack-other.acked) > 0 || other.acked == 0 {
-			other.acked = s.ack
-			c.changed = now
-		}
+	if s.flags&tcpACK != 0 && other.begun && (int32(s.ack-other.acked) > 0 || other.acked == 0) {
+		other.acked = s.ack
+		c.changed = now
 	}
 	if sender.next != before {
 		c.changed = now
-		c.read()
+		c.read(from)
 	}
 }
 
-// read reads the start frames, and when both are there the frames behind them: whether those
-// have a CRC follows from the start frames.
-func (c *conn) read() {
-	for i, key := range []string{initiator: requestKey, responder: replyKey} {
-		d := &c.directions[i]
-		if d.ready || c.foreign {
-			continue
-		}
-		s, n, ok := readStart(d.bytes, key)
-		if !ok {
-			c.foreign = true
-		}
-		if n > 0 {
-			d.start, d.ready, d.bytes = s, true, d.bytes[n:]
-		}
-	}
-	request, reply := &c.directions[initiator], &c.directions[responder]
-	if c.foreign || !request.ready || !reply.ready {
+// read parses the octets that the end from has sent, and counts the complete FPDUs.
+func (c *conn) read(from int) {
+	sent := c.streams[from].bytes
+	c.streams[from].bytes = nil
+	if c.notMPA {
 		return
 	}
-	c.crc = (request.start.flags|reply.start.flags)&flagCRC != 0
-	if (request.start.flags|reply.start.flags)&flagMarkers != 0 {
-		c.foreign = true
-		return
+	for _, f := range c.deframer.Feed(from, sent) {
+		if f.Startup != nil {
+			c.startup[f.Side] = f.Startup
+		} else {
+			c.counts[f.Side].countFPDU(f.FPDU, c.withCRC())
+		}
 	}
-	request.readFrames(c.crc)
-	reply.readFrames(c.crc)
+	key := []string{initiator: iwarp.KeyRequest, responder: iwarp.KeyReply}[from]
+	if start := c.startup[from]; start != nil {
+		c.notMPA = *start.Key != key
+	} else {
+		begin := c.deframer.Pending(from)
+		n := min(len(begin), len(key))
+		c.notMPA = string(begin[:n]) != key[:n]
+	}
 }
 
-// readFrames takes all whole frames off the stream and counts them; crc says that the CRC was agreed on.
-func (d *direction) readFrames(crc bool) {
-	for {
-		f, n := readFPDU(d.bytes)
-		if n == 0 {
-			return
-		}
-		d.bytes = d.bytes[n:]
-		d.counts.FPDUs++
-		if crc && !f.crcRight() {
-			d.counts.BadCRCs++
-		}
-		if !f.padClean() {
-			d.counts.DirtyPads++
-		}
-		if control, ok := f.terminate(); ok {
-			d.counts.Terminates++
-			if mangled(control) {
-				d.counts.Mangled++
-			}
+// withCRC reports whether an end asked for the CRC, which then both use.
+func (c *conn) withCRC() bool { return *c.startup[initiator].C || *c.startup[responder].C }
+
+// countFPDU counts a frame; crc says that the CRC was agreed on.
+func (s *Side) countFPDU(f *iwarp.ReceivedFPDU, crc bool) {
+	s.FPDUs++
+	if crc && *f.MPA.CRCStatus != iwarp.CRCRight {
+		s.BadCRCs++
+	}
+	if len(bytes.Trim(f.MPA.Pad, "\x00")) > 0 {
+		s.DirtyPads++
+	}
+	if f.Terminate != nil {
+		s.Terminates++
+		const startupFinished = true
+		if _, mangled := f.InSiwBitOrder(startupFinished); mangled {
+			s.Mangled++
 		}
 	}
 }
 
 // accepted reports whether the responder accepted the connection.
 func (c *conn) accepted() bool {
-	return c.directions[initiator].ready && c.directions[responder].ready && c.directions[responder].start.flags&flagRejected == 0
+	return c.startup[initiator] != nil && c.startup[responder] != nil && !*c.startup[responder].R
 }
 
 // stalled reports whether the responder has had the initiator's frames for longer
 // than timeout, has acknowledged them as TCP does, and has sent nothing since its
 // reply.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
-	request, reply := &c.directions[initiator], &c.directions[responder]
-	return c.accepted() && !c.foreign && request.counts.FPDUs > 0 && len(request.bytes) == 0 && request.whole() &&
-		reply.counts.FPDUs == 0 && now.Sub(c.changed) > timeout
+	return c.accepted() && !c.notMPA && c.counts[initiator].FPDUs > 0 && len(c.deframer.Pending(initiator)) == 0 &&
+		c.streams[initiator].whole() && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
 }
 
 // Stalled reports whether a connection hangs: its initiator has sent frames, the
@@ -183,30 +173,30 @@ func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	return false
 }
 
-// Report returns what was seen, where ours is one of our addresses and the other
-// end is theirs.
+// Report counts all connections. Ours is the end with the address ours, Theirs the other.
 func (m *Monitor) Report(ours netip.Addr) TapReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var r TapReport
 	for key, c := range m.conns {
-		if c.foreign || c.directions[0].lost || c.directions[1].lost || len(c.directions[0].early)+len(c.directions[1].early) > 0 {
+		if c.notMPA || slices.ContainsFunc(c.streams[:], func(s stream) bool { return s.lost || len(s.early) > 0 }) {
 			r.Unread++
 		}
 		switch {
+		case c.notMPA:
 		case c.accepted():
 			r.Connections++
-			if c.crc {
+			if c.withCRC() {
 				r.WithCRC++
 			}
-		case c.directions[responder].ready:
+		case c.startup[responder] != nil:
 			r.Rejected++
 		}
-		for i := range c.directions {
+		for i, counts := range c.counts {
 			if key[i].Addr() == ours {
-				r.Ours.add(c.directions[i].counts)
+				r.Ours.add(counts)
 			} else {
-				r.Theirs.add(c.directions[i].counts)
+				r.Theirs.add(counts)
 			}
 		}
 	}
@@ -220,4 +210,60 @@ func (s *Side) add(o Side) {
 	s.DirtyPads += o.DirtyPads
 	s.Terminates += o.Terminates
 	s.Mangled += o.Mangled
+}
+
+// Faults counts the known faults of the guest's soft-iWARP. A case may pass in spite of them.
+type Faults struct {
+	// Stalls are connections whose first frames the guest acknowledged and did not read: it
+	// sends the MPA reply before it is ready to receive. The case is then repeated.
+	Stalls int
+	Side       // frames of the guest
+	Unread int // connections that could not be read to their end
+}
+
+// add adds the faults of o.
+func (f *Faults) add(o Faults) {
+	f.Stalls += o.Stalls
+	f.Side.add(o.Side)
+	f.Unread += o.Unread
+}
+
+// String lists the faults; with none it is empty.
+func (f Faults) String() string {
+	var list []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	add(f.Stalls, "first frame left lying %d times", f.Stalls)
+	add(f.DirtyPads, "pad not zero in %d of %d frames", f.DirtyPads, f.FPDUs)
+	add(f.BadCRCs, "CRC wrong in %d of %d frames", f.BadCRCs, f.FPDUs)
+	add(f.Mangled, "%d of %d Terminates mangled", f.Mangled, f.Terminates)
+	add(f.Unread, "%d connections not watched to the end", f.Unread)
+	return strings.Join(list, ", ")
+}
+
+// judgeWire returns the faults of our own device, none of which is allowed, and whether the
+// connections used a CRC as the case asks.
+func judgeWire(c Case, r TapReport) error {
+	var errs []error
+	expect := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("on the wire: "+format, args...))
+		}
+	}
+	expect(r.Ours.BadCRCs == 0, "the CRC of %d of our %d frames is wrong", r.Ours.BadCRCs, r.Ours.FPDUs)
+	expect(r.Ours.DirtyPads == 0, "the pad of %d of our %d frames is not zeros", r.Ours.DirtyPads, r.Ours.FPDUs)
+	expect(r.Ours.Terminates == 0, "we sent %d Terminates", r.Ours.Terminates)
+	if r.Unread > 0 {
+		return errors.Join(errs...) // the rest cannot be known
+	}
+	expect(r.Connections == c.connections(), "%d connections were agreed on, want %d", r.Connections, c.connections())
+	want := 0
+	if c.Variant == withCRC {
+		want = r.Connections
+	}
+	expect(r.WithCRC == want, "a CRC was agreed on in %d of %d connections, want %d", r.WithCRC, r.Connections, want)
+	return errors.Join(errs...)
 }

@@ -35,11 +35,11 @@ const (
 	Server Role = "server"
 )
 
-// Facts of the ibv_*_pingpong programs.
+// Constants of the ibv_*_pingpong programs.
 const (
-	PingPongPort = 18515      // of the side channel, unless told
+	PingPongPort = 18515      // default port of the side channel
 	pingPongQKey = 0x11111111 // of both ends of ibv_ud_pingpong
-	srqEndpoints = 256        // lines ibv_srq_pingpong exchanges, used or not
+	srqEndpoints = 256        // number of endpoint lines that ibv_srq_pingpong always exchanges
 )
 
 // PingPong is one run of an ibv_*_pingpong program. Run acts as one end of it. Tool, Size,
@@ -55,15 +55,15 @@ type PingPong struct {
 	Iters int // messages in each direction, over all queue pairs
 	QPs   int // of SRQ; the others have one
 	MTU   verbs.MTU
-	// Events makes us sleep on completion events instead of polling.
+	// Events makes our end wait for completion events instead of polling.
 	Events bool
-	// Check says that the peer runs with -c.
+	// Check is true if the peer runs with -c.
 	Check bool
 	// Ready, if set, is called when a client may connect to our server.
 	Ready func()
 }
 
-// Result is what a run has done.
+// Result counts the messages of a run.
 type Result struct {
 	Sent     int
 	Received int
@@ -107,7 +107,7 @@ func (p PingPong) validate() error {
 	return nil
 }
 
-// qpType is the transport service that the program uses.
+// qpType returns the type of the queue pairs.
 func (p PingPong) qpType() verbs.QPType {
 	switch p.Tool {
 	case UC:
@@ -119,9 +119,8 @@ func (p PingPong) qpType() verbs.QPType {
 	}
 }
 
-// sends is the payload of our n-th message on a queue pair. The queue pairs of
-// ibv_srq_pingpong share one buffer at the peer, where the messages of one
-// overwrite those of another: with more than one, all carry the same.
+// sends returns the payload of our message n on a queue pair. The queue pairs of ibv_srq_pingpong
+// share a buffer at the peer, so with more than one all messages are equal.
 func (p PingPong) sends(n int) payload {
 	if p.QPs > 1 {
 		n = 0
@@ -132,8 +131,8 @@ func (p PingPong) sends(n int) payload {
 	return numbered(n)
 }
 
-// expects is what the n-th message that we receive on a queue pair may hold,
-// byte by byte.
+// expects returns the payloads that message n from the peer on a queue pair may have; each byte may
+// be of any of them.
 func (p PingPong) expects(n int) []payload {
 	if p.Role == Client {
 		return []payload{p.sends(n)} // the echo of our n-th
@@ -141,7 +140,7 @@ func (p PingPong) expects(n int) []payload {
 	if n > 0 {
 		return []payload{p.sends(n - 1)}
 	}
-	// The client's first message is what its buffer began with ...
+	// The client's first message is the initial contents of its buffer ...
 	first := constant(fillByte)
 	if p.Tool == SRQ {
 		first = constant(0)
@@ -149,7 +148,7 @@ func (p PingPong) expects(n int) []payload {
 	if p.Check {
 		first = first.checked()
 	}
-	if p.QPs > 1 { // ... or what another queue pair has received meanwhile.
+	if p.QPs > 1 { // ... or a message that another queue pair has received meanwhile.
 		return []payload{first, p.sends(0)}
 	}
 	return []payload{first}

@@ -1,10 +1,13 @@
 package interop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -134,4 +137,166 @@ func checkGuard(guard []byte) error {
 // completionError describes a completion that failed.
 func completionError(wc *verbs.WC) error {
 	return fmt.Errorf("%v (vendor error %#x) for work request %#x", wc.Status, wc.VendorErr, wc.WRID)
+}
+
+const (
+	// pageSize is that of the guest: with -c the programs set the first byte of every page of
+	// their first message to zero, and the server expects that in its last message.
+	pageSize = 4096
+	// fillByte fills the buffers of ibv_*_pingpong programs without a shared receive queue.
+	fillByte = 0x7b
+)
+
+// payload returns byte i of a message.
+type payload func(i int) byte
+
+// numbered returns the payload of our message n. It differs between messages and between packets,
+// and has no zeros, which unwritten memory has.
+func numbered(n int) payload {
+	return func(i int) byte {
+		x := uint32(i+1)*2654435761 ^ uint32(n+1)*0x9e3779b1
+		x ^= x >> 15
+		return byte(x>>16)%255 + 1
+	}
+}
+
+// constant returns the payload whose bytes are all b.
+func constant(b byte) payload { return func(int) byte { return b } }
+
+// checked returns p as a program with -c expects it: the first byte of each page is zero.
+func (p payload) checked() payload {
+	return func(i int) byte {
+		if i%pageSize == 0 {
+			return 0
+		}
+		return p(i)
+	}
+}
+
+// fill fills b with the payload.
+func (p payload) fill(b []byte) {
+	for i := range b {
+		b[i] = p(i)
+	}
+}
+
+// check returns an error if a byte of b is in none of the payloads.
+func check(b []byte, anyOf ...payload) error {
+	for i, got := range b {
+		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {
+			return fmt.Errorf("byte %d of %d is %#02x, want %#02x", i, len(b), got, anyOf[0](i))
+		}
+	}
+	return nil
+}
+
+const (
+	// maxSpins is how often an empty queue is polled before the poller sleeps for pollPause:
+	// an emulated guest needs the processor, too.
+	maxSpins  = 100
+	pollPause = 20 * time.Microsecond
+	// eventSlice bounds one wait for an event, so that the end of a context is noticed.
+	eventSlice = 50 * time.Millisecond
+)
+
+// completions is a completion queue that is polled, or waited for by events.
+type completions struct {
+	cq      verbs.CQ
+	channel verbs.CompChannel // nil if it is polled
+	buf     [32]verbs.WC
+}
+
+// newCompletions creates a completion queue of the given depth, with a completion channel
+// if the program waits for events.
+func newCompletions(dev verbs.Context, depth int, events bool) (*completions, error) {
+	c := new(completions)
+	var err error
+	if events {
+		if c.channel, err = dev.CreateCompChannel(); err != nil {
+			return nil, err
+		}
+	}
+	if c.cq, err = dev.CreateCQ(verbs.CQInit{Depth: depth, Channel: c.channel}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if events {
+		err = c.cq.ReqNotify(false)
+	}
+	return c, err
+}
+
+// Close closes the completion queue and its channel.
+func (c *completions) Close() error {
+	var errs []error
+	if c.cq != nil {
+		errs = append(errs, c.cq.Close())
+	}
+	if c.channel != nil {
+		errs = append(errs, c.channel.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// handle passes completions to f until done returns true or f returns an error.
+func (c *completions) handle(ctx context.Context, f func(*verbs.WC) error, done func() bool) error {
+	for !done() {
+		wcs, err := c.next(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range wcs {
+			if err := f(&wcs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// next returns at least one completion, valid until the next call, or the
+// reason why ctx ended.
+func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
+	for idle := 0; ; idle++ {
+		n, err := c.cq.Poll(c.buf[:])
+		if n > 0 || err != nil {
+			return c.buf[:n], err
+		}
+		if c.channel != nil {
+			if err := c.waitEvent(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if idle < maxSpins {
+			runtime.Gosched()
+		} else {
+			time.Sleep(pollPause)
+		}
+	}
+}
+
+// waitEvent waits for an event and requests the next one, before the caller polls: a completion
+// after the request causes an event. It fails if ctx ends, also if a completion without an event
+// is in the queue.
+func (c *completions) waitEvent(ctx context.Context) error {
+	for {
+		cq, err := c.channel.Wait(eventSlice)
+		switch {
+		case err == nil && cq != c.cq:
+			return errors.New("an event for another completion queue")
+		case err == nil:
+			return c.cq.ReqNotify(false)
+		case !errors.Is(err, verbs.ErrTimeout):
+			return err
+		case ctx.Err() == nil:
+			continue
+		}
+		if n, _ := c.cq.Poll(c.buf[:1]); n > 0 {
+			return fmt.Errorf("%w: a completion (%v) is there, but its event never came", context.Cause(ctx), c.buf[0].Opcode)
+		}
+		return context.Cause(ctx)
+	}
 }

@@ -3,19 +3,23 @@ package interop
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// done is what the client says when it has the server's endpoints.
+// done is the client's message after it has received the server's endpoints.
 const done = "done\x00"
 
-// retryPause is how long to wait for a peer that is still starting.
+// retryPause is the time between attempts to connect to a peer that does not listen yet.
 const retryPause = 20 * time.Millisecond
 
 // dial connects to the side channel of a program that may not listen yet.
@@ -39,8 +43,7 @@ func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	}
 }
 
-// accept waits for one connection on addr. ready is called when a peer may
-// connect.
+// accept waits for one connection on addr. It calls ready, unless that is nil, when it listens.
 func accept(ctx context.Context, addr netip.AddrPort, ready func()) (net.Conn, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.String())
 	if err != nil {
@@ -58,8 +61,7 @@ func accept(ctx context.Context, addr netip.AddrPort, ready func()) (net.Conn, e
 	return conn, err
 }
 
-// exchangeAsClient says mine, hears as many endpoints of the server, and
-// acknowledges them.
+// exchangeAsClient sends mine, and receives and acknowledges as many endpoints of the server.
 func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	if err := writeEndpoints(conn, mine); err != nil {
 		return nil, err
@@ -72,9 +74,8 @@ func exchangeAsClient(conn io.ReadWriter, mine []Endpoint) ([]Endpoint, error) {
 	return theirs, err
 }
 
-// exchangeAsServer hears as many endpoints of the client as mine has, has them
-// connected, and only then says mine: whoever knows our queue pairs may send
-// to them.
+// exchangeAsServer receives as many endpoints of the client as mine has, calls connect with them,
+// and then sends mine: the client may send to our queue pairs when it knows them.
 func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoint) error) error {
 	theirs, err := readEndpoints(conn, len(mine))
 	if err != nil {
@@ -96,8 +97,7 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	return nil
 }
 
-// writeEndpoints writes all lines in one write: the programs with one queue
-// pair read once and take what they get for the line.
+// writeEndpoints writes all lines in one write, because programs with one queue pair call read once.
 func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	lines := make([]byte, 0, len(endpoints)*EndpointLen)
 	for _, e := range endpoints {
@@ -121,4 +121,48 @@ func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 		}
 	}
 	return endpoints, nil
+}
+
+// EndpointLen is the size of an Endpoint on the side channel: 51 characters and
+// the NUL that ends a C string.
+const EndpointLen = len("0000:000000:000000:") + 2*16 + 1
+
+// ErrEndpoint is returned for a line that is not an endpoint.
+var ErrEndpoint = errors.New("not an endpoint line")
+
+// Endpoint is the line that the ibv_*_pingpong programs exchange for a queue pair: lid:qpn:psn:gid,
+// in hexadecimal digits of fixed width.
+type Endpoint struct {
+	LID uint16 // always 0 on Ethernet
+	QPN verbs.QPN
+	PSN uint32
+	GID verbs.GID
+}
+
+// Append appends the line of e with its NUL.
+func (e Endpoint) Append(b []byte) []byte {
+	b = fmt.Appendf(b, "%04x:%06x:%06x:", e.LID, uint32(e.QPN), e.PSN)
+	b = hex.AppendEncode(b, e.GID[:])
+	return append(b, 0)
+}
+
+// Parse parses the line at the start of b and returns the bytes after it. Unlike the programs, it
+// requires the exact form.
+func (e *Endpoint) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < EndpointLen {
+		return nil, fmt.Errorf("%w: %d of %d bytes", ErrEndpoint, len(b), EndpointLen)
+	}
+	line := b[:EndpointLen]
+	if line[4] != ':' || line[11] != ':' || line[18] != ':' || line[51] != 0 {
+		return nil, fmt.Errorf("%w: %q", ErrEndpoint, line)
+	}
+	lid, err1 := strconv.ParseUint(string(line[:4]), 16, 16)
+	qpn, err2 := strconv.ParseUint(string(line[5:11]), 16, 24)
+	psn, err3 := strconv.ParseUint(string(line[12:18]), 16, 24)
+	_, err4 := hex.Decode(e.GID[:], line[19:51])
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, fmt.Errorf("%w: %q: %w", ErrEndpoint, line, err)
+	}
+	e.LID, e.QPN, e.PSN = uint16(lid), verbs.QPN(qpn), uint32(psn)
+	return b[EndpointLen:], nil
 }

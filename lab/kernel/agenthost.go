@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
@@ -264,10 +265,16 @@ func (g *AgentHost) stuck() string {
 }
 
 // headTail keeps the beginning and the end of a program's output.
-type headTail struct{ head, tail []byte }
+type headTail struct {
+	mu         sync.Mutex
+	head, tail []byte
+}
 
+// Write implements io.Writer.
 func (w *headTail) Write(b []byte) (n int, err error) {
 	const most = 4 << 10 // of each
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	n = len(b)
 	room := min(most-len(w.head), len(b))
 	w.head = append(w.head, b[:room]...)
@@ -276,4 +283,9 @@ func (w *headTail) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func (w *headTail) String() string { return strings.TrimSpace(string(w.head) + string(w.tail)) }
+// String returns the kept output without surrounding space.
+func (w *headTail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.TrimSpace(string(w.head) + string(w.tail))
+}

@@ -2,12 +2,16 @@ package kernel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // AllGuests is the word for all guests in ChangeLinks.
@@ -79,15 +83,11 @@ func Query(ctx context.Context, lab string) (*Info, error) {
 // CopyFile copies a local file with its mode to a guest. If the path to is empty or ends with
 // a slash, the file keeps its name, in /tmp or in that directory.
 func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
-	f, err := cmdline.OpenFile(file)
+	f, info, err := openFile(file)
 	if err != nil {
 		return cmdline.Errorf("%w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if to == "" {
 		to = "/tmp/"
 	}
@@ -99,4 +99,77 @@ func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
 		return err
 	}
 	return remote.Put(ctx, id, to, info.Mode(), info.Size(), f)
+}
+
+// Capabilities reports whether this machine can boot guests, and whether this program can
+// be the agent in them.
+func Capabilities() []netns.Capability {
+	dir, err := DefaultImageDir()
+	if err == nil {
+		err = Check()
+	}
+	return []netns.Capability{kernelGuests(ImageCache{Dir: dir}, err), agentLibrary(ibv.Linked)}
+}
+
+// kernelGuests reports which kernels can be booted, and how to get the others. why is the
+// reason if no guest can run.
+func kernelGuests(cache ImageCache, why error) netns.Capability {
+	c := netns.Capability{
+		Name: "kernel guests", State: netns.Yes,
+		For: "Linux's own soft-RoCE and soft-iWARP as devices and as peers (lab kernel, certify)",
+	}
+	if why != nil {
+		c.State = netns.No
+		c.Reason, c.Cure = reasonAndCure(why)
+		return c
+	}
+	var built, missing []string
+	var cannot error
+	for _, series := range []Series{Linux61, Linux612} {
+		if _, err := cache.Find(series, true); err == nil {
+			built = append(built, string(series))
+			continue
+		}
+		missing = append(missing, string(series))
+		cannot = cache.Check(series, true)
+	}
+	switch {
+	case len(missing) == 0:
+		return c
+	case cannot != nil:
+		c.State = netns.No
+		c.Reason, c.Cure = reasonAndCure(cannot)
+	default:
+		c.State = netns.Limited
+		c.Reason = fmt.Sprintf("no image of Linux %s yet: the first that needs it makes it, which takes some minutes and a network", strings.Join(missing, ", "))
+		c.Cure = "fabrictest lab kernel build --kernel " + missing[0]
+	}
+	if len(built) > 0 {
+		c.State = netns.Limited
+		c.Reason = fmt.Sprintf("Linux %s is there; %s", strings.Join(built, ", "), c.Reason)
+	}
+	return c
+}
+
+// reasonAndCure splits an error into its reason and the command that helps.
+func reasonAndCure(err error) (reason, cure string) {
+	var missing *MissingError
+	var none *netns.UnavailableError
+	switch {
+	case errors.As(err, &missing):
+		return fmt.Sprintf("missing: %s", strings.Join(missing.Missing, ", ")), missing.Install
+	case errors.As(err, &none):
+		return none.Reason, none.Cure
+	}
+	return err.Error(), ""
+}
+
+// agentLibrary reports whether this program can be the agent of a real device.
+func agentLibrary(linked bool) netns.Capability {
+	c := netns.Capability{Name: "libibverbs", For: "this program as the agent on the host of a real device (agent)", State: netns.Yes}
+	if !linked {
+		c.State, c.Reason = netns.No, "this program was built without it"
+		c.Cure = "Debian: apt install gcc libibverbs-dev librdmacm-dev, then go build -tags ibverbs ./cmd/fabrictest"
+	}
+	return c
 }

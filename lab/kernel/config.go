@@ -1,13 +1,19 @@
 package kernel
 
 import (
+	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -60,25 +66,12 @@ const (
 
 // withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
-	set := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	set(&c.Guests, 1)
-	set(&c.MTU, 1500)
-	set(&c.Memory, 512)
-	set(&c.CPUs, 1)
+	c.Guests, c.MTU, c.Memory, c.CPUs = cmp.Or(c.Guests, 1), cmp.Or(c.MTU, 1500), cmp.Or(c.Memory, 512), cmp.Or(c.CPUs, 1)
+	c.BootTimeout, c.QEMU = cmp.Or(c.BootTimeout, 3*time.Minute), cmp.Or(c.QEMU, "qemu-system-x86_64")
 	if c.Devices == nil {
 		c.Devices = []guest.Device{guest.RXE}
 	}
-	if c.BootTimeout == 0 {
-		c.BootTimeout = 3 * time.Minute
-	}
-	if c.QEMU == "" {
-		c.QEMU = "qemu-system-x86_64"
-	}
-	return c, c.check()
+	return c, c.validate()
 }
 
 // Check validates the configuration.
@@ -87,7 +80,8 @@ func (c Config) Check() error {
 	return err
 }
 
-func (c Config) check() error {
+// validate validates a configuration whose defaults are filled in.
+func (c Config) validate() error {
 	for _, n := range []struct {
 		name               string
 		value, least, most int
@@ -116,8 +110,12 @@ func (c Config) check() error {
 	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }
 
-// absolute makes the paths absolute, for a process with another working directory.
-func (c *Config) absolute() error {
+// prepareForProcess validates the configuration, and makes its paths absolute for a process with
+// another working directory.
+func (c *Config) prepareForProcess() error {
+	if _, err := c.withDefaults(); err != nil {
+		return err
+	}
 	for _, path := range []*string{&c.Program, &c.QEMU, &c.Consoles} {
 		if !strings.Contains(*path, "/") {
 			continue // none, or on PATH
@@ -140,6 +138,7 @@ type Guest struct {
 	Control netip.Addr `json:"control"` // on its control link
 }
 
+// guestAt returns the addresses of the guest with a number.
 func guestAt(id int) Guest {
 	return Guest{
 		ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
@@ -174,3 +173,113 @@ var (
 
 func wirePort(id int) string    { return fmt.Sprintf("wire%d", id) }
 func controlPort(id int) string { return fmt.Sprintf("control%d", id) }
+
+// guestLibC is the minor version of glibc in guests, which is that of Debian 12.
+const guestLibC = 36 // 2.36
+
+// checkProgram returns an error if a program is linked against a later glibc than
+// that of guests.
+func checkProgram(path string) error {
+	if err := cmdline.CheckFile(path); err != nil {
+		return fmt.Errorf("guests cannot run %s: %w", path, err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("guests cannot run %s: %w", path, err)
+	}
+	defer f.Close()
+	if f.Machine != elf.EM_X86_64 {
+		return fmt.Errorf("guests cannot run %s: it is for %s, and they are x86-64", path, f.Machine)
+	}
+	needs, err := f.DynamicVersionNeeds()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, need := range needs {
+		for _, v := range need.Needs {
+			if n, ok := libCVersion(v.Dep); ok && n > guestLibC {
+				return fmt.Errorf("guests cannot run %s: it was linked on a later system, and needs %s of %s, where they have GLIBC_2.%d: "+
+					"build it with CGO_ENABLED=0", path, v.Dep, need.Name, guestLibC)
+			}
+		}
+	}
+	return nil
+}
+
+var libCSymbol = regexp.MustCompile(`^GLIBC_2\.(\d+)`)
+
+// libCVersion returns the minor version N of a symbol version GLIBC_2.N.
+func libCVersion(symbol string) (int, bool) {
+	m := libCSymbol.FindStringSubmatch(symbol)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
+}
+
+// writeInitrd writes the archives of the image, and one with the init program. It
+// is not part of the image, which would have to be rebuilt with this program.
+func writeInitrd(w io.Writer, archives []string, program string) error {
+	for _, name := range archives {
+		if err := copyFile(w, name); err != nil {
+			return err
+		}
+	}
+	f, info, err := openFile(program)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	a := NewArchive(w)
+	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
+	return a.Close()
+}
+
+// copyFile copies a file to a writer.
+func copyFile(w io.Writer, name string) error {
+	f, err := cmdline.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// offloadOptions disables all offloads of virtio-net, so that packets have the MTU
+// and valid checksums.
+const offloadOptions = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off"
+
+// kernelArgs are the kernel command line of every guest: quiet, fast to boot, and
+// with a panic on an oops, at which QEMU exits.
+const kernelArgs = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check"
+
+// qemuArgs returns the arguments of QEMU for a guest.
+func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
+	processor, acceleration := "max", "tcg,thread=multi"
+	var clock []string
+	switch {
+	case accel == KVM:
+		processor, acceleration = "host", "kvm"
+	case c.ICount: // needs a single thread
+		acceleration, clock = "tcg", []string{"-icount", "shift=0"}
+	}
+	o := guest.Options{ID: id, MTU: c.MTU, Devices: c.Devices}
+	words := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
+	args := []string{
+		"-M", "q35", "-accel", acceleration, "-cpu", processor, "-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", words,
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+	}
+	for _, nic := range []struct{ name, device, mac string }{
+		{"wire", wirePort(id), guest.WireMAC(id)}, {"control", controlPort(id), guest.ControlMAC(id)},
+	} {
+		args = append(args,
+			"-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no", nic.name, nic.device),
+			// No boot ROM, which is in another Debian package.
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,romfile=,%s", nic.name, nic.mac, offloadOptions))
+	}
+	return append(args, clock...)
+}

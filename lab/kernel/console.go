@@ -31,6 +31,7 @@ type console struct {
 	once   sync.Once
 }
 
+// newConsole returns an empty console.
 func newConsole() *console {
 	return &console{ready: make(chan struct{}), failed: make(chan string, 1)}
 }
@@ -69,7 +70,8 @@ func (c *console) add(b []byte) {
 		c.parseLine(string(line))
 		c.line = rest
 	}
-	if len(c.line) > 4096 {
+	const maxLine = 4096
+	if len(c.line) > maxLine {
 		c.line = nil // too long for a mark
 	}
 }
@@ -94,18 +96,17 @@ func (c *console) parseLine(line string) {
 func (c *console) tail(n int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lines := strings.Split(strings.TrimRight(string(c.text), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return lastLines(string(c.text), n, "\n")
 }
 
-func (c *console) all() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return string(c.text)
+// lastLines returns the last n lines of a text with a separator between them.
+func lastLines(text string, n int, separator string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], separator)
 }
 
-// since returns the output after a number of bytes, as far as it is kept, and the
-// new number.
+// since returns the output after the first bytes, whose number is after, as far as it is kept, and
+// the number of all bytes.
 func (c *console) since(after int64) (text string, upTo int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +114,7 @@ func (c *console) since(after int64) (text string, upTo int64) {
 	return string(c.text[min(max(skip, 0), int64(len(c.text))):]), c.total
 }
 
+// panicked returns the first line of a kernel panic; empty if there was none.
 func (c *console) panicked() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,5 +186,5 @@ func ErrorReport(console string, most int) string {
 			return strings.Join(lines[i:min(len(lines), i+most)], "\n")
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+	return lastLines(console, most, "\n")
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +38,7 @@ type apt struct {
 	listsName string   // for messages
 	options   []string // of all apt programs
 	debDirs   []string // directories with packages that need no download
+	keyring   string   // with the keys of the archive, for separate lists
 	logf      func(format string, args ...any)
 }
 
@@ -46,7 +48,7 @@ const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // run runs a program of apt in a directory and returns its output.
 func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, append(append([]string{}, a.options...), args...)...)
+	cmd := exec.CommandContext(ctx, name, slices.Concat(a.options, args)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	err := cmd.Run()
@@ -54,17 +56,17 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(errs.String(), 3))
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(errs.String(), 3, "; "))
 	}
 	return out.String(), nil
 }
 
 // fetchOwnLists creates and updates package lists of Debian in dir, independent of
 // those of the machine.
-func fetchOwnLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) error {
-	if _, err := os.Stat(keyring); err != nil {
+func (a *apt) fetchOwnLists(ctx context.Context, dir, mirror, suite string) error {
+	if _, err := os.Stat(a.keyring); err != nil {
 		return &MissingError{
-			Missing: []string{keyring}, Purpose: "verifying Debian packages", Install: "apt-get install debian-archive-keyring (as root)",
+			Missing: []string{a.keyring}, Purpose: "verifying Debian packages", Install: "apt-get install debian-archive-keyring (as root)",
 		}
 	}
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
@@ -74,7 +76,7 @@ func fetchOwnLists(ctx context.Context, dir, mirror, suite, keyring string, a *a
 	}
 	sources := ""
 	for _, s := range []string{"debian " + suite, "debian " + suite + "-updates", "debian-security " + suite + "-security"} {
-		sources += fmt.Sprintf("deb [arch=amd64 signed-by=%s] %s/%s main\n", keyring, strings.TrimRight(mirror, "/"), s)
+		sources += fmt.Sprintf("deb [arch=amd64 signed-by=%s] %s/%s main\n", a.keyring, strings.TrimRight(mirror, "/"), s)
 	}
 	for name, text := range map[string]string{"sources.list": sources, "status": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -133,29 +135,24 @@ func (e *unknownPackageError) Unwrap() error { return e.err }
 func parseStanzas(text string) map[string]Package {
 	found := map[string]Package{}
 	for stanza := range strings.SplitSeq(text, "\n\n") {
-		var p Package
-		for line := range strings.Lines(stanza) {
-			key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
-			switch key {
-			case "Package":
-				p.Name = value
-			case "Version":
-				p.Version = value
-			case "Architecture":
-				p.arch = value
-			case "SHA256":
-				p.SHA256 = value
-			case "Size":
-				p.size, _ = strconv.ParseInt(value, 10, 64) // for messages only
-			case "Depends":
-				p.depends = value
-			}
-		}
+		v := parseFields(stanza, ": ")
+		size, _ := strconv.ParseInt(v["Size"], 10, 64) // for messages only
+		p := Package{Name: v["Package"], Version: v["Version"], SHA256: v["SHA256"], arch: v["Architecture"], depends: v["Depends"], size: size}
 		if _, have := found[p.Name]; p.Name != "" && !have {
 			found[p.Name] = p
 		}
 	}
 	return found
+}
+
+// parseFields parses lines of keys and values.
+func parseFields(text, separator string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, " \n"), separator)
+		fields[key] = value
+	}
+	return fields
 }
 
 // dependency returns the first dependency with a prefix.
@@ -222,27 +219,15 @@ func sha256Of(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-func tailLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "; ")
-}
-
-// hostSuite returns the Debian release of the machine; empty if it is none.
+// hostSuite returns the Debian suite of this machine; empty for another distribution.
 func hostSuite() string {
-	text, err := os.ReadFile("/etc/os-release")
-	if err != nil {
-		return ""
-	}
+	text, _ := os.ReadFile("/etc/os-release")
 	return suiteOf(string(text))
 }
 
 // suiteOf returns the Debian suite of an os-release file; empty for another distribution.
 func suiteOf(release string) string {
-	fields := map[string]string{}
-	for line := range strings.Lines(release) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		fields[key] = strings.Trim(value, `"`)
-	}
+	fields := parseFields(strings.ReplaceAll(release, `"`, ""), "=")
 	if fields["ID"] != "debian" {
 		return ""
 	}

@@ -1,16 +1,19 @@
 package kernel
 
 import (
+	"archive/tar"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
-
-	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // build is one build of an image.
@@ -41,8 +44,7 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img.SIW = true
-	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
+	img.addSIW(extra)
 	return img, nil
 }
 
@@ -69,7 +71,7 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 // resolve finds the packages, in the machine's lists if it runs the same Debian
 // release, and else in Debian's.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
-	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, logf: b.logf}
+	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	if hostSuite() == currentRecipe.Suite {
 		all, err = b.packages(ctx)
 		var unknown *unknownPackageError
@@ -77,11 +79,7 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 			return all, err
 		}
 	}
-	mirror := b.Mirror
-	if mirror == "" {
-		mirror = DefaultMirror
-	}
-	if err := fetchOwnLists(ctx, filepath.Join(b.Dir, "apt"), mirror, currentRecipe.Suite, debianKeyring, b.apt); err != nil {
+	if err := b.apt.fetchOwnLists(ctx, filepath.Join(b.Dir, "apt"), cmp.Or(b.Mirror, DefaultMirror), currentRecipe.Suite); err != nil {
 		return nil, err
 	}
 	return b.packages(ctx)
@@ -133,7 +131,7 @@ func runCommand(ctx context.Context, dir, name string, args ...string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(string(output), 20))
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(string(output), 20, "; "))
 	}
 	return nil
 }
@@ -152,20 +150,8 @@ func (b *build) base(ctx context.Context, out string, packages []Package) error 
 	if err := os.Rename(filepath.Join(kernel, "boot", "vmlinuz-"+b.release), filepath.Join(out, kernelName)); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(out, baseName))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	b.logf("packing")
-	a := NewArchive(f)
-	if err := b.pack(ctx, a, kernel, user); err != nil {
-		return err
-	}
-	if err := a.Close(); err != nil {
-		return fmt.Errorf("%s: %w", baseName, err)
-	}
-	return f.Close()
+	return writeArchive(filepath.Join(out, baseName), func(a *Archive) error { return b.pack(ctx, a, kernel, user) })
 }
 
 // pack fills the archive, sorted by name, so that equal packages give equal
@@ -182,9 +168,7 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 	if err != nil {
 		return err
 	}
-	if err := addFile(a, "/bin/busybox", busybox); err != nil {
-		return err
-	}
+	a.CopyFile("/bin/busybox", busybox)
 	a.AddLink("/bin/sh", "busybox")
 	if err := packPrograms(a, user); err != nil {
 		return err
@@ -192,22 +176,209 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 	return b.packModules(ctx, a, kernel)
 }
 
-// addFile adds a file and its directory; symbolic links are followed.
-func addFile(a *Archive, name, from string) error {
-	f, err := cmdline.OpenFile(from)
+// siwRecipe is the version of the code in this file.
+const siwRecipe = "siw 1"
+
+// siwSource is the directory of siw in the kernel source.
+const siwSource = "drivers/infiniband/sw/siw/"
+
+// siw builds soft-iWARP for the image's kernel, from Debian's source of the same
+// version: unchanged, and a second time with the MPA CRC required, for which siw
+// has no option.
+func (b *build) siw(ctx context.Context) (*manifest, error) {
+	packages, err := b.siwPackages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.ensurePart("siw-"+b.release, siwRecipe, packages, func(out string) error { return b.compileSIW(ctx, out, packages) })
+}
+
+// siwPackages returns the packages of the kernel headers, kbuild, and, last, the
+// kernel source.
+func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
+	headers := "linux-headers-" + b.release
+	found, err := b.apt.find(ctx, headers)
+	if err != nil {
+		return nil, err
+	}
+	kbuild := found[0].dependency("linux-kbuild-")
+	if kbuild == "" {
+		return nil, fmt.Errorf("package %s does not depend on linux-kbuild: the packaging of Debian kernels has changed", headers)
+	}
+	common := "linux-headers-" + strings.TrimSuffix(b.release, "-amd64") + "-common"
+	all, err := b.apt.find(ctx, headers, common, kbuild, "linux-source-"+string(b.series))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		if p.Version != b.kernel.Version {
+			return nil, fmt.Errorf("%s has version %s, and the kernel %s: Debian is replacing it; try again later", p.Name, p.Version, b.kernel.Version)
+		}
+	}
+	return all, nil
+}
+
+// debianCompiler is the compiler of Debian 12's kernels. The kernel headers may
+// name another.
+const debianCompiler = "gcc-12"
+
+var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
+
+// compileSIW builds the two variants of siw from Debian's kernel source.
+func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
+	b.logf("building siw for Linux %s, once", b.release)
+	tree := filepath.Join(b.work, "tree")
+	if err := b.unpack(ctx, packages[:len(packages)-1], tree); err != nil {
+		return err
+	}
+	headers := filepath.Join(tree, "usr/src/linux-headers-"+b.release)
+	variables, err := os.ReadFile(filepath.Join(headers, ".kernelvariables"))
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	// Modules of another compiler than the kernel's may not load.
+	compiler := "gcc"
+	if m := compilerLine.FindSubmatch(variables); m != nil {
+		compiler = string(m[1])
+	}
+	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
+		return err
+	}
+	if err := relocate(headers, tree); err != nil {
+		return err
+	}
+	source, err := b.apt.fetch(ctx, filepath.Join(b.work, "debs"), packages[len(packages)-1:])
 	if err != nil {
 		return err
 	}
-	a.AddDir(filepath.Dir(name))
-	mode := fs.FileMode(0o644)
-	if info.Mode()&0o111 != 0 {
-		mode = 0o755
+	b.logf("unpacking the kernel's source")
+	siw := filepath.Join(b.work, "siw")
+	if err := extractSIW(ctx, source[0], siw); err != nil {
+		return fmt.Errorf("the kernel's source in %s: %w", filepath.Base(source[0]), err)
 	}
-	a.AddFile(name, mode, info.Size(), f)
+	if err := substitute(filepath.Join(siw, "Makefile"), "obj-$(CONFIG_RDMA_SIW)", "obj-m"); err != nil {
+		return err
+	}
+	return writeArchive(filepath.Join(out, siwName), func(a *Archive) error { return b.compileVariants(ctx, a, siw, headers, compiler) })
+}
+
+// compileVariants compiles the sources of siw, without and with the MPA CRC required, and adds the modules to
+// an archive.
+func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, compiler string) error {
+	for _, variant := range []string{"siw.ko", "siw-crc.ko"} {
+		if variant == "siw-crc.ko" {
+			const before = "\nconst bool mpa_crc_required;"
+			if err := substitute(filepath.Join(siw, "siw_main.c"), before, strings.TrimSuffix(before, ";")+" = true;"); err != nil {
+				return err
+			}
+		}
+		b.logf("compiling %s", variant)
+		if err := runCommand(ctx, "", "make", "-C", headers, "M="+siw, "CC="+compiler, "modules"); err != nil {
+			return fmt.Errorf("siw does not build for Linux %s: %w", b.release, err)
+		}
+		small := filepath.Join(b.work, variant)
+		if err := runCommand(ctx, "", "strip", "-g", "-o", small, filepath.Join(siw, "siw.ko")); err != nil {
+			return err
+		}
+		a.CopyFile("/lib/siw/"+variant, small)
+	}
 	return nil
+}
+
+// relocate replaces the absolute path in the headers' Makefile, because they are
+// not unpacked to /usr.
+func relocate(headers, tree string) error {
+	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
+		return err
+	}
+	// Without vmlinux, the build needs no pahole.
+	if err := os.Remove(filepath.Join(headers, "vmlinux")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// substitute replaces a text in a file, which must contain it.
+func substitute(file, before, after string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte(before)) {
+		return fmt.Errorf("%s no longer has %q", file, strings.TrimSpace(before))
+	}
+	return os.WriteFile(file, bytes.ReplaceAll(text, []byte(before), []byte(after)), 0o644)
+}
+
+// extractSIW extracts the directory of siw from the kernel source in a Debian
+// package.
+func extractSIW(ctx context.Context, deb, into string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // kills programs whose output is not read
+	pkg := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
+	files, err := pkg.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := pkg.Start(); err != nil {
+		return err
+	}
+	defer func() { cancel(); _ = pkg.Wait() }()
+	outer := tar.NewReader(files)
+	for {
+		h, err := outer.Next()
+		if errors.Is(err, io.EOF) {
+			return errors.New("no source archive")
+		}
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(h.Name, ".tar.xz") && strings.HasPrefix(path.Base(h.Name), "linux-source-") {
+			break
+		}
+	}
+	unxz := exec.CommandContext(ctx, "xz", "-dc")
+	unxz.Stdin = outer
+	source, err := unxz.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := unxz.Start(); err != nil {
+		return err
+	}
+	defer func() { cancel(); files.Close(); _ = unxz.Wait() }()
+	return extractFolder(source, siwSource, into)
+}
+
+// extractFolder extracts the files of one directory from a tar archive, which is
+// sorted by name.
+func extractFolder(from io.Reader, folder, into string) error {
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	inner, found := tar.NewReader(from), 0
+	for {
+		h, err := inner.Next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		in := err == nil && strings.Contains(h.Name, "/"+folder)
+		if found > 0 && !in {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("no directory %s", folder)
+		}
+		if !in || h.Typeflag != tar.TypeReg {
+			continue
+		}
+		text, err := io.ReadAll(inner)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(into, path.Base(h.Name)), text, 0o644); err != nil {
+			return err
+		}
+		found++
+	}
 }

@@ -54,6 +54,7 @@ func DefaultImageDir() (string, error) {
 	return filepath.Join(dir, "fabrictest", "kernel"), nil
 }
 
+// logf passes a progress message to Log.
 func (c ImageCache) logf(format string, args ...any) {
 	if c.Log != nil {
 		c.Log(fmt.Sprintf(format, args...))
@@ -108,8 +109,7 @@ func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 		img := base.image()
 		for _, extra := range extras {
 			if extra.Version == base.Version && extra.Release == base.Release {
-				img.SIW = true
-				img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
+				img.addSIW(extra)
 				break
 			}
 		}
@@ -120,11 +120,18 @@ func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	return nil, &NotBuiltError{Series: series, SIW: siw, Dir: c.Dir}
 }
 
+// image returns the image without siw whose base the manifest describes.
 func (m *manifest) image() *Image {
 	return &Image{
 		Series: m.Series, Release: m.Release, Version: m.Version, Packages: m.Packages, Built: m.Built,
 		Kernel: filepath.Join(m.dir, kernelName), Archives: []string{filepath.Join(m.dir, baseName)},
 	}
+}
+
+// addSIW adds the part with siw that a manifest describes.
+func (img *Image) addSIW(extra *manifest) {
+	img.SIW = true
+	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
 }
 
 // manifests returns the manifests of a recipe in matching directories, the latest
@@ -146,6 +153,7 @@ func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 // maxManifest bounds the size of a manifest.
 const maxManifest = 1 << 20
 
+// readManifest reads the manifest of a directory, and checks the hashes of its files.
 func readManifest(dir string) (*manifest, error) {
 	text, err := cmdline.ReadFile(filepath.Join(dir, manifestName), maxManifest)
 	if err != nil {

@@ -237,15 +237,15 @@ func TestAptEndsWithContext(t *testing.T) {
 
 func TestOwnListsNeedKeyring(t *testing.T) {
 	fakes(t, map[string]string{"apt-get": `printf '%s\n' "$@" >"${0%/*}/said"`})
-	dir, a := t.TempDir(), &apt{logf: func(string, ...any) {}}
-	keyring := filepath.Join(t.TempDir(), "keyring.gpg")
-	err := fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a)
+	dir, keyring := t.TempDir(), filepath.Join(t.TempDir(), "keyring.gpg")
+	a := &apt{logf: func(string, ...any) {}, keyring: keyring}
+	err := a.fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm")
 	var missing *MissingError
 	if !errors.As(err, &missing) || !strings.Contains(missing.Install, "debian-archive-keyring") {
 		t.Errorf("without the key: %v", err)
 	}
 	must.Do(t, os.WriteFile(keyring, nil, 0o644))
-	must.Do(t, fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a))
+	must.Do(t, a.fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm"))
 	sources, err := os.ReadFile(filepath.Join(dir, "sources.list"))
 	for _, want := range []string{"http://mirror/debian bookworm main\n", "http://mirror/debian-security bookworm-security main\n", "signed-by=" + keyring} {
 		if err != nil || !strings.Contains(string(sources), want) {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
-	"slices"
+	"path/filepath"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // File types in a Unix mode.
@@ -57,6 +60,53 @@ func (a *Archive) AddText(name string, mode fs.FileMode, text string) {
 	a.AddFile(name, mode, int64(len(text)), strings.NewReader(text))
 }
 
+// CopyFile adds a copy of a local file, and its directory. Symbolic links are followed.
+func (a *Archive) CopyFile(name, from string) {
+	f, info, err := openFile(from)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	defer f.Close()
+	mode := fs.FileMode(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	a.AddDir(path.Dir(name))
+	a.AddFile(name, mode, info.Size(), f)
+}
+
+// openFile opens a file and returns its properties.
+func openFile(name string) (*os.File, fs.FileInfo, error) {
+	f, err := cmdline.OpenFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// writeArchive creates an archive file; add adds its contents.
+func writeArchive(name string, add func(*Archive) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	a := NewArchive(f)
+	if err := add(a); err != nil {
+		return err
+	}
+	if err := a.Close(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return f.Close()
+}
+
 // AddLink adds a symbolic link.
 func (a *Archive) AddLink(name, target string) {
 	a.entry(clean(name), typeLink|0o777, uint32(len(target)), strings.NewReader(target))
@@ -74,18 +124,13 @@ func (a *Archive) Close() error {
 
 // Names returns the sorted names of all entries.
 func (a *Archive) Names() []string {
-	var all []string
-	for name := range a.names {
-		if name != "" {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
+	return sortedKeys(a.names)[1:] // without "", the root
 }
 
+// clean returns a path without slashes at its ends, as in an archive.
 func clean(name string) string { return strings.Trim(path.Clean("/"+name), "/") }
 
+// fail keeps the first error for Close.
 func (a *Archive) fail(err error) {
 	if a.err == nil {
 		a.err = err
@@ -147,6 +192,7 @@ func (a *Archive) pad(n int64) {
 // countingWriter counts the written bytes, and stops at the first error.
 type countingWriter struct{ a *Archive }
 
+// Write implements io.Writer.
 func (c countingWriter) Write(b []byte) (int, error) {
 	if c.a.err != nil {
 		return 0, c.a.err

@@ -50,7 +50,8 @@ func (b *build) packModules(ctx context.Context, a *Archive, kernel string) erro
 	}
 	a.AddText(dir+"/modules.dep", 0o644, dependencyList(found))
 	a.AddText(dir+"/modules.alias", 0o644, aliasList(found))
-	return addFile(a, dir+"/modules.builtin", filepath.Join(root, "modules.builtin"))
+	a.CopyFile(dir+"/modules.builtin", filepath.Join(root, "modules.builtin"))
+	return nil
 }
 
 // moduleFiles returns all module files of a kernel by module name.

@@ -31,11 +31,7 @@ func (s Series) Check() error {
 	if slices.Contains(AllSeries(), s) {
 		return nil
 	}
-	var names []string
-	for _, known := range AllSeries() {
-		names = append(names, string(known))
-	}
-	return fmt.Errorf("no kernel %q: there are %s", s, strings.Join(names, " and "))
+	return fmt.Errorf("no kernel %q: there are %s and %s", s, Linux61, Linux612)
 }
 
 // metapackage returns the package that depends on the current kernel of the series.
@@ -145,22 +141,16 @@ func packPrograms(a *Archive, user string) error {
 		if err != nil {
 			return err
 		}
-		if err := addFile(a, "/usr/bin/"+name, path); err != nil {
-			return err
-		}
+		a.CopyFile("/usr/bin/"+name, path)
 		all = append(all, path)
 	}
 	for _, name := range providers {
-		if err := addFile(a, "/etc/libibverbs.d/"+name+".driver", filepath.Join(user, "etc/libibverbs.d", name+".driver")); err != nil {
-			return err
-		}
+		a.CopyFile("/etc/libibverbs.d/"+name+".driver", filepath.Join(user, "etc/libibverbs.d", name+".driver"))
 		found, _ := filepath.Glob(filepath.Join(user, "usr/lib/x86_64-linux-gnu/libibverbs", "lib"+name+"-rdmav*.so"))
 		if len(found) != 1 {
 			return fmt.Errorf("%d drivers of libibverbs for %s, want one", len(found), name)
 		}
-		if err := addFile(a, "/usr/lib/x86_64-linux-gnu/libibverbs/"+filepath.Base(found[0]), found[0]); err != nil {
-			return err
-		}
+		a.CopyFile("/usr/lib/x86_64-linux-gnu/libibverbs/"+filepath.Base(found[0]), found[0])
 		all = append(all, found[0])
 	}
 	libraries, err := libraryClosure(user, all, currentRecipe.DLOpened)
@@ -168,9 +158,7 @@ func packPrograms(a *Archive, user string) error {
 		return err
 	}
 	for _, name := range sortedKeys(libraries) {
-		if err := addFile(a, "/lib/x86_64-linux-gnu/"+name, libraries[name]); err != nil {
-			return err
-		}
+		a.CopyFile("/lib/x86_64-linux-gnu/"+name, libraries[name])
 	}
 	a.AddLink("/lib64/"+loader, "/lib/x86_64-linux-gnu/"+loader)
 	return nil

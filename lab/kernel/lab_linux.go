@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,7 @@ func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespa
 
 // buildInitrd returns the initrd of the guests as a memfd.
 func buildInitrd(c Config) (*os.File, error) {
-	program := c.Program
-	if program == "" {
-		program = "/proc/self/exe"
-	}
+	program := cmp.Or(c.Program, "/proc/self/exe")
 	if err := checkProgram(program); err != nil {
 		return nil, err
 	}
@@ -121,11 +119,8 @@ func buildInitrd(c Config) (*os.File, error) {
 // bootAll boots all guests at the same time and waits until they are ready.
 func (l *Lab) bootAll(ctx context.Context) error {
 	for i := range l.machines {
-		m, err := l.boot(i + 1)
-		if m != nil {
-			l.machines[i] = m
-		}
-		if err != nil {
+		var err error
+		if l.machines[i], err = l.boot(i + 1); err != nil {
 			return err
 		}
 	}
@@ -176,21 +171,14 @@ func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.C
 		return nil, nil, nil, m.exitError()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	released := make(chan struct{})
+	stop := func() { cancel(nil) }
 	go func() {
 		select {
 		case <-m.ended:
 			cancel(m.exitError())
-		case <-released:
+		case <-ctx.Done():
 		}
 	}()
-	var once sync.Once
-	stop := func() {
-		once.Do(func() {
-			close(released)
-			cancel(nil)
-		})
-	}
 	var conn net.Conn
 	err = l.ns.Do(func() (err error) {
 		d := net.Dialer{Timeout: dialTimeout}
@@ -230,7 +218,7 @@ func (l *Lab) Restart(ctx context.Context, id int) error {
 		return errors.New("the lab went down")
 	}
 	next, err := l.boot(id)
-	if next != nil {
+	if err == nil {
 		l.machines[id-1] = next
 	}
 	l.mu.Unlock()
@@ -249,15 +237,12 @@ func (l *Lab) SetLink(id int, up bool) error { return l.links.setLink(id, up) }
 
 // Console returns the end of a guest's console since its boot.
 func (l *Lab) Console(id int) (string, error) {
-	m, err := l.machine(id)
-	if err != nil {
-		return "", err
-	}
-	return m.console.all(), nil
+	text, _, err := l.ConsoleSince(id, 0)
+	return text, err
 }
 
-// ConsoleSince returns the console output of a guest after its first bytes of this
-// number, and the new number.
+// ConsoleSince returns the console output of a guest after the first bytes, whose number is after,
+// and the number of all bytes.
 func (l *Lab) ConsoleSince(id int, after int64) (text string, upTo int64, err error) {
 	m, err := l.machine(id)
 	if err != nil {

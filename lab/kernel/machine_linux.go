@@ -1,14 +1,13 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -21,8 +20,8 @@ type machine struct {
 	id         int
 	cmd        *exec.Cmd
 	console    *console
-	qemuStderr *limitedBuffer // messages of QEMU
-	ended      chan struct{}  // closed when the process has ended
+	qemuStderr *headTail     // messages of QEMU
+	ended      chan struct{} // closed when the process has ended
 	began      time.Time
 
 	mu      sync.Mutex
@@ -32,15 +31,12 @@ type machine struct {
 
 // boot starts a guest.
 func (l *Lab) boot(id int) (*machine, error) {
-	m := &machine{id: id, console: newConsole(), qemuStderr: &limitedBuffer{}, ended: make(chan struct{}), began: time.Now()}
+	m := &machine{id: id, console: newConsole(), qemuStderr: new(headTail), ended: make(chan struct{}), began: time.Now()}
 	const firstExtraFile = 3
 	m.cmd = exec.Command(l.qemu, qemuArgs(l.cfg, id, l.accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
-	var file *os.File
-	if l.cfg.Consoles != "" {
-		var err error
-		if file, err = openConsole(l.cfg.Consoles, id); err != nil {
-			return nil, err
-		}
+	file, err := openConsole(l.cfg.Consoles, id)
+	if err != nil {
+		return nil, err
 	}
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -67,8 +63,12 @@ func (l *Lab) boot(id int) (*machine, error) {
 	return m, nil
 }
 
-// openConsole opens the console log of a guest. A restarted guest appends to it.
+// openConsole opens the console log of a guest, to which a restarted guest appends; nil if there is
+// no directory for logs.
 func openConsole(dir string, id int) (*os.File, error) {
+	if dir == "" {
+		return nil, nil
+	}
 	return os.OpenFile(filepath.Join(dir, ConsoleName(id)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
@@ -83,25 +83,25 @@ func (m *machine) waitReady(ctx context.Context, limit time.Duration) error {
 		m.mu.Unlock()
 		return nil
 	case why := <-m.console.failed:
-		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(lastLines)}
+		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(consoleLines)}
 	case <-m.ended:
 		return m.exitError()
 	case <-timeout.C:
-		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(lastLines)}
+		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(consoleLines)}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// lastLines is the number of console lines in errors.
-const lastLines = 25
+// consoleLines is the number of console lines in errors.
+const consoleLines = 25
 
 // exitError returns the reason why the guest has ended.
 func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := &GuestError{ID: m.id, Console: m.console.tail(lastLines)}
-	panicked, said := m.console.panicked(), strings.TrimSpace(m.qemuStderr.String())
+	e := &GuestError{ID: m.id, Console: m.console.tail(consoleLines)}
+	panicked, said := m.console.panicked(), m.qemuStderr.String()
 	switch {
 	case m.stopped != "":
 		return &GuestError{ID: m.id, Reason: m.stopped}
@@ -128,12 +128,14 @@ func (m *machine) stop(why string) {
 	<-m.ended
 }
 
+// bootTime returns how long the guest took to boot; 0 while it boots.
 func (m *machine) bootTime() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.booted
 }
 
+// alive reports whether QEMU runs.
 func (m *machine) alive() bool {
 	select {
 	case <-m.ended:
@@ -141,26 +143,6 @@ func (m *machine) alive() bool {
 	default:
 		return true
 	}
-}
-
-// limitedBuffer keeps the beginning of the output.
-type limitedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *limitedBuffer) Write(b []byte) (int, error) {
-	const limit = 16 << 10
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Write(b[:min(len(b), max(0, limit-l.b.Len()))])
-	return len(b), nil
-}
-
-func (l *limitedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // chooseAccel selects KVM or TCG.
@@ -208,17 +190,9 @@ func kvmWorks() error {
 	return unix.Close(vm)
 }
 
+// virtualisationFlag matches the flags of a processor with VT-x or AMD-V in /proc/cpuinfo.
+var virtualisationFlag = regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`)
+
 func hasVirtualisation(cpuinfo []byte) bool {
-	for line := range bytes.Lines(cpuinfo) {
-		key, flags, _ := bytes.Cut(line, []byte(":"))
-		if string(bytes.TrimSpace(key)) != "flags" {
-			continue
-		}
-		for flag := range bytes.FieldsSeq(flags) {
-			if string(flag) == "vmx" || string(flag) == "svm" {
-				return true
-			}
-		}
-	}
-	return false
+	return virtualisationFlag.Match(cpuinfo)
 }

@@ -1,6 +1,10 @@
 package kernel
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -188,4 +193,148 @@ func argument(name string) string {
 		}
 	}
 	return ""
+}
+
+// bootVariable has real guests booted: it takes a minute, QEMU, and an image that
+// was made before.
+const bootVariable = "FABRICTEST_KERNEL"
+
+func TestRealGuests(t *testing.T) {
+	if os.Getenv(bootVariable) != "1" {
+		t.Skipf("no real guests are booted: set %s=1", bootVariable)
+	}
+	if err := Check(); err != nil {
+		t.Skip("no real guests are booted: ", err)
+	}
+	dir := must.Get(DefaultImageDir())(t)
+	for _, series := range AllSeries() {
+		t.Run(string(series), func(t *testing.T) {
+			img, err := ImageCache{Dir: dir}.Find(series, true)
+			var missing *NotBuiltError
+			if errors.As(err, &missing) {
+				t.Skip("no real guests are booted: ", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			testRealGuest(t, img)
+		})
+	}
+}
+
+func testRealGuest(t *testing.T, img *Image) {
+	l := up(t, Config{Image: img, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 4200})
+	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel())
+	run := func(line, want string) {
+		t.Helper()
+		out, code, err := l.Output(t.Context(), 1, guest.Shell(line))
+		if err != nil || code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, %v\n%s\nwant %q", line, code, err, out, want)
+		}
+	}
+	run("uname -r", img.Release+"\n")
+	run("rdma link", "link rxe0/1 state ACTIVE")
+	run("rdma link", "link siw0/1 state ACTIVE")
+	run("ibv_devinfo -d rxe0", "active_mtu:\t\t4096")
+	run("ip addr show eth0", "fd77::11/64")
+	run("ib_send_bw --version; rping -h 2>&1; true", "rping -s")
+	run("su user -c 'ulimit -l'", "unlimited")
+	run("ping -c 1 10.77.0.1 && ping -c 1 fd77::1", "1 packets received")
+	run("modprobe -a veth bridge tun sch_netem sch_tbf && grep -c veth /proc/modules", "1")
+
+	// Through the switch: nothing, all of it, and nothing was lost by the switch itself.
+	for _, step := range []struct {
+		m    Impairment
+		want string
+	}{
+		{lossy(impair.PPM), "0 packets received"}, {Impairment{}, "3 packets received"}, {Impairment{In: []impair.Spec{{Delay: time.Millisecond}}}, "3 packets received"},
+	} {
+		must.Do(t, l.Impair(1, step.m))
+		run("ping -c 3 -i 0.2 -W 1 10.77.0.1; true", step.want)
+	}
+	if link := l.Status()[0].Link; link.Sent.Lost < 3 || link.Received.Packets < 3 || link.Sent.Dropped+link.Received.Dropped != 0 {
+		t.Errorf("the link is %+v", link)
+	}
+	must.Do(t, l.Impair(1, Impairment{}))
+
+	// A program of rdma-core, with itself: it needs its libraries, its driver and the
+	// device.
+	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
+	must.Do(t, l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}))
+	run("rdma link", "link siw0/1 state ACTIVE")
+	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
+
+	file := make([]byte, 3<<20)
+	_, _ = rand.Read(file) // it never fails
+	must.Do(t, l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)))
+	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
+
+	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
+	var e *GuestError
+	if !errors.As(err, &e) || !e.Panic || !strings.Contains(e.Reason, "sysrq triggered crash") {
+		t.Errorf("of a crash: %v", err)
+	}
+	began := time.Now()
+	must.Do(t, l.Restart(t.Context(), 1))
+	t.Logf("restarted in %.1f s", time.Since(began).Seconds())
+	run("rdma link", "link rxe0/1 state ACTIVE")
+}
+
+func TestUpInCurrentNamespace(t *testing.T) {
+	needLab(t)
+	cmd := exec.Command("/proc/self/exe")
+	out := new(strings.Builder)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), hereRole+"="+fake(t, "good")), out, out
+	must.Do(t, netns.StartUnshared(cmd))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if netns.IsUnshared() {
+		return // as the tests of an ordinary user are
+	}
+	if l, err := UpInCurrentNamespace(t.Context(), fakeConfig(t, "good")); err == nil {
+		t.Error("the wire is in the machine's own network", l.Down())
+	}
+	if bare, err := IsEmptyNamespace(); bare || err != nil {
+		t.Errorf("the machine's own network is bare: %v, %v", bare, err)
+	}
+}
+
+// hereTest is what the process does there.
+func hereTest(qemu string) (err error) {
+	ctx := context.Background()
+	file := filepath.Join(filepath.Dir(qemu), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return err
+	}
+	cfg := Config{QEMU: qemu, Image: &Image{Kernel: file, Archives: []string{file}}}
+	if bare, err := IsEmptyNamespace(); !bare || err != nil {
+		return fmt.Errorf("a new enclosure is bare: %v, %w", bare, err)
+	}
+	l, err := UpInCurrentNamespace(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Down()) }()
+	if _, err := net.InterfaceByName(JudgeDevice); err != nil {
+		return err
+	}
+	if err := l.Restart(ctx, 1); err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port).String())
+	if err != nil {
+		return fmt.Errorf("the guest is on our network: %w", err)
+	}
+	conn.Close()
+	if text, n, err := l.ConsoleSince(1, 0); !strings.Contains(text, guest.ReadyMark) || n != int64(len(text)) || err != nil {
+		return fmt.Errorf("it printed %q, %d octets, %w", text, n, err)
+	}
+	if _, _, err := l.ConsoleSince(2, 0); err == nil {
+		return errors.New("there is a second guest")
+	}
+	if other, err := UpInCurrentNamespace(ctx, cfg); err == nil || !strings.Contains(err.Error(), "must be empty") {
+		return fmt.Errorf("a second lab in one place: %v, %w", other, err)
+	}
+	return nil
 }

@@ -38,19 +38,19 @@ func checkTun() error {
 // createLinks creates the bridge, the judge port and the tap devices, in the
 // namespace of the calling thread.
 func createLinks(c Config) error {
-	if err := createBridge(c.MTU); err != nil {
-		return fmt.Errorf("interface %s: %w", WireDevice, err)
+	err := guest.InOrder(func() error { return createBridge(c.MTU) }, func() error { return createJudgePort(c.MTU) })
+	for id := 1; id <= c.Guests && err == nil; id++ {
+		err = guest.InOrder(
+			func() error { return createWireTap(id, c.MTU) },
+			func() error { return createControlLink(id) })
 	}
-	if err := createJudgePort(c.MTU); err != nil {
-		return fmt.Errorf("interface %s: %w", JudgeDevice, err)
-	}
-	for id := 1; id <= c.Guests; id++ {
-		if err := createTap(wirePort(id), c.MTU, WireDevice); err != nil {
-			return fmt.Errorf("interface %s: %w", wirePort(id), err)
-		}
-		if err := createControlLink(id); err != nil {
-			return fmt.Errorf("interface %s: %w", controlPort(id), err)
-		}
+	return err
+}
+
+// configure runs the steps that configure an interface up to the first error.
+func configure(name string, steps ...func() error) error {
+	if err := guest.InOrder(steps...); err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
 	}
 	return nil
 }
@@ -61,130 +61,104 @@ func createBridge(mtu int) error {
 	bridge := &netlink.Bridge{LinkAttrs: linkAttrs(WireDevice, mtu), MulticastSnooping: &no}
 	// A bridge without a fixed address takes that of a port, which changes when ports
 	// move to a switch. Guests would keep the old address.
-	mac, err := net.ParseMAC(guest.WireHostMAC)
+	bridge.HardwareAddr = parseMAC(guest.WireHostMAC)
+	return configure(WireDevice,
+		func() error { return netlink.LinkAdd(bridge) },
+		func() error { return setIPv6(WireDevice, true) },
+		func() error { return addAddr(bridge, guest.WireHost4) },
+		func() error { return addAddr(bridge, guest.WireHost6) },
+		func() error { return netlink.LinkSetUp(bridge) })
+}
+
+// parseMAC parses an Ethernet address of package guest, which is valid.
+func parseMAC(text string) net.HardwareAddr {
+	mac, err := net.ParseMAC(text)
 	if err != nil {
-		return err
+		panic(err)
 	}
-	bridge.HardwareAddr = mac
-	if err := netlink.LinkAdd(bridge); err != nil {
-		return err
-	}
-	if err := setIPv6(WireDevice, true); err != nil {
-		return err
-	}
-	for _, a := range []netip.Prefix{guest.WireHost4, guest.WireHost6} {
-		if err := addAddr(bridge, a); err != nil {
-			return err
-		}
-	}
-	return netlink.LinkSetUp(bridge)
+	return mac
 }
 
 // createJudgePort creates a port on which the kernel sends nothing: no ARP, no
 // IPv6.
 func createJudgePort(mtu int) error {
 	pair := &netlink.Veth{LinkAttrs: linkAttrs(judgePort, mtu), PeerName: JudgeDevice}
-	if err := netlink.LinkAdd(pair); err != nil {
-		return err
-	}
-	judge, err := netlink.LinkByName(JudgeDevice)
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkSetMTU(judge, mtu); err != nil {
-		return err
-	}
-	if err := netlink.LinkSetARPOff(judge); err != nil {
-		return err
-	}
-	if err := setIPv6(JudgeDevice, false); err != nil {
-		return err
-	}
-	if err := netlink.LinkSetUp(judge); err != nil {
-		return err
-	}
-	return addToBridge(pair, WireDevice)
+	var judge netlink.Link
+	return configure(JudgeDevice,
+		func() error { return netlink.LinkAdd(pair) },
+		func() (err error) { judge, err = netlink.LinkByName(JudgeDevice); return err },
+		func() error { return netlink.LinkSetMTU(judge, mtu) },
+		func() error { return netlink.LinkSetARPOff(judge) },
+		func() error { return setIPv6(JudgeDevice, false) },
+		func() error { return netlink.LinkSetUp(judge) },
+		func() error { return addToBridge(pair, WireDevice) })
 }
 
-// createTap creates a tap device, which QEMU opens by its name.
-func createTap(name string, mtu int, bridge string, addrs ...netip.Prefix) error {
-	tap := &netlink.Tuntap{
-		LinkAttrs: linkAttrs(name, mtu), Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR,
-	}
-	if err := netlink.LinkAdd(tap); err != nil {
-		return err
-	}
-	// Guests are slow: a short queue would drop packets.
-	const queue = 10000
-	if err := netlink.LinkSetTxQLen(tap, queue); err != nil {
-		return err
-	}
-	if mtu != 0 {
-		if err := netlink.LinkSetMTU(tap, mtu); err != nil {
-			return err
-		}
-	}
-	if err := setIPv6(name, false); err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		if err := addAddr(tap, a); err != nil {
-			return err
-		}
-	}
-	if bridge == "" {
-		return netlink.LinkSetUp(tap)
-	}
-	return addToBridge(tap, bridge)
+// createWireTap creates the tap device of a guest on the bridge.
+func createWireTap(id, mtu int) error {
+	tap := newTap(wirePort(id), mtu)
+	return configure(wirePort(id),
+		func() error { return addTap(tap) },
+		func() error { return netlink.LinkSetMTU(tap, mtu) },
+		func() error { return addToBridge(tap, WireDevice) })
 }
 
 // createControlLink creates a control link with a static neighbour entry: the
 // kernel would remember a failed ARP request to a guest that was off.
 func createControlLink(id int) error {
-	if err := createTap(controlPort(id), 0, "", guest.ControlHost(id)); err != nil {
-		return err
+	tap := newTap(controlPort(id), defaultMTU)
+	return configure(controlPort(id),
+		func() error { return addTap(tap) },
+		func() error { return addAddr(tap, guest.ControlHost(id)) },
+		func() error { return netlink.LinkSetUp(tap) },
+		func() error {
+			return netlink.NeighSet(&netlink.Neigh{
+				LinkIndex: tap.Index, State: netlink.NUD_PERMANENT, IP: guest.Control(id).Addr().AsSlice(), HardwareAddr: parseMAC(guest.ControlMAC(id)),
+			})
+		})
+}
+
+// newTap returns the description of a tap device, which QEMU opens by its name.
+func newTap(name string, mtu int) *netlink.Tuntap {
+	return &netlink.Tuntap{
+		LinkAttrs: linkAttrs(name, mtu), Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR,
 	}
-	l, err := netlink.LinkByName(controlPort(id))
-	if err != nil {
-		return err
-	}
-	mac, err := net.ParseMAC(guest.ControlMAC(id))
-	if err != nil {
-		return err
-	}
-	return netlink.NeighSet(&netlink.Neigh{
-		LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: guest.Control(id).Addr().AsSlice(), HardwareAddr: mac,
-	})
+}
+
+// addTap creates a tap device without IPv6.
+func addTap(tap *netlink.Tuntap) error {
+	const queueLen = 10000 // guests are slow: a short queue would drop packets
+	return guest.InOrder(
+		func() error { return netlink.LinkAdd(tap) },
+		func() error { return netlink.LinkSetTxQLen(tap, queueLen) },
+		func() error { return setIPv6(tap.Name, false) })
 }
 
 // addToBridge adds an interface without addresses to a bridge.
 func addToBridge(l netlink.Link, bridge string) error {
-	if err := setIPv6(l.Attrs().Name, false); err != nil {
-		return err
-	}
-	master, err := netlink.LinkByName(bridge)
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkSetMaster(l, master); err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(l)
+	var master netlink.Link
+	return guest.InOrder(
+		func() error { return setIPv6(l.Attrs().Name, false) },
+		func() (err error) { master, err = netlink.LinkByName(bridge); return err },
+		func() error { return netlink.LinkSetMaster(l, master) },
+		func() error { return netlink.LinkSetUp(l) })
 }
 
+// defaultMTU as an MTU leaves that of the kernel.
+const defaultMTU = 0
+
+// linkAttrs returns the attributes of a new interface.
 func linkAttrs(name string, mtu int) netlink.LinkAttrs {
 	a := netlink.NewLinkAttrs()
-	a.Name = name
-	if mtu != 0 {
-		a.MTU = mtu
-	}
+	a.Name, a.MTU = name, mtu
 	return a
 }
 
+// addAddr adds an address, which is usable at once.
 func addAddr(l netlink.Link, a netip.Prefix) error {
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
+	addr := guest.NetlinkAddr(a)
 	if a.Addr().Is6() {
-		addr.Flags = unix.IFA_F_NODAD // needed at once
+		addr.Flags = unix.IFA_F_NODAD
 	}
 	if err := netlink.AddrAdd(l, addr); err != nil {
 		return fmt.Errorf("address %v: %w", a, err)
@@ -206,8 +180,8 @@ func setIPv6(device string, on bool) error {
 	return nil
 }
 
-// newNamespace creates the namespace of a lab.
-func newNamespace(c Config) (*netns.NS, error) {
+// newLabNamespace creates a network namespace with the bridge and tap devices of c.
+func newLabNamespace(c Config) (netNamespace, error) {
 	ns, err := netns.New()
 	if err != nil {
 		return nil, err
@@ -229,9 +203,6 @@ type netNamespace interface {
 	Close() error
 }
 
-// newLabNamespace creates a network namespace with the bridge and tap devices of c.
-func newLabNamespace(c Config) (netNamespace, error) { return newNamespace(c) }
-
 // currentNamespace is the network namespace of this process.
 type currentNamespace struct{}
 
@@ -248,12 +219,8 @@ func useCurrentNamespace(c Config) (netNamespace, error) {
 	case !empty:
 		return nil, errors.New("this network namespace has interfaces, and must be empty")
 	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
+	if err := guest.SetLoopbackUp(); err != nil {
 		return nil, err
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		return nil, fmt.Errorf("interface lo: %w", err)
 	}
 	return currentNamespace{}, createLinks(c)
 }
@@ -273,11 +240,11 @@ func IsEmptyNamespace() (bool, error) {
 	return err == nil, err
 }
 
-// Do implements place.
+// Do implements netNamespace.
 func (currentNamespace) Do(fn func() error) error { return fn() }
 
 // Start implements netNamespace. The process ends with the PID namespace.
 func (currentNamespace) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
-// Close implements place. The kernel removes the namespace when this process ends.
+// Close implements netNamespace. The kernel removes the namespace when this process ends.
 func (currentNamespace) Close() error { return nil }

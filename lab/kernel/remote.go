@@ -1,10 +1,13 @@
 package kernel
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -75,6 +78,7 @@ func encodeError(err error) error {
 	return err
 }
 
+// decodeError returns the GuestError of encodeError, or the error itself.
 func decodeError(failed *control.CloseError) error {
 	g := new(GuestError)
 	if failed.Code == codeGuest && json.Unmarshal([]byte(failed.Reason), g) == nil {
@@ -128,4 +132,105 @@ func (info *Info) WriteTable(w io.Writer) error {
 		fmt.Fprintf(t, "  guest %d\t%v\t%v\t%s\n", g.ID, g.IPv4, g.IPv6, state)
 	}
 	return t.Flush()
+}
+
+// Remote is a client of a lab of Start. Each call uses one connection, and ends
+// early with its context. It needs no Close.
+type Remote struct {
+	guestClient
+	name string
+	// guests is set for a program in the lab's namespace, which reaches guests
+	// directly, and not the lab.
+	guests int
+}
+
+// Info returns the description of the lab.
+func (r *Remote) Info(ctx context.Context) (*Info, error) {
+	body, pid, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opStatus})
+	if err != nil {
+		return nil, err
+	}
+	var info Info
+	if err := json.Unmarshal(body, &info); err != nil {
+		return nil, fmt.Errorf("kernel lab %s sent an invalid description: %w", r.name, err)
+	}
+	info.PID = pid // the lab only knows its PID in its own namespace
+	return &info, nil
+}
+
+// noTimeout is for requests that take as long as they need.
+const noTimeout = 0
+
+// Restart stops a guest and boots it again; see Lab.Restart.
+func (r *Remote) Restart(ctx context.Context, id int) error {
+	_, _, err := r.roundTrip(ctx, noTimeout, &request{Op: opRestart, Guest: id})
+	return err
+}
+
+// Impair replaces the impairments of a guest's link; see Lab.Impair.
+func (r *Remote) Impair(ctx context.Context, id int, m Impairment) error {
+	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Impair: &m})
+	return err
+}
+
+// SetLink sets a guest's link up or down.
+func (r *Remote) SetLink(ctx context.Context, id int, up bool) error {
+	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Link: up})
+	return err
+}
+
+// Console returns the end of a guest's console since its boot.
+func (r *Remote) Console(ctx context.Context, id int) (string, error) {
+	text, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opConsole, Guest: id})
+	return string(text), err
+}
+
+// guestClient sends commands to guests.
+type guestClient struct {
+	// dial connects to a guest's command server. The returned context ends with the
+	// guest; stop releases it.
+	dial func(ctx context.Context, id int) (_ context.Context, stop context.CancelFunc, _ net.Conn, _ error)
+}
+
+// Exec runs a program in a guest and returns its exit code; see guest.Exec. If the
+// guest ends, it returns a GuestError.
+func (g *guestClient) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
+	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
+		code, err = guest.Exec(ctx, conn, c)
+		return err
+	})
+	return code, err
+}
+
+// Output runs a program in a guest and returns its output.
+func (g *guestClient) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
+	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
+		output, code, err = guest.Output(ctx, conn, c)
+		return err
+	})
+	return output, code, err
+}
+
+// Put writes a file in a guest; see guest.Put.
+func (g *guestClient) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
+		return guest.Put(ctx, conn, path, mode, size, from)
+	})
+}
+
+// SetDevices replaces the RDMA devices of a guest.
+func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
+		return guest.SetDevices(ctx, conn, devices)
+	})
+}
+
+// withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.
+func (g *guestClient) withConn(ctx context.Context, id int, do func(context.Context, net.Conn) error) error {
+	ctx, stop, conn, err := g.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return guestExitError(ctx, do(ctx, conn))
 }

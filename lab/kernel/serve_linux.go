@@ -129,10 +129,7 @@ type programJob struct {
 // number. If a guest ends while the program runs, it kills the program and returns
 // a GuestError.
 func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err error) {
-	if _, err := cfg.withDefaults(); err != nil {
-		return 0, err
-	}
-	if err := cfg.absolute(); err != nil {
+	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err
 	}
 	j := programJob{Config: cfg, Args: args}

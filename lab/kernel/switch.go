@@ -19,6 +19,7 @@ type Impairment struct {
 // Empty reports whether there are no impairments.
 func (m Impairment) Empty() bool { return len(m.Out) == 0 && len(m.In) == 0 }
 
+// check validates the impairments of both directions.
 func (m Impairment) check() error {
 	var errs []error
 	for _, dir := range []struct {
@@ -60,6 +61,7 @@ type LinkCounters struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
+// countersOf returns the counters of a direction; the switch itself dropped some packets.
 func countersOf(c impair.Counters, dropped uint64) LinkCounters {
 	return LinkCounters{
 		Packets: c.Offered, Lost: c.Lost + c.LostInBurst + c.Overflowed, Duplicated: c.Duplicated, Reordered: c.Reordered,

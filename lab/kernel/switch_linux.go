@@ -70,7 +70,7 @@ func (p *linkSet) impair(id int, m Impairment) error {
 			return nil
 		}
 		var err error
-		if s, err = p.splice(id); err != nil {
+		if s, err = p.moveToSwitch(id); err != nil {
 			return fmt.Errorf("put the link of guest %d through the switch: %w", id, err)
 		}
 		p.links[id-1] = s
@@ -78,6 +78,7 @@ func (p *linkSet) impair(id int, m Impairment) error {
 	return s.impair(m)
 }
 
+// checkGuest returns an error if there is no such guest, or the lab is down. mu is held.
 func (p *linkSet) checkGuest(id int) error {
 	switch {
 	case p.closed:
@@ -88,20 +89,21 @@ func (p *linkSet) checkGuest(id int) error {
 	return nil
 }
 
-// splice moves a link to a user-space switch. Packets in flight are lost.
-func (p *linkSet) splice(id int) (*switchedLink, error) {
-	if err := p.ns.Do(func() error { return insertSwitchLink(id) }); err != nil {
-		return nil, errors.Join(err, p.ns.Do(func() error { return removeSwitchLink(id) }))
+// moveToSwitch moves a link from the bridge to a user-space switch. Packets in flight are lost.
+func (p *linkSet) moveToSwitch(id int) (*switchedLink, error) {
+	var s *switchedLink
+	err := p.ns.Do(func() error { return insertSwitchLink(id) })
+	if err == nil {
+		s, err = p.startSwitch(id)
 	}
-	s, err := p.open(id)
 	if err != nil {
 		return nil, errors.Join(err, p.ns.Do(func() error { return removeSwitchLink(id) }))
 	}
 	return s, nil
 }
 
-// open starts the switch of a link whose ends are ready.
-func (p *linkSet) open(id int) (s *switchedLink, err error) {
+// startSwitch starts the switch of a link after insertSwitchLink.
+func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	s = &switchedLink{ended: make(chan struct{})}
 	name := fmt.Sprintf("guest%d", id)
 	epoch := time.Now()
@@ -159,8 +161,8 @@ func (s *switchedLink) impair(m Impairment) error {
 	return nil
 }
 
-// counters fills in the counters of the link.
-func (s *switchedLink) counters(l *Link) {
+// addTo fills in the impairments, counters and errors of the link.
+func (s *switchedLink) addTo(l *Link) {
 	l.Switched, l.Impairment = true, s.impairment
 	select {
 	case <-s.ended:
@@ -207,7 +209,7 @@ func (p *linkSet) link(id int) (l Link) {
 	}
 	l.Down = p.down[id-1]
 	if s := p.links[id-1]; s != nil {
-		s.counters(&l)
+		s.addTo(&l)
 	}
 	return l
 }
@@ -255,7 +257,7 @@ func insertSwitchLink(id int) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func() error{
+	return configure(switchSidePort(id),
 		func() error { return netlink.LinkSetMTU(end, mtu) },
 		func() error { return addToBridge(end, isolatedBridge) },
 		func() error {
@@ -267,13 +269,7 @@ func insertSwitchLink(id int) error {
 		func() error { return netlink.LinkSetMaster(tap, held) },
 		func() error { return addToBridge(cable, WireDevice) },
 		func() error { return waitOperUp(bridgeSidePort(id)) },
-		func() error { return waitOperUp(switchSidePort(id)) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("interface %s: %w", switchSidePort(id), err)
-		}
-	}
-	return nil
+		func() error { return waitOperUp(switchSidePort(id)) })
 }
 
 // waitOperUp waits until an interface is operationally up: the kernel drops packets

@@ -14,22 +14,32 @@ import (
 // datagramIWARP returns the provider of datagram-iWARP NICs.
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
-	return &Provider{
+	return datagramStack.addTo(&Provider{
 		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP, Protocol: conformance.DatagramIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
 		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,
-		Options:           optionNames[datagramOptions](),
-		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
-		checkEngineDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
-		Defects:           fromTables(defects.Shared.All()),
-	}
+		Defects: fromTables(defects.Shared.All()),
+	})
 }
 
-// setDatagramDefect sets a defect of the engine in a configuration. It returns an error if
-// there is no such defect.
-func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
-	return applyDefect(spec, func(name string) bool { return defects.Shared.Set(&cfg.NIC.Policy, name) })
+// datagramStack opens datagram-iWARP NICs.
+var datagramStack = &stack[dgiwarp.Config, datagramOptions]{
+	configure: func(cfg *dgiwarp.Config, options datagramOptions) {
+		cfg.QP = dgiwarp.QPOptions{Reliable: options.Reliable, Isolate: options.IsolatePeers}
+		cfg.NIC.Timing = options.timing()
+	},
+	setDefect: func(cfg *dgiwarp.Config, name string) bool { return defects.Shared.Set(&cfg.NIC.Policy, name) },
+	setNIC: func(cfg *dgiwarp.Config, nic *NICConfig) {
+		cfg.Name, cfg.Addrs, cfg.Costs = nic.Name, nic.addrs(), nic.costs()
+	},
+	inWorld: func(w *sim.World, port *sim.Port, nic *NICConfig, cfg dgiwarp.Config) (verbs.Context, error) {
+		return asContext(dgiwarp.InWorld(w, port, nic.link(port), cfg))
+	},
+	onSockets: func(nic *NICConfig, cfg dgiwarp.Config) (verbs.Context, error) {
+		cfg.Decorate = nic.captureLink()
+		return asContext(dgiwarp.OnUDP(nic.sockets(), cfg))
+	},
 }
 
 // datagramOptions are the options of datagram-iWARP NICs.
@@ -47,36 +57,6 @@ type datagramOptions struct {
 	RNRTotal time.Duration `json:"rnr_total"`
 }
 
-// datagramOpener opens datagram-iWARP NICs.
-type datagramOpener struct {
-	caps verbs.Caps
-	cfg  dgiwarp.Config
-}
-
-// newDatagramOpener returns an opener of datagram-iWARP NICs with the defects and options of a
-// setup.
-func newDatagramOpener(p *Provider, s Setup) (*datagramOpener, error) {
-	o := &datagramOpener{caps: p.Caps}
-	for _, name := range s.Defects {
-		if err := setDatagramDefect(&o.cfg, name); err != nil {
-			return nil, err
-		}
-	}
-	options, err := decode(p, s.Options, datagramOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if options.Reliable {
-		o.caps = p.ReliableCaps
-	}
-	o.cfg.QP = dgiwarp.QPOptions{Reliable: options.Reliable, Isolate: options.IsolatePeers}
-	o.cfg.NIC.Timing = options.timing()
-	return o, nil
-}
-
-// Caps implements Opener.
-func (o *datagramOpener) Caps() verbs.Caps { return o.caps }
-
 // timing returns the timers of the reliable service. If RetryTimeout is set, the retransmission
 // timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
 func (b *datagramOptions) timing() (t rd.Timing) {
@@ -92,24 +72,4 @@ func (b *datagramOptions) timing() (t rd.Timing) {
 		t.Idle = max(normal.Idle, normal.ReuseWithin+2*t.GiveUp)
 	}
 	return t
-}
-
-// deviceConfig returns the opener's configuration with the name, addresses and costs of a NIC.
-func (o *datagramOpener) deviceConfig(nic NICConfig) dgiwarp.Config {
-	cfg := o.cfg
-	cfg.Name, cfg.Addrs = nic.Name, nic.addrs()
-	cfg.Costs = nic.costs()
-	return cfg
-}
-
-// InWorld implements Opener.
-func (o *datagramOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	return asContext(dgiwarp.InWorld(w, port, at.link(port), o.deviceConfig(at)))
-}
-
-// OnSockets implements Opener.
-func (o *datagramOpener) OnSockets(at NICConfig) (verbs.Context, error) {
-	cfg := o.deviceConfig(at)
-	cfg.Decorate = at.captureLink()
-	return asContext(dgiwarp.OnUDP(at.sockets(), cfg))
 }

@@ -70,7 +70,7 @@ type Provider struct {
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
 	newOpener func(*Provider, Setup) (Opener, error)
-	// checkEngineDefect returns an error if the NIC without its verbs has no defect of that name.
+	// checkEngineDefect returns an error if the engine has no defect of that name.
 	checkEngineDefect func(spec string) error
 	// driverDefects are the defects of verbs that imitate the driver of this provider's
 	// kernel device. Other providers do not have them.
@@ -127,11 +127,12 @@ func HasKernelDriver(p *Provider) bool { return p.Kernel.Name != "" }
 
 // OfProtocol returns the first provider of a protocol; nil if there is none.
 func OfProtocol(protocol conformance.Protocol) *Provider {
-	i := slices.IndexFunc(providers(), func(p *Provider) bool { return p.Protocol == protocol })
-	if i < 0 {
-		return nil
+	for _, p := range providers() {
+		if p.Protocol == protocol {
+			return p
+		}
 	}
-	return providers()[i]
+	return nil
 }
 
 // Find returns the provider with a name; that of [Default] if the name is empty.
@@ -230,6 +231,84 @@ func asContext[D verbs.Context](d D, err error) (verbs.Context, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// stack configures and opens the NICs of a provider, whose devices have configurations of type C
+// and options of type O.
+type stack[C, O any] struct {
+	defaults  O
+	configure func(cfg *C, options O) // sets the options
+	// setDefect sets a defect; false if there is none of that name.
+	setDefect func(cfg *C, name string) bool
+	setNIC    func(cfg *C, nic *NICConfig) // sets the fields that differ between NICs
+	inWorld   func(w *sim.World, port *sim.Port, nic *NICConfig, cfg C) (verbs.Context, error)
+	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
+}
+
+// applyDefect sets the defect spec, which is as given by the user: these defects take no "=NUMBER".
+func (s *stack[C, O]) applyDefect(cfg *C, spec string) error {
+	name, _, hasNumber := strings.Cut(spec, "=")
+	switch {
+	case !s.setDefect(cfg, name):
+		return &UnknownDefectError{Name: name}
+	case hasNumber:
+		return fmt.Errorf("defect %s takes no number", spec)
+	}
+	return nil
+}
+
+// addTo makes s the stack of a provider, and returns the provider.
+func (s *stack[C, O]) addTo(p *Provider) *Provider {
+	p.Options = optionNames[O]()
+	p.newOpener = func(p *Provider, setup Setup) (Opener, error) { return s.newOpener(p, setup) }
+	p.checkEngineDefect = func(spec string) error { return s.applyDefect(new(C), spec) }
+	return p
+}
+
+// newOpener returns an opener of NICs with the defects and options of a setup.
+func (s *stack[C, O]) newOpener(p *Provider, setup Setup) (*stackOpener[C, O], error) {
+	o := &stackOpener[C, O]{stack: s, caps: p.Caps}
+	for _, spec := range setup.Defects {
+		if err := s.applyDefect(&o.cfg, spec); err != nil {
+			return nil, err
+		}
+	}
+	options, err := decode(p, setup.Options, s.defaults)
+	if err != nil {
+		return nil, err
+	}
+	if setup.Options["reliable"] == true {
+		o.caps = p.ReliableCaps
+	}
+	s.configure(&o.cfg, options)
+	return o, nil
+}
+
+// stackOpener opens NICs with the same configuration.
+type stackOpener[C, O any] struct {
+	*stack[C, O]
+	caps verbs.Caps
+	cfg  C
+}
+
+// Caps implements Opener.
+func (o *stackOpener[C, O]) Caps() verbs.Caps { return o.caps }
+
+// deviceConfig returns the configuration of a NIC.
+func (o *stackOpener[C, O]) deviceConfig(nic *NICConfig) C {
+	cfg := o.cfg
+	o.setNIC(&cfg, nic)
+	return cfg
+}
+
+// InWorld implements Opener.
+func (o *stackOpener[C, O]) InWorld(w *sim.World, port *sim.Port, nic NICConfig) (verbs.Context, error) {
+	return o.inWorld(w, port, &nic, o.deviceConfig(&nic))
+}
+
+// OnSockets implements Opener.
+func (o *stackOpener[C, O]) OnSockets(nic NICConfig) (verbs.Context, error) {
+	return o.onSockets(&nic, o.deviceConfig(&nic))
 }
 
 // NewOpener returns an opener for NICs with a Setup. The engine gets the defects of the Setup

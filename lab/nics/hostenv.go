@@ -10,7 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 const (
@@ -128,18 +127,4 @@ func parseAddrs(variable, value string) (addrs []netip.Addr, err error) {
 // Open opens a NIC as a soft-RoCE device over IPv6.
 func (n *NIC) Open() (*softroce.Device, error) {
 	return softroce.OnUDP(udplink.Config{}, softroce.Config{Name: n.Name, Addrs: []netip.Addr{n.IPv6}})
-}
-
-// OpenAs opens a NIC as a device of a provider, by its name in scenarios, over
-// IPv6.
-func (n *NIC) OpenAs(provider string) (verbs.Context, error) {
-	p, err := Find(provider)
-	if err != nil {
-		return nil, err
-	}
-	opener, err := p.NewOpener(Setup{})
-	if err != nil {
-		return nil, err
-	}
-	return opener.OnSockets(NICConfig{Name: n.Name, Addr: n.IPv6})
 }

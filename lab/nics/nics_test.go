@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -124,7 +125,7 @@ func TestVerbDefects(t *testing.T) {
 		}
 	}
 	o, err := softRoCE().NewOpener(Setup{Defects: []string{"WCLost", "SQDNoResume"}})
-	if err != nil || !o.(*defectiveVerbsOpener).q.WCLost || !o.(*defectiveVerbsOpener).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
+	if err != nil || !o.(*defectiveVerbsOpener).q.WCLost || !o.(*defectiveVerbsOpener).Opener.(*stackOpener[softroce.Config, roceOptions]).cfg.NIC.Policy.ResumeOnPost {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError
@@ -167,11 +168,11 @@ func TestCheckDefectErrors(t *testing.T) {
 }
 
 func TestRoCESetups(t *testing.T) {
-	o := must.Get(newRoCEOpener(softRoCE(), Setup{
+	o := must.Get(roceStack.newOpener(softRoCE(), Setup{
 		Defects: []string{"AckCompletesRead", "cm.IgnoreCommEst"},
 		Options: Options{"icrc": false, "rate_control": false, "max_cm_connections": 16},
 	}))(t)
-	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
+	cfg := o.deviceConfig(&NICConfig{Name: "x", LineRateBps: 7})
 	if !cfg.NIC.Policy.AckCompletesReads || !cfg.CM.RequireRTU || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
 		t.Errorf("%+v", cfg)
@@ -182,24 +183,24 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o := must.Get(newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}}))(t)
-	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || cfg.NIC.Policy.MPA.ResponderSends != mpa.AfterReply || cfg.Name != "x" {
+	o := must.Get(iwarpStack.newOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}}))(t)
+	if cfg := o.deviceConfig(&NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || cfg.NIC.Policy.MPA.ResponderSends != mpa.AfterReply || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestDatagramSetups(t *testing.T) {
-	o := must.Get(newDatagramOpener(datagramIWARP(), Setup{Options: Options{
+	o := must.Get(datagramStack.newOpener(datagramIWARP(), Setup{Options: Options{
 		"reliable": true, "isolate_peers": true, "retry_timeout": 8 * time.Millisecond, "retry_total": 64 * time.Millisecond, "rnr_total": time.Second,
 	}}))(t)
-	cfg := o.deviceConfig(NICConfig{Name: "x"})
+	cfg := o.deviceConfig(&NICConfig{Name: "x"})
 	if tm := cfg.NIC.Timing; tm.MaxTimeout != 8*time.Millisecond || tm.FirstTimeout != 8*time.Millisecond || tm.MinTimeout != 8*time.Millisecond || tm.GiveUp != 64*time.Millisecond || tm.BusyLimit != time.Second {
 		t.Errorf("%+v", tm)
 	}
 	if !cfg.QP.Reliable || !cfg.QP.Isolate || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
-	if o, err := newDatagramOpener(datagramIWARP(), Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
+	if o, err := datagramStack.newOpener(datagramIWARP(), Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

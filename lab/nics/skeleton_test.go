@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -16,7 +17,7 @@ func markerIWARP() *Provider {
 		options := Options{"markers": true}
 		maps.Copy(options, s.Options)
 		s.Options = options
-		o, err := newIWARPOpener(p, s)
+		o, err := iwarpStack.newOpener(p, s)
 		if err != nil {
 			return nil, err
 		}
@@ -27,13 +28,13 @@ func markerIWARP() *Provider {
 
 // markerOpener opens NICs of soft-iWARP under the name of another provider.
 type markerOpener struct {
-	*iwarpOpener
+	*stackOpener[softiwarp.Config, iwarpOptions]
 	provider string
 }
 
 // InWorld implements Opener.
 func (o *markerOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	d, err := o.iwarpOpener.InWorld(w, port, at)
+	d, err := o.stackOpener.InWorld(w, port, at)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (o *markerOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verb
 
 // OnSockets implements Opener.
 func (o *markerOpener) OnSockets(at NICConfig) (verbs.Context, error) {
-	d, err := o.iwarpOpener.OnSockets(at)
+	d, err := o.stackOpener.OnSockets(at)
 	if err != nil {
 		return nil, err
 	}

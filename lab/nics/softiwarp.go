@@ -15,7 +15,7 @@ import (
 // softIWARP returns the provider of soft-iWARP NICs.
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
-	return &Provider{
+	return iwarpStack.addTo(&Provider{
 		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, Protocol: conformance.IWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
@@ -25,12 +25,40 @@ func softIWARP() *Provider {
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
 		Kernel:   KernelDriver{Name: "siw", Options: Options{"siw_peer": true}},
-		Profiles: siwProfiles(), driverDefects: siwVerbDefects,
-		Options: optionNames[iwarpOptions](), CRCOption: "crc",
-		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
-		checkEngineDefect: func(spec string) error { return setIWARPDefect(new(softiwarp.Config), spec) },
-		Defects:           fromTables(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
-	}
+		Profiles: siwProfiles(), driverDefects: siwVerbDefects, CRCOption: "crc",
+		Defects: fromTables(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
+	})
+}
+
+// iwarpStack opens soft-iWARP NICs.
+var iwarpStack = &stack[softiwarp.Config, iwarpOptions]{
+	defaults: iwarpOptions{CRC: true},
+	configure: func(cfg *softiwarp.Config, options iwarpOptions) {
+		cfg.NIC.MPA.Markers, cfg.NIC.MPA.NoCRC, cfg.ClientServer = options.Markers, !options.CRC, options.ClientServer
+		if options.SIWPeer {
+			// Frames are aligned to TCP segments, and an empty WRITE follows a first frame.
+			cfg.NIC.MPA.Align, cfg.NIC.EmptyWriteAfter = true, 50*time.Millisecond
+		}
+	},
+	setDefect: func(cfg *softiwarp.Config, name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) },
+	setNIC: func(cfg *softiwarp.Config, nic *NICConfig) {
+		cfg.Name, cfg.Addrs, cfg.Costs = nic.Name, nic.addrs(), nic.costs()
+	},
+	inWorld: func(w *sim.World, port *sim.Port, nic *NICConfig, cfg softiwarp.Config) (verbs.Context, error) {
+		var streams link.StreamNet = port.StreamHost()
+		if nic.WrapStreams != nil {
+			streams = nic.WrapStreams(streams)
+		}
+		return asContext(softiwarp.InWorld(w, port, streams, cfg))
+	},
+	onSockets: func(nic *NICConfig, cfg softiwarp.Config) (verbs.Context, error) {
+		if nic.Capture != nil {
+			cfg.Decorate = func(n link.StreamWaiter) link.StreamWaiter {
+				return nic.Capture.WrapStreams(nic.Name, n).(link.StreamWaiter)
+			}
+		}
+		return asContext(softiwarp.OnTCP(tcplink.Config{}, cfg))
+	},
 }
 
 // iwarpOptions are the options of soft-iWARP NICs.
@@ -45,69 +73,6 @@ type iwarpOptions struct {
 	// SIWPeer adapts to peers with siw, which rejects a CRC that is split over two TCP
 	// segments, and may process a first frame only when another arrives.
 	SIWPeer bool `json:"siw_peer"`
-}
-
-// iwarpOpener opens soft-iWARP NICs.
-type iwarpOpener struct {
-	caps verbs.Caps
-	cfg  softiwarp.Config
-}
-
-// newIWARPOpener returns an opener of soft-iWARP NICs with the defects and options of a setup.
-func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
-	o := &iwarpOpener{caps: p.Caps}
-	for _, name := range s.Defects {
-		if err := setIWARPDefect(&o.cfg, name); err != nil {
-			return nil, err
-		}
-	}
-	options, err := decode(p, s.Options, iwarpOptions{CRC: true})
-	if err != nil {
-		return nil, err
-	}
-	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = options.Markers, !options.CRC, options.ClientServer
-	if options.SIWPeer {
-		// Frames are aligned to TCP segments, and an empty WRITE follows a first frame.
-		o.cfg.NIC.MPA.Align, o.cfg.NIC.EmptyWriteAfter = true, 50*time.Millisecond
-	}
-	return o, nil
-}
-
-// Caps implements Opener.
-func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
-
-// setIWARPDefect sets a defect of the engine in a configuration. It returns an error if there
-// is no such defect.
-func setIWARPDefect(cfg *softiwarp.Config, spec string) error {
-	return applyDefect(spec, func(name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) })
-}
-
-// deviceConfig returns the opener's configuration with the name, addresses and costs of a NIC.
-func (o *iwarpOpener) deviceConfig(nic NICConfig) softiwarp.Config {
-	cfg := o.cfg
-	cfg.Name, cfg.Addrs = nic.Name, nic.addrs()
-	cfg.Costs = nic.costs()
-	return cfg
-}
-
-// InWorld implements Opener.
-func (o *iwarpOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	var streams link.StreamNet = port.StreamHost()
-	if at.WrapStreams != nil {
-		streams = at.WrapStreams(streams)
-	}
-	return asContext(softiwarp.InWorld(w, port, streams, o.deviceConfig(at)))
-}
-
-// OnSockets implements Opener.
-func (o *iwarpOpener) OnSockets(at NICConfig) (verbs.Context, error) {
-	cfg := o.deviceConfig(at)
-	if at.Capture != nil {
-		cfg.Decorate = func(n link.StreamWaiter) link.StreamWaiter {
-			return at.Capture.WrapStreams(at.Name, n).(link.StreamWaiter)
-		}
-	}
-	return asContext(softiwarp.OnTCP(tcplink.Config{}, cfg))
 }
 
 // siwProfiles imitate siw, the soft-iWARP driver of Linux.

@@ -18,27 +18,44 @@ const softRoCEName = "softroce"
 
 // softRoCE returns the provider of soft-RoCE NICs.
 func softRoCE() *Provider {
-	return &Provider{
+	return roceStack.addTo(&Provider{
 		Name: softRoCEName, Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB, Protocol: conformance.RoCE,
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
-		Kernel: KernelDriver{Name: "rxe"}, Profiles: rxeProfiles(), driverDefects: rxeVerbDefects,
-		Options: optionNames[roceOptions](), CRCOption: "icrc",
-		newOpener:         func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
-		checkEngineDefect: func(spec string) error { return setRoCEDefect(new(softroce.Config), spec) },
-		Defects:           fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
-	}
+		Kernel: KernelDriver{Name: "rxe"}, Profiles: rxeProfiles(), driverDefects: rxeVerbDefects, CRCOption: "icrc",
+		Defects: fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
+	})
 }
 
-// setRoCEDefect sets a defect of the engine, of the connection manager or of the packets in a
-// configuration. It returns an error if there is no such defect.
-func setRoCEDefect(cfg *softroce.Config, spec string) error {
-	return applyDefect(spec,
-		func(name string) bool { return defects.SetSoftRoCE(&cfg.NIC.Policy, name) },
-		func(name string) bool { return defects.Manager.Set(&cfg.CM, name) },
-		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil })
+// roceStack opens soft-RoCE NICs.
+var roceStack = &stack[softroce.Config, roceOptions]{
+	defaults: roceOptions{ICRC: true, RateControl: true},
+	configure: func(cfg *softroce.Config, options roceOptions) {
+		if !options.ICRC {
+			cfg.NIC.ICRC = engine.ICRCOffloaded
+		}
+		if !options.RateControl {
+			disableRateControl(&cfg.NIC)
+		}
+		cfg.CM.MaxConns = options.MaxCMConns
+	},
+	setDefect: func(cfg *softroce.Config, name string) bool {
+		return defects.SetSoftRoCE(&cfg.NIC.Policy, name) || defects.Manager.Set(&cfg.CM, name) ||
+			defects.Set(&cfg.Defects, name, true) == nil
+	},
+	setNIC: func(cfg *softroce.Config, nic *NICConfig) {
+		cfg.Name, cfg.Addrs, cfg.Costs = nic.Name, nic.addrs(), nic.costs()
+		cfg.V1Addrs, cfg.NIC.PKeys, cfg.NIC.LineRateBps = nic.RoCEv1Addrs, nic.PKeys, nic.LineRateBps
+	},
+	inWorld: func(w *sim.World, port *sim.Port, nic *NICConfig, cfg softroce.Config) (verbs.Context, error) {
+		return asContext(softroce.InWorld(w, port, nic.link(port), cfg))
+	},
+	onSockets: func(nic *NICConfig, cfg softroce.Config) (verbs.Context, error) {
+		cfg.Decorate = nic.captureLink()
+		return asContext(softroce.OnUDP(nic.sockets(), cfg))
+	},
 }
 
 // roceOptions are the options of soft-RoCE NICs.
@@ -50,58 +67,6 @@ type roceOptions struct {
 	// MaxCMConns bounds the connections of the connection manager, including those in
 	// time wait; 0 for the default.
 	MaxCMConns int `json:"max_cm_connections"`
-}
-
-// roceOpener opens soft-RoCE NICs.
-type roceOpener struct {
-	caps verbs.Caps
-	cfg  softroce.Config
-}
-
-// newRoCEOpener returns an opener of soft-RoCE NICs with the defects and options of a setup.
-func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
-	o := &roceOpener{caps: p.Caps}
-	for _, name := range s.Defects {
-		if err := setRoCEDefect(&o.cfg, name); err != nil {
-			return nil, err
-		}
-	}
-	options, err := decode(p, s.Options, roceOptions{ICRC: true, RateControl: true})
-	if err != nil {
-		return nil, err
-	}
-	if !options.ICRC {
-		o.cfg.NIC.ICRC = engine.ICRCOffloaded
-	}
-	if !options.RateControl {
-		disableRateControl(&o.cfg.NIC)
-	}
-	o.cfg.CM.MaxConns = options.MaxCMConns
-	return o, nil
-}
-
-// Caps implements Opener.
-func (o *roceOpener) Caps() verbs.Caps { return o.caps }
-
-// deviceConfig returns the opener's configuration with the fields that differ between NICs.
-func (o *roceOpener) deviceConfig(nic NICConfig) softroce.Config {
-	cfg := o.cfg
-	cfg.Name, cfg.Addrs, cfg.NIC.LineRateBps = nic.Name, nic.addrs(), nic.LineRateBps
-	cfg.V1Addrs, cfg.NIC.PKeys = nic.RoCEv1Addrs, nic.PKeys
-	cfg.Costs = nic.costs()
-	return cfg
-}
-
-// InWorld implements Opener.
-func (o *roceOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	return asContext(softroce.InWorld(w, port, at.link(port), o.deviceConfig(at)))
-}
-
-// OnSockets implements Opener.
-func (o *roceOpener) OnSockets(at NICConfig) (verbs.Context, error) {
-	cfg := o.deviceConfig(at)
-	cfg.Decorate = at.captureLink()
-	return asContext(softroce.OnUDP(at.sockets(), cfg))
 }
 
 // disableRateControl sets the minimum rate of DCQCN above any line rate, so that

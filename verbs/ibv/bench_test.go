@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -55,20 +56,15 @@ const (
 func newBench(t *testing.T, info verbs.DeviceInfo) *bench {
 	t.Helper()
 	b := &bench{T: t, info: info, buf: make([]byte, bufLen)}
-	var err error
-	b.Context, err = Provider{}.Open(info.Name)
-	b.ok("open", err)
+	b.Context = must.Get(Provider{}.Open(info.Name))(b.T)
 	t.Cleanup(func() {
 		if err := b.Context.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	b.attr, err = b.QueryDevice()
-	b.ok("query_device", err)
-	b.pd, err = b.AllocPD()
-	b.ok("alloc_pd", err)
-	b.cq, err = b.CreateCQ(verbs.CQInit{Depth: 128})
-	b.ok("create_cq", err)
+	b.attr = must.Get(b.QueryDevice())(b.T)
+	b.pd = must.Get(b.AllocPD())(b.T)
+	b.cq = must.Get(b.CreateCQ(verbs.CQInit{Depth: 128}))(b.T)
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	if b.attr.Caps.Has(verbs.CapAtomics) {
 		access |= verbs.AccessRemoteAtomic
@@ -79,13 +75,10 @@ func newBench(t *testing.T, info verbs.DeviceInfo) *bench {
 	for i := range b.buf {
 		b.buf[i] = byte(i * 7)
 	}
-	b.mr, err = b.pd.RegMR(verbs.MRInit{Buf: b.buf, Access: access})
-	b.ok("reg_mr", err)
-	port, err := b.QueryPort(1)
-	b.ok("query_port", err)
+	b.mr = must.Get(b.pd.RegMR(verbs.MRInit{Buf: b.buf, Access: access}))(b.T)
+	port := must.Get(b.QueryPort(1))(b.T)
 	for i := range port.GIDs {
-		g, err := b.QueryGID(1, i)
-		b.ok("query_gid", err)
+		g := must.Get(b.QueryGID(1, i))(b.T)
 		if i == 0 || g.Type == verbs.GIDTypeRoCEv2 && g.GID.Addr().Is4() {
 			b.gid = g
 		}
@@ -137,8 +130,7 @@ func (b *bench) newQP(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
 	if change != nil {
 		change(&init)
 	}
-	qp, err := b.CreateQP(init)
-	b.ok("create_qp", err)
+	qp := must.Get(b.CreateQP(init))(b.T)
 	return qp
 }
 
@@ -201,8 +193,7 @@ func (b *bench) remote(off int) verbs.Remote {
 
 func (b *bench) post(qp verbs.QP, wrs ...verbs.SendWR) {
 	b.Helper()
-	n, err := qp.PostSend(wrs)
-	b.ok("post_send", err)
+	n := must.Get(qp.PostSend(wrs))(b.T)
 	if n != len(wrs) {
 		b.Fatalf("post_send took %d of %d", n, len(wrs))
 	}
@@ -213,8 +204,7 @@ func (b *bench) recv(qp interface {
 }, id uint64, off, n int,
 ) {
 	b.Helper()
-	_, err := qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: b.sge(off, n)}})
-	b.ok("post_recv", err)
+	_ = must.Get(qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: b.sge(off, n)}}))(b.T)
 }
 
 // completions polls until there are n, by the IDs of their requests.
@@ -223,8 +213,7 @@ func (b *bench) completions(cq verbs.CQ, n int) map[uint64]verbs.WC {
 	all := make(map[uint64]verbs.WC)
 	into := make([]verbs.WC, 8)
 	for until := time.Now().Add(patience); len(all) < n; time.Sleep(100 * time.Microsecond) {
-		got, err := cq.Poll(into)
-		b.ok("poll_cq", err)
+		got := must.Get(cq.Poll(into))(b.T)
 		for _, wc := range into[:got] {
 			all[wc.WRID] = wc
 		}
@@ -251,10 +240,8 @@ func (b *bench) succeeds(ids ...uint64) map[uint64]verbs.WC {
 func (b *bench) manager() (verbs.CM, netip.Addr) {
 	b.Helper()
 	b.needs(verbs.CapCM, "a connection manager")
-	cm, err := b.CM()
-	b.ok("cm", err)
-	addrs, err := net.InterfaceAddrs()
-	b.ok("addresses", err)
+	cm := must.Get(b.CM())(b.T)
+	addrs := must.Get(net.InterfaceAddrs())(b.T)
 	var last error
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())

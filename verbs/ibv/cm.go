@@ -7,7 +7,9 @@ import "C"
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +31,7 @@ type manager struct {
 	stopped bool                           // mu; no new identifiers
 }
 
-// hasCM reports whether the kernel lets this program use its connection manager.
+// hasCM reports whether this program can use the connection manager of the kernel.
 func hasCM() bool {
 	ch := C.rdma_create_event_channel()
 	if ch != nil {
@@ -38,7 +40,7 @@ func hasCM() bool {
 	return ch != nil
 }
 
-// CM returns the connection manager of the device, which is created at the first call.
+// CM implements verbs.Context. The first call creates the connection manager.
 func (c *Context) CM() (verbs.CM, error) {
 	const op = "cm"
 	if err := enter(c, op); err != nil {
@@ -53,12 +55,12 @@ func (c *Context) CM() (verbs.CM, error) {
 	ch, errno := C.rdma_create_event_channel()
 	if ch == nil {
 		const hint = "there is no /dev/infiniband/rdma_cm; modprobe rdma_ucm"
-		return nil, failed("create_event_channel", c.info.Name, hinted(cause(errno), hint, syscall.ENOENT, syscall.ENODEV))
+		return nil, opError("create_event_channel", c.info.Name, hinted(cause(errno), hint, syscall.ENOENT, syscall.ENODEV))
 	}
 	waits, err := newWaiter(ch.fd)
 	if err != nil {
 		C.rdma_destroy_event_channel(ch)
-		return nil, failed("create_event_channel", c.info.Name, err)
+		return nil, opError("create_event_channel", c.info.Name, err)
 	}
 	c.cm = &manager{ctx: c, events: ch, waits: waits, ids: make(map[*C.struct_rdma_cm_id]*cmID), done: make(chan struct{})}
 	go c.cm.dispatch()
@@ -73,7 +75,7 @@ func (m *manager) dispatch() {
 		err := m.waits.wait(verbs.Forever, func() (bool, error) {
 			ret, errno := C.shim_cm_event_next(m.events, &e)
 			if ret != 0 {
-				return false, unlessAgain(errno)
+				return false, ignoreEAGAIN(errno)
 			}
 			return true, nil
 		})
@@ -89,10 +91,7 @@ func (m *manager) dispatch() {
 func (m *manager) handle(e *C.struct_shim_cm_event) {
 	m.mu.Lock()
 	to := m.ids[e.id]
-	var from *cmID
-	if e.listener != nil {
-		from = m.ids[e.listener]
-	}
+	from := m.ids[e.listener] // nil unless e is a connection request
 	m.mu.Unlock()
 	C.rdma_ack_cm_event(e.raw)
 	e.raw = nil
@@ -113,7 +112,7 @@ func (m *manager) handle(e *C.struct_shim_cm_event) {
 // handleConnectRequest passes a request to its listener, if it still listens and the request came in
 // over our device.
 func (m *manager) handleConnectRequest(from *cmID, e *C.struct_shim_cm_event) {
-	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, 16), gone: make(chan struct{})}
+	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, maxOwnEvents), destroyedCh: make(chan struct{})}
 	if from == nil || id.device() != m.ctx.info.Name || !m.addID(id) || !m.queueRequest(from, eventOf(e, id)) {
 		id.destroy() // rejects the request
 	}
@@ -150,10 +149,7 @@ func (m *manager) addID(id *cmID) bool {
 func (m *manager) stop() {
 	m.mu.Lock()
 	m.stopped = true
-	all := make([]*cmID, 0, len(m.ids))
-	for _, id := range m.ids {
-		all = append(all, id)
-	}
+	all := slices.Collect(maps.Values(m.ids))
 	m.mu.Unlock()
 	for _, id := range all {
 		if c := id.conn.Load(); c != nil {
@@ -166,16 +162,16 @@ func (m *manager) stop() {
 	C.rdma_destroy_event_channel(m.events)
 }
 
-// Listen listens for requests.
+// Listen implements verbs.CM.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
-	id, err := m.create(op, space, listenQueue)
+	id, err := m.createID(op, space, maxListenRequests)
 	if err != nil {
 		return nil, err
 	}
 	fail := func(err error) (verbs.Listener, error) {
 		id.destroy()
-		return nil, failed(op, addr.String(), err)
+		return nil, opError(op, addr.String(), err)
 	}
 	sa, err := m.sockaddr(addr)
 	if err != nil {
@@ -195,34 +191,34 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	return &listener{id: id, space: space, addr: addressOf(C.rdma_get_local_addr(id.c))}, nil
 }
 
-// Resolve requests the queue pair of a datagram service.
+// Resolve implements verbs.CM.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
 	until := newDeadline(timeout)
 	fail := func(err error) (verbs.DatagramPeer, error) {
-		return verbs.DatagramPeer{}, failed(op, addr.String(), err)
+		return verbs.DatagramPeer{}, opError(op, addr.String(), err)
 	}
-	param, err := paramTo(verbs.ConnParam{PrivateData: private})
+	param, err := paramToC(verbs.ConnParam{PrivateData: private})
 	if err != nil {
 		return fail(err)
 	}
-	id, err := m.create(op, verbs.PortSpaceUDP, 0)
+	id, err := m.createID(op, verbs.PortSpaceUDP, 0)
 	if err != nil {
 		return verbs.DatagramPeer{}, err
 	}
 	defer id.destroy()
-	if err := id.route(addr, until); err != nil {
+	if err := id.resolve(addr, until); err != nil {
 		return fail(err)
 	}
-	if err := id.call(func() error { return shimError(C.shim_cm_answer(id.c, &param, 0)) }); err != nil {
+	if err := id.connect(&param); err != nil {
 		return fail(err)
 	}
-	e, err := id.next(until)
+	e, err := id.nextEvent(until)
 	switch {
 	case err != nil:
 		return fail(err)
 	case e.kind != C.RDMA_CM_EVENT_ESTABLISHED:
-		return fail(e.refusal())
+		return fail(e.unexpected())
 	}
 	return verbs.DatagramPeer{AH: e.ah, QPN: e.qpn, QKey: e.qkey, PrivateData: e.param.PrivateData}, nil
 }

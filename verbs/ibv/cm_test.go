@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -18,8 +19,7 @@ var testDepths = verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 2, Retry
 // connected makes a connection of the device with itself.
 func (b *bench) connected(cm verbs.CM, at netip.Addr, one, other verbs.QP) (asks, answers verbs.Conn) {
 	b.Helper()
-	l, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-	b.ok("listen", err)
+	l := must.Get(cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4))(b.T)
 	defer l.Close()
 	if l.Addr().Port() == 0 || l.Addr().Addr() != at {
 		b.Errorf("it listens at %v", l.Addr())
@@ -32,8 +32,7 @@ func (b *bench) connected(cm verbs.CM, at netip.Addr, one, other verbs.QP) (asks
 		asks, err = cm.Connect(one, l.Addr(), ask, patience)
 		end <- err
 	}()
-	req, err := l.GetRequest(patience)
-	b.ok("next", err)
+	req := must.Get(l.GetRequest(patience))(b.T)
 	if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 2 || !bytes.HasPrefix(p.PrivateData, ask.PrivateData) {
 		b.Errorf("request %+v", p)
 	}
@@ -41,8 +40,7 @@ func (b *bench) connected(cm verbs.CM, at netip.Addr, one, other verbs.QP) (asks
 		b.Errorf("a request of %v", req.Remote())
 	}
 	reply := verbs.ConnParam{ResponderResources: 2, InitiatorDepth: 3, RetryCount: 7, RNRRetryCount: 7, PrivateData: []byte("you may")}
-	answers, err = req.Accept(other, reply, patience)
-	b.ok("accept", err)
+	answers = must.Get(req.Accept(other, reply, patience))(b.T)
 	b.ok("connect", <-end)
 	b.refused("answering twice", req.Reject(nil), verbs.ErrInvalid)
 	if p := asks.Param(); !bytes.HasPrefix(p.PrivateData, reply.PrivateData) {
@@ -65,9 +63,7 @@ func (b *bench) state(qp verbs.QP, want verbs.QPState) {
 	}
 	var a verbs.QPAttr
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		var err error
-		a, err = qp.Query()
-		b.ok("query_qp", err)
+		a = must.Get(qp.Query())(b.T)
 		if a.State == want {
 			return
 		}
@@ -150,9 +146,8 @@ func TestRefusals(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		cm, at := b.manager()
 		qp := b.newQP(verbs.QPTypeRC, nil)
-		l, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-		b.ok("listen", err)
-		_, err = cm.Listen(l.Addr(), verbs.PortSpaceTCP, 4)
+		l := must.Get(cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4))(b.T)
+		_, err := cm.Listen(l.Addr(), verbs.PortSpaceTCP, 4)
 		b.refused("a port in use", err, verbs.ErrBusy)
 		_, err = l.GetRequest(20 * time.Millisecond)
 		b.refused("waiting for nobody", err, verbs.ErrTimeout)
@@ -174,8 +169,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("a timeout of 200 ms after %v", took)
 		}
 		waits := make(chan error, 1)
-		quiet, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-		b.ok("listen", err)
+		quiet := must.Get(cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4))(b.T)
 		go func() { waits <- second(quiet.GetRequest(verbs.Forever)) }()
 		time.Sleep(20 * time.Millisecond)
 		b.ok("close the listener", quiet.Close())
@@ -206,8 +200,7 @@ func TestDatagramService(t *testing.T) {
 		one, other := b.newQP(verbs.QPTypeUD, nil), b.newQP(verbs.QPTypeUD, nil)
 		b.up(one, 0)
 		b.up(other, 0)
-		l, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceUDP, 4)
-		b.ok("listen", err)
+		l := must.Get(cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceUDP, 4))(b.T)
 		served := make(chan error, 1)
 		go func() {
 			req, err := l.GetRequest(patience)
@@ -219,14 +212,12 @@ func TestDatagramService(t *testing.T) {
 			}
 			served <- err
 		}()
-		peer, err := cm.Resolve(l.Addr(), []byte("where"), patience)
-		b.ok("resolve", err)
+		peer := must.Get(cm.Resolve(l.Addr(), []byte("where"), patience))(b.T)
 		b.ok("serve", <-served)
 		if peer.QPN != other.QPN() || !bytes.HasPrefix(peer.PrivateData, []byte("here")) {
 			t.Errorf("%+v", peer)
 		}
-		ah, err := b.pd.CreateAH(peer.AH)
-		b.ok("create_ah", err)
+		ah := must.Get(b.pd.CreateAH(peer.AH))(b.T)
 		b.recv(other, 1, 4096, verbs.GRHLen+64)
 		b.post(one, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: b.sge(0, 32), UD: verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}})
 		b.succeeds(1, 2)
@@ -239,17 +230,13 @@ func TestClosingTheDeviceEndsConnections(t *testing.T) {
 		cm, at := b.manager()
 		one, other := b.newQP(verbs.QPTypeRC, nil), b.newQP(verbs.QPTypeRC, nil)
 		asks, _ := b.connected(cm, at, one, other)
-		l, err := cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-		b.ok("listen", err)
+		l := must.Get(cm.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4))(b.T)
 		waits, dials, ends := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		third := b.newQP(verbs.QPTypeRC, nil)
-		peer, err := Provider{}.Open(b.info.Name)
-		b.ok("open again", err)
+		peer := must.Get(Provider{}.Open(b.info.Name))(b.T)
 		defer peer.Close()
-		silent, err := peer.CM()
-		b.ok("cm", err)
-		quiet, err := silent.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-		b.ok("listen", err)
+		silent := must.Get(peer.CM())(b.T)
+		quiet := must.Get(silent.Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4))(b.T)
 		go func() { waits <- second(l.GetRequest(verbs.Forever)) }()
 		go func() { dials <- second(cm.Connect(third, quiet.Addr(), testDepths, verbs.Forever)) }()
 		go func() { ends <- asks.WaitDisconnect(verbs.Forever) }()

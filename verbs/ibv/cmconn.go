@@ -27,7 +27,7 @@ type conn struct {
 	closed chan struct{} // closed by release
 }
 
-// Connect connects a queue pair.
+// Connect implements verbs.CM.
 func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	until := newDeadline(timeout)
@@ -36,13 +36,13 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 		return nil, err
 	}
 	fail := func(err error) (verbs.Conn, error) {
-		return nil, failed(op, fmt.Sprintf("%s to %v", q.name(), addr), err)
+		return nil, opError(op, fmt.Sprintf("%s to %v", q.name(), addr), err)
 	}
-	cmParam, err := paramTo(param)
+	cmParam, err := paramToC(param)
 	if err != nil {
 		return fail(err)
 	}
-	id, err := m.create(op, verbs.PortSpaceTCP, 0)
+	id, err := m.createID(op, verbs.PortSpaceTCP, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,14 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 		// The kernel's iWARP keeps a request until the peer has answered, or for ten seconds.
 		// Connect does not wait for that.
 		go id.destroy()
-		return fail(refusedAtOnce(err))
+		return fail(refusedByTCP(err))
 	}
 	c.remote = addr
-	return c.established(), nil
+	return c.register(), nil
 }
 
-// refusedAtOnce returns a RejectError if the network refused the connection, else err.
-func refusedAtOnce(err error) error {
+// refusedByTCP returns a RejectError if TCP refused the connection (ECONNREFUSED), else err.
+func refusedByTCP(err error) error {
 	var e *deviceError
 	if errors.As(err, &e) && e.errno == syscall.ECONNREFUSED {
 		return &verbs.RejectError{Text: e.errno.Error()}
@@ -68,9 +68,9 @@ func refusedAtOnce(err error) error {
 
 func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, closed: make(chan struct{})} }
 
-// established registers the connection with its queue pair and identifier, and handles a
-// disconnect event that arrived before.
-func (c *conn) established() *conn {
+// register registers an established connection with its queue pair and identifier, and handles a
+// disconnect event that arrived before. It returns c.
+func (c *conn) register() *conn {
 	c.q.setState.Store(uint32(verbs.QPStateRTS))
 	c.q.conn.Store(c)
 	c.id.conn.Store(c)
@@ -88,17 +88,17 @@ func (c *conn) established() *conn {
 
 // dial requests the connection and moves the queue pair to RTS when the peer accepts.
 func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
-	if err := c.id.route(addr, until); err != nil {
+	if err := c.id.resolve(addr, until); err != nil {
 		return err
 	}
 	if err := c.moveToInit(param.ResponderResources > 0); err != nil {
 		return err
 	}
 	c.setQP(cmParam)
-	if err := c.id.call(func() error { return shimError(C.shim_cm_answer(c.id.c, cmParam, 0)) }); err != nil {
+	if err := c.id.connect(cmParam); err != nil {
 		return err
 	}
-	e, err := c.id.next(until)
+	e, err := c.id.nextEvent(until)
 	if err != nil {
 		return err
 	}
@@ -107,12 +107,12 @@ func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param 
 		if err := c.moveToRTS(nil); err != nil {
 			return err
 		}
-		if err := c.id.call(func() error { return shimError(C.shim_rdma_establish(c.id.c)) }); err != nil {
+		if err := c.id.call(func() C.int { return C.shim_rdma_establish(c.id.c) }); err != nil {
 			return err
 		}
 	case C.RDMA_CM_EVENT_ESTABLISHED: // iWARP: the kernel moved the QP to RTS
 	default:
-		return e.refusal()
+		return e.unexpected()
 	}
 	c.param = e.param
 	return nil
@@ -120,7 +120,7 @@ func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param 
 
 // connectableQP returns the queue pair of an argument, which must be in RESET or INIT.
 func (m *manager) connectableQP(op string, pair verbs.QP) (q *qp, err error) {
-	err = verb(m.ctx, op, func() error {
+	err = callVerb(m.ctx, op, func() error {
 		if q, err = objectOf[*qp](m.ctx, "queue pair", pair); err != nil {
 			return err
 		}
@@ -142,11 +142,11 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 }
 
 // moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and
-// access rights for remote operations. A queue pair in INIT keeps its rights.
-func (c *conn) moveToInit(reads bool) error {
+// access rights for remote writes and, with allowReads, reads and atomics. A queue pair in INIT keeps its rights.
+func (c *conn) moveToInit(allowReads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(now verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
-		if reads {
+		if allowReads {
 			a.qp_access_flags |= C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC
 		}
 		return now == verbs.QPStateReset
@@ -179,7 +179,7 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 	var a C.struct_ibv_qp_attr
 	var mask C.int
 	a.qp_state = state
-	if err := c.id.call(func() error { return shimError(C.shim_init_qp_attr(c.id.c, &a, &mask)) }); err != nil {
+	if err := c.id.call(func() C.int { return C.shim_init_qp_attr(c.id.c, &a, &mask) }); err != nil {
 		return fmt.Errorf("attributes for %v: %w", verbs.QPState(state), err)
 	}
 	if err := enter(c.q, "modify_qp"); err != nil {
@@ -194,14 +194,14 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 		return nil
 	}
 	// Older kernels set bits here that are their own.
-	if err := c.q.modify(&a, mask&C.int(everyAttr)); err != nil {
+	if err := c.q.modify(&a, mask&C.int(allAttrs)); err != nil {
 		return fmt.Errorf("%s to %v: %w", c.q.name(), verbs.QPState(state), err)
 	}
 	return nil
 }
 
-// fail moves the queue pair to the error state. Under iWARP the kernel does that.
-func (c *conn) fail() error {
+// moveToError moves the queue pair to the error state. Under iWARP the kernel does that.
+func (c *conn) moveToError() error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP || enter(c.q, "modify_qp") != nil {
 		return nil
 	}
@@ -210,13 +210,13 @@ func (c *conn) fail() error {
 	return c.q.modify(&a, C.IBV_QP_STATE)
 }
 
-// Param returns the parameters of the peer.
+// Param implements verbs.Conn.
 func (c *conn) Param() verbs.ConnParam { return c.param }
 
-// Remote returns the peer's address.
+// Remote implements verbs.Conn.
 func (c *conn) Remote() netip.AddrPort { return c.remote }
 
-// Disconnect ends the connection. It does nothing if the connection has ended.
+// Disconnect implements verbs.Conn. It does nothing if the connection has ended.
 func (c *conn) Disconnect() error {
 	const op = "disconnect"
 	select {
@@ -224,33 +224,22 @@ func (c *conn) Disconnect() error {
 		return nil
 	default:
 	}
-	if err := c.fail(); err != nil {
-		return failed(op, c.q.name(), err)
+	if err := c.moveToError(); err != nil {
+		return opError(op, c.q.name(), err)
 	}
-	return failed(op, c.q.name(), c.id.call(func() error { return shimError(C.shim_rdma_disconnect(c.id.c)) }))
+	return opError(op, c.q.name(), c.id.call(func() C.int { return C.shim_rdma_disconnect(c.id.c) }))
 }
 
-// WaitDisconnect waits until the connection has ended.
+// WaitDisconnect implements verbs.Conn.
 func (c *conn) WaitDisconnect(timeout time.Duration) error {
-	timer, stop := newDeadline(timeout).timer()
-	defer stop()
-	select {
-	case <-c.closed:
-		return nil
-	default:
-	}
-	select {
-	case <-c.closed:
-		return nil
-	case <-timer:
-		return failed("wait_disconnect", c.q.name(), verbs.ErrTimeout)
-	}
+	_, err := receive(c.closed, nil, newDeadline(timeout))
+	return opError("wait_disconnect", c.q.name(), err)
 }
 
 // disconnected handles a disconnect event. A disconnect by the peer is confirmed.
 func (c *conn) disconnected() {
-	_ = c.fail() // it fails if the queue pair is closed
-	_ = c.id.call(func() error { return shimError(C.shim_rdma_disconnect(c.id.c)) })
+	_ = c.moveToError() // it fails if the queue pair is closed
+	_ = c.id.call(func() C.int { return C.shim_rdma_disconnect(c.id.c) })
 	c.release()
 }
 

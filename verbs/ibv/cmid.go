@@ -23,19 +23,23 @@ import (
 
 // cmID is an identifier of librdmacm: a listener, a request or a connection.
 type cmID struct {
-	m      *manager
-	c      *C.struct_rdma_cm_id
-	events chan cmEvent  // from the dispatcher
-	gone   chan struct{} // closed when it is destroyed
-	conn   atomic.Pointer[conn]
+	m           *manager
+	c           *C.struct_rdma_cm_id
+	events      chan cmEvent  // from the dispatcher
+	destroyedCh chan struct{} // closed when it is destroyed
+	conn        atomic.Pointer[conn]
 
 	mu        sync.RWMutex // held for writing by destroy
 	destroyed bool         // mu
 }
 
-// listenQueue is the maximum number of requests that wait for GetRequest; the kernel's backlog is
-// smaller.
-const listenQueue = 1024
+const (
+	// maxOwnEvents is the maximum number of queued events of a connection; there are few.
+	maxOwnEvents = 16
+	// maxListenRequests is the maximum number of requests that wait for GetRequest; the kernel's
+	// backlog is smaller.
+	maxListenRequests = 1024
+)
 
 // cmEvent is an event of the connection manager, and its parts.
 type cmEvent struct {
@@ -59,29 +63,29 @@ func eventOf(e *C.struct_shim_cm_event, request *cmID) cmEvent {
 			PrivateData: append([]byte(nil), data...), ResponderResources: uint8(p.initiator_depth), InitiatorDepth: uint8(p.responder_resources),
 			RetryCount: uint8(p.retry_count), RNRRetryCount: uint8(p.rnr_retry_count), FlowControl: p.flow_control != 0,
 		},
-		ah: addressFrom(&e.ah), qpn: verbs.QPN(p.qp_num), qkey: uint32(e.qkey),
+		ah: addressFromC(&e.ah), qpn: verbs.QPN(p.qp_num), qkey: uint32(e.qkey),
 	}
 }
 
-// create creates an identifier whose queue holds that many requests besides its own events.
-func (m *manager) create(op string, space verbs.PortSpace, queue int) (*cmID, error) {
+// createID creates an identifier for the verb op. Its queue holds maxRequests connection requests
+// besides its own events.
+func (m *manager) createID(op string, space verbs.PortSpace, maxRequests int) (*cmID, error) {
 	if err := enter(m.ctx, op); err != nil {
 		return nil, err
 	}
 	defer m.ctx.leave()
-	id := &cmID{m: m, events: make(chan cmEvent, 16+queue), gone: make(chan struct{})}
+	id := &cmID{m: m, events: make(chan cmEvent, maxOwnEvents+maxRequests), destroyedCh: make(chan struct{})}
 	if ret, errno := C.rdma_create_id(m.events, &id.c, nil, uint32(space)); ret != 0 {
-		return nil, failed("create_id", m.ctx.info.Name, cause(errno))
+		return nil, opError("create_id", m.ctx.info.Name, cause(errno))
 	}
 	if !m.addID(id) {
 		id.destroy()
-		return nil, failed("create_id", m.ctx.info.Name, verbs.ErrClosed)
+		return nil, opError("create_id", m.ctx.info.Name, verbs.ErrClosed)
 	}
 	return id, nil
 }
 
-// deliver queues an event, or drops it if the queue is full: an identifier has few events, and then
-// its user does not read them.
+// deliver queues an event. It drops the event if the queue is full: then nobody reads events.
 func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	select {
 	case id.events <- eventOf(e, nil):
@@ -89,33 +93,53 @@ func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	}
 }
 
-// next returns the next event.
-func (id *cmID) next(until deadline) (cmEvent, error) {
+// nextEvent waits for the next event. The error is ErrTimeout, or ErrClosed if the identifier was
+// destroyed.
+func (id *cmID) nextEvent(until deadline) (cmEvent, error) {
+	return receive(id.events, id.destroyedCh, until)
+}
+
+// receive returns the next value of a channel, even if the deadline has passed or closed is closed
+// when the channel has one; else ErrTimeout or ErrClosed.
+func receive[T any](values <-chan T, closed <-chan struct{}, until deadline) (value T, err error) {
 	select {
-	case e := <-id.events: // even if the deadline has passed
-		return e, nil
+	case value = <-values:
+		return value, nil
 	default:
 	}
 	timer, stop := until.timer()
 	defer stop()
 	select {
-	case e := <-id.events:
-		return e, nil
+	case value = <-values:
+		return value, nil
 	case <-timer:
-		return cmEvent{}, verbs.ErrTimeout
-	case <-id.gone:
-		return cmEvent{}, verbs.ErrClosed
+		return value, verbs.ErrTimeout
+	case <-closed:
+		return value, verbs.ErrClosed
 	}
 }
 
-// call runs f, which uses the identifier, unless it is destroyed. destroy waits for f.
-func (id *cmID) call(f func() error) error {
+// connect calls rdma_connect, which requests a connection or, of a datagram service, its queue pair.
+func (id *cmID) connect(param *C.struct_shim_cm_param) error {
+	const accepting = 0
+	return id.call(func() C.int { return C.shim_cm_answer(id.c, param, accepting) })
+}
+
+// accept calls rdma_accept.
+func (id *cmID) accept(param *C.struct_shim_cm_param) error {
+	const accepting = 1
+	return id.call(func() C.int { return C.shim_cm_answer(id.c, param, accepting) })
+}
+
+// call runs f, which calls the library with the identifier, unless it is destroyed, and returns the
+// error of the errno that f returns. destroy waits for f.
+func (id *cmID) call(f func() C.int) error {
 	id.mu.RLock()
 	defer id.mu.RUnlock()
 	if id.destroyed {
 		return verbs.ErrClosed
 	}
-	return f()
+	return shimError(f())
 }
 
 // destroy destroys the identifier, and rejects the requests in its queue. A second call waits for
@@ -125,7 +149,7 @@ func (id *cmID) destroy() {
 	if !id.destroyed {
 		id.destroyed = true
 		C.rdma_destroy_id(id.c) // waits until its events were acknowledged
-		close(id.gone)
+		close(id.destroyedCh)
 	}
 	id.mu.Unlock()
 	id.m.mu.Lock()
@@ -161,8 +185,8 @@ func (id *cmID) checkDevice(addr netip.AddrPort) error {
 	return nil
 }
 
-// route resolves an address and the route to it.
-func (id *cmID) route(addr netip.AddrPort, until deadline) error {
+// resolve resolves an address and the route to it, and checks that the route is over our device.
+func (id *cmID) resolve(addr netip.AddrPort, until deadline) error {
 	sa, err := id.m.sockaddr(addr)
 	if err != nil {
 		return err
@@ -174,28 +198,28 @@ func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 		{C.RDMA_CM_EVENT_ADDR_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_addr(id.c, &sa, ms) }},
 		{C.RDMA_CM_EVENT_ROUTE_RESOLVED, func(ms C.int) C.int { return C.shim_resolve_route(id.c, ms) }},
 	} {
-		e, err := id.step(step.call, until)
+		e, err := id.callWithTimeout(step.call, until)
 		switch {
 		case err != nil:
 			return err
 		case e.kind != step.done:
-			return e.refusal()
+			return e.unexpected()
 		}
 	}
 	return id.checkDevice(addr)
 }
 
-// step calls a function of the kernel with a timeout in milliseconds, and returns its event. The
-// kernel may look up an unknown address only once, at the end of the timeout; so step repeats the
-// call with a short timeout.
-func (id *cmID) step(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
-	const maxTimeout = 250
+// callWithTimeout calls a function of librdmacm, whose argument is a timeout in milliseconds, and
+// returns its event. The kernel may look up an unknown address only once, at the end of the timeout:
+// the call is repeated with a short timeout until the deadline.
+func (id *cmID) callWithTimeout(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
+	const maxTimeout = 250 // milliseconds
 	for {
 		left := until.millis()
-		if err := id.call(func() error { return shimError(call(C.int(min(left, maxTimeout)))) }); err != nil {
+		if err := id.call(func() C.int { return call(C.int(min(left, maxTimeout))) }); err != nil {
 			return cmEvent{}, err
 		}
-		e, err := id.next(until)
+		e, err := id.nextEvent(until)
 		late := e.status == -int(syscall.ETIMEDOUT) && (e.kind == C.RDMA_CM_EVENT_ADDR_ERROR || e.kind == C.RDMA_CM_EVENT_ROUTE_ERROR)
 		if err != nil || !late || left <= maxTimeout {
 			return e, err
@@ -203,12 +227,12 @@ func (id *cmID) step(call func(ms C.int) C.int, until deadline) (cmEvent, error)
 	}
 }
 
-// refusal returns the error of an event other than the expected one.
-func (e *cmEvent) refusal() error {
+// unexpected returns the error of an event other than the expected one.
+func (e *cmEvent) unexpected() error {
 	reason := fmt.Errorf("%s", C.GoString(C.rdma_event_str(e.kind)))
 	switch {
 	case e.kind == C.RDMA_CM_EVENT_REJECTED:
-		return e.rejected()
+		return e.rejectError()
 	case e.status < 0:
 		return fmt.Errorf("%w: %w", reason, errnoError(e.status))
 	case e.kind == C.RDMA_CM_EVENT_UNREACHABLE && e.status > 0: // the SIDR status of a datagram service
@@ -219,8 +243,8 @@ func (e *cmEvent) refusal() error {
 	return reason
 }
 
-// rejected returns the error of a rejection: InfiniBand has a reason, iWARP an errno.
-func (e *cmEvent) rejected() error {
+// rejectError returns the error of a rejection: InfiniBand has a reason, iWARP an errno.
+func (e *cmEvent) rejectError() error {
 	r := &verbs.RejectError{PrivateData: e.param.PrivateData}
 	if e.status < 0 {
 		r.Text = syscall.Errno(-e.status).Error()
@@ -242,8 +266,8 @@ var rejectReasons = map[uint16]string{
 	27: "insufficient responder resources", 28: "the program there refused", 30: "invalid flow label",
 }
 
-// sockaddr translates an address. A link-local address without a zone is in the network of the
-// device: GIDs have no zones.
+// sockaddr returns an address as a sockaddr. A link-local address without a zone, such as that of a
+// GID, gets the zone of the device's network interface.
 func (m *manager) sockaddr(a netip.AddrPort) (sa C.struct_sockaddr_storage, err error) {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() {
@@ -266,7 +290,7 @@ func (m *manager) sockaddr(a netip.AddrPort) (sa C.struct_sockaddr_storage, err 
 	return sa, nil
 }
 
-// addressOf translates an address of the library.
+// addressOf returns a sockaddr as an address.
 func addressOf(sa *C.struct_sockaddr) netip.AddrPort {
 	var ip [16]byte
 	var port C.uint16_t
@@ -278,6 +302,7 @@ func addressOf(sa *C.struct_sockaddr) netip.AddrPort {
 // deadline is the end of the timeout of a blocking call; the zero value is never.
 type deadline struct{ at time.Time }
 
+// newDeadline returns the end of a timeout that begins now; a negative one never ends.
 func newDeadline(timeout time.Duration) deadline {
 	if timeout < 0 {
 		return deadline{}

@@ -17,8 +17,8 @@ import (
 // maxPrivateData is the maximum length of private data: its field in rdma_conn_param has eight bits.
 const maxPrivateData = 255
 
-// paramTo translates connection parameters.
-func paramTo(p verbs.ConnParam) (c C.struct_shim_cm_param, err error) {
+// paramToC returns connection parameters as a shim_cm_param.
+func paramToC(p verbs.ConnParam) (c C.struct_shim_cm_param, err error) {
 	if len(p.PrivateData) > maxPrivateData {
 		return c, fmt.Errorf("%w: %d bytes of private data, the limit of librdmacm is %d", verbs.ErrInvalid, len(p.PrivateData), maxPrivateData)
 	}
@@ -42,27 +42,27 @@ type listener struct {
 	closed atomic.Bool
 }
 
-// Addr returns the local address.
+// Addr implements verbs.Listener.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// GetRequest returns the next request.
+// GetRequest implements verbs.Listener.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	until := newDeadline(timeout)
 	for {
 		if l.closed.Load() {
-			return nil, failed("get_cm_event", l.addr.String(), verbs.ErrClosed)
+			return nil, opError("get_cm_event", l.addr.String(), verbs.ErrClosed)
 		}
-		e, err := l.id.next(until)
+		e, err := l.id.nextEvent(until)
 		if err != nil {
-			return nil, failed("get_cm_event", l.addr.String(), err)
+			return nil, opError("get_cm_event", l.addr.String(), err)
 		}
 		if e.request == nil {
 			continue // an address change or a removed device
 		}
 		r := &request{id: e.request, space: l.space, param: e.param}
-		err = r.id.call(func() error {
+		err = r.id.call(func() C.int {
 			r.remote = addressOf(C.rdma_get_peer_addr(r.id.c))
-			return nil
+			return 0
 		})
 		if err == nil {
 			return r, nil
@@ -70,14 +70,14 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	}
 }
 
-// Close ends listening. It rejects requests that GetRequest has not returned.
+// Close implements verbs.Listener. It rejects requests that GetRequest has not returned.
 func (l *listener) Close() error {
 	if l.closed.Swap(true) {
-		return failed("destroy_id", l.addr.String(), verbs.ErrClosed)
+		return opError("destroy_id", l.addr.String(), verbs.ErrClosed)
 	}
 	select {
-	case <-l.id.gone:
-		return failed("destroy_id", l.addr.String(), verbs.ErrClosed) // with its device
+	case <-l.id.destroyedCh:
+		return opError("destroy_id", l.addr.String(), verbs.ErrClosed) // with its device
 	default:
 	}
 	l.id.destroy()
@@ -93,18 +93,18 @@ type request struct {
 	answered atomic.Bool
 }
 
-// Remote returns the requester's address.
+// Remote implements verbs.ConnRequest.
 func (r *request) Remote() netip.AddrPort { return r.remote }
 
-// Param returns the parameters of the requester.
+// Param implements verbs.ConnRequest.
 func (r *request) Param() verbs.ConnParam { return r.param }
 
-// Accept connects a queue pair, or replies to a request for a datagram service.
+// Accept implements verbs.ConnRequest. The connection is nil for a datagram service.
 func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	until := newDeadline(timeout)
-	fail := func(err error) (verbs.Conn, error) { return nil, failed(op, r.remote.String(), err) }
-	cmParam, err := paramTo(param)
+	fail := func(err error) (verbs.Conn, error) { return nil, opError(op, r.remote.String(), err) }
+	cmParam, err := paramToC(param)
 	if err != nil {
 		return fail(err)
 	}
@@ -136,7 +136,7 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 		return fail(err)
 	}
 	c.param, c.remote = r.param, r.remote
-	return c.established(), nil
+	return c.register(), nil
 }
 
 var errAnswered = fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid)
@@ -152,11 +152,11 @@ func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, un
 	}
 	c.setQP(cmParam)
 	c.q.accepting.Store(c.id.m.ctx.info.Transport == verbs.TransportIWARP)
-	if err := c.id.call(func() error { return shimError(C.shim_cm_answer(c.id.c, cmParam, 1)) }); err != nil {
+	if err := c.id.accept(cmParam); err != nil {
 		c.q.accepting.Store(false)
 		return err
 	}
-	e, err := c.id.next(until)
+	e, err := c.id.nextEvent(until)
 	if err == nil {
 		c.q.accepting.Store(false)
 	}
@@ -164,7 +164,7 @@ func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, un
 	case err != nil:
 		return err
 	case e.kind != C.RDMA_CM_EVENT_ESTABLISHED:
-		return e.refusal()
+		return e.unexpected()
 	}
 	return nil
 }
@@ -180,35 +180,35 @@ func (r *request) acceptUD(pair verbs.QP, cmParam *C.struct_shim_cm_param) error
 	defer m.ctx.leave()
 	q, err := objectOf[*qp](m.ctx, "queue pair", pair)
 	if err != nil {
-		return failed(op, r.remote.String(), err)
+		return opError(op, r.remote.String(), err)
 	}
 	var a C.struct_ibv_qp_attr
 	if err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE|C.IBV_QP_QKEY)); err != nil {
-		return failed(op, q.name(), err)
+		return opError(op, q.name(), err)
 	}
 	if r.answered.Swap(true) {
-		return failed(op, r.remote.String(), errAnswered)
+		return opError(op, r.remote.String(), errAnswered)
 	}
 	if a.qkey != C.RDMA_UDP_QKEY {
 		a.qkey = C.RDMA_UDP_QKEY
 		if err := q.modify(&a, C.IBV_QP_STATE|C.IBV_QP_QKEY); err != nil {
-			return failed(op, q.name(), fmt.Errorf("the key of datagram services, %#x: %w", uint32(C.RDMA_UDP_QKEY), err))
+			return opError(op, q.name(), fmt.Errorf("the key of datagram services, %#x: %w", uint32(C.RDMA_UDP_QKEY), err))
 		}
 	}
 	cmParam.qp_num = C.uint32_t(q.num)
-	return failed(op, r.remote.String(), r.id.call(func() error { return shimError(C.shim_cm_answer(r.id.c, cmParam, 1)) }))
+	return opError(op, r.remote.String(), r.id.accept(cmParam))
 }
 
-// Reject refuses the request.
+// Reject implements verbs.ConnRequest.
 func (r *request) Reject(private []byte) error {
-	cmParam, err := paramTo(verbs.ConnParam{PrivateData: private})
+	cmParam, err := paramToC(verbs.ConnParam{PrivateData: private})
 	if err != nil {
-		return failed("reject", r.remote.String(), err)
+		return opError("reject", r.remote.String(), err)
 	}
 	if r.answered.Swap(true) {
-		return failed("reject", r.remote.String(), errAnswered)
+		return opError("reject", r.remote.String(), errAnswered)
 	}
-	err = r.id.call(func() error { return shimError(C.shim_reject(r.id.c, &cmParam)) })
+	err = r.id.call(func() C.int { return C.shim_reject(r.id.c, &cmParam) })
 	r.id.destroy()
-	return failed("reject", r.remote.String(), err)
+	return opError("reject", r.remote.String(), err)
 }

@@ -2,6 +2,13 @@
 
 package ibv
 
+// #cgo LDFLAGS: -libverbs -lrdmacm
+// #cgo noescape shim_post_send
+// #cgo nocallback shim_post_send
+// #cgo noescape shim_post_recv
+// #cgo nocallback shim_post_recv
+// #cgo noescape shim_poll_cq
+// #cgo nocallback shim_poll_cq
 // #include "shim.h"
 import "C"
 
@@ -9,7 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -20,9 +29,9 @@ type Context struct {
 	info verbs.DeviceInfo
 	dev  *C.struct_ibv_context
 
-	// life is held for reading by every verb while it calls the library, and for
+	// closeLock is held for reading by every verb while it calls the library, and for
 	// writing while an object is destroyed, so that no verb uses a destroyed object.
-	life sync.RWMutex
+	closeLock sync.RWMutex
 
 	mu       sync.Mutex
 	children map[child]struct{}         // mu
@@ -46,58 +55,58 @@ type handle interface {
 // child is an object made from a Context.
 type child interface {
 	handle
-	// destroy calls the destroy function of the library; life is held for writing. If it
+	// destroy calls the destroy function of the library; closeLock is held for writing. If it
 	// fails the object is unchanged.
 	destroy() error
-	// rank orders the objects when a device is closed: lower ranks are destroyed first.
-	rank() int
+	// closeOrder orders the objects of a device that is closed: lower values are destroyed first.
+	closeOrder() int
 }
 
-// Ranks: users before the objects that they use. A bound type 2 window uses its queue
+// Values of closeOrder: users before the objects that they use. A bound type 2 window uses its queue
 // pair, and soft-RoCE waits for a minute before it destroys a queue pair in use.
 const (
-	rankWindow = iota
-	rankQP
-	rankLeaf // regions, address handles, shared receive queues
-	rankCQ
-	rankChannel
-	rankDomain
+	closeOrderWindow = iota
+	closeOrderQP
+	closeOrderLeaf // regions, address handles, shared receive queues
+	closeOrderCQ
+	closeOrderChannel
+	closeOrderDomain
 )
 
 // object is the state that all objects of a device have.
 type object struct {
 	ctx    *Context
-	closed bool // ctx.life
+	closed bool // ctx.closeLock
 }
 
 func (o *object) state() *object { return o }
 
 func (c *Context) name() string { return c.info.Name }
 
-// enter takes life for reading for a verb of h, unless h is closed. leave releases it.
+// enter takes closeLock for reading for a verb of h, unless h is closed. leave releases it.
 func enter(h handle, op string) error {
 	o := h.state()
-	o.ctx.life.RLock()
+	o.ctx.closeLock.RLock()
 	if o.closed {
-		o.ctx.life.RUnlock()
-		return failed(op, h.name(), verbs.ErrClosed)
+		o.ctx.closeLock.RUnlock()
+		return opError(op, h.name(), verbs.ErrClosed)
 	}
 	return nil
 }
 
-func (o *object) leave() { o.ctx.life.RUnlock() }
+func (o *object) leave() { o.ctx.closeLock.RUnlock() }
 
 // verb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
 // to the error of f.
-func verb(h handle, op string, f func() error) error {
+func callVerb(h handle, op string, f func() error) error {
 	if err := enter(h, op); err != nil {
 		return err
 	}
 	defer h.state().leave()
-	return failed(op, h.name(), f())
+	return opError(op, h.name(), f())
 }
 
-// addChild registers an object of the device; life is held for reading.
+// addChild registers an object of the device; closeLock is held for reading.
 func (c *Context) addChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,6 +121,7 @@ func (c *Context) addChild(o child) {
 	}
 }
 
+// removeChild removes an object that is destroyed.
 func (c *Context) removeChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +138,7 @@ func (c *Context) removeChild(o child) {
 
 // create runs f, which creates object o of the library, as a verb of h, and registers o.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
-	err := verb(h, op, func() error {
+	err := callVerb(h, op, func() error {
 		err := f()
 		if err == nil {
 			o.state().ctx.addChild(o)
@@ -145,13 +155,13 @@ func create[T any](h handle, o child, op string, f func() error) (none T, _ erro
 // error.
 func closeObject(o child, op string) error {
 	c := o.state().ctx
-	c.life.Lock()
-	defer c.life.Unlock()
+	c.closeLock.Lock()
+	defer c.closeLock.Unlock()
 	if o.state().closed {
-		return failed(op, o.name(), verbs.ErrClosed)
+		return opError(op, o.name(), verbs.ErrClosed)
 	}
 	if err := o.destroy(); err != nil {
-		return failed(op, o.name(), err)
+		return opError(op, o.name(), err)
 	}
 	o.state().closed = true
 	c.removeChild(o)
@@ -159,7 +169,7 @@ func closeObject(o child, op string) error {
 }
 
 // objectOf returns the object of an argument if it is an open object of this device.
-// life is held for reading.
+// closeLock is held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
@@ -173,15 +183,15 @@ func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	return o, nil
 }
 
-// Info describes the device.
+// Info implements verbs.Context.
 func (c *Context) Info() verbs.DeviceInfo { return c.info }
 
-// Close closes the device and everything made from it. Calls that wait end first.
+// Close implements verbs.Context: it ends blocked calls, and closes all objects and the device.
 func (c *Context) Close() error {
-	c.life.Lock()
+	c.closeLock.Lock()
 	if c.closed {
-		c.life.Unlock()
-		return failed("close_device", c.info.Name, verbs.ErrClosed)
+		c.closeLock.Unlock()
+		return opError("close_device", c.info.Name, verbs.ErrClosed)
 	}
 	c.closed = true
 	all := make([]child, 0, len(c.children))
@@ -189,7 +199,7 @@ func (c *Context) Close() error {
 		o.state().closed = true
 		all = append(all, o)
 	}
-	c.life.Unlock()
+	c.closeLock.Unlock()
 
 	c.async.stop()
 	for _, o := range all {
@@ -201,21 +211,111 @@ func (c *Context) Close() error {
 		c.cm.stop()
 	}
 
-	slices.SortFunc(all, func(a, b child) int { return a.rank() - b.rank() })
-	c.life.Lock()
-	defer c.life.Unlock()
+	slices.SortFunc(all, func(a, b child) int { return a.closeOrder() - b.closeOrder() })
+	c.closeLock.Lock()
+	defer c.closeLock.Unlock()
 	var errs []error
 	for _, o := range all {
 		if q, ok := o.(*qp); ok {
 			q.leaveGroups()
 		}
 		if err := o.destroy(); err != nil {
-			errs = append(errs, failed("close_device", c.info.Name+": "+o.name(), err))
+			errs = append(errs, opError("close_device", c.info.Name+": "+o.name(), err))
 		}
 		c.removeChild(o)
 	}
 	if err := shimError(C.shim_ibv_close_device(c.dev)); err != nil {
-		errs = append(errs, failed("close_device", c.info.Name, err))
+		errs = append(errs, opError("close_device", c.info.Name, err))
 	}
 	return errors.Join(errs...)
+}
+
+// Linked says whether this program was built with libibverbs.
+const Linked = true
+
+// Devices lists the kernel's RDMA devices; none is no error.
+func (Provider) Devices() (infos []verbs.DeviceInfo, err error) {
+	err = eachDevice("get_device_list", func(d *C.struct_ibv_device) bool {
+		infos = append(infos, describe(d))
+		return true
+	})
+	return infos, err
+}
+
+// Open opens a device by its name, as listed by Devices and ibv_devices(1). It may be opened
+// several times; objects of one Context cannot be used with another.
+func (Provider) Open(device string) (verbs.Context, error) {
+	var found *Context
+	var others []string
+	var openErr error
+	err := eachDevice("open_device", func(d *C.struct_ibv_device) bool {
+		if name := C.GoString(C.ibv_get_device_name(d)); name != device {
+			others = append(others, name)
+			return true
+		}
+		found, openErr = open(d)
+		return false
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case openErr != nil:
+		return nil, openErr
+	case found == nil:
+		return nil, opError("open_device", device, fmt.Errorf("%w: %s", verbs.ErrNotFound, deviceHint(others)))
+	}
+	return found, nil
+}
+
+// deviceHint lists the devices, or tells how to create one.
+func deviceHint(names []string) string {
+	if len(names) == 0 {
+		return "this machine has no RDMA device; soft-RoCE makes one: modprobe rdma_rxe, rdma link add rxe0 type rxe netdev eth0"
+	}
+	return "this machine has " + strings.Join(names, ", ")
+}
+
+// eachDevice calls f with every device until it returns false.
+func eachDevice(op string, f func(*C.struct_ibv_device) bool) error {
+	var n C.int
+	list, errno := C.shim_get_device_list(&n)
+	if list == nil {
+		return opError(op, "", hinted(cause(errno), "the kernel has no user verbs; modprobe ib_uverbs", syscall.ENOSYS, syscall.ENOENT))
+	}
+	defer C.ibv_free_device_list(list)
+	for i := range n {
+		if !f(C.shim_device_at(list, i)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// describe returns the name, transport and GUID of a device.
+func describe(d *C.struct_ibv_device) verbs.DeviceInfo {
+	return verbs.DeviceInfo{
+		Name: C.GoString(C.ibv_get_device_name(d)), Provider: ProviderName,
+		Transport: verbs.Transport(C.shim_transport(d)), GUID: uint64(C.shim_guid(d)),
+	}
+}
+
+// open opens a device of the list.
+func open(d *C.struct_ibv_device) (*Context, error) {
+	info := describe(d)
+	dev, errno := C.ibv_open_device(d)
+	if dev == nil {
+		const hint = "/dev/infiniband/uverbs* must be readable and writable"
+		return nil, opError("open_device", info.Name, hinted(cause(errno), hint, syscall.EPERM, syscall.EACCES))
+	}
+	async, err := newWaiter(dev.async_fd)
+	if err != nil {
+		C.ibv_close_device(dev)
+		return nil, opError("open_device", info.Name, err)
+	}
+	c := &Context{info: info, dev: dev, async: async, children: make(map[child]struct{})}
+	c.ctx = c
+	c.byQP = make(map[*C.struct_ibv_qp]*qp)
+	c.byCQ = make(map[*C.struct_ibv_cq]*cq)
+	c.bySRQ = make(map[*C.struct_ibv_srq]*srq)
+	return c, nil
 }

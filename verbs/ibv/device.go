@@ -9,14 +9,22 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QueryDevice returns the capabilities and limits of the device.
+// QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (attr verbs.DeviceAttr, err error) {
-	err = verb(c, "query_device", func() error {
+	err = callVerb(c, "query_device", func() error {
 		attr, err = c.deviceAttr()
 		return err
 	})
@@ -36,7 +44,7 @@ func (c *Context) deviceAttr() (verbs.DeviceAttr, error) {
 	a := &x.orig_attr
 	attr := verbs.DeviceAttr{
 		FirmwareVersion: C.GoString(&a.fw_ver[0]), VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id),
-		NodeGUID: uint64(C.shim_be64(a.node_guid)), Caps: claims(&x) | found.caps,
+		NodeGUID: uint64(C.shim_be64(a.node_guid)), Caps: reportedCaps(&x) | found.caps,
 		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_rd), MaxInline: found.inline,
 		MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe), MaxMR: int(a.max_mr), MaxMRSize: uint64(a.max_mr_size), MaxMW: int(a.max_mw),
 		MaxPD: int(a.max_pd), MaxAH: int(a.max_ah), MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge),
@@ -56,9 +64,9 @@ func atMost255(n C.int) uint8 { return uint8(min(max(n, 0), math.MaxUint8)) }
 // lack.
 const capAtomicWrite = 1 << 40
 
-// claims returns the capabilities that the device reports. CapFlush is not among them, since the
-// library cannot post a flush.
-func claims(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
+// reportedCaps returns the capabilities that the device reports, without CapFlush: the library
+// cannot post a flush.
+func reportedCaps(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
 	a := &x.orig_attr
 	flags := uint64(a.device_cap_flags) | uint64(x.device_cap_flags_ex)
 	for _, k := range []struct {
@@ -88,9 +96,9 @@ func (c *Context) hasAtomicWrite() bool {
 	return err == nil && found.atomicWrite
 }
 
-// QueryPort returns the attributes of a port.
+// QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
-	err = verb(c, "query_port", func() error {
+	err = callVerb(c, "query_port", func() error {
 		var a C.struct_ibv_port_attr
 		if err := shimError(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
 			return fmt.Errorf("port %d: %w", port, err)
@@ -99,16 +107,16 @@ func (c *Context) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
 			State: verbs.PortState(a.state), MaxMTU: verbs.MTU(a.max_mtu), ActiveMTU: verbs.MTU(a.active_mtu),
 			GIDs: int(a.gid_tbl_len), PKeys: int(a.pkey_tbl_len), MaxMsg: uint32(a.max_msg_sz),
 			BadPKeys: uint32(a.bad_pkey_cntr), QKeyViolations: uint32(a.qkey_viol_cntr),
-			RateBps: signalling(uint8(a.active_speed), uint8(a.active_width)),
+			RateBps: linkRateBps(uint8(a.active_speed), uint8(a.active_width)),
 		}
 		return nil
 	})
 	return attr, err
 }
 
-// signalling is the rate of a link from IBTA's codes of lane speed and lane count; 0 if
-// one is unknown.
-func signalling(speed, width uint8) uint64 {
+// linkRateBps returns the rate of a link with IBTA's codes of lane speed and link width; 0 for
+// unknown codes.
+func linkRateBps(speed, width uint8) uint64 {
 	lane := map[uint8]uint64{ // in kb/s
 		1: 2_500_000, 2: 5_000_000, 4: 10_000_000, 8: 10_312_500, 16: 14_062_500, 32: 25_781_250, 64: 53_125_000, 128: 106_250_000,
 	}[speed]
@@ -116,7 +124,7 @@ func signalling(speed, width uint8) uint64 {
 	return lane * lanes * 1000
 }
 
-// QueryGID returns an entry of a port's GID table. An unused entry has no address.
+// QueryGID implements verbs.Context. An unused entry has no address.
 func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err error) {
 	err = c.queryTable("query_gid", port, index, func() error {
 		var e C.struct_ibv_gid_entry
@@ -126,7 +134,7 @@ func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err err
 			return nil
 		}
 		if err == nil {
-			entry = verbs.GIDEntry{GID: gidFrom(&e.gid), Index: index, Type: verbs.GIDType(e.gid_type)}
+			entry = verbs.GIDEntry{GID: gidFromC(&e.gid), Index: index, Type: verbs.GIDType(e.gid_type)}
 		}
 		return err
 	})
@@ -135,7 +143,7 @@ func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err err
 
 // queryTable runs f, which reads an entry of a port's table.
 func (c *Context) queryTable(op string, port uint8, index int, f func() error) error {
-	return verb(c, op, func() error {
+	return callVerb(c, op, func() error {
 		err := error(verbs.ErrNotFound)
 		if index >= 0 && index <= math.MaxInt32 {
 			err = f()
@@ -161,11 +169,145 @@ func (c *Context) netIndex() int {
 	return int(e.ndev_ifindex)
 }
 
-// QueryPKey returns an entry of a port's P_Key table.
+// QueryPKey implements verbs.Context.
 func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
 	var key C.uint16_t
 	err := c.queryTable("query_pkey", port, index, func() error {
 		return shimError(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key))
 	})
 	return uint16(key), err
+}
+
+// Counters implements verbs.Context with the hardware counters of the device and its ports in sysfs.
+func (c *Context) Counters() []verbs.Counter {
+	return countersIn(filepath.Join("/sys/class/infiniband", c.info.Name))
+}
+
+// countersIn reads the counters below the sysfs directory of a device, sorted by name. If the
+// device has several ports, the names begin with "portN_".
+func countersIn(device string) (all []verbs.Counter) {
+	all = readCounters(filepath.Join(device, "hw_counters"), "")
+	ports, _ := os.ReadDir(filepath.Join(device, "ports")) // sorted; none if there is no such folder
+	for _, p := range ports {
+		prefix := ""
+		if len(ports) > 1 {
+			prefix = fmt.Sprintf("port%s_", p.Name())
+		}
+		all = append(all, readCounters(filepath.Join(device, "ports", p.Name(), "hw_counters"), prefix)...)
+	}
+	return all
+}
+
+// readCounters reads the files of a directory that contain a number, except lifespan, which is the
+// maximum age of the values.
+func readCounters(dir, prefix string) (all []verbs.Counter) {
+	files, _ := os.ReadDir(dir)
+	for _, f := range files {
+		if f.Name() == "lifespan" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			continue
+		}
+		if v, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			all = append(all, verbs.Counter{Name: prefix + f.Name(), Value: v})
+		}
+	}
+	return all
+}
+
+// probed has the results of probe.
+type probed struct {
+	once        sync.Once
+	caps        verbs.Caps
+	inline      int
+	atomicWrite bool
+	err         error
+}
+
+// maxProbedInline bounds the search for the limit of inline data.
+const maxProbedInline = 4096
+
+// probe finds out capabilities that no query of libibverbs reports, by creating objects.
+// The caller holds the read lock of closeLock.
+func (c *Context) probe() (*probed, error) {
+	p := &c.probes
+	p.once.Do(func() {
+		var x C.struct_ibv_device_attr_ex
+		if p.err = shimError(C.shim_query_device(c.dev, &x)); p.err != nil {
+			return
+		}
+		p.atomicWrite = uint64(x.device_cap_flags_ex)&capAtomicWrite != 0
+		domain, errno := C.ibv_alloc_pd(c.dev)
+		if domain == nil {
+			p.err = cause(errno)
+			return
+		}
+		defer C.ibv_dealloc_pd(domain)
+		queue, errno := C.ibv_create_cq(c.dev, 16, nil, nil, 0)
+		if queue == nil {
+			p.err = cause(errno)
+			return
+		}
+		defer C.ibv_destroy_cq(queue)
+		p.caps = probeServices(domain, queue) | probeZeroBased(domain)
+		if C.shim_resize_cq(queue, 32) == 0 {
+			p.caps |= verbs.CapResizeCQ
+		}
+		if hasCM() {
+			p.caps |= verbs.CapCM
+		}
+		p.inline = inlineLimit(domain, queue, p.caps)
+	})
+	return p, p.err
+}
+
+// probeServices returns the transport services for which queue pairs can be created.
+func probeServices(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.Caps) {
+	for _, s := range []struct {
+		kind verbs.QPType
+		cap  verbs.Caps
+	}{{verbs.QPTypeRC, verbs.CapRC}, {verbs.QPTypeUC, verbs.CapUC}, {verbs.QPTypeUD, verbs.CapUD}} {
+		if canCreateQP(domain, queue, s.kind, 0) {
+			caps |= s.cap
+		}
+	}
+	return caps
+}
+
+// canCreateQP reports whether a queue pair with that much inline data can be created.
+func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, inline int) bool {
+	attr := C.struct_ibv_qp_init_attr{send_cq: queue, recv_cq: queue, qp_type: uint32(kind)}
+	attr.cap.max_send_wr, attr.cap.max_recv_wr, attr.cap.max_send_sge, attr.cap.max_recv_sge = 1, 1, 1, 1
+	attr.cap.max_inline_data = C.uint32_t(inline)
+	p := C.ibv_create_qp(domain, &attr)
+	if p == nil {
+		return false
+	}
+	C.ibv_destroy_qp(p)
+	return true
+}
+
+// inlineLimit returns the maximum of inline data with which a queue pair can be created.
+func inlineLimit(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, caps verbs.Caps) int {
+	kind := verbs.QPTypeRC
+	if !caps.Has(verbs.CapRC) {
+		kind = verbs.QPTypeUD
+	}
+	return sort.Search(maxProbedInline, func(n int) bool { return !canCreateQP(domain, queue, kind, n+1) })
+}
+
+// probeZeroBased returns CapZeroBased if a region with address 0 can be registered.
+func probeZeroBased(domain *C.struct_ibv_pd) verbs.Caps {
+	buf := BufferFor(0, 64)
+	var pin runtime.Pinner
+	pin.Pin(&buf[0])
+	defer pin.Unpin()
+	m := C.shim_reg_mr(domain, C.uintptr_t(uintptr(unsafe.Pointer(&buf[0]))), C.size_t(len(buf)), 0, C.IBV_ACCESS_LOCAL_WRITE|C.IBV_ACCESS_ZERO_BASED)
+	if m == nil {
+		return 0
+	}
+	C.ibv_dereg_mr(m)
+	return verbs.CapZeroBased
 }

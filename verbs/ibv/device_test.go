@@ -6,7 +6,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,13 +31,12 @@ func TestQueries(t *testing.T) {
 		if b.attr.MaxQP <= 0 || b.attr.MaxCQE <= 0 || b.attr.Ports == 0 || b.attr.NodeGUID != b.info.GUID {
 			t.Errorf("%+v of %+v", b.attr, b.info)
 		}
-		p, err := b.QueryPort(1)
-		b.ok("query_port", err)
+		p := must.Get(b.QueryPort(1))(b.T)
 		b.Logf("%+v, address %v of type %v at %d", p, b.gid.GID, b.gid.Type, b.gid.Index)
 		if p.State != verbs.PortActive || p.ActiveMTU.Bytes() == 0 || p.GIDs == 0 {
 			t.Errorf("port %+v", p)
 		}
-		_, err = b.QueryPort(b.attr.Ports + 1)
+		_, err := b.QueryPort(b.attr.Ports + 1)
 		b.refused("a port behind the last", err, nil)
 		for _, i := range []int{-1, p.GIDs, 1 << 40} {
 			_, err = b.QueryGID(1, i)
@@ -42,8 +45,7 @@ func TestQueries(t *testing.T) {
 			b.refused("a P_Key that there is not", err, nil)
 		}
 		if p.PKeys > 0 { // iWARP has none
-			_, err = b.QueryPKey(1, 0)
-			b.ok("query_pkey", err)
+			_ = must.Get(b.QueryPKey(1, 0))(b.T)
 		}
 		b.Logf("counters %+v", b.Counters())
 	})
@@ -141,8 +143,7 @@ func TestUDCanBeAnswered(t *testing.T) {
 		one, other := b.newQP(verbs.QPTypeUD, nil), b.newQP(verbs.QPTypeUD, nil)
 		b.up(one, 0)
 		b.up(other, 0)
-		ah, err := b.pd.CreateAH(b.self())
-		b.ok("create_ah", err)
+		ah := must.Get(b.pd.CreateAH(b.self()))(b.T)
 		b.recv(other, 1, 4096, verbs.GRHLen+100)
 		b.recv(one, 2, 8192, verbs.GRHLen+100)
 		b.post(one, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: b.sge(0, 100), UD: verbs.UD{AH: ah, QPN: other.QPN(), QKey: testKey}})
@@ -150,13 +151,11 @@ func TestUDCanBeAnswered(t *testing.T) {
 		if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != one.QPN() || wc.ByteLen != verbs.GRHLen+100 || !bytes.Equal(b.buf[:100], b.buf[4096+verbs.GRHLen:][:100]) {
 			t.Fatalf("datagram: %+v", wc)
 		}
-		back, err := verbs.InitAHFromWC(1, uint8(b.gid.Index), &wc, b.buf[4096:])
-		b.ok("reply address", err)
-		ah, err = b.pd.CreateAH(back)
-		b.ok("create_ah", err)
+		back := must.Get(verbs.InitAHFromWC(1, uint8(b.gid.Index), &wc, b.buf[4096:]))(b.T)
+		ah = must.Get(b.pd.CreateAH(back))(b.T)
 		b.post(other, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: b.sge(0, 10), UD: verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: testKey}})
 		b.succeeds(2, 4)
-		_, err = one.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: b.sge(0, 1)}})
+		_, err := one.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: b.sge(0, 1)}})
 		b.refused("a datagram to nowhere", err, verbs.ErrInvalid)
 	})
 }
@@ -178,20 +177,18 @@ func TestRegionsAtAnAddress(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		const at = 0x7_0000_1230
 		buf := BufferFor(at, 100)
-		mr, err := b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at, Access: verbs.AccessRemoteRead})
-		b.ok("a region at an address", err)
+		mr := must.Get(b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at, Access: verbs.AccessRemoteRead}))(b.T)
 		if mr.Addr() != at || mr.Len() != 100 {
 			t.Errorf("%d bytes at %#x", mr.Len(), mr.Addr())
 		}
 		// Memory that lies elsewhere in its page is the kernel's to refuse, and the error says why.
-		_, err = b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at + 8})
+		_, err := b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at + 8})
 		b.refused("another place in the page", err, verbs.ErrInvalid)
 		if err != nil && !strings.Contains(err.Error(), "into its page") {
-			t.Errorf("%v does not cmParam why", err)
+			t.Errorf("%v does not say why", err)
 		}
 		if b.attr.Caps.Has(verbs.CapZeroBased) {
-			mr, err = b.pd.RegMR(verbs.MRInit{Buf: BufferFor(0, 64), Access: verbs.AccessZeroBased})
-			b.ok("a zero-based region", err)
+			mr = must.Get(b.pd.RegMR(verbs.MRInit{Buf: BufferFor(0, 64), Access: verbs.AccessZeroBased}))(b.T)
 			if mr.Addr() != 0 {
 				t.Errorf("zero-based at %#x", mr.Addr())
 			}
@@ -207,10 +204,8 @@ func TestWindows(t *testing.T) {
 		read := func(id uint64, key verbs.RKey) verbs.SendWR {
 			return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: b.sge(4096, 64), Remote: verbs.Remote{Addr: info.Addr, RKey: key}}
 		}
-		first, err := b.pd.AllocMW(verbs.MWType1)
-		b.ok("alloc_mw", err)
-		key, err := one.BindMW(first, 1, verbs.SendSignaled, info)
-		b.ok("bind_mw", err)
+		first := must.Get(b.pd.AllocMW(verbs.MWType1))(b.T)
+		key := must.Get(one.BindMW(first, 1, verbs.SendSignaled, info))(b.T)
 		if wc := b.succeeds(1)[1]; wc.Opcode != verbs.WCOpBindMW || first.RKey() != key {
 			t.Errorf("bind: %+v, key %#x and %#x", wc, key, first.RKey())
 		}
@@ -218,9 +213,8 @@ func TestWindows(t *testing.T) {
 		if b.succeeds(2); !bytes.Equal(b.buf[256:320], b.buf[4096:4160]) {
 			t.Error("other bytes than are behind the window")
 		}
-		second, err := b.pd.AllocMW(verbs.MWType2)
-		b.ok("alloc_mw", err)
-		_, err = one.BindMW(second, 1, verbs.SendSignaled, info)
+		second := must.Get(b.pd.AllocMW(verbs.MWType2))(b.T)
+		_, err := one.BindMW(second, 1, verbs.SendSignaled, info)
 		b.refused("bind_mw of type 2", err, verbs.ErrInvalid)
 		for id := uint64(10); id < 14; id += 2 { // twice: the second needs the first's key
 			key = verbs.NextRKey(second.RKey())
@@ -262,4 +256,60 @@ func TestPollAndPostDoNotAllocate(t *testing.T) {
 			t.Errorf("%.1f allocations a round", n)
 		}
 	})
+}
+
+func TestCountersOfDeviceAndPorts(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		file := filepath.Join(dir, name)
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	write("ports/1/hw_counters/sent_pkts", "12\n")
+	write("ports/1/hw_counters/acks", "18446744073709551615\n")
+	write("ports/1/hw_counters/lifespan", "10\n")
+	write("ports/1/hw_counters/words", "none\n")
+	want := []verbs.Counter{{Name: "acks", Value: 1<<64 - 1}, {Name: "sent_pkts", Value: 12}}
+	if got := countersIn(dir); !slices.Equal(got, want) {
+		t.Errorf("one port: %v, want %v", got, want)
+	}
+	write("ports/2/hw_counters/acks", "3\n")
+	write("hw_counters/resets", "1\n")
+	want = []verbs.Counter{{Name: "resets", Value: 1}, {Name: "port1_acks", Value: 1<<64 - 1}, {Name: "port1_sent_pkts", Value: 12}, {Name: "port2_acks", Value: 3}}
+	if got := countersIn(dir); !slices.Equal(got, want) {
+		t.Errorf("two ports: %v, want %v", got, want)
+	}
+	if got := countersIn(filepath.Join(dir, "none")); got != nil {
+		t.Errorf("no device: %v", got)
+	}
+}
+
+func TestSignallingRate(t *testing.T) {
+	for _, c := range []struct {
+		speed, width uint8
+		want         uint64
+	}{{1, 1, 2_500_000_000}, {32, 2, 103_125_000_000}, {128, 2, 425_000_000_000}, {3, 1, 0}, {1, 3, 0}} {
+		if got := linkRateBps(c.speed, c.width); got != c.want {
+			t.Errorf("speed %d, width %d: %d, want %d", c.speed, c.width, got, c.want)
+		}
+	}
+}
+
+func TestErrnoIsBothItselfAndAnErrorOfVerbs(t *testing.T) {
+	for errno, want := range map[int]error{
+		int(syscall.EINVAL): verbs.ErrInvalid, -int(syscall.EINVAL): verbs.ErrInvalid, int(syscall.ENOMEM): verbs.ErrNoMemory,
+		int(syscall.EBUSY): verbs.ErrBusy, int(syscall.EPERM): verbs.ErrPerm, int(syscall.ENOENT): verbs.ErrNotFound,
+		int(syscall.EOPNOTSUPP): verbs.ErrNotSupported, int(syscall.ETIMEDOUT): verbs.ErrTimeout,
+	} {
+		err := opError("modify_qp", "qp 0x11", errnoError(errno))
+		if !errors.Is(err, want) || !errors.Is(err, syscall.Errno(max(errno, -errno))) {
+			t.Errorf("errno %d: %v is not %v and the errno", errno, err, want)
+		}
+		if !strings.HasPrefix(err.Error(), "modify_qp qp 0x11: ") {
+			t.Errorf("%q does not begin with verb and object", err)
+		}
+	}
+	if err := errnoError(int(syscall.EIO)); errors.Is(err, verbs.ErrInvalid) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("EIO is %v", err)
+	}
 }

@@ -30,6 +30,7 @@ func (e *deviceError) Error() string {
 	return s
 }
 
+// Unwrap returns the errno and the error of package verbs.
 func (e *deviceError) Unwrap() []error {
 	if e.kind == nil {
 		return []error{e.errno}
@@ -82,13 +83,21 @@ func shimError[T ~int32](errno T) error {
 	return errnoError(int(errno))
 }
 
-// cause returns the error of a failed call from errno.
+// cause returns the error of a failed call that set errno.
 func cause(errno error) error {
 	var e syscall.Errno
 	if errors.As(errno, &e) && e != 0 {
 		return errnoError(int(e))
 	}
 	return errors.New("the library gave no reason")
+}
+
+// nilError returns the error of a call that returned the pointer p and set errno; nil unless p is nil.
+func nilError[T any](p *T, errno error) error {
+	if p != nil {
+		return nil
+	}
+	return cause(errno)
 }
 
 // hinted adds a hint for the user to an error with one of these errnos.
@@ -100,8 +109,8 @@ func hinted(err error, hint string, errnos ...syscall.Errno) error {
 	return err
 }
 
-// failed returns the OpError of a verb on an object; nil if err is nil.
-func failed(op, obj string, err error) error {
+// opError returns the OpError of a verb on an object; nil if err is nil.
+func opError(op, obj string, err error) error {
 	if err == nil {
 		return nil
 	}

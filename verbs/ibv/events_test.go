@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,15 +24,13 @@ func (b *bench) complete(cq verbs.CQ, id uint64) {
 
 func TestCompletionEvents(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		ch, err := b.CreateCompChannel()
-		b.ok("create_comp_channel", err)
+		ch := must.Get(b.CreateCompChannel())(b.T)
 		var queues [2]verbs.CQ
 		for i := range queues {
-			queues[i], err = b.CreateCQ(verbs.CQInit{Depth: 16, Channel: ch})
-			b.ok("create_cq", err)
+			queues[i] = must.Get(b.CreateCQ(verbs.CQInit{Depth: 16, Channel: ch}))(b.T)
 		}
 		began := time.Now()
-		_, err = ch.Wait(50 * time.Millisecond)
+		_, err := ch.Wait(50 * time.Millisecond)
 		b.refused("waiting for nothing", err, verbs.ErrTimeout)
 		if took := time.Since(began); took < 50*time.Millisecond {
 			t.Errorf("a timeout of 50 ms after %v", took)
@@ -41,8 +40,7 @@ func TestCompletionEvents(t *testing.T) {
 		for _, i := range []int{1, 0, 1} {
 			b.ok("arm", queues[i].ReqNotify(false))
 			b.complete(queues[i], 5)
-			got, err := ch.Wait(patience)
-			b.ok("get_cq_event", err)
+			got := must.Get(ch.Wait(patience))(b.T)
 			if got != queues[i] {
 				t.Errorf("an event of another queue")
 			}
@@ -56,10 +54,8 @@ func TestCompletionEvents(t *testing.T) {
 
 func TestClosingEndsWaits(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		closed, err := b.CreateCompChannel()
-		b.ok("create_comp_channel", err)
-		kept, err := b.CreateCompChannel()
-		b.ok("create_comp_channel", err)
+		closed := must.Get(b.CreateCompChannel())(b.T)
+		kept := must.Get(b.CreateCompChannel())(b.T)
 		ends := make(map[string]chan error)
 		wait := func(what string, f func() error) {
 			end := make(chan error, 1)
@@ -102,8 +98,7 @@ func TestAsyncEventsNameTheirObjects(t *testing.T) {
 		_, err := b.WaitAsync(20 * time.Millisecond)
 		b.refused("waiting for nothing", err, verbs.ErrTimeout)
 		b.needs(verbs.CapSRQ, "shared receive queues")
-		srq, err := b.CreateSRQ(verbs.SRQInit{PD: b.pd, MaxWR: 8, MaxSGE: 1})
-		b.ok("create_srq", err)
+		srq := must.Get(b.CreateSRQ(verbs.SRQInit{PD: b.pd, MaxWR: 8, MaxSGE: 1}))(b.T)
 		one, other := b.pair(verbs.QPTypeRC, func(i *verbs.QPInit) { i.SRQ = srq })
 		_, err = other.PostRecv([]verbs.RecvWR{{SGL: b.sge(0, 8)}})
 		b.refused("a receive of its own for a queue pair on a shared queue", err, verbs.ErrInvalid)
@@ -122,8 +117,7 @@ func TestAsyncEventsNameTheirObjects(t *testing.T) {
 			b.completions(b.cq, 2)
 		}
 		for {
-			e, err := b.WaitAsync(patience)
-			b.ok("an event", err)
+			e := must.Get(b.WaitAsync(patience))(b.T)
 			if e.Type == verbs.EventCommEst {
 				continue
 			}
@@ -137,10 +131,8 @@ func TestAsyncEventsNameTheirObjects(t *testing.T) {
 
 func TestClosingInOrder(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		pd, err := b.AllocPD()
-		b.ok("alloc_pd", err)
-		cq, err := b.CreateCQ(verbs.CQInit{Depth: 8})
-		b.ok("create_cq", err)
+		pd := must.Get(b.AllocPD())(b.T)
+		cq := must.Get(b.CreateCQ(verbs.CQInit{Depth: 8}))(b.T)
 		qp := b.newQP(verbs.QPTypeRC, func(i *verbs.QPInit) { i.PD, i.SendCQ, i.RecvCQ = pd, cq, cq })
 		b.refused("a domain with a queue pair", pd.Close(), verbs.ErrBusy)
 		b.refused("a CQ with a queue pair", cq.Close(), verbs.ErrBusy)
@@ -152,8 +144,7 @@ func TestClosingInOrder(t *testing.T) {
 		b.refused("destroy_qp", qp.Close(), verbs.ErrClosed)
 		b.refused("a queue pair of closed objects", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq})), verbs.ErrClosed)
 		b.refused("a queue pair of nothing", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC})), verbs.ErrInvalid)
-		again, err := Provider{}.Open(b.info.Name)
-		b.ok("open again", err)
+		again := must.Get(Provider{}.Open(b.info.Name))(b.T)
 		defer again.Close()
 		b.refused("another opening's domain", second(again.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq})), verbs.ErrInvalid)
 	})
@@ -207,8 +198,7 @@ func TestManyGoroutines(t *testing.T) {
 
 func TestOverrunIsToldByPolls(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		cq, err := b.CreateCQ(verbs.CQInit{Depth: 2})
-		b.ok("create_cq", err)
+		cq := must.Get(b.CreateCQ(verbs.CQInit{Depth: 2}))(b.T)
 		qp := b.newQP(verbs.QPTypeRC, func(i *verbs.QPInit) { i.SendCQ, i.RecvCQ = cq, cq })
 		b.ok("to INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 		if cq.Depth() > 12 {
@@ -218,12 +208,12 @@ func TestOverrunIsToldByPolls(t *testing.T) {
 			b.recv(qp, id, 0, 64)
 		}
 		b.ok("to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-		e, err := b.WaitAsync(patience)
-		b.ok("an event", err)
+		e := must.Get(b.WaitAsync(patience))(b.T)
 		if e.Type != verbs.EventCQErr || e.CQ != cq {
 			t.Fatalf("%+v", e)
 		}
 		into := make([]verbs.WC, 32)
+		var err error
 		for n := 1; n > 0 && err == nil; {
 			n, err = cq.Poll(into)
 		}

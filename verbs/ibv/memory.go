@@ -22,20 +22,18 @@ type pd struct {
 	c *C.struct_ibv_pd
 }
 
-// AllocPD creates a protection domain.
+// AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	d := &pd{object: object{ctx: c}}
 	return create[verbs.PD](c, d, "alloc_pd", func() (errno error) {
-		if d.c, errno = C.ibv_alloc_pd(c.dev); d.c == nil {
-			return cause(errno)
-		}
-		return nil
+		d.c, errno = C.ibv_alloc_pd(c.dev)
+		return nilError(d.c, errno)
 	})
 }
 
-func (d *pd) name() string   { return fmt.Sprintf("pd %d", d.c.handle) }
-func (d *pd) rank() int      { return rankDomain }
-func (d *pd) destroy() error { return shimError(C.shim_ibv_dealloc_pd(d.c)) }
+func (d *pd) name() string    { return fmt.Sprintf("pd %d", d.c.handle) }
+func (d *pd) closeOrder() int { return closeOrderDomain }
+func (d *pd) destroy() error  { return shimError(C.shim_ibv_dealloc_pd(d.c)) }
 
 // Close frees the domain.
 func (d *pd) Close() error { return closeObject(d, "dealloc_pd") }
@@ -55,7 +53,7 @@ type mr struct {
 // emptyBuf is the memory of a region without memory.
 var emptyBuf [1]byte
 
-// RegMR registers memory.
+// RegMR implements verbs.PD.
 func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	first := unsafe.SliceData(init.Buf)
 	if first == nil {
@@ -100,8 +98,9 @@ func (m *mr) RKey() verbs.RKey { return m.rkey }
 func (m *mr) Addr() uint64     { return m.addr }
 func (m *mr) Len() int         { return m.size }
 func (m *mr) name() string     { return fmt.Sprintf("mr %#x", uint32(m.lkey)) }
-func (m *mr) rank() int        { return rankLeaf }
+func (m *mr) closeOrder() int  { return closeOrderLeaf }
 
+// destroy implements child.
 func (m *mr) destroy() error {
 	if err := shimError(C.shim_ibv_dereg_mr(m.c)); err != nil {
 		return err
@@ -121,7 +120,7 @@ type mw struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW creates an unbound window.
+// AllocMW implements verbs.PD.
 func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 	w := &mw{object: object{ctx: d.ctx}, kind: kind}
 	return create[verbs.MW](d, w, "alloc_mw", func() (errno error) {
@@ -139,8 +138,89 @@ func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 func (w *mw) Type() verbs.MWType { return w.kind }
 func (w *mw) RKey() verbs.RKey   { return verbs.RKey(w.rkey.Load()) }
 func (w *mw) name() string       { return fmt.Sprintf("mw %#x", w.rkey.Load()) }
-func (w *mw) rank() int          { return rankWindow }
+func (w *mw) closeOrder() int    { return closeOrderWindow }
 func (w *mw) destroy() error     { return shimError(C.shim_ibv_dealloc_mw(w.c)) }
 
 // Close frees the window, bound or not.
 func (w *mw) Close() error { return closeObject(w, "dealloc_mw") }
+
+// xrcd is an XRC domain. libibverbs does not report its number.
+type xrcd struct {
+	object
+	c *C.struct_ibv_xrcd
+}
+
+// OpenXRCD implements verbs.Context. The domain is private to this process.
+func (c *Context) OpenXRCD() (verbs.XRCD, error) {
+	x := &xrcd{object: object{ctx: c}}
+	return create[verbs.XRCD](c, x, "open_xrcd", func() (errno error) {
+		x.c, errno = C.ibv_open_xrcd(c.dev, &C.struct_ibv_xrcd_init_attr{
+			comp_mask: C.IBV_XRCD_INIT_ATTR_FD | C.IBV_XRCD_INIT_ATTR_OFLAGS, fd: -1, oflags: C.O_CREAT,
+		})
+		return nilError(x.c, errno)
+	})
+}
+
+func (x *xrcd) name() string    { return fmt.Sprintf("xrcd %p", x.c) }
+func (x *xrcd) closeOrder() int { return closeOrderDomain }
+func (x *xrcd) destroy() error  { return shimError(C.shim_ibv_close_xrcd(x.c)) }
+
+// Close closes the domain.
+func (x *xrcd) Close() error { return closeObject(x, "close_xrcd") }
+
+// ah is an address handle.
+type ah struct {
+	object
+	c    *C.struct_ibv_ah
+	attr verbs.AHAttr
+}
+
+// CreateAH implements verbs.PD.
+func (d *pd) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
+	a := &ah{object: object{ctx: d.ctx}, attr: attr}
+	return create[verbs.AH](d, a, "create_ah", func() (errno error) {
+		in := addressToC(attr)
+		a.c, errno = C.ibv_create_ah(d.c, &in)
+		return nilError(a.c, errno)
+	})
+}
+
+func (a *ah) Attr() verbs.AHAttr { return a.attr }
+func (a *ah) name() string       { return fmt.Sprintf("ah to %v", a.attr.GRH.DGID) }
+func (a *ah) closeOrder() int    { return closeOrderLeaf }
+func (a *ah) destroy() error     { return shimError(C.shim_ibv_destroy_ah(a.c)) }
+
+// Close frees the handle.
+func (a *ah) Close() error { return closeObject(a, "destroy_ah") }
+
+// addressToC returns an address as an ibv_ah_attr with a GRH, which RoCE always has.
+func addressToC(a verbs.AHAttr) (c C.struct_ibv_ah_attr) {
+	c.grh.dgid = gidToC(a.GRH.DGID)
+	c.grh.flow_label = C.uint32_t(a.GRH.FlowLabel)
+	c.grh.sgid_index = C.uint8_t(a.GRH.SGIDIndex)
+	c.grh.hop_limit = C.uint8_t(a.GRH.HopLimit)
+	c.grh.traffic_class = C.uint8_t(a.GRH.TrafficClass)
+	c.sl = C.uint8_t(a.SL)
+	c.static_rate = C.uint8_t(a.StaticRate)
+	c.port_num = C.uint8_t(a.Port)
+	c.is_global = 1
+	return c
+}
+
+// addressFromC returns an ibv_ah_attr as an address.
+func addressFromC(c *C.struct_ibv_ah_attr) verbs.AHAttr {
+	return verbs.AHAttr{
+		GRH: verbs.GRH{
+			DGID: gidFromC(&c.grh.dgid), FlowLabel: uint32(c.grh.flow_label), SGIDIndex: uint8(c.grh.sgid_index),
+			HopLimit: uint8(c.grh.hop_limit), TrafficClass: uint8(c.grh.traffic_class),
+		},
+		SL: uint8(c.sl), StaticRate: uint8(c.static_rate), Port: uint8(c.port_num),
+	}
+}
+
+func gidToC(g verbs.GID) (c C.union_ibv_gid) {
+	*(*verbs.GID)(unsafe.Pointer(&c)) = g
+	return c
+}
+
+func gidFromC(c *C.union_ibv_gid) verbs.GID { return *(*verbs.GID)(unsafe.Pointer(c)) }

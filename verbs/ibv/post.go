@@ -6,6 +6,7 @@ package ibv
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -16,21 +17,19 @@ import (
 // postBatch is the maximum number of requests in one call of the library.
 const postBatch = 64
 
-// grow returns n elements of C memory: those of s if it has enough, which may be used already,
-// else new ones.
+// grow returns n elements of C memory: those of s if it has room, else new ones, and frees s.
 func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]
 	}
-	release(s)
+	freeC(s)
 	size := max(n, 2*cap(s), 16)
 	var t T
 	return unsafe.Slice((*T)(C.calloc(C.size_t(size), C.size_t(unsafe.Sizeof(t)))), size)[:n]
 }
 
-func release[T any](s []T) {
-	C.free(unsafe.Pointer(unsafe.SliceData(s)))
-}
+// freeC frees memory of grow.
+func freeC[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
 
 // recvQueue converts receive requests to those of the library, in C memory that it reuses.
 type recvQueue struct {
@@ -45,16 +44,16 @@ func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.Re
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(wrs) > 0 {
-		n, pieces := min(len(wrs), postBatch), 0
+		n, sges := min(len(wrs), postBatch), 0
 		for i := range wrs[:n] {
-			pieces += len(wrs[i].SGL)
+			sges += len(wrs[i].SGL)
 		}
-		r.in, r.wr, r.sge = grow(r.in, n), grow(r.wr, n), grow(r.sge, max(pieces, 1))
+		r.in, r.wr, r.sge = grow(r.in, n), grow(r.wr, n), grow(r.sge, max(sges, 1))
 		at := 0
 		for i := range wrs[:n] {
 			w := &wrs[i]
 			r.in[i] = C.struct_shim_recv{wr_id: C.uint64_t(w.WRID), first_sge: C.uint32_t(at), num_sge: C.uint32_t(len(w.SGL))}
-			at += gather(r.sge[at:], w.SGL)
+			at += copySGL(r.sge[at:], w.SGL)
 		}
 		var taken C.int
 		ret := C.shim_post_recv(q, s, &r.in[0], &r.wr[0], &r.sge[0], C.int(n), &taken)
@@ -67,15 +66,16 @@ func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.Re
 	return posted, nil
 }
 
+// free frees the C memory.
 func (r *recvQueue) free() {
-	release(r.in)
-	release(r.wr)
-	release(r.sge)
+	freeC(r.in)
+	freeC(r.wr)
+	freeC(r.sge)
 	r.in, r.wr, r.sge = nil, nil, nil
 }
 
-// gather copies a scatter/gather list and returns its length.
-func gather(into []C.struct_ibv_sge, sgl []verbs.SGE) int {
+// copySGL copies a scatter/gather list and returns its length.
+func copySGL(into []C.struct_ibv_sge, sgl []verbs.SGE) int {
 	for i := range sgl {
 		into[i] = C.struct_ibv_sge{addr: C.uint64_t(sgl[i].Addr), length: C.uint32_t(sgl[i].Length), lkey: C.uint32_t(sgl[i].LKey)}
 	}
@@ -91,11 +91,12 @@ type sendQueue struct {
 	data []byte // copies of inline data in C memory
 }
 
+// free frees the C memory.
 func (s *sendQueue) free() {
-	release(s.in)
-	release(s.wr)
-	release(s.sge)
-	release(s.data)
+	freeC(s.in)
+	freeC(s.wr)
+	freeC(s.sge)
+	freeC(s.data)
 	s.in, s.wr, s.sge, s.data = nil, nil, nil, nil
 }
 
@@ -147,29 +148,29 @@ func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs[:min(len(wrs), postBatch)]
 }
 
-// fill prepares the first requests and returns their number. The error is that of the next
+// fill converts the first requests in wrs and returns their number. The error is that of the next
 // request, if the library cannot post it.
 func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	wrs = batchOf(wrs)
-	pieces, bytes := 0, 0
+	sges, bytes := 0, 0
 	for i := range wrs {
 		if wrs[i].Flags&verbs.SendInline != 0 {
-			pieces++
+			sges++
 			bytes += len(wrs[i].Inline)
 		} else {
-			pieces += len(wrs[i].SGL)
+			sges += len(wrs[i].SGL)
 		}
 	}
-	s.in, s.wr, s.sge, s.data = grow(s.in, len(wrs)), grow(s.wr, len(wrs)), grow(s.sge, max(pieces, 1)), grow(s.data, bytes)
+	s.in, s.wr, s.sge, s.data = grow(s.in, len(wrs)), grow(s.wr, len(wrs)), grow(s.sge, max(sges, 1)), grow(s.data, bytes)
 	at, used := 0, 0
 	for i := range wrs {
 		w, out := &wrs[i], &s.in[i]
 		*out = C.struct_shim_send{wr_id: C.uint64_t(w.WRID), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags), first_sge: C.uint32_t(at)}
-		if err := operands(q, w, out); err != nil {
+		if err := copyOperands(q, w, out); err != nil {
 			return i, err
 		}
 		if w.Flags&verbs.SendInline == 0 {
-			out.num_sge = C.uint32_t(gather(s.sge[at:], w.SGL))
+			out.num_sge = C.uint32_t(copySGL(s.sge[at:], w.SGL))
 		} else if len(w.Inline) > 0 {
 			copy(s.data[used:], w.Inline)
 			s.sge[at] = C.struct_ibv_sge{addr: C.uint64_t(uintptr(unsafe.Pointer(&s.data[used]))), length: C.uint32_t(len(w.Inline))}
@@ -181,8 +182,8 @@ func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	return len(wrs), nil
 }
 
-// operands copies the fields of a request besides its scatter/gather list.
-func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
+// copyOperands copies the fields of a request besides its scatter/gather list.
+func copyOperands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	out.remote_srqn = C.uint32_t(w.XRC.SRQN)
 	switch w.Opcode {
 	case verbs.OpSend:
@@ -195,7 +196,7 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 		out.remote_addr, out.rkey = C.uint64_t(w.Remote.Addr), C.uint32_t(w.Remote.RKey)
 		out.compare_add, out.swap = C.uint64_t(w.Atomic.CompareAdd), C.uint64_t(w.Atomic.Swap)
 	case verbs.OpBindMW:
-		err = bindOperands(q.ctx, &w.Bind, out)
+		err = copyBindOperands(q.ctx, &w.Bind, out)
 	case verbs.OpFlush:
 		return fmt.Errorf("%w: the libibverbs that this was built with has no flush", verbs.ErrNotSupported)
 	default:
@@ -210,8 +211,8 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	return err
 }
 
-// bindOperands copies the fields of a bind. A bind of length 0 has no region.
-func bindOperands(c *Context, b *verbs.Bind, out *C.struct_shim_send) error {
+// copyBindOperands copies the fields of a bind. A bind of length 0 has no region.
+func copyBindOperands(c *Context, b *verbs.Bind, out *C.struct_shim_send) error {
 	w, err := objectOf[*mw](c, "memory window", b.MW)
 	if err != nil {
 		return err
@@ -235,4 +236,48 @@ func setBoundKey(w *verbs.SendWR) {
 	m := w.Bind.MW.(*mw)
 	m.c.rkey = C.uint32_t(w.Bind.RKey)
 	m.rkey.Store(uint32(w.Bind.RKey))
+}
+
+// atomicWrite posts an atomic write. libibverbs posts it only by ibv_wr_atomic_write, which
+// takes the eight bytes as an argument, not a scatter/gather list.
+func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
+	if q.ex == nil {
+		return fmt.Errorf("%w: %s has no atomic writes", verbs.ErrNotSupported, q.ctx.info.Name)
+	}
+	var in C.struct_shim_send
+	in.wr_id, in.flags = C.uint64_t(w.WRID), C.uint32_t(w.Flags)
+	if err := copyOperands(q, w, &in); err != nil {
+		return err
+	}
+	data := w.Inline
+	if w.Flags&verbs.SendInline == 0 {
+		var err error
+		if data, err = q.ctx.readSGL(w.SGL); err != nil {
+			return err
+		}
+	}
+	if len(data) != 8 {
+		return fmt.Errorf("%w: an atomic write of %d bytes", verbs.ErrInvalid, len(data))
+	}
+	value := C.uint64_t(binary.NativeEndian.Uint64(data))
+	return shimError(C.shim_atomic_write(q.ex, &in, unsafe.Pointer(&value)))
+}
+
+// readSGL returns a copy of the memory that a scatter/gather list names.
+func (c *Context) readSGL(sgl []verbs.SGE) ([]byte, error) {
+	var all []byte
+	c.mu.Lock()
+	defer c.mu.Unlock()
+next:
+	for _, e := range sgl {
+		for o := range c.children {
+			m, ok := o.(*mr)
+			if ok && m.lkey == e.LKey && e.Addr >= m.addr && e.Addr-m.addr <= uint64(m.size) && uint64(e.Length) <= uint64(m.size)-(e.Addr-m.addr) {
+				all = append(all, m.buf[e.Addr-m.addr:][:e.Length]...)
+				continue next
+			}
+		}
+		return nil, fmt.Errorf("%w: %d bytes at %#x are in no region with the key %#x", verbs.ErrInvalid, e.Length, e.Addr, uint32(e.LKey))
+	}
+	return all, nil
 }

@@ -34,7 +34,7 @@ type qp struct {
 	accepting atomic.Bool
 }
 
-// CreateQP creates a queue pair.
+// CreateQP implements verbs.Context.
 func (c *Context) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	q := &qp{object: object{ctx: c}, kind: init.Type, onSRQ: init.SRQ != nil}
 	return create[verbs.QP](c, q, "create_qp", func() error {
@@ -61,11 +61,31 @@ func (c *Context) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	})
 }
 
-// initAttr translates the attributes of a new queue pair. The library rejects unknown types; it
-// does not check objects.
+// OpenQP implements verbs.Context: it opens a second handle to an XRC target by its number.
+func (c *Context) OpenQP(domain verbs.XRCD, n verbs.QPN) (verbs.QP, error) {
+	q := &qp{object: object{ctx: c}, kind: verbs.QPTypeXRCRecv, num: n}
+	return create[verbs.QP](c, q, "open_qp", func() error {
+		x, err := objectOf[*xrcd](c, "XRC domain", domain)
+		if err != nil {
+			return err
+		}
+		p, errno := C.ibv_open_qp(c.dev, &C.struct_ibv_qp_open_attr{
+			comp_mask: C.IBV_QP_OPEN_ATTR_NUM | C.IBV_QP_OPEN_ATTR_XRCD | C.IBV_QP_OPEN_ATTR_TYPE,
+			qp_num:    C.uint32_t(n), xrcd: x.c, qp_type: C.IBV_QPT_XRC_RECV,
+		})
+		if p == nil {
+			return fmt.Errorf("%s: %w", q.name(), cause(errno))
+		}
+		q.c, q.num = p, verbs.QPN(p.qp_num)
+		return nil
+	})
+}
+
+// initAttr returns the attributes of a new queue pair as an ibv_qp_init_attr_ex. It checks objects,
+// which the library does not.
 func (c *Context) initAttr(init *verbs.QPInit) (attr C.struct_ibv_qp_init_attr_ex, err error) {
 	attr.qp_type = uint32(init.Type)
-	if attr.cap, err = capsTo(init.Caps); err != nil {
+	if attr.cap, err = capsToC(init.Caps); err != nil {
 		return attr, err
 	}
 	if init.SignalAll {
@@ -107,8 +127,8 @@ func (c *Context) initAttr(init *verbs.QPInit) (attr C.struct_ibv_qp_init_attr_e
 	return attr, nil
 }
 
-// capsTo translates the capacities of a queue pair.
-func capsTo(caps verbs.QPCaps) (c C.struct_ibv_qp_cap, err error) {
+// capsToC returns the capacities of a queue pair as an ibv_qp_cap.
+func capsToC(caps verbs.QPCaps) (c C.struct_ibv_qp_cap, err error) {
 	for _, n := range []int{caps.MaxSendWR, caps.MaxRecvWR, caps.MaxSendSGE, caps.MaxRecvSGE, caps.MaxInline} {
 		if n < 0 || n > math.MaxInt32 {
 			return c, invalid("sizes %+v", caps)
@@ -123,8 +143,9 @@ func capsTo(caps verbs.QPCaps) (c C.struct_ibv_qp_cap, err error) {
 func (q *qp) QPN() verbs.QPN     { return q.num }
 func (q *qp) Type() verbs.QPType { return q.kind }
 func (q *qp) name() string       { return fmt.Sprintf("qp %#x", uint32(q.num)) }
-func (q *qp) rank() int          { return rankQP }
+func (q *qp) closeOrder() int    { return closeOrderQP }
 
+// destroy implements child.
 func (q *qp) destroy() error {
 	if err := shimError(C.shim_ibv_destroy_qp(q.c)); err != nil {
 		return err
@@ -136,8 +157,8 @@ func (q *qp) destroy() error {
 
 // Close destroys the queue pair with its requests, and its connection.
 func (q *qp) Close() error {
-	if err := q.notAccepting(); err != nil {
-		return failed("destroy_qp", q.name(), err)
+	if err := q.checkNotAccepting(); err != nil {
+		return opError("destroy_qp", q.name(), err)
 	}
 	if err := closeObject(q, "destroy_qp"); err != nil {
 		return err
@@ -148,20 +169,20 @@ func (q *qp) Close() error {
 	return nil
 }
 
-// PostSend posts send requests.
+// PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	if err := enter(q, "post_send"); err != nil {
 		return 0, err
 	}
 	defer q.leave()
 	if q.kind == verbs.QPTypeXRCRecv {
-		return 0, failed("post_send", q.name(), invalid("an XRC target has no send queue"))
+		return 0, opError("post_send", q.name(), invalid("an XRC target has no send queue"))
 	}
 	n, err := q.sends.post(q, wrs)
-	return n, failed("post_send", q.name(), err)
+	return n, opError("post_send", q.name(), err)
 }
 
-// PostRecv posts receives.
+// PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := enter(q, "post_recv"); err != nil {
 		return 0, err
@@ -169,17 +190,17 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	defer q.leave()
 	if q.onSRQ || q.kind == verbs.QPTypeXRCRecv || q.kind == verbs.QPTypeXRCSend {
 		// siw's library would use the receive queue without a check.
-		return 0, failed("post_recv", q.name(), invalid("it has no receive queue"))
+		return 0, opError("post_recv", q.name(), invalid("it has no receive queue"))
 	}
 	n, err := q.recvs.post(q.c, nil, wrs)
-	return n, failed("post_recv", q.name(), err)
+	return n, opError("post_recv", q.name(), err)
 }
 
-// BindMW binds a type 1 window.
+// BindMW implements verbs.QP.
 func (q *qp) BindMW(window verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (key verbs.RKey, err error) {
-	err = verb(q, "bind_mw", func() error {
+	err = callVerb(q, "bind_mw", func() error {
 		in := C.struct_shim_send{wr_id: C.uint64_t(wrID), flags: C.uint32_t(flags)}
-		if err := bindOperands(q.ctx, &verbs.Bind{MW: window, Info: info}, &in); err != nil {
+		if err := copyBindOperands(q.ctx, &verbs.Bind{MW: window, Info: info}, &in); err != nil {
 			return err
 		}
 		q.sends.mu.Lock() // the key of a window depends on the order of its binds
@@ -195,10 +216,10 @@ func (q *qp) BindMW(window verbs.MW, wrID uint64, flags verbs.SendFlags, info ve
 	return key, err
 }
 
-// AttachMulticast makes a UD queue pair receive the datagrams to a group.
+// AttachMulticast implements verbs.QP.
 func (q *qp) AttachMulticast(group verbs.GID) error {
-	return verb(q, "attach_mcast", func() error {
-		gid := gidTo(group)
+	return callVerb(q, "attach_mcast", func() error {
+		gid := gidToC(group)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if err := shimError(C.shim_attach_mcast(q.c, &gid)); err != nil {
@@ -212,10 +233,10 @@ func (q *qp) AttachMulticast(group verbs.GID) error {
 	})
 }
 
-// DetachMulticast ends the reception of a group.
+// DetachMulticast implements verbs.QP.
 func (q *qp) DetachMulticast(group verbs.GID) error {
-	return verb(q, "detach_mcast", func() error {
-		gid := gidTo(group)
+	return callVerb(q, "detach_mcast", func() error {
+		gid := gidToC(group)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		err := shimError(C.shim_detach_mcast(q.c, &gid))
@@ -230,8 +251,112 @@ func (q *qp) DetachMulticast(group verbs.GID) error {
 // destroyed.
 func (q *qp) leaveGroups() {
 	for group := range q.groups {
-		gid := gidTo(group)
+		gid := gidToC(group)
 		C.shim_detach_mcast(q.c, &gid)
 	}
 	q.groups = nil
+}
+
+// allAttrs is the mask of all attributes.
+const allAttrs = verbs.QPAttrDestQPN<<1 - 1
+
+// Modify implements verbs.QP.
+func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	return callVerb(q, "modify_qp", func() error {
+		in, err := attrToC(&attr)
+		if err != nil {
+			return err
+		}
+		return q.modify(&in, C.int(mask))
+	})
+}
+
+// checkNotAccepting returns ErrBusy while a connection is being accepted. Linux's iWARP cannot cancel
+// that: rdma_destroy_id blocks until the peer has sent data, and the kernel panics (6.1, 6.12) if
+// the queue pair fails or is destroyed before.
+func (q *qp) checkNotAccepting() error {
+	if q.accepting.Load() {
+		return fmt.Errorf("%w: a connection is being accepted with it, which the kernel cannot take back: wait for the peer", verbs.ErrBusy)
+	}
+	return nil
+}
+
+// modify calls ibv_modify_qp. closeLock is held for reading.
+func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
+	if mask&C.IBV_QP_STATE != 0 {
+		if err := q.checkNotAccepting(); err != nil {
+			return err
+		}
+	}
+	err := shimError(C.shim_modify_qp(q.c, a, mask))
+	if err == nil && mask&C.IBV_QP_STATE != 0 {
+		q.setState.Store(uint32(a.qp_state))
+	}
+	return err
+}
+
+// qpState returns the state of the queue pair. Under iWARP it is the last state that we set, because
+// siw before Linux 6.1 does not report it.
+func (q *qp) qpState() (verbs.QPState, error) {
+	if q.ctx.info.Transport == verbs.TransportIWARP {
+		return verbs.QPState(q.setState.Load()), nil
+	}
+	var a C.struct_ibv_qp_attr
+	err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))
+	return verbs.QPState(a.qp_state), err
+}
+
+// Query implements verbs.QP.
+func (q *qp) Query() (attr verbs.QPAttr, err error) {
+	err = callVerb(q, "query_qp", func() error {
+		var a C.struct_ibv_qp_attr
+		err := shimError(C.shim_query_qp(q.c, &a, C.int(allAttrs)))
+		if err == nil {
+			attr = attrFromC(&a)
+		}
+		return err
+	})
+	return attr, err
+}
+
+// attrToC returns the attributes of a queue pair as an ibv_qp_attr.
+func attrToC(a *verbs.QPAttr) (c C.struct_ibv_qp_attr, err error) {
+	if c.cap, err = capsToC(a.Caps); err != nil {
+		return c, err
+	}
+	c.qp_state, c.cur_qp_state = uint32(a.State), uint32(a.CurState)
+	c.path_mtu, c.path_mig_state = uint32(a.PathMTU), uint32(a.PathMigState)
+	c.qkey, c.dest_qp_num = C.uint32_t(a.QKey), C.uint32_t(a.DestQPN)
+	c.rq_psn, c.sq_psn = C.uint32_t(a.RQPSN), C.uint32_t(a.SQPSN)
+	c.qp_access_flags = C.uint(a.Access)
+	c.ah_attr, c.alt_ah_attr = addressToC(a.AH), addressToC(a.AltAH)
+	c.pkey_index, c.alt_pkey_index = C.uint16_t(a.PKeyIndex), C.uint16_t(a.AltPKeyIndex)
+	if a.EnSQDAsyncNotify {
+		c.en_sqd_async_notify = 1
+	}
+	c.max_rd_atomic, c.max_dest_rd_atomic = C.uint8_t(a.MaxRdAtomic), C.uint8_t(a.MaxDestRdAtomic)
+	c.min_rnr_timer, c.timeout = C.uint8_t(a.MinRNRTimer), C.uint8_t(a.Timeout)
+	c.retry_cnt, c.rnr_retry = C.uint8_t(a.RetryCnt), C.uint8_t(a.RNRRetry)
+	c.port_num, c.alt_port_num, c.alt_timeout = C.uint8_t(a.Port), C.uint8_t(a.AltPort), C.uint8_t(a.AltTimeout)
+	return c, nil
+}
+
+// attrFromC returns an ibv_qp_attr as attributes.
+func attrFromC(c *C.struct_ibv_qp_attr) verbs.QPAttr {
+	return verbs.QPAttr{
+		State: verbs.QPState(c.qp_state), CurState: verbs.QPState(c.cur_qp_state),
+		PathMTU: verbs.MTU(c.path_mtu), PathMigState: verbs.MigState(c.path_mig_state),
+		QKey: uint32(c.qkey), RQPSN: uint32(c.rq_psn), SQPSN: uint32(c.sq_psn), DestQPN: verbs.QPN(c.dest_qp_num),
+		Access: verbs.Access(c.qp_access_flags),
+		Caps: verbs.QPCaps{
+			MaxSendWR: int(c.cap.max_send_wr), MaxRecvWR: int(c.cap.max_recv_wr), MaxSendSGE: int(c.cap.max_send_sge),
+			MaxRecvSGE: int(c.cap.max_recv_sge), MaxInline: int(c.cap.max_inline_data),
+		},
+		AH: addressFromC(&c.ah_attr), AltAH: addressFromC(&c.alt_ah_attr),
+		PKeyIndex: uint16(c.pkey_index), AltPKeyIndex: uint16(c.alt_pkey_index),
+		EnSQDAsyncNotify: c.en_sqd_async_notify != 0, SQDraining: c.sq_draining != 0,
+		MaxRdAtomic: uint8(c.max_rd_atomic), MaxDestRdAtomic: uint8(c.max_dest_rd_atomic),
+		MinRNRTimer: uint8(c.min_rnr_timer), Port: uint8(c.port_num), Timeout: uint8(c.timeout),
+		RetryCnt: uint8(c.retry_cnt), RNRRetry: uint8(c.rnr_retry), AltPort: uint8(c.alt_port_num), AltTimeout: uint8(c.alt_timeout),
+	}
 }

@@ -9,7 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/control"
 )
@@ -170,4 +174,165 @@ func send(conn net.Conn, r request) (*control.Conn, error) {
 	}
 	c := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
 	return c, c.SendHello(protocol, json.RawMessage(b))
+}
+
+// InitPath is the path of the init program, which the kernel gets by rdinit=.
+const InitPath = "/fabrictest-kernel-guest"
+
+// Options are passed to a guest on the kernel command line.
+type Options struct {
+	ID      int // from 1
+	MTU     int // of the wire
+	Devices []Device
+}
+
+// CommandLine returns the options as kernel parameters.
+func (o Options) CommandLine() string {
+	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
+}
+
+// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are
+// required.
+func parseCommandLine(line string) (o Options, err error) {
+	for word := range strings.FieldsSeq(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "fabrictest.id":
+			o.ID, err = strconv.Atoi(value)
+		case "fabrictest.mtu":
+			o.MTU, err = strconv.Atoi(value)
+		case "fabrictest.devices":
+			o.Devices, err = ParseDevices(value)
+		}
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", word, err)
+		}
+	}
+	if o.ID < 1 || o.ID > MaxGuests || o.MTU == 0 {
+		return o, fmt.Errorf("the kernel command line has no valid fabrictest.id and fabrictest.mtu: %s", line)
+	}
+	return o, nil
+}
+
+// MaxGuests is the maximum number of guests on one wire.
+const MaxGuests = 9
+
+// WireHost4 and WireHost6 are the lab's addresses on the wire.
+var (
+	WireHost4 = netip.MustParsePrefix("10.77.0.1/24")
+	WireHost6 = netip.MustParsePrefix("fd77::1/64")
+)
+
+// Wire4 returns a guest's IPv4 address on the wire: 10.77.0.11 for guest 1.
+func Wire4(id int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
+}
+
+// Wire6 returns a guest's IPv6 address on the wire: fd77::11 for guest 1.
+func Wire6(id int) netip.Prefix {
+	a := WireHost6.Addr().As16()
+	a[15] = byte(0x10 + id)
+	return netip.PrefixFrom(netip.AddrFrom16(a), WireHost6.Bits())
+}
+
+// WireMAC returns a guest's Ethernet address on the wire.
+func WireMAC(id int) string { return fmt.Sprintf("52:54:00:77:00:%02x", 0x10+id) }
+
+// WireHostMAC is the lab's Ethernet address on the wire.
+const WireHostMAC = "52:54:00:77:00:01"
+
+// ControlMAC returns a guest's Ethernet address on its control link.
+func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
+
+// Control returns a guest's address on its control link: 10.78.1.2 for guest 1.
+func Control(id int) netip.Prefix { return controlAddr(id, 2) }
+
+// ControlHost returns the lab's address on a guest's control link.
+func ControlHost(id int) netip.Prefix { return controlAddr(id, 1) }
+
+// controlAddr returns an address in the subnet of a guest's control link; last is its last byte.
+func controlAddr(id int, last byte) netip.Prefix {
+	const bits = 24
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), last}), bits)
+}
+
+// Marks that a guest prints on its console.
+const (
+	// ReadyMark is followed by the seconds since boot.
+	ReadyMark = "fabrictest-guest: ready after "
+	// FailedMark is followed by the reason.
+	FailedMark = "fabrictest-guest: failed: "
+)
+
+// Device is a software RDMA device of the kernel.
+type Device string
+
+// The devices that a guest can have.
+const (
+	RXE Device = "rxe" // soft-RoCE, called rxe0
+	SIW Device = "siw" // soft-iWARP, called siw0
+	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no
+	// option. Its name is siw0, too.
+	SIWCRC Device = "siw-crc"
+)
+
+// DevicesFile has the devices of a guest, in the format of ParseDevices. It does
+// not exist while they are changed, or if that failed.
+const DevicesFile = "/run/devices"
+
+// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none"
+// is an empty list.
+func ParseDevices(list string) ([]Device, error) {
+	switch list {
+	case "none":
+		return nil, nil
+	case "both":
+		return []Device{RXE, SIW}, nil
+	}
+	var all []Device
+	for name := range strings.SplitSeq(list, ",") {
+		all = append(all, Device(name))
+	}
+	return all, CheckDevices(all)
+}
+
+// CheckDevices returns an error for an unknown device and for two devices of a kind.
+func CheckDevices(all []Device) error {
+	for i, d := range all {
+		switch {
+		case d != RXE && d != SIW && d != SIWCRC:
+			return fmt.Errorf("no device %q: there are rxe, siw and siw-crc; both is rxe,siw", d)
+		case slices.ContainsFunc(all[:i], func(e Device) bool { return e.Kind() == d.Kind() }):
+			return fmt.Errorf("two devices of kind %s: a guest has one of each at most", d.Kind())
+		}
+	}
+	return nil
+}
+
+// Kind returns the type of the device in the kernel, rxe or siw, as 'rdma link add' takes it.
+func (d Device) Kind() string {
+	if d == SIWCRC {
+		return string(SIW)
+	}
+	return string(d)
+}
+
+// Name returns the name of the device in the guest, as rxe0.
+func (d Device) Name() string { return d.Kind() + "0" }
+
+// NeedsSIW reports whether the devices need siw, which Debian's kernels lack.
+func NeedsSIW(all []Device) bool {
+	return slices.ContainsFunc(all, func(d Device) bool { return d.Kind() == string(SIW) })
+}
+
+// formatDevices returns devices in the format of ParseDevices.
+func formatDevices(all []Device) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	names := make([]string, 0, len(all))
+	for _, d := range all {
+		names = append(names, string(d))
+	}
+	return strings.Join(names, ",")
 }

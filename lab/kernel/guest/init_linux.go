@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -76,17 +77,15 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	run := func(args ...string) error { return children.run(args...) }
-	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, run) }}
+	s := &Server{Start: children.start, Devices: func(all []Device) error { return setDevices(all, children.run) }}
 	go func() {
 		fmt.Println("fabrictest-guest: server ended:", s.Serve(l))
 	}()
 	return s.setDevices(o.Devices)
 }
 
-type mount struct{ kind, where, options string }
-
-var mounts = []mount{
+// mounts are the file systems of a guest.
+var mounts = []struct{ kind, where, options string }{
 	{"proc", "/proc", ""},
 	{"sysfs", "/sys", ""},
 	{"devtmpfs", "/dev", ""},
@@ -112,47 +111,31 @@ func mountAll() error {
 // prepare sets the host name, limits and sysctls, creates a home directory for user 1000 and
 // /dev/net/tun, installs busybox, and loads the modules of /etc/modules.
 func prepare(children *reaper, o Options) error {
-	if err := unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)); err != nil {
-		return err
-	}
-	if err := os.MkdirAll("/home/user", 0o755); err != nil {
-		return err
-	}
-	if err := os.Chown("/home/user", 1000, 1000); err != nil {
-		return err
-	}
-	if err := children.run("/bin/busybox", "--install", "-s", "/bin"); err != nil {
-		return err
-	}
-	// Ordinary users register memory, too.
-	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil {
-		return fmt.Errorf("set the limit of locked memory: %w", err)
-	}
-	for name, value := range map[string]string{
-		"kernel/printk":   "4",             // warnings and worse on the console
-		"kernel/modprobe": "/bin/modprobe", // for modules that the kernel requests
-	} {
-		if err := setSysctl(name, value); err != nil {
-			return err
-		}
-	}
-	list, err := os.ReadFile("/etc/modules")
+	modules, err := os.ReadFile("/etc/modules")
 	if err != nil {
 		return err
 	}
-	if err := children.run(append([]string{"/bin/modprobe", "-a"}, strings.Fields(string(list))...)...); err != nil {
-		return err
-	}
-	// Opening the device loads its module.
-	if err := os.MkdirAll("/dev/net", 0o755); err != nil {
-		return err
-	}
-	const tun = 10<<8 | 200 // major and minor number
-	if err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, tun); err != nil && !os.IsExist(err) {
-		return err
-	}
-	return os.Chmod("/dev/net/tun", 0o666)
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	const tun = 10<<8 | 200 // major and minor number; opening the device loads its module
+	return InOrder(
+		func() error { return unix.Sethostname(fmt.Appendf(nil, "guest%d", o.ID)) },
+		func() error { return os.MkdirAll("/home/user", 0o755) },
+		func() error { return os.Chown("/home/user", 1000, 1000) },
+		func() error { return children.run("/bin/busybox", "--install", "-s", "/bin") },
+		func() error { return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited) }, // ordinary users register memory, too
+		func() error { return setSysctl("kernel/printk", "4") },                 // warnings and worse on the console
+		func() error { return setSysctl("kernel/modprobe", "/bin/modprobe") },   // for modules that the kernel requests
+		func() error {
+			return children.run(append([]string{"/bin/modprobe", "-a"}, strings.Fields(string(modules))...)...)
+		},
+		func() error { return os.MkdirAll("/dev/net", 0o755) },
+		func() error {
+			if err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, tun); !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+			return nil
+		},
+		func() error { return os.Chmod("/dev/net/tun", 0o666) })
 }
 
 // setSysctl sets a sysctl, whose name has slashes.
@@ -269,6 +252,158 @@ func (r *reaper) run(args ...string) error {
 	if err := exitError(name, <-ended); err != nil {
 		text, _ := os.ReadFile(output.Name())
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// wireDevice is the interface of the RDMA devices.
+const wireDevice = "eth0"
+
+// waitTimeout bounds waits for the kernel.
+const waitTimeout = 30 * time.Second
+
+// waitFor polls done until it returns true. After waitTimeout it returns an error with the text
+// problem.
+func waitFor(problem string, done func() bool) error {
+	for end := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New(problem)
+		}
+	}
+	return nil
+}
+
+// configureNetwork sets the loopback interface up, and names and configures the interfaces of the
+// wire and the control link, which it finds by their Ethernet addresses.
+func configureNetwork(o Options) error {
+	if err := SetLoopbackUp(); err != nil {
+		return err
+	}
+	byMAC := map[string]netlink.Link{}
+	if err := waitFor("the network interfaces of the wire and the control link did not appear", func() bool {
+		all, err := netlink.LinkList()
+		if err != nil {
+			return false
+		}
+		for _, l := range all {
+			byMAC[l.Attrs().HardwareAddr.String()] = l
+		}
+		return byMAC[WireMAC(o.ID)] != nil && byMAC[ControlMAC(o.ID)] != nil
+	}); err != nil {
+		return err
+	}
+	wire, control := byMAC[WireMAC(o.ID)], byMAC[ControlMAC(o.ID)]
+	return InOrder(
+		// The kernel may have given each interface the name that the other needs.
+		func() error { return netlink.LinkSetName(control, "temporary0") },
+		func() error { return netlink.LinkSetName(wire, "temporary1") },
+		func() error { return setUpInterface(control, "control0", 0, Control(o.ID)) },
+		func() error { return setUpInterface(wire, wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID)) })
+}
+
+// InOrder calls the steps in order, up to the first error, which it returns.
+func InOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetLoopbackUp sets the loopback interface up.
+func SetLoopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
+
+// NetlinkAddr returns the address and network of an interface for netlink.
+func NetlinkAddr(a netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
+}
+
+// setUpInterface names an interface, sets it up and adds addresses: an IPv4 address, and
+// optionally an IPv6 address, without which it disables IPv6. An mtu of 0 keeps the MTU.
+func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix) error {
+	disableIPv6 := "0"
+	if len(addrs) < 2 {
+		disableIPv6 = "1"
+	}
+	sysctls := "net/ipv6/conf/" + name + "/"
+	steps := []func() error{
+		func() error { return netlink.LinkSetName(l, name) },
+		func() error { return setSysctl(sysctls+"disable_ipv6", disableIPv6) },
+		func() error { return setSysctl(sysctls+"accept_dad", "0") }, // the addresses are unique
+		func() error { return setSysctl(sysctls+"accept_ra", "0") },
+	}
+	if mtu != 0 {
+		steps = append(steps, func() error { return netlink.LinkSetMTU(l, mtu) })
+	}
+	steps = append(steps, func() error { return netlink.LinkSetUp(l) })
+	for _, a := range addrs {
+		steps = append(steps, func() error { return netlink.AddrAdd(l, NetlinkAddr(a)) })
+	}
+	if err := InOrder(steps...); err != nil {
+		return fmt.Errorf("interface %s, MTU %d, addresses %v: %w", name, mtu, addrs, err)
+	}
+	return nil
+}
+
+// setDevices removes all RDMA devices, creates others on the wire, and waits until they are active.
+// run runs a program. DevicesFile exists only while the devices are complete.
+func setDevices(all []Device, run func(args ...string) error) error {
+	if err := os.RemoveAll(DevicesFile); err != nil {
+		return err
+	}
+	old, err := os.ReadDir("/sys/class/infiniband")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, d := range old {
+		if err := netlink.RdmaLinkDel(d.Name()); err != nil {
+			return fmt.Errorf("remove device %s: %w", d.Name(), err)
+		}
+	}
+	for _, d := range all {
+		if err := loadModule(d, run); err != nil {
+			return err
+		}
+		if err := netlink.RdmaLinkAdd(d.Name(), d.Kind(), wireDevice); err != nil {
+			return fmt.Errorf("create device %s on %s: %w", d.Name(), wireDevice, err)
+		}
+		state := "/sys/class/infiniband/" + d.Name() + "/ports/1/state"
+		if err := waitFor(fmt.Sprintf("device %s does not become active", d.Name()), func() bool {
+			text, err := os.ReadFile(state)
+			return err == nil && strings.Contains(string(text), "ACTIVE")
+		}); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
+}
+
+// loadModule loads the kernel module of a device. The variants of siw, siw and siw-crc, exclude
+// each other: it unloads a loaded one first. run runs a program.
+func loadModule(d Device, run func(args ...string) error) error {
+	if d.Kind() != string(SIW) {
+		return run("/bin/modprobe", "rdma_rxe")
+	}
+	if err := unix.DeleteModule("siw", 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unload siw: %w", err)
+	}
+	f, err := os.Open("/lib/siw/" + string(d) + ".ko")
+	if err != nil {
+		return fmt.Errorf("the guest was booted without siw: boot it with that device: %w", err)
+	}
+	defer f.Close()
+	if err := run("/bin/modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"); err != nil { // finit_module does not load dependencies of siw
+		return err
+	}
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+		return fmt.Errorf("load %s: %w", d, err)
 	}
 	return nil
 }

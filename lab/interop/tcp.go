@@ -1,0 +1,121 @@
+package interop
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// stream reassembles one direction of a TCP connection.
+type stream struct {
+	begun bool
+	next  uint32            // sequence number of the first octet that is missing
+	early map[uint32][]byte // segments after missing octets, by sequence number
+	held  int               // octets in early
+	lost  bool              // early exceeded maxHeld: the stream is no longer read
+	acked uint32            // last acknowledgement number of the other end
+	bytes []byte            // in order, not yet parsed
+}
+
+// maxHeld limits the octets that wait for a missing segment.
+const maxHeld = 4 << 20
+
+// add adds the payload of a segment, which may be out of order or a retransmission.
+func (s *stream) add(seg *segment) {
+	seq := seg.seq
+	if seg.flags&tcpSYN != 0 {
+		s.begun, s.next = true, seq+1
+		seq++
+	}
+	if !s.begun || s.lost || len(seg.payload) == 0 {
+		return
+	}
+	if int32(seq-s.next) > 0 {
+		s.keep(seq, seg.payload)
+		return
+	}
+	s.appendNew(seq, seg.payload)
+	for again := true; again; {
+		again = false
+		for seq, b := range s.early {
+			if int32(seq-s.next) <= 0 {
+				delete(s.early, seq)
+				s.held -= len(b)
+				s.appendNew(seq, b)
+				again = true
+			}
+		}
+	}
+}
+
+// keep keeps a segment that arrived before its turn.
+func (s *stream) keep(seq uint32, payload []byte) {
+	if len(s.early[seq]) >= len(payload) {
+		return
+	}
+	if s.early == nil {
+		s.early = make(map[uint32][]byte)
+	}
+	s.held += len(payload) - len(s.early[seq])
+	s.early[seq] = append([]byte(nil), payload...)
+	if s.held > maxHeld {
+		s.lost, s.early = true, nil
+	}
+}
+
+// appendNew appends the octets of b, whose first has the number seq, that were not received before.
+func (s *stream) appendNew(seq uint32, b []byte) {
+	if known := int(s.next - seq); known < len(b) {
+		s.bytes = append(s.bytes, b[known:]...)
+		s.next += uint32(len(b) - known)
+	}
+}
+
+// whole reports whether no octet is missing and the other end has acknowledged all.
+func (s *stream) whole() bool { return !s.lost && len(s.early) == 0 && s.acked == s.next }
+
+// segment is a TCP segment. Its payload is part of the frame.
+type segment struct {
+	src, dst netip.AddrPort
+	seq, ack uint32
+	flags    uint8
+	payload  []byte
+}
+
+// TCP's flags.
+const (
+	tcpFIN = 1 << iota
+	tcpSYN
+	tcpRST
+	tcpPSH
+	tcpACK
+)
+
+// tcpLen is the length of a TCP header without options.
+const tcpLen = 20
+
+// parseFrame returns the TCP segment of an Ethernet frame; ok is false if the frame has no
+// complete segment.
+func parseFrame(frame []byte) (s segment, ok bool) {
+	_, ip, err := packet.ParseEthernet(frame)
+	if err != nil {
+		return s, false
+	}
+	h, p, _, err := packet.ParseIP(ip)
+	if err != nil || h.Fragmented() || *h.Protocol != packet.ProtocolTCP || len(p) < tcpLen {
+		return s, false
+	}
+	header := int(p[12]>>4) * 4
+	if header < tcpLen || header > len(p) {
+		return s, false
+	}
+	return segment{
+		src:     netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(p)),
+		dst:     netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(p[2:])),
+		seq:     binary.BigEndian.Uint32(p[4:]),
+		ack:     binary.BigEndian.Uint32(p[8:]),
+		flags:   p[13],
+		payload: p[header:],
+	}, true
+}
