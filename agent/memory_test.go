@@ -272,7 +272,7 @@ func TestUnusualRegions(t *testing.T) {
 	fake.fail = nil
 	// What is more than an agent keeps is refused as memory that there is not.
 	for i := range maxMemories {
-		c.memory.record(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
+		c.memory.sendRecord(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
 	}
 	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Error(err)

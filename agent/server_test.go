@@ -253,7 +253,8 @@ func TestIdleTimeout(t *testing.T) {
 		"a client without heartbeats": func(t *testing.T) {
 			s := newStage(t, impatient)
 			_, conn := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
-			call := encode([]byte{0, byte(callOpen.number)}, &deviceNamed{"fake0"}, nil)
+			device := "fake0"
+			call := encode([]byte{0, byte(callOpen.number)}, &device, nil)
 			must.Do(t, conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}))
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
 			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
