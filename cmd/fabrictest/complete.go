@@ -32,6 +32,19 @@ func fixed(words ...string) completer {
 	}
 }
 
+// completeFrom completes one of the words that list returns within completionWait.
+func completeFrom(list func(context.Context) ([]cobra.Completion, error)) completer {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+		defer cancel()
+		words, err := list(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeScenarios offers names with their titles, and files.
 func completeScenarios(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	shipped, err := scenarios.Builtin()
@@ -45,22 +58,17 @@ func completeScenarios(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 	return beginning(typed, words), cobra.ShellCompDirectiveDefault
 }
 
-func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+var completeTags = completeFrom(func(context.Context) ([]cobra.Completion, error) {
 	shipped, err := scenarios.Builtin()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return beginning(typed, scenarios.Tags(shipped)), cobra.ShellCompDirectiveNoFileComp
-}
+	return scenarios.Tags(shipped), err
+})
 
-func completeDefects(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	all := nics.AllDefects()
-	words := make([]cobra.Completion, 0, len(all))
-	for _, q := range all {
-		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))
+var completeDefects = completeFrom(func(context.Context) (words []cobra.Completion, _ error) {
+	for _, d := range nics.AllDefects() {
+		words = append(words, cobra.CompletionWithDesc(d.Name, d.Does))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
-}
+	return words, nil
+})
 
 // completeRuns offers the runs in the user's cache, the latest first, and folders;
 // after that the scenarios.
@@ -82,15 +90,7 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 // completionWait is how long a lab may take to return its hosts.
 const completionWait = time.Second
 
-func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
-	defer cancel()
-	names, err := live.List(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
-}
+var completeLabs = completeFrom(live.List)
 
 // labHosts returns the hosts of the lab of --lab; nil if it does not answer.
 func labHosts(cmd *cobra.Command) []topology.Host {
@@ -143,16 +143,15 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 }
 
 // completeCases offers the IDs of cases, area by area.
-func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var words []cobra.Completion
+var completeCases = completeFrom(func(context.Context) (words []cobra.Completion, _ error) {
 	for _, s := range judge.Suites() {
 		for i := range s.Cases {
 			words = append(words, cobra.CompletionWithDesc(s.Cases[i].ID, s.Cases[i].Title))
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
-}
+	return words, nil
+})
 
-func completeLabels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return beginning(typed, judge.Labels(judge.Suites())), cobra.ShellCompDirectiveNoFileComp
-}
+var completeLabels = completeFrom(func(context.Context) ([]cobra.Completion, error) {
+	return judge.Labels(judge.Suites()), nil
+})
