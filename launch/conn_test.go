@@ -47,7 +47,7 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 		var h hello
 		heard <- errors.Join(l.frames.ReadHello(launcherProtocol, &h), l.frames.SendHello(launcherProtocol, testWelcome))
 	}()
-	c := must.Get(JoinWith(JoinOptions{OnDisconnect: func(err error) { l.lost <- err }}))(t)
+	c := must.Get(JoinWith(func(err error) { l.lost <- err }))(t)
 	must.Do(t, <-heard)
 	return c, l
 }

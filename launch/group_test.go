@@ -87,7 +87,7 @@ func TestFailedRankStopsGroup(t *testing.T) {
 		{"abort", launch.Crashed, -1, "SIGABRT", "ended by SIGABRT"},
 		{"segv", launch.Crashed, -1, "SIGSEGV", "ended by SIGSEGV"},
 		{"exit", launch.Exited, 3, "", "exited with 3"},
-		{"noclose", launch.Exited, 0, "", "without a word"},
+		{"noclose", launch.Exited, 0, "", "without Close"},
 		{"failing", launch.Failed, 1, "", "cannot find the fabric"},
 	}
 	for _, tt := range tests {
