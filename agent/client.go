@@ -49,7 +49,7 @@ func Dial(ctx context.Context, addr string, key Key) (*Client, error) {
 
 // NewClient makes a client on a connection to an agent, and takes ownership of it.
 func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
-	c, err := greet(ctx, raw, key, timing.filled())
+	c, err := greet(ctx, raw, key, timing.withDefaults())
 	if err != nil {
 		raw.Close()
 		return nil, err

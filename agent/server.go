@@ -84,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if s.log = s.Log; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.timing = s.Timing.filled()
+	s.timing = s.Timing.withDefaults()
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	ctx, stop := context.WithCancel(ctx)
