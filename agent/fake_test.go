@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -443,10 +444,7 @@ var testTiming = Timing{HandshakeTimeout: 30 * time.Second, HeartbeatInterval: 5
 
 func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(tb)
 	h := new(fakeHost)
 	s := &testAgent{Server: &Server{Key: NewKey(), Host: h, Timing: testTiming}, fakeHost: h, addr: ln.Addr().String()}
 	for _, c := range change {
@@ -465,10 +463,7 @@ func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
 
 func (s *testAgent) client(tb testing.TB) *Client {
 	tb.Helper()
-	c, err := Dial(tb.Context(), s.addr, s.Key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must.Get(Dial(tb.Context(), s.addr, s.Key))(tb)
 	tb.Cleanup(func() { c.Close() })
 	return c
 }
@@ -477,10 +472,7 @@ func (s *testAgent) client(tb testing.TB) *Client {
 func (s *testAgent) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 	tb.Helper()
 	c := s.client(tb)
-	d, err := c.Open(fakeInfo.Name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := must.Get(c.Open(fakeInfo.Name))(tb)
 	return c, d, s.device(0)
 }
 

@@ -28,6 +28,7 @@ type record struct {
 	change change
 }
 
+// append appends the encoded record to b.
 func (r *record) append(b []byte) []byte {
 	b = append(b, r.kind)
 	b = binary.AppendUvarint(b, uint64(r.id))
@@ -44,6 +45,7 @@ func (r *record) append(b []byte) []byte {
 // maxRecordLen is the maximum length that append writes.
 const maxRecordLen = 1 + binary.MaxVarintLen64 + maxChangeLen
 
+// parse decodes the record from the start of b and returns the rest.
 func (r *record) parse(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: missing record", errBadMessage)
@@ -68,6 +70,7 @@ func (r *record) parse(b []byte) ([]byte, error) {
 	}
 }
 
+// parseUvarint decodes a varint from the start of b and returns the rest.
 func parseUvarint(b []byte, into *uint64) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {

@@ -146,6 +146,7 @@ const wholeBlock = ^uint64(0)
 // maxChangeLen is the maximum length that append writes.
 const maxChangeLen = binary.MaxVarintLen64 + 8 + blockLen
 
+// parse decodes the change from the start of b and returns the rest.
 func (c *change) parse(b []byte) ([]byte, error) {
 	const maxBlock = 1 << 40 / blockLen
 	block, size := binary.Uvarint(b)

@@ -30,9 +30,7 @@ func (brokenWrites) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 func TestReasonOfPeerIsReadAfterAWriteFailed(t *testing.T) {
 	near, far := net.Pipe()
 	c := newConn(brokenWrites{near}, Timing{}, control.Reply)
-	if err := c.QueueNow(control.Frame{Kind: control.Ping}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.QueueNow(control.Frame{Kind: control.Ping}))
 	run(c)
 	go control.New(far, control.Config{}).Close(errStopping)
 	var reason *control.CloseError

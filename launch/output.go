@@ -225,6 +225,7 @@ type tail struct {
 	buf  []byte
 }
 
+// add appends bytes of the stream.
 func (t *tail) add(b []byte) {
 	b = b[max(0, len(b)-t.size):]
 	if len(t.buf)+len(b) > 2*t.size { // twice the size, to copy less often

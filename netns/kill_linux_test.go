@@ -197,8 +197,7 @@ type process struct {
 // processes returns the processes with the lab's token in their environment.
 func (l *lab) processes(t *testing.T) []process {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	must.Do(t, err)
+	dirs := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	var found []process
 	for _, dir := range dirs {
 		env, err := os.ReadFile(dir + "/environ")
@@ -211,8 +210,7 @@ func (l *lab) processes(t *testing.T) []process {
 		if parts[0] != "fabrictest-enclosure" {
 			role = parts[min(1, len(parts)-1)]
 		}
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		must.Do(t, err)
+		pid := must.Get(strconv.Atoi(filepath.Base(dir)))(t)
 		found = append(found, process{pid, role})
 	}
 	return found

@@ -40,16 +40,9 @@ func RDMALinkAdd(*NS, string, string, string) error { return errNotLinux }
 // Fabric is not available.
 type Fabric struct{}
 
-// Host is a host of a fabric.
-type Host struct {
-	topology.Host
-	NS *NS
-}
-
 func Build(topology.Topology, Options) (*Fabric, error) { return nil, errNotLinux }
 func (*Fabric) Topology() topology.Topology             { return topology.Topology{} }
 func (*Fabric) Host(string) *Host                       { return nil }
-func (*Fabric) Router(string) *NS                       { return nil }
 func (*Fabric) Core() *NS                               { return nil }
 func (*Fabric) UserCables() []UserCable                 { return nil }
 func (*Fabric) UserSwitches() map[string][]UserPort     { return nil }
