@@ -288,9 +288,7 @@ func TestDeviceCloseReleasesMemory(t *testing.T) {
 	if len(c.memory.all) != 1 || len(s.memory.all) != 1 {
 		t.Errorf("%d and %d pieces of memory", len(c.memory.all), len(s.memory.all))
 	}
-	if err := dev.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, dev.Close())
 	if len(c.memory.all) != 0 || len(s.memory.all) != 0 || s.memory.bytes != 0 {
 		t.Errorf("%d and %d pieces of memory, %d bytes", len(c.memory.all), len(s.memory.all), s.memory.bytes)
 	}
