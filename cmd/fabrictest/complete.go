@@ -20,15 +20,15 @@ import (
 
 type completer = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// beginning returns the words that begin with the typed text.
-func beginning(typed string, words []cobra.Completion) []cobra.Completion {
+// withPrefix returns the words that begin with the typed text.
+func withPrefix(typed string, words []cobra.Completion) []cobra.Completion {
 	return slices.DeleteFunc(words, func(w cobra.Completion) bool { return !strings.HasPrefix(w, typed) })
 }
 
 // fixed completes one of the given words.
 func fixed(words ...string) completer {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return beginning(typed, slices.Clone(words)), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, slices.Clone(words)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -41,7 +41,7 @@ func completeFrom(list func(context.Context) ([]cobra.Completion, error)) comple
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -55,7 +55,7 @@ func completeScenarios(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 	for _, s := range shipped {
 		words = append(words, cobra.CompletionWithDesc(s.Name, s.Title))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
 var completeTags = completeFrom(func(context.Context) ([]cobra.Completion, error) {
@@ -84,7 +84,7 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 			words = append(words, folder+"/"+r)
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
 // completionWait is how long a lab may take to return its hosts.
@@ -116,7 +116,7 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	for _, h := range labHosts(cmd) {
 		words = append(words, h.Name)
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeSet offers hosts and their ports, then the changes of a link.
@@ -130,7 +130,7 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		for _, key := range keys {
 			words = append(words, key+"=")
 		}
-		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	var words []cobra.Completion
 	for _, h := range labHosts(cmd) {
@@ -139,7 +139,7 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 			words = append(words, h.Name+"/"+n.Name)
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeCases offers the IDs of cases, area by area.

@@ -190,7 +190,7 @@ func completeKernelSet(name *string) completer {
 				words = append(words, fmt.Sprint(g.ID))
 			}
 		}
-		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -131,7 +131,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// versionLine says what this binary was built from, as far as the build tells.
+// versionLine returns the versions of fabrictest and Go, and the platform.
 func versionLine() string {
 	return fmt.Sprintf("fabrictest %s %s %s/%s", report.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

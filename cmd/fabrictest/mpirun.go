@@ -131,7 +131,7 @@ func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.C
 	for _, wl := range all {
 		words = append(words, cobra.CompletionWithDesc(wl.Name, wl.Title))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
 // writeStats prints the statistics of the ranks (--stats) and writes them to a folder
