@@ -5,225 +5,196 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verb is a call of the protocol: the client encodes it, and a session executes it.
-type verb[In, Out any] struct {
-	name   string
-	number int // index in calls
-	do     func(*session, *In) (Out, error)
+// verb is a call of the protocol. The client encodes the arguments of a function, and a
+// session calls it and encodes the results.
+type verb struct {
+	name     string
+	number   int // index in calls
+	function reflect.Value
+	in, out  []*plan // of the parameters but for the session, and of the results but for the error
+	// attributes is the element of attributeFunctions for the object that the call creates.
+	attributes reflect.Value
 }
 
-func define[In, Out any](name string, do func(*session, *In) (Out, error)) *verb[In, Out] {
-	return &verb[In, Out]{name: name, do: do}
-}
-
-// callHandler is a verb of any type.
-type callHandler interface {
-	// serve executes the call and returns the failure and the results.
-	serve(s *session, args []byte) (reply []byte)
-	describe(*strings.Builder)
-	setNumber(int)
-}
-
-func (v *verb[In, Out]) setNumber(n int) { v.number = n }
-
-func (v *verb[In, Out]) describe(w *strings.Builder) {
-	w.WriteString(v.name)
-	planOf(reflect.TypeFor[In]()).describe(w)
-	planOf(reflect.TypeFor[Out]()).describe(w)
-}
-
-// serve implements callHandler.
-func (v *verb[In, Out]) serve(s *session, args []byte) []byte {
-	var (
-		in  In
-		out Out
-	)
-	err := decode(args, &in, s)
-	if err == nil {
-		err = hasReceiver(&in)
+// define returns a verb. The first parameter of function is the session or the object of the
+// call. If the first result is an interface, it is a new object.
+func define(name string, function any) *verb {
+	v := &verb{name: name, function: reflect.ValueOf(function)}
+	t := v.function.Type()
+	for i := range t.NumIn() {
+		if t.In(i) != reflect.TypeFor[*session]() {
+			v.in = append(v.in, planOf(t.In(i)))
+		}
 	}
+	for i := range t.NumOut() {
+		if t.Out(i) != reflect.TypeFor[error]() {
+			v.out = append(v.out, planOf(t.Out(i)))
+			v.attributes = attributeFunctions[t.Out(i)]
+		}
+	}
+	return v
+}
+
+// describe writes the name of the verb and the encoding of its messages.
+func (v *verb) describe(w *strings.Builder) {
+	w.WriteString(v.name)
+	for _, p := range slices.Concat(v.in, v.out) {
+		p.describe(w)
+	}
+	if v.attributes.IsValid() {
+		planOf(v.attributes.Type().Out(0)).describe(w)
+	}
+}
+
+// serve executes the call and returns the reply: the failure, the results, and the attributes
+// of a new object.
+func (v *verb) serve(s *session, args []byte) (reply []byte) {
+	in, err := v.decodeArguments(s, args)
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %w", v.name, verbs.ErrInvalid, err)
-	} else {
-		out, err = v.do(s, &in)
+		return failed(fmt.Errorf("%s: %w: %w", v.name, verbs.ErrInvalid, err))
+	}
+	out := v.function.Call(in)
+	if last := out[len(out)-1]; last.Type() == reflect.TypeFor[error]() {
+		err, _ = last.Interface().(error)
+	}
+	var attributes []reflect.Value
+	if len(v.out) > 0 && v.out[0].kind == reflect.Interface && !out[0].IsNil() {
+		if err == nil {
+			err = s.addNew(in[0].Interface(), out[0].Interface())
+		}
+		switch {
+		case err != nil:
+			out[0] = reflect.Zero(out[0].Type())
+		case v.attributes.IsValid():
+			attributes = v.attributes.Call(out[:1])
+		}
 	}
 	f := failureOf(err)
-	return encode(encode(nil, &f, s), &out, s)
+	reply = encode(nil, &f, s)
+	for i, p := range v.out {
+		reply = p.append(reply, out[i], s)
+	}
+	for _, a := range attributes {
+		reply = planOf(a.Type()).append(reply, a, s)
+	}
+	return reply
 }
 
-// hasReceiver returns an error for arguments without the object of the call.
-func hasReceiver(in any) error {
-	if f := reflect.ValueOf(in).Elem().FieldByName("On"); f.IsValid() && f.IsNil() {
-		return fmt.Errorf("%w: missing object", errBadMessage)
+// decodeArguments returns the arguments of the function.
+func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err error) {
+	if len(v.in) < v.function.Type().NumIn() {
+		in = append(in, reflect.ValueOf(s))
 	}
-	return nil
+	for i, p := range v.in {
+		arg := reflect.New(p.t).Elem()
+		if b, err = p.parse(b, arg, s); err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i, err)
+		}
+		if i == 0 && p.kind == reflect.Interface && arg.IsNil() {
+			return nil, fmt.Errorf("%w: missing object", errBadMessage)
+		}
+		in = append(in, arg)
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%w: %d trailing bytes", errBadMessage, len(b))
+	}
+	return in, nil
 }
+
+// attributeFunctions are functions of the attributes of an object that do not change, by the
+// type of the object. The client keeps them.
+var attributeFunctions = func(functions ...any) map[reflect.Type]reflect.Value {
+	all := map[reflect.Type]reflect.Value{}
+	for _, f := range functions {
+		all[reflect.TypeOf(f).In(0)] = reflect.ValueOf(f)
+	}
+	return all
+}(
+	verbs.SRQ.Number, verbs.MW.Type, verbs.AH.Attr, verbs.Listener.Addr,
+	func(qp verbs.QP) qpAttributes { return qpAttributes{qp.QPN(), qp.Type()} },
+	func(r verbs.ConnRequest) peerAttributes { return peerAttributes{r.Remote(), r.Param()} },
+	func(c verbs.Conn) peerAttributes { return peerAttributes{c.Remote(), c.Param()} },
+)
 
 // Calls to the host.
 var (
-	callIdentity = define("identity", func(s *session, _ *none) (Identity, error) { return s.host.Identity() })
-	callOpen     = define("open_device", func(s *session, in *deviceNamed) (opened, error) { return s.open(in.Device) })
-	callSetLink  = define("set_link", func(s *session, in *linkTo) (none, error) {
-		return none{}, s.exclusively(in.Device, func() error { return s.host.SetLink(in.Device, in.Up) })
-	})
-	callSetAddress = define("set_address", func(s *session, in *addressTo) (none, error) {
-		return none{}, s.exclusively(in.Device, func() error { return s.host.SetAddress(in.Device, in.Addr, in.Present) })
-	})
-	callRestart = define("restart", func(s *session, in *deviceNamed) (none, error) {
-		return none{}, s.exclusively(in.Device, func() error {
-			if err := s.closeDevice(in.Device); err != nil {
-				return err
-			}
-			return s.host.Restart(in.Device)
-		})
-	})
+	callIdentity   = define("identity", func(s *session) (Identity, error) { return s.host.Identity() })
+	callOpen       = define("open_device", (*session).open)
+	callSetLink    = define("set_link", (*session).setLink)
+	callSetAddress = define("set_address", (*session).setAddress)
+	callRestart    = define("restart", (*session).restart)
 )
 
 // Calls to a device.
 var (
-	callQueryDevice = define("query_device", func(_ *session, in *on[verbs.Context]) (verbs.DeviceAttr, error) { return in.On.QueryDevice() })
-	callQueryPort   = define("query_port", func(_ *session, in *onWith[verbs.Context, uint8]) (verbs.PortAttr, error) {
-		return in.On.QueryPort(in.Arg)
-	})
-	callQueryGID  = define("query_gid", func(_ *session, in *onEntry) (verbs.GIDEntry, error) { return in.On.QueryGID(in.Port, in.Index) })
-	callQueryPKey = define("query_pkey", func(_ *session, in *onEntry) (value[int], error) {
-		k, err := in.On.QueryPKey(in.Port, in.Index)
-		return value[int]{int(k)}, err
-	})
-	callAllocPD = define("alloc_pd", func(s *session, in *on[verbs.Context]) (made, error) {
-		pd, err := in.On.AllocPD()
-		return registerObject(s, in.On, pd, err, func(h handle) made { return made{h} })
-	})
-	callCreateChannel = define("create_comp_channel", func(s *session, in *on[verbs.Context]) (made, error) {
-		ch, err := in.On.CreateCompChannel()
-		return registerObject(s, in.On, ch, err, func(h handle) made { return made{h} })
-	})
-	callCreateCQ = define("create_cq", func(s *session, in *onWith[verbs.Context, verbs.CQInit]) (made, error) {
-		cq, err := in.On.CreateCQ(in.Arg)
-		return registerObject(s, in.On, cq, err, func(h handle) made { return made{h} })
-	})
-	callCreateSRQ = define("create_srq", func(s *session, in *onWith[verbs.Context, verbs.SRQInit]) (madeWith[uint32], error) {
-		srq, err := in.On.CreateSRQ(in.Arg)
-		return registerObject(s, in.On, srq, err, func(h handle) madeWith[uint32] { return madeWith[uint32]{h, srq.Number()} })
-	})
-	callCreateQP = define("create_qp", func(s *session, in *onWith[verbs.Context, verbs.QPInit]) (madeQP, error) {
-		qp, err := in.On.CreateQP(in.Arg)
-		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
-	})
-	callOpenXRCD = define("open_xrcd", func(s *session, in *on[verbs.Context]) (made, error) {
-		d, err := in.On.OpenXRCD()
-		return registerObject(s, in.On, d, err, func(h handle) made { return made{h} })
-	})
-	callOpenQP = define("open_qp", func(s *session, in *secondQP) (madeQP, error) {
-		qp, err := in.On.OpenQP(in.XRCD, in.QPN)
-		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
-	})
-	callWaitAsync = define("get_async_event", func(_ *session, in *onWith[verbs.Context, time.Duration]) (verbs.AsyncEvent, error) {
-		return in.On.WaitAsync(in.Arg)
-	})
-	callCounters = define("counters", func(_ *session, in *on[verbs.Context]) (value[[]verbs.Counter], error) {
-		return value[[]verbs.Counter]{in.On.Counters()}, nil
-	})
-	callCM = define("cm", func(s *session, in *on[verbs.Context]) (made, error) {
-		cm, err := in.On.CM()
-		return registerObject(s, in.On, cm, err, func(h handle) made { return made{h} })
-	})
-	callClose = define("close", func(s *session, in *on[closer]) (none, error) { return none{}, s.close(in.On) })
+	callQueryDevice   = define("query_device", verbs.Context.QueryDevice)
+	callQueryPort     = define("query_port", verbs.Context.QueryPort)
+	callQueryGID      = define("query_gid", verbs.Context.QueryGID)
+	callQueryPKey     = define("query_pkey", verbs.Context.QueryPKey)
+	callAllocPD       = define("alloc_pd", verbs.Context.AllocPD)
+	callCreateChannel = define("create_comp_channel", verbs.Context.CreateCompChannel)
+	callCreateCQ      = define("create_cq", verbs.Context.CreateCQ)
+	callCreateSRQ     = define("create_srq", verbs.Context.CreateSRQ)
+	callCreateQP      = define("create_qp", verbs.Context.CreateQP)
+	callOpenXRCD      = define("open_xrcd", verbs.Context.OpenXRCD)
+	callOpenQP        = define("open_qp", verbs.Context.OpenQP)
+	callWaitAsync     = define("get_async_event", verbs.Context.WaitAsync)
+	callCounters      = define("counters", verbs.Context.Counters)
+	callCM            = define("cm", verbs.Context.CM)
+	callClose         = define("close", (*session).close)
 )
 
 // Calls to memory and addresses.
 var (
-	callRegMR   = define("reg_mr", func(s *session, in *newMR) (madeMR, error) { return s.regMR(in) })
-	callAllocMW = define("alloc_mw", func(s *session, in *onWith[verbs.PD, verbs.MWType]) (madeWith[verbs.MWType], error) {
-		mw, err := in.On.AllocMW(in.Arg)
-		return registerObject(s, in.On, mw, err, func(h handle) madeWith[verbs.MWType] { return madeWith[verbs.MWType]{h, mw.Type()} })
-	})
-	callCreateAH = define("create_ah", func(s *session, in *onWith[verbs.PD, verbs.AHAttr]) (madeWith[verbs.AHAttr], error) {
-		ah, err := in.On.CreateAH(in.Arg)
-		return registerObject(s, in.On, ah, err, func(h handle) madeWith[verbs.AHAttr] { return madeWith[verbs.AHAttr]{h, ah.Attr()} })
-	})
-	callMWKey = define("mw_rkey", func(_ *session, in *on[verbs.MW]) (value[verbs.RKey], error) {
-		return value[verbs.RKey]{in.On.RKey()}, nil
-	})
+	callRegMR    = define("reg_mr", (*session).regMR)
+	callAllocMW  = define("alloc_mw", verbs.PD.AllocMW)
+	callCreateAH = define("create_ah", verbs.PD.CreateAH)
+	callMWKey    = define("mw_rkey", verbs.MW.RKey)
 )
 
 // Calls to queues.
 var (
-	callWaitChannel = define("get_cq_event", func(_ *session, in *onWith[verbs.CompChannel, time.Duration]) (value[verbs.CQ], error) {
-		cq, err := in.On.Wait(in.Arg)
-		return value[verbs.CQ]{cq}, err
+	callWaitChannel = define("get_cq_event", func(ch verbs.CompChannel, timeout time.Duration) (cqEvent, error) {
+		cq, err := ch.Wait(timeout)
+		return cqEvent{cq}, err
 	})
-	callPoll = define("poll_cq", func(_ *session, in *onWith[verbs.CQ, int]) (value[[]verbs.WC], error) {
-		wcs := make([]verbs.WC, min(max(in.Arg, 0), maxPoll))
-		n, err := in.On.Poll(wcs)
-		return value[[]verbs.WC]{wcs[:max(0, min(n, len(wcs)))]}, err
+	callPoll = define("poll_cq", func(cq verbs.CQ, n int) ([]verbs.WC, error) {
+		wcs := make([]verbs.WC, min(max(n, 0), maxPoll))
+		n, err := cq.Poll(wcs)
+		return wcs[:max(0, min(n, len(wcs)))], err
 	})
-	callArm      = define("req_notify_cq", func(_ *session, in *onWith[verbs.CQ, bool]) (none, error) { return none{}, in.On.ReqNotify(in.Arg) })
-	callDepth    = define("cq_depth", func(_ *session, in *on[verbs.CQ]) (value[int], error) { return value[int]{in.On.Depth()}, nil })
-	callResize   = define("resize_cq", func(_ *session, in *onWith[verbs.CQ, int]) (none, error) { return none{}, in.On.Resize(in.Arg) })
-	callPostRecv = define("post_recv", func(_ *session, in *onWith[receiver, []verbs.RecvWR]) (value[int], error) {
-		n, err := in.On.PostRecv(in.Arg)
-		return value[int]{n}, err
-	})
-	callPostSend = define("post_send", func(_ *session, in *onWith[verbs.QP, []verbs.SendWR]) (value[int], error) {
-		n, err := in.On.PostSend(in.Arg)
-		return value[int]{n}, err
-	})
-	callModifySRQ = define("modify_srq", func(_ *session, in *changeSRQ) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
-	callQuerySRQ  = define("query_srq", func(_ *session, in *on[verbs.SRQ]) (verbs.SRQAttr, error) { return in.On.Query() })
-	callModifyQP  = define("modify_qp", func(_ *session, in *changeQP) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
-	callQueryQP   = define("query_qp", func(_ *session, in *on[verbs.QP]) (verbs.QPAttr, error) { return in.On.Query() })
-	callBindMW    = define("bind_mw", func(_ *session, in *bindMW) (value[verbs.RKey], error) {
-		k, err := in.On.BindMW(in.MW, in.WRID, in.Flags, in.Info)
-		return value[verbs.RKey]{k}, err
-	})
-	callAttach = define("attach_mcast", func(_ *session, in *onWith[verbs.QP, verbs.GID]) (none, error) {
-		return none{}, in.On.AttachMulticast(in.Arg)
-	})
-	callDetach = define("detach_mcast", func(_ *session, in *onWith[verbs.QP, verbs.GID]) (none, error) {
-		return none{}, in.On.DetachMulticast(in.Arg)
-	})
+	callReqNotify = define("req_notify_cq", verbs.CQ.ReqNotify)
+	callDepth     = define("cq_depth", verbs.CQ.Depth)
+	callResize    = define("resize_cq", verbs.CQ.Resize)
+	callPostRecv  = define("post_recv", receiver.PostRecv)
+	callPostSend  = define("post_send", verbs.QP.PostSend)
+	callModifySRQ = define("modify_srq", verbs.SRQ.Modify)
+	callQuerySRQ  = define("query_srq", verbs.SRQ.Query)
+	callModifyQP  = define("modify_qp", verbs.QP.Modify)
+	callQueryQP   = define("query_qp", verbs.QP.Query)
+	callBindMW    = define("bind_mw", verbs.QP.BindMW)
+	callAttach    = define("attach_mcast", verbs.QP.AttachMulticast)
+	callDetach    = define("detach_mcast", verbs.QP.DetachMulticast)
 )
 
 // Calls to connection managers.
 var (
-	callListen = define("listen", func(s *session, in *newListener) (madeWith[netip.AddrPort], error) {
-		l, err := in.On.Listen(in.Addr, in.Space, in.Backlog)
-		return registerObject(s, in.On, l, err, func(h handle) madeWith[netip.AddrPort] { return madeWith[netip.AddrPort]{h, l.Addr()} })
-	})
-	callConnect = define("connect", func(s *session, in *connectTo) (peered, error) {
-		c, err := in.On.Connect(in.QP, in.Addr, in.Param, in.Timeout)
-		return registerObject(s, in.On, c, err, connOf(c))
-	})
-	callResolve = define("resolve", func(_ *session, in *resolveAt) (verbs.DatagramPeer, error) {
-		return in.On.Resolve(in.Addr, in.Private, in.Timeout)
-	})
-	callNext = define("get_request", func(s *session, in *onWith[verbs.Listener, time.Duration]) (peered, error) {
-		r, err := in.On.GetRequest(in.Arg)
-		return registerObject(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
-	})
-	callAccept = define("accept", func(s *session, in *acceptWith) (peered, error) {
-		c, err := in.On.Accept(in.QP, in.Param, in.Timeout)
-		return registerObject(s, in.On, c, err, connOf(c))
-	})
-	callReject = define("reject", func(_ *session, in *onWith[verbs.ConnRequest, []byte]) (none, error) {
-		return none{}, in.On.Reject(in.Arg)
-	})
-	callDisconnect     = define("disconnect", func(_ *session, in *on[verbs.Conn]) (none, error) { return none{}, in.On.Disconnect() })
-	callWaitDisconnect = define("wait_disconnect", func(_ *session, in *onWith[verbs.Conn, time.Duration]) (none, error) {
-		return none{}, in.On.WaitDisconnect(in.Arg)
-	})
+	callListen         = define("listen", verbs.CM.Listen)
+	callConnect        = define("connect", verbs.CM.Connect)
+	callResolve        = define("resolve", verbs.CM.Resolve)
+	callGetRequest     = define("get_request", verbs.Listener.GetRequest)
+	callAccept         = define("accept", verbs.ConnRequest.Accept)
+	callReject         = define("reject", verbs.ConnRequest.Reject)
+	callDisconnect     = define("disconnect", verbs.Conn.Disconnect)
+	callWaitDisconnect = define("wait_disconnect", verbs.Conn.WaitDisconnect)
 )
-
-func connOf(c verbs.Conn) func(handle) peered {
-	return func(h handle) peered { return peered{h, c.Remote(), c.Param()} }
-}
 
 // maxPoll limits the completions of one call.
 const maxPoll = 4096
@@ -234,14 +205,15 @@ var calls = numbered(
 	callQueryDevice, callQueryPort, callQueryGID, callQueryPKey, callAllocPD, callCreateChannel, callCreateCQ, callCreateSRQ,
 	callCreateQP, callOpenXRCD, callOpenQP, callWaitAsync, callCounters, callCM, callClose,
 	callRegMR, callAllocMW, callCreateAH, callMWKey,
-	callWaitChannel, callPoll, callArm, callDepth, callResize, callPostRecv, callPostSend, callModifySRQ, callQuerySRQ,
+	callWaitChannel, callPoll, callReqNotify, callDepth, callResize, callPostRecv, callPostSend, callModifySRQ, callQuerySRQ,
 	callModifyQP, callQueryQP, callBindMW, callAttach, callDetach,
-	callListen, callConnect, callResolve, callNext, callAccept, callReject, callDisconnect, callWaitDisconnect,
+	callListen, callConnect, callResolve, callGetRequest, callAccept, callReject, callDisconnect, callWaitDisconnect,
 )
 
-func numbered(all ...callHandler) []callHandler {
+// numbered sets the numbers of all verbs and returns them.
+func numbered(all ...*verb) []*verb {
 	for i, v := range all {
-		v.setNumber(i)
+		v.number = i
 	}
 	return all
 }
@@ -257,3 +229,53 @@ var protocolHash = func() uint64 {
 	h.Write([]byte(w.String()))
 	return h.Sum64()
 }()
+
+// Arguments and results that are not those of a method of package verbs.
+type (
+	// none stands for the attributes of an object that has none.
+	none struct{}
+
+	openedDevice struct {
+		Handle handle
+		Info   verbs.DeviceInfo
+	}
+
+	qpAttributes struct {
+		QPN  verbs.QPN
+		Type verbs.QPType
+	}
+
+	// peerAttributes are those of a connection or a connection request.
+	peerAttributes struct {
+		Remote netip.AddrPort
+		Param  verbs.ConnParam
+	}
+
+	// newMR describes a region in memory that the client has announced.
+	newMR struct {
+		Memory memoryID
+		Offset int
+		Length int
+		Nil    bool
+		Addr   uint64
+		Access verbs.Access
+	}
+
+	registeredMR struct {
+		Handle handle
+		LKey   verbs.LKey
+		RKey   verbs.RKey
+		Addr   uint64
+		Len    int
+	}
+
+	// cqEvent is a completion event of a CQ, which is not a new object.
+	cqEvent struct{ CQ verbs.CQ }
+
+	// receiver is a QP or an SRQ.
+	receiver interface {
+		PostRecv([]verbs.RecvWR) (int, error)
+	}
+
+	closer interface{ Close() error }
+)

@@ -25,9 +25,9 @@ type Client struct {
 	lostCh chan struct{} // closed when the connection is lost
 
 	mu      sync.Mutex
-	reason  error // why it was lost
+	reason  error // why the connection was lost
 	objects map[handle]any
-	gone    []handle // handles of closed objects, oldest first
+	gone    []handle // of closed objects, oldest first
 
 	closeConn func(reason error) // closes the connection
 }
@@ -49,7 +49,7 @@ func Dial(ctx context.Context, addr string, key Key) (*Client, error) {
 
 // NewClient makes a client on a connection to an agent, and takes ownership of it.
 func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
-	c, err := greet(ctx, raw, key, timing.filled())
+	c, err := greet(ctx, raw, key, timing.withDefaults())
 	if err != nil {
 		raw.Close()
 		return nil, err
@@ -57,7 +57,7 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 	return c, nil
 }
 
-// greet performs the TLS handshake and exchanges hellos.
+// greet performs the TLS handshake, exchanges hellos and starts the client.
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
 	config, err := tlsConfig(key, roleClient, roleAgent)
 	if err != nil {
@@ -100,7 +100,10 @@ func (c *Client) Name() string { return "agent" }
 func (c *Client) Agent() string { return c.agent }
 
 // Identity describes the agent's host and its devices.
-func (c *Client) Identity() (Identity, error) { return callIdentity.call(c, none{}) }
+func (c *Client) Identity() (id Identity, err error) {
+	err = callIdentity.call(c, &id)
+	return id, err
+}
 
 // Devices implements verbs.Provider.
 func (c *Client) Devices() ([]verbs.DeviceInfo, error) {
@@ -114,33 +117,23 @@ func (c *Client) Devices() ([]verbs.DeviceInfo, error) {
 
 // Open implements verbs.Provider. A device in use by another client is verbs.ErrBusy.
 func (c *Client) Open(device string) (verbs.Context, error) {
-	var dev *remoteContext
-	_, err := callOpen.callThen(c, deviceNamed{device}, func(out *opened) {
-		dev = &remoteContext{ref: ref{c, out.Handle}, info: out.Info, regions: make(map[*remoteMR]bool)}
-	})
-	if err != nil {
+	var opened openedDevice
+	if err := callOpen.call(c, &opened, device); err != nil {
 		return nil, err
 	}
-	return dev, nil
+	return &remoteContext{ref: ref{c, opened.Handle}, info: opened.Info, regions: make(map[*remoteMR]bool)}, nil
 }
 
 // SetLink sets a device's link up or down: see [Host.SetLink].
-func (c *Client) SetLink(device string, up bool) error {
-	_, err := callSetLink.call(c, linkTo{device, up})
-	return err
-}
+func (c *Client) SetLink(device string, up bool) error { return callSetLink.call(c, nil, device, up) }
 
 // SetAddress adds or removes an address of a device: see [Host.SetAddress].
 func (c *Client) SetAddress(device string, addr netip.Prefix, present bool) error {
-	_, err := callSetAddress.call(c, addressTo{device, addr, present})
-	return err
+	return callSetAddress.call(c, nil, device, addr, present)
 }
 
 // Restart resets a device: see [Host.Restart]. The client's open contexts of it are closed.
-func (c *Client) Restart(device string) error {
-	_, err := callRestart.call(c, deviceNamed{device})
-	return err
-}
+func (c *Client) Restart(device string) error { return callRestart.call(c, nil, device) }
 
 // Close closes the connection. The agent closes everything opened over it.
 func (c *Client) Close() error {
@@ -184,50 +177,57 @@ func (c *Client) receive(f control.Frame) error {
 	return c.calls.Reply(f)
 }
 
-// call makes a call and returns its results.
-func (v *verb[In, Out]) call(c *Client, in In) (Out, error) {
-	return v.callThen(c, in, func(*Out) {})
+// call makes a call and decodes its result; nil if it has none.
+func (v *verb) call(c *Client, result any, args ...any) error {
+	return v.invoke(c, args, func(b []byte) ([]byte, error) {
+		if result == nil {
+			return b, nil
+		}
+		return decodeFront(b, result, c)
+	})
 }
 
-// callThen makes a call. It runs then with the results before later frames are processed.
-func (v *verb[In, Out]) callThen(c *Client, in In, then func(*Out)) (out Out, err error) {
+// invoke makes a call. parseResults decodes the results from the start of b and returns the
+// rest. It runs before later frames are processed.
+func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest []byte, err error)) error {
 	done := make(chan error, 1)
 	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {
-		if !ok {
+		if ok {
+			done <- v.parseReply(c, body, parseResults)
+		} else {
 			done <- v.failed(c.Err())
-			return
 		}
-		err := v.results(c, body, &out)
-		if err == nil {
-			then(&out)
-		}
-		done <- err
 	})
 	switch {
 	case errors.Is(err, control.ErrClosed):
-		return out, v.failed(c.Err())
+		return v.failed(c.Err())
 	case err != nil:
-		return out, v.failed(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
+		return v.failed(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
 	}
 	body := binary.AppendUvarint(make([]byte, 0, 128), c.memory.sendChanges())
-	body = encode(append(body, byte(v.number)), &in, c)
+	body = append(body, byte(v.number))
+	for i, p := range v.in {
+		body = p.append(body, reflect.ValueOf(args[i]), c)
+	}
 	if len(body) > maxFrameLen {
 		c.calls.Forget(id)
-		return out, v.failed(fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(body), maxFrameLen))
+		return v.failed(fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(body), maxFrameLen))
 	}
 	c.out(control.Frame{Kind: control.Call, Num: id, Body: body})
-	err = <-done
-	return out, err
+	return <-done
 }
 
-func (v *verb[In, Out]) failed(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
+// failed returns the error of a call that was not executed.
+func (v *verb) failed(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
 
-// results decodes a reply: the failure, and the results, which a failed call may have too.
-func (v *verb[In, Out]) results(c *Client, body []byte, out *Out) error {
+// parseReply decodes a reply: the failure, and the results, which a failed call may have too.
+func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (rest []byte, err error)) error {
 	var f failure
 	rest, err := decodeFront(body, &f, c)
 	if err == nil && (len(rest) > 0 || !f.Failed) {
-		err = decode(rest, out, c)
+		if rest, err = parseResults(rest); err == nil && len(rest) > 0 {
+			err = fmt.Errorf("%w: %d trailing bytes", errBadMessage, len(rest))
+		}
 	}
 	if err != nil {
 		return v.failed(fmt.Errorf("reply of the agent: %w", err))
@@ -254,18 +254,18 @@ func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 }
 
 // known returns the object of a handle, and creates it if needed.
-func known[T any](c *Client, h handle, fresh func() T) T {
+func known[T any](c *Client, h handle, newObject func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o, ok := c.objects[h].(T); ok {
 		return o
 	}
-	o := fresh()
+	o := newObject()
 	c.objects[h] = o
 	return o
 }
 
-// closed marks an object as closed, and forgets the oldest closed ones.
+// closed records that an object was closed, and forgets all but the last keptObjects ones.
 func (c *Client) closed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -83,7 +83,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// append encodes v.
+// append encodes v, whose type is that of the plan or implements it.
 func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 	switch p.kind {
 	case reflect.Invalid:
@@ -124,7 +124,7 @@ func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 		return b
 	default: // reflect.Interface
 		h := handle(0)
-		if !v.IsNil() {
+		if v.IsValid() && (v.Kind() != reflect.Interface || !v.IsNil()) {
 			h = objs.handleOf(v.Interface())
 		}
 		return binary.AppendUvarint(b, uint64(h))

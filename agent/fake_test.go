@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -79,6 +80,14 @@ func (d *fakeDevice) add(o *fakeObject, name string, whole any) {
 	d.open[o] = name
 }
 
+func (o *fakeObject) self() *fakeObject { return o }
+
+// newFake notes a new object and returns it, with an error if the device fails.
+func newFake[T interface{ self() *fakeObject }](d *fakeDevice, name string, o T) (T, error) {
+	d.add(o.self(), name, o)
+	return o, d.fail
+}
+
 func (d *fakeDevice) isOpen() (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,9 +143,10 @@ type (
 		fakeObject
 		depth atomic.Int64
 	}
-	fakeSRQ struct{ fakeObject }
-	fakeQP  struct {
-		fakeObject
+	fakeReceiver struct{ fakeObject }
+	fakeSRQ      struct{ fakeReceiver }
+	fakeQP       struct {
+		fakeReceiver
 		init verbs.QPInit
 	}
 	fakeMR struct {
@@ -194,16 +204,9 @@ func (d *fakeDevice) Counters() []verbs.Counter {
 	return []verbs.Counter{{Name: "a", Value: 1 << 60}, {Name: "b"}}
 }
 
-func (d *fakeDevice) AllocPD() (verbs.PD, error) {
-	pd := new(fakePD)
-	d.add(&pd.fakeObject, "pd", pd)
-	return pd, d.fail
-}
-
+func (d *fakeDevice) AllocPD() (verbs.PD, error) { return newFake(d, "pd", new(fakePD)) }
 func (d *fakeDevice) CreateCompChannel() (verbs.CompChannel, error) {
-	ch := new(fakeChannel)
-	d.add(&ch.fakeObject, "channel", ch)
-	return ch, d.fail
+	return newFake(d, "channel", new(fakeChannel))
 }
 
 func (d *fakeDevice) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
@@ -214,29 +217,20 @@ func (d *fakeDevice) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	}
 	cq := new(fakeCQ)
 	cq.depth.Store(int64(init.Depth))
-	d.add(&cq.fakeObject, "cq", cq)
-	return cq, d.fail
+	return newFake(d, "cq", cq)
 }
 
 func (d *fakeDevice) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	d.asked(func(l *lastAsked) { l.srq = init })
-	srq := new(fakeSRQ)
-	d.add(&srq.fakeObject, "srq", srq)
-	return srq, d.fail
+	return newFake(d, "srq", new(fakeSRQ))
 }
 
 func (d *fakeDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	d.asked(func(l *lastAsked) { l.qp = init })
-	qp := &fakeQP{init: init}
-	d.add(&qp.fakeObject, "qp", qp)
-	return qp, d.fail
+	return newFake(d, "qp", &fakeQP{init: init})
 }
 
-func (d *fakeDevice) OpenXRCD() (verbs.XRCD, error) {
-	x := new(fakeXRCD)
-	d.add(&x.fakeObject, "xrcd", x)
-	return x, d.fail
-}
+func (d *fakeDevice) OpenXRCD() (verbs.XRCD, error) { return newFake(d, "xrcd", new(fakeXRCD)) }
 
 func (d *fakeDevice) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
 	return d.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv})
@@ -258,22 +252,17 @@ func (p *fakePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	if d.fail != nil {
 		return nil, d.fail
 	}
-	mr := &fakeMR{init: init, key: d.keys.Add(1)}
-	d.add(&mr.fakeObject, "mr", mr)
-	return mr, nil
+	return newFake(d, "mr", &fakeMR{init: init, key: d.keys.Add(1)})
 }
 
 func (p *fakePD) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 	mw := &fakeMW{kind: kind}
 	mw.key.Store(0x100)
-	p.dev.add(&mw.fakeObject, "mw", mw)
-	return mw, p.dev.fail
+	return newFake(p.dev, "mw", mw)
 }
 
 func (p *fakePD) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
-	ah := &fakeAH{attr: attr}
-	p.dev.add(&ah.fakeObject, "ah", ah)
-	return ah, p.dev.fail
+	return newFake(p.dev, "ah", &fakeAH{attr: attr})
 }
 
 func (m *fakeMR) LKey() verbs.LKey   { return verbs.LKey(m.key) }
@@ -313,7 +302,7 @@ func (q *fakeCQ) Poll(into []verbs.WC) (int, error) {
 	return n, q.dev.fail
 }
 
-func (q *fakeSRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
+func (q *fakeReceiver) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	q.dev.asked(func(l *lastAsked) { l.recv = wrs })
 	return len(wrs), q.dev.fail
 }
@@ -339,11 +328,6 @@ func (q *fakeQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (q *fakeQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	q.dev.asked(func(l *lastAsked) { l.recv = wrs })
-	return len(wrs), q.dev.fail
-}
-
 func (q *fakeQP) BindMW(mw verbs.MW, _ uint64, _ verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	q.dev.asked(func(l *lastAsked) { l.mw, l.bind = mw, info })
 	if w, ok := mw.(*fakeMW); ok {
@@ -355,9 +339,7 @@ func (q *fakeQP) AttachMulticast(verbs.GID) error { return q.dev.fail }
 func (q *fakeQP) DetachMulticast(verbs.GID) error { return q.dev.fail }
 
 func (m fakeCM) Listen(addr netip.AddrPort, _ verbs.PortSpace, _ int) (verbs.Listener, error) {
-	l := &fakeListener{addr: addr}
-	m.dev.add(&l.fakeObject, "listener", l)
-	return l, m.dev.fail
+	return newFake(m.dev, "listener", &fakeListener{addr: addr})
 }
 
 func (m fakeCM) Connect(_ verbs.QP, _ netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
@@ -462,10 +444,7 @@ var testTiming = Timing{HandshakeTimeout: 30 * time.Second, HeartbeatInterval: 5
 
 func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(tb)
 	h := new(fakeHost)
 	s := &testAgent{Server: &Server{Key: NewKey(), Host: h, Timing: testTiming}, fakeHost: h, addr: ln.Addr().String()}
 	for _, c := range change {
@@ -484,10 +463,7 @@ func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
 
 func (s *testAgent) client(tb testing.TB) *Client {
 	tb.Helper()
-	c, err := Dial(tb.Context(), s.addr, s.Key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must.Get(Dial(tb.Context(), s.addr, s.Key))(tb)
 	tb.Cleanup(func() { c.Close() })
 	return c
 }
@@ -496,10 +472,7 @@ func (s *testAgent) client(tb testing.TB) *Client {
 func (s *testAgent) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 	tb.Helper()
 	c := s.client(tb)
-	d, err := c.Open(fakeInfo.Name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := must.Get(c.Open(fakeInfo.Name))(tb)
 	return c, d, s.device(0)
 }
 

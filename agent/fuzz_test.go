@@ -69,7 +69,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := net.Pipe()
 		host := new(fakeHost)
-		conn := newConn(far, Timing{}.filled(), control.Call)
+		conn := newConn(far, Timing{}.withDefaults(), control.Call)
 		s := newSession(host, new(Server), func(f control.Frame) { _ = conn.QueueNow(f) })
 		s.memory.limit = 1 << 20 // or all the time goes into looking at it
 		s.crash = func(what any, stack []byte) { t.Errorf("%v\n%s", what, stack) }
@@ -112,14 +112,14 @@ func FuzzClient(f *testing.F) {
 		c := newClient(func(control.Frame) {})
 		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
-			go callNext.callThen(c, onWith[verbs.Listener, time.Duration]{}, func(*peered) {}) // whatever comes of it
+			go (&remoteListener{ref: ref{c: c}}).GetRequest(0) // whatever comes of it
 		}
 		near, far := net.Pipe()
 		go func() {
 			far.Write(b) // the client may have disconnected
 			far.Close()
 		}()
-		_ = newConn(near, Timing{}.filled(), control.Reply).Serve(c.receive)
+		_ = newConn(near, Timing{}.withDefaults(), control.Reply).Serve(c.receive)
 		near.Close()
 		c.Close()
 	})

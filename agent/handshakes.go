@@ -54,13 +54,14 @@ func (h *handshakes) begin(conn net.Conn) *pending {
 	return p
 }
 
+// displace closes and removes connection i.
 func (h *handshakes) displace(i int) {
 	h.all[i].displaced = true
 	h.all[i].conn.Close()
 	h.all = slices.Delete(h.all, i, i+1)
 }
 
-// end removes a connection after its handshake; false if it was displaced.
+// end removes a connection after its handshake, and reports whether it was displaced.
 func (h *handshakes) end(p *pending) (displaced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

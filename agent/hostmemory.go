@@ -66,18 +66,19 @@ func newHostMemories() *hostMemories {
 func (m *hostMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return readRecords(body, m.got, m.record)
+	return readRecords(body, m.forget, m.handle)
 }
 
 // acknowledge records how many memory frames the client has received.
 func (m *hostMemories) acknowledge(frames uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.got(frames)
+	m.forget(frames)
 }
 
-// got forgets the changes in the first frames, which the client has received. The caller holds the lock.
-func (m *hostMemories) got(frames uint64) {
+// forget forgets the changes in the first frames, which the client has received. The caller
+// holds the lock.
+func (m *hostMemories) forget(frames uint64) {
 	n := 0
 	for _, s := range m.order {
 		if s.frame > frames {
@@ -96,8 +97,8 @@ func (m *hostMemories) got(frames uint64) {
 	}
 }
 
-// record applies a record of a memory frame. The caller holds the lock.
-func (m *hostMemories) record(r *record) error {
+// handle handles a record of a memory frame. The caller holds the lock.
+func (m *hostMemories) handle(r *record) error {
 	mem := m.all[r.id]
 	switch {
 	case r.kind == recordNew && mem != nil:
@@ -111,7 +112,7 @@ func (m *hostMemories) record(r *record) error {
 	case mem == nil: // not allocated, or dropped
 	case r.kind == recordDrop:
 		mem.dropped = true
-		m.free(mem)
+		m.freeIfUnused(mem)
 	case !mem.within(&r.change):
 		return fmt.Errorf("%w: change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
 	default:
@@ -123,15 +124,16 @@ func (m *hostMemories) record(r *record) error {
 	return nil
 }
 
-// allocate returns memory with the same page offset as the client's.
-func allocate(n, align int) []byte {
+// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the
+// client's memory.
+func allocate(n, pageOffset int) []byte {
 	b := make([]byte, n+pageLen)
-	off := (align - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
+	off := (pageOffset - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
 	return b[off:][:n:n]
 }
 
-// free releases memory that no region uses.
-func (m *hostMemories) free(mem *hostMemory) {
+// freeIfUnused frees memory that the client has dropped and no region uses.
+func (m *hostMemories) freeIfUnused(mem *hostMemory) {
 	if mem.dropped && mem.regions == 0 && m.all[mem.id] == mem {
 		delete(m.all, mem.id)
 		m.bytes -= uint64(len(mem.live))
@@ -165,7 +167,7 @@ func (m *hostMemories) unuse(gone ...*hostMemory) {
 	defer m.mu.Unlock()
 	for _, mem := range gone {
 		mem.regions--
-		m.free(mem)
+		m.freeIfUnused(mem)
 	}
 }
 
@@ -174,8 +176,8 @@ const maxScans = 16
 
 // sendChanges sends the changes of the device.
 //
-// A client that sees a later write must see the earlier ones. One scan of a large memory may
-// find a late write and miss an early one; therefore it scans until nothing changes.
+// A client that sees a write must see all earlier ones. One scan may find a late write and
+// miss an early one behind it, so sendChanges scans until nothing changes.
 func (m *hostMemories) sendChanges(send func([]byte)) error {
 	m.sendLock.Lock()
 	defer m.sendLock.Unlock()

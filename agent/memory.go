@@ -28,6 +28,7 @@ type record struct {
 	change change
 }
 
+// append appends the encoded record to b.
 func (r *record) append(b []byte) []byte {
 	b = append(b, r.kind)
 	b = binary.AppendUvarint(b, uint64(r.id))
@@ -44,6 +45,7 @@ func (r *record) append(b []byte) []byte {
 // maxRecordLen is the maximum length that append writes.
 const maxRecordLen = 1 + binary.MaxVarintLen64 + maxChangeLen
 
+// parse decodes the record from the start of b and returns the rest.
 func (r *record) parse(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: missing record", errBadMessage)
@@ -68,6 +70,7 @@ func (r *record) parse(b []byte) ([]byte, error) {
 	}
 }
 
+// parseUvarint decodes a varint from the start of b and returns the rest.
 func parseUvarint(b []byte, into *uint64) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {
@@ -80,45 +83,45 @@ func parseUvarint(b []byte, into *uint64) ([]byte, error) {
 // recordWriter writes records into memory frames. Every frame begins with the number of the
 // last memory frame that its sender has received.
 type recordWriter struct {
-	got  uint64
-	send func(body []byte)
-	b    []byte
+	received uint64
+	send     func(body []byte)
+	frame    []byte // nil if empty
 }
 
 // add adds a record, and sends the frame when it is full.
 func (w *recordWriter) add(r *record) {
-	if w.b == nil {
-		w.b = binary.AppendUvarint(make([]byte, 0, 4<<10), w.got)
+	if w.frame == nil {
+		w.frame = binary.AppendUvarint(make([]byte, 0, 4<<10), w.received)
 	}
-	w.b = r.append(w.b)
-	if len(w.b) > memoryFrameLen-maxRecordLen {
+	w.frame = r.append(w.frame)
+	if len(w.frame) > memoryFrameLen-maxRecordLen {
 		w.flush()
 	}
 }
 
 // flush sends the last frame.
 func (w *recordWriter) flush() {
-	if w.b != nil {
-		w.send(w.b)
-		w.b = nil
+	if w.frame != nil {
+		w.send(w.frame)
+		w.frame = nil
 	}
 }
 
-// readRecords calls each for all records of a memory frame, and before that got with the
-// number at its start.
-func readRecords(body []byte, got func(uint64), each func(*record) error) error {
+// readRecords parses a memory frame. It calls acknowledge with the number at its start, and
+// then handle for each record.
+func readRecords(body []byte, acknowledge func(frames uint64), handle func(*record) error) error {
 	var n uint64
 	body, err := parseUvarint(body, &n)
 	if err != nil {
 		return err
 	}
-	got(n)
+	acknowledge(n)
 	var r record
 	for len(body) > 0 {
 		if body, err = r.parse(body); err != nil {
 			return err
 		}
-		if err := each(&r); err != nil {
+		if err := handle(&r); err != nil {
 			return err
 		}
 	}

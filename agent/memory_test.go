@@ -272,7 +272,7 @@ func TestUnusualRegions(t *testing.T) {
 	fake.fail = nil
 	// What is more than an agent keeps is refused as memory that there is not.
 	for i := range maxMemories {
-		c.memory.record(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
+		c.memory.sendRecord(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
 	}
 	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Error(err)
@@ -288,9 +288,7 @@ func TestDeviceCloseReleasesMemory(t *testing.T) {
 	if len(c.memory.all) != 1 || len(s.memory.all) != 1 {
 		t.Errorf("%d and %d pieces of memory", len(c.memory.all), len(s.memory.all))
 	}
-	if err := dev.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, dev.Close())
 	if len(c.memory.all) != 0 || len(s.memory.all) != 0 || s.memory.bytes != 0 {
 		t.Errorf("%d and %d pieces of memory, %d bytes", len(c.memory.all), len(s.memory.all), s.memory.bytes)
 	}

@@ -27,7 +27,7 @@ type change struct {
 	now   [blockLen]byte
 }
 
-// changes calls f for all blocks that differ from the shadow, and updates the shadow.
+// changes calls report for all blocks that differ from the shadow, and updates the shadow.
 //
 // The memory may be written concurrently. Each block is read once, so the sent and the
 // remembered values agree; later writes are sent later. The race detector is disabled for
@@ -35,7 +35,7 @@ type change struct {
 // runtime checks it.
 //
 //go:norace
-func (m *mirror) changes(tell func(*change)) {
+func (m *mirror) changes(report func(*change)) {
 	var c change
 	for from := 0; from < len(m.live); from += scanLen {
 		to := min(from+scanLen, len(m.live))
@@ -53,7 +53,7 @@ func (m *mirror) changes(tell func(*change)) {
 			}
 			if c.mask != 0 {
 				copy(was, c.now[:n])
-				tell(&c)
+				report(&c)
 			}
 		}
 	}
@@ -146,6 +146,7 @@ const wholeBlock = ^uint64(0)
 // maxChangeLen is the maximum length that append writes.
 const maxChangeLen = binary.MaxVarintLen64 + 8 + blockLen
 
+// parse decodes the change from the start of b and returns the rest.
 func (c *change) parse(b []byte) ([]byte, error) {
 	const maxBlock = 1 << 40 / blockLen
 	block, size := binary.Uvarint(b)

@@ -66,7 +66,7 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
 		align = init.Addr
 	}
-	m.record(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: align % pageLen})
+	m.sendRecord(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: align % pageLen})
 	return mem, 0
 }
 
@@ -79,22 +79,23 @@ func (m *programMemories) unuse(mem *programMemory) {
 	defer m.unlock()
 	if mem.regions--; mem.regions == 0 {
 		delete(m.all, mem.id)
-		m.record(&record{kind: recordDrop, id: mem.id})
+		m.sendRecord(&record{kind: recordDrop, id: mem.id})
 	}
 }
 
-func (m *programMemories) record(r *record) {
-	w := &recordWriter{got: m.received, send: m.send}
+// sendRecord sends a memory frame with one record.
+func (m *programMemories) sendRecord(r *record) {
+	w := &recordWriter{received: m.received, send: m.send}
 	w.add(r)
 	w.flush()
 }
 
 // sendChanges sends the changes of memory by the program, and returns the number of frames
 // received so far.
-func (m *programMemories) sendChanges() (got uint64) {
+func (m *programMemories) sendChanges() (received uint64) {
 	m.lock()
 	defer m.unlock()
-	w := &recordWriter{got: m.received, send: m.send}
+	w := &recordWriter{received: m.received, send: m.send}
 	r := record{kind: recordChange}
 	for id, mem := range m.all {
 		mem.changes(func(c *change) {

@@ -40,14 +40,14 @@ type Timing struct {
 	CloseTimeout time.Duration
 }
 
-// filled replaces zero values by the defaults.
-func (t Timing) filled() Timing {
-	for _, f := range []struct {
-		d *time.Duration
-		v time.Duration
-	}{{&t.HandshakeTimeout, 10 * time.Second}, {&t.HeartbeatInterval, 2 * time.Second}, {&t.IdleTimeout, 15 * time.Second}, {&t.CloseTimeout, 10 * time.Second}} {
-		if *f.d <= 0 {
-			*f.d = f.v
+// withDefaults replaces zero and negative values by the defaults.
+func (t Timing) withDefaults() Timing {
+	for field, value := range map[*time.Duration]time.Duration{
+		&t.HandshakeTimeout: 10 * time.Second, &t.HeartbeatInterval: 2 * time.Second,
+		&t.IdleTimeout: 15 * time.Second, &t.CloseTimeout: 10 * time.Second,
+	} {
+		if *field <= 0 {
+			*field = value
 		}
 	}
 	return t
@@ -105,6 +105,7 @@ func readHello(c *control.Conn, limit time.Duration, us, them string) (*hello, e
 	return h, nil
 }
 
+// sendHello sends the hello of this end.
 func sendHello(c *control.Conn, h *hello) error {
 	return c.SendHello(control.Protocol{Version: Version}, h)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,9 +30,7 @@ func (brokenWrites) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 func TestReasonOfPeerIsReadAfterAWriteFailed(t *testing.T) {
 	near, far := net.Pipe()
 	c := newConn(brokenWrites{near}, Timing{}, control.Reply)
-	if err := c.QueueNow(control.Frame{Kind: control.Ping}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.QueueNow(control.Frame{Kind: control.Ping}))
 	run(c)
 	go control.New(far, control.Config{}).Close(errStopping)
 	var reason *control.CloseError
@@ -72,8 +71,9 @@ func fill(v reflect.Value, n *int) {
 // types are those of all messages.
 func types() (all []reflect.Type) {
 	for _, c := range calls {
-		do := reflect.ValueOf(c).Elem().FieldByName("do").Type()
-		all = append(all, do.In(1).Elem(), do.Out(0))
+		for _, p := range slices.Concat(c.in, c.out) {
+			all = append(all, p.t)
+		}
 	}
 	return append(all, reflect.TypeFor[failure]())
 }
@@ -104,10 +104,10 @@ func TestMessagesRoundTrip(t *testing.T) {
 
 // A few bytes must not become a lot of memory.
 func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
-	b := append([]byte{0, 0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
-	var wrs onWith[verbs.QP, []verbs.SendWR]
-	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.Arg != nil {
-		t.Errorf("%v, %d elements", err, len(wrs.Arg))
+	b := append([]byte{0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
+	var wrs []verbs.SendWR
+	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs != nil {
+		t.Errorf("%v, %d elements", err, len(wrs))
 	}
 }
 

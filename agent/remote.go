@@ -2,6 +2,7 @@ package agent
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -15,13 +16,39 @@ type ref struct {
 
 func (r *ref) refOf() *ref { return r }
 
+// call makes a call on the object, with more arguments, and decodes the result; nil if there
+// is none.
+func (r *ref) call(v *verb, result any, args ...any) error {
+	return v.call(r.c, result, append([]any{r}, args...)...)
+}
+
 // Close closes the object.
 func (r *ref) Close() error {
-	_, err := callClose.call(r.c, on[closer]{r})
+	err := r.call(callClose, nil)
 	if err == nil {
 		r.c.closed(r.h)
 	}
 	return err
+}
+
+// create makes a call that returns an object with its attributes, and returns the client's
+// object with the same handle: the one that exists, or else a new one. The object exists
+// before later frames are processed, which may refer to it.
+func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
+	c := on.c
+	err = v.invoke(c, append([]any{on}, args...), func(b []byte) ([]byte, error) {
+		var h handle
+		b, err := decodeFront(b, &h, c)
+		if err != nil || h == 0 {
+			return b, err
+		}
+		var attributes Attributes
+		if b, err = decodeFront(b, &attributes, c); err == nil {
+			object = known(c, h, func() T { return newObject(ref{c, h}, attributes) })
+		}
+		return b, err
+	})
+	return object, err
 }
 
 // remoteContext is an opened device.
@@ -30,96 +57,76 @@ type remoteContext struct {
 	info verbs.DeviceInfo
 
 	mu      sync.Mutex
-	regions map[*remoteMR]bool
+	regions map[*remoteMR]bool // nil if the device is closed
 }
 
 var _ verbs.Context = (*remoteContext)(nil)
 
 func (d *remoteContext) Info() verbs.DeviceInfo { return d.info }
 
-func (d *remoteContext) QueryDevice() (verbs.DeviceAttr, error) {
-	return callQueryDevice.call(d.c, on[verbs.Context]{d})
+func (d *remoteContext) QueryDevice() (attr verbs.DeviceAttr, err error) {
+	err = d.call(callQueryDevice, &attr)
+	return attr, err
 }
 
-func (d *remoteContext) QueryPort(port uint8) (verbs.PortAttr, error) {
-	return callQueryPort.call(d.c, onWith[verbs.Context, uint8]{d, port})
+func (d *remoteContext) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
+	err = d.call(callQueryPort, &attr, port)
+	return attr, err
 }
 
-func (d *remoteContext) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
-	return callQueryGID.call(d.c, onEntry{d, port, index})
+func (d *remoteContext) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err error) {
+	err = d.call(callQueryGID, &entry, port, index)
+	return entry, err
 }
 
-func (d *remoteContext) QueryPKey(port uint8, index int) (uint16, error) {
-	k, err := callQueryPKey.call(d.c, onEntry{d, port, index})
-	return uint16(k.V), err
+func (d *remoteContext) QueryPKey(port uint8, index int) (key uint16, err error) {
+	err = d.call(callQueryPKey, &key, port, index)
+	return key, err
 }
 
-func (d *remoteContext) AllocPD() (pd verbs.PD, err error) {
-	_, err = callAllocPD.callThen(d.c, on[verbs.Context]{d}, func(out *made) {
-		pd = known(d.c, out.Handle, func() *remotePD { return &remotePD{ref{d.c, out.Handle}, d} })
-	})
-	return pd, err
+func (d *remoteContext) AllocPD() (verbs.PD, error) {
+	return create(&d.ref, callAllocPD, func(r ref, _ none) verbs.PD { return &remotePD{r, d} })
 }
 
-func (d *remoteContext) CreateCompChannel() (ch verbs.CompChannel, err error) {
-	_, err = callCreateChannel.callThen(d.c, on[verbs.Context]{d}, func(out *made) {
-		ch = known(d.c, out.Handle, func() *remoteChannel { return &remoteChannel{ref{d.c, out.Handle}} })
-	})
-	return ch, err
+func (d *remoteContext) CreateCompChannel() (verbs.CompChannel, error) {
+	return create(&d.ref, callCreateChannel, func(r ref, _ none) verbs.CompChannel { return &remoteChannel{r} })
 }
 
-func (d *remoteContext) CreateCQ(init verbs.CQInit) (cq verbs.CQ, err error) {
-	_, err = callCreateCQ.callThen(d.c, onWith[verbs.Context, verbs.CQInit]{d, init}, func(out *made) {
-		cq = known(d.c, out.Handle, func() *remoteCQ { return &remoteCQ{ref: ref{d.c, out.Handle}} })
-	})
-	return cq, err
+func (d *remoteContext) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
+	return create(&d.ref, callCreateCQ, func(r ref, _ none) verbs.CQ { return &remoteCQ{ref: r} }, init)
 }
 
-func (d *remoteContext) CreateSRQ(init verbs.SRQInit) (srq verbs.SRQ, err error) {
-	_, err = callCreateSRQ.callThen(d.c, onWith[verbs.Context, verbs.SRQInit]{d, init}, func(out *madeWith[uint32]) {
-		srq = known(d.c, out.Handle, func() *remoteSRQ { return &remoteSRQ{ref{d.c, out.Handle}, out.Attr} })
-	})
-	return srq, err
+func (d *remoteContext) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
+	return create(&d.ref, callCreateSRQ, func(r ref, number uint32) verbs.SRQ { return &remoteSRQ{r, number} }, init)
 }
 
-func (d *remoteContext) qp(qp *verbs.QP) func(*madeQP) {
-	return func(out *madeQP) {
-		*qp = known(d.c, out.Handle, func() *remoteQP { return &remoteQP{ref{d.c, out.Handle}, out.QPN, out.Type} })
-	}
+func newRemoteQP(r ref, a qpAttributes) verbs.QP { return &remoteQP{r, a} }
+
+func (d *remoteContext) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	return create(&d.ref, callCreateQP, newRemoteQP, init)
 }
 
-func (d *remoteContext) CreateQP(init verbs.QPInit) (qp verbs.QP, err error) {
-	_, err = callCreateQP.callThen(d.c, onWith[verbs.Context, verbs.QPInit]{d, init}, d.qp(&qp))
-	return qp, err
+func (d *remoteContext) OpenXRCD() (verbs.XRCD, error) {
+	return create(&d.ref, callOpenXRCD, func(r ref, _ none) verbs.XRCD { return &remoteXRCD{r} })
 }
 
-func (d *remoteContext) OpenXRCD() (x verbs.XRCD, err error) {
-	_, err = callOpenXRCD.callThen(d.c, on[verbs.Context]{d}, func(out *made) {
-		x = known(d.c, out.Handle, func() *remoteXRCD { return &remoteXRCD{ref{d.c, out.Handle}} })
-	})
-	return x, err
+func (d *remoteContext) OpenQP(x verbs.XRCD, n verbs.QPN) (verbs.QP, error) {
+	return create(&d.ref, callOpenQP, newRemoteQP, x, n)
 }
 
-func (d *remoteContext) OpenQP(x verbs.XRCD, n verbs.QPN) (qp verbs.QP, err error) {
-	_, err = callOpenQP.callThen(d.c, secondQP{d, x, n}, d.qp(&qp))
-	return qp, err
-}
-
-func (d *remoteContext) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
-	return callWaitAsync.call(d.c, onWith[verbs.Context, time.Duration]{d, timeout})
+func (d *remoteContext) WaitAsync(timeout time.Duration) (event verbs.AsyncEvent, err error) {
+	err = d.call(callWaitAsync, &event, timeout)
+	return event, err
 }
 
 // Counters returns nil if the call fails.
-func (d *remoteContext) Counters() []verbs.Counter {
-	all, _ := callCounters.call(d.c, on[verbs.Context]{d})
-	return all.V
+func (d *remoteContext) Counters() (all []verbs.Counter) {
+	_ = d.call(callCounters, &all)
+	return all
 }
 
-func (d *remoteContext) CM() (cm verbs.CM, err error) {
-	_, err = callCM.callThen(d.c, on[verbs.Context]{d}, func(out *made) {
-		cm = known(d.c, out.Handle, func() *remoteCM { return &remoteCM{ref{d.c, out.Handle}} })
-	})
-	return cm, err
+func (d *remoteContext) CM() (verbs.CM, error) {
+	return create(&d.ref, callCM, func(r ref, _ none) verbs.CM { return &remoteCM{r} })
 }
 
 // Close closes the device. Its memory is no longer copied.
@@ -146,40 +153,35 @@ type remotePD struct {
 	d *remoteContext
 }
 
+// RegMR implements verbs.PD. It announces the memory to the agent if that is new.
 func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	mem, offset := p.c.memory.use(&init)
-	in := newMR{On: p, Offset: offset, Length: len(init.Buf), Nil: init.Buf == nil, Addr: init.Addr, Access: init.Access}
+	in := newMR{Offset: offset, Length: len(init.Buf), Nil: init.Buf == nil, Addr: init.Addr, Access: init.Access}
 	if mem != nil {
 		in.Memory = mem.id
 	}
 	mr := &remoteMR{d: p.d, memory: mem}
-	_, err := callRegMR.callThen(p.c, in, func(out *madeMR) {
-		mr.ref, mr.attr = ref{p.c, out.Handle}, *out
-		p.d.mu.Lock()
-		defer p.d.mu.Unlock()
-		if p.d.regions != nil {
-			p.d.regions[mr] = true
-		}
-	})
+	err := p.call(callRegMR, &mr.attr, in)
+	p.d.mu.Lock()
+	if err == nil && p.d.regions != nil {
+		p.d.regions[mr] = true
+		mem = nil // in use
+	}
+	p.d.mu.Unlock()
+	p.c.memory.unuse(mem)
 	if err != nil {
-		p.c.memory.unuse(mem)
 		return nil, err
 	}
+	mr.ref = ref{p.c, mr.attr.Handle}
 	return mr, nil
 }
 
-func (p *remotePD) AllocMW(kind verbs.MWType) (mw verbs.MW, err error) {
-	_, err = callAllocMW.callThen(p.c, onWith[verbs.PD, verbs.MWType]{p, kind}, func(out *madeWith[verbs.MWType]) {
-		mw = &remoteMW{ref: ref{p.c, out.Handle}, kind: out.Attr}
-	})
-	return mw, err
+func (p *remotePD) AllocMW(t verbs.MWType) (verbs.MW, error) {
+	return create(&p.ref, callAllocMW, func(r ref, t verbs.MWType) verbs.MW { return &remoteMW{ref: r, mwType: t} }, t)
 }
 
-func (p *remotePD) CreateAH(attr verbs.AHAttr) (ah verbs.AH, err error) {
-	_, err = callCreateAH.callThen(p.c, onWith[verbs.PD, verbs.AHAttr]{p, attr}, func(out *madeWith[verbs.AHAttr]) {
-		ah = &remoteAH{ref{p.c, out.Handle}, out.Attr}
-	})
-	return ah, err
+func (p *remotePD) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
+	return create(&p.ref, callCreateAH, func(r ref, attr verbs.AHAttr) verbs.AH { return &remoteAH{r, attr} }, attr)
 }
 
 // remoteMR is a memory region.
@@ -187,7 +189,7 @@ type remoteMR struct {
 	ref
 	d      *remoteContext
 	memory *programMemory
-	attr   madeMR
+	attr   registeredMR
 }
 
 func (m *remoteMR) LKey() verbs.LKey { return m.attr.LKey }
@@ -213,24 +215,20 @@ func (m *remoteMR) Close() error {
 // remoteMW is a memory window.
 type remoteMW struct {
 	ref
-	kind verbs.MWType
-
-	mu   sync.Mutex
-	last verbs.RKey
+	mwType    verbs.MWType
+	lastKnown atomic.Uint32 // RKey
 }
 
-func (m *remoteMW) Type() verbs.MWType { return m.kind }
+func (m *remoteMW) Type() verbs.MWType { return m.mwType }
 
 // RKey queries the device, since binding changes the key. If the call fails it returns the
 // last known key.
 func (m *remoteMW) RKey() verbs.RKey {
-	k, err := callMWKey.call(m.c, on[verbs.MW]{m})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil {
-		m.last = k.V
+	var key verbs.RKey
+	if m.call(callMWKey, &key) == nil {
+		m.lastKnown.Store(uint32(key))
 	}
-	return m.last
+	return verbs.RKey(m.lastKnown.Load())
 }
 
 // remoteAH is an address handle.

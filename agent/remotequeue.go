@@ -1,7 +1,7 @@
 package agent
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -11,50 +11,45 @@ import (
 type remoteChannel struct{ ref }
 
 func (ch *remoteChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
-	e, err := callWaitChannel.call(ch.c, onWith[verbs.CompChannel, time.Duration]{ch, timeout})
-	return e.V, err
+	var e cqEvent
+	err := ch.call(callWaitChannel, &e, timeout)
+	return e.CQ, err
 }
 
 // remoteCQ is a completion queue.
 type remoteCQ struct {
 	ref
-
-	mu    sync.Mutex
-	depth int
+	lastKnown atomic.Int64 // depth
 }
 
+// Poll implements verbs.CQ. It makes a call for every maxPoll completions.
 func (q *remoteCQ) Poll(into []verbs.WC) (n int, err error) {
 	for {
 		want := min(len(into)-n, maxPoll)
-		got, err := callPoll.call(q.c, onWith[verbs.CQ, int]{q, want})
-		n += copy(into[n:], got.V)
-		if err != nil || len(got.V) < want || n == len(into) {
+		var got []verbs.WC
+		err := q.call(callPoll, &got, want)
+		n += copy(into[n:], got)
+		if err != nil || len(got) < want || n == len(into) {
 			return n, err
 		}
 	}
 }
 
 func (q *remoteCQ) ReqNotify(solicitedOnly bool) error {
-	_, err := callArm.call(q.c, onWith[verbs.CQ, bool]{q, solicitedOnly})
-	return err
+	return q.call(callReqNotify, nil, solicitedOnly)
 }
 
 // Depth queries the device, since resizing changes the depth. If the call fails it returns
 // the last known depth.
 func (q *remoteCQ) Depth() int {
-	d, err := callDepth.call(q.c, on[verbs.CQ]{q})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err == nil {
-		q.depth = d.V
+	var depth int
+	if q.call(callDepth, &depth) == nil {
+		q.lastKnown.Store(int64(depth))
 	}
-	return q.depth
+	return int(q.lastKnown.Load())
 }
 
-func (q *remoteCQ) Resize(depth int) error {
-	_, err := callResize.call(q.c, onWith[verbs.CQ, int]{q, depth})
-	return err
-}
+func (q *remoteCQ) Resize(depth int) error { return q.call(callResize, nil, depth) }
 
 // remoteSRQ is a shared receive queue.
 type remoteSRQ struct {
@@ -62,18 +57,18 @@ type remoteSRQ struct {
 	number uint32
 }
 
-func (q *remoteSRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	p, err := callPostRecv.call(q.c, onWith[receiver, []verbs.RecvWR]{q, wrs})
-	return p.V, err
+func (q *remoteSRQ) PostRecv(wrs []verbs.RecvWR) (posted int, err error) {
+	err = q.call(callPostRecv, &posted, wrs)
+	return posted, err
 }
 
 func (q *remoteSRQ) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
-	_, err := callModifySRQ.call(q.c, changeSRQ{q, attr, mask})
-	return err
+	return q.call(callModifySRQ, nil, attr, mask)
 }
 
-func (q *remoteSRQ) Query() (verbs.SRQAttr, error) {
-	return callQuerySRQ.call(q.c, on[verbs.SRQ]{q})
+func (q *remoteSRQ) Query() (attr verbs.SRQAttr, err error) {
+	err = q.call(callQuerySRQ, &attr)
+	return attr, err
 }
 
 func (q *remoteSRQ) Number() uint32 { return q.number }
@@ -81,41 +76,35 @@ func (q *remoteSRQ) Number() uint32 { return q.number }
 // remoteQP is a queue pair.
 type remoteQP struct {
 	ref
-	number verbs.QPN
-	kind   verbs.QPType
+	attr qpAttributes
 }
 
-func (q *remoteQP) QPN() verbs.QPN     { return q.number }
-func (q *remoteQP) Type() verbs.QPType { return q.kind }
+func (q *remoteQP) QPN() verbs.QPN     { return q.attr.QPN }
+func (q *remoteQP) Type() verbs.QPType { return q.attr.Type }
 
 func (q *remoteQP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
-	_, err := callModifyQP.call(q.c, changeQP{q, attr, mask})
-	return err
+	return q.call(callModifyQP, nil, attr, mask)
 }
 
-func (q *remoteQP) Query() (verbs.QPAttr, error) { return callQueryQP.call(q.c, on[verbs.QP]{q}) }
-
-func (q *remoteQP) PostSend(wrs []verbs.SendWR) (int, error) {
-	p, err := callPostSend.call(q.c, onWith[verbs.QP, []verbs.SendWR]{q, wrs})
-	return p.V, err
+func (q *remoteQP) Query() (attr verbs.QPAttr, err error) {
+	err = q.call(callQueryQP, &attr)
+	return attr, err
 }
 
-func (q *remoteQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	p, err := callPostRecv.call(q.c, onWith[receiver, []verbs.RecvWR]{q, wrs})
-	return p.V, err
+func (q *remoteQP) PostSend(wrs []verbs.SendWR) (posted int, err error) {
+	err = q.call(callPostSend, &posted, wrs)
+	return posted, err
 }
 
-func (q *remoteQP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
-	k, err := callBindMW.call(q.c, bindMW{q, mw, wrID, flags, info})
-	return k.V, err
+func (q *remoteQP) PostRecv(wrs []verbs.RecvWR) (posted int, err error) {
+	err = q.call(callPostRecv, &posted, wrs)
+	return posted, err
 }
 
-func (q *remoteQP) AttachMulticast(group verbs.GID) error {
-	_, err := callAttach.call(q.c, onWith[verbs.QP, verbs.GID]{q, group})
-	return err
+func (q *remoteQP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (key verbs.RKey, err error) {
+	err = q.call(callBindMW, &key, mw, wrID, flags, info)
+	return key, err
 }
 
-func (q *remoteQP) DetachMulticast(group verbs.GID) error {
-	_, err := callDetach.call(q.c, onWith[verbs.QP, verbs.GID]{q, group})
-	return err
-}
+func (q *remoteQP) AttachMulticast(group verbs.GID) error { return q.call(callAttach, nil, group) }
+func (q *remoteQP) DetachMulticast(group verbs.GID) error { return q.call(callDetach, nil, group) }

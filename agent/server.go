@@ -62,8 +62,8 @@ type serverStats struct{ clients, unauthenticated, displaced, crashes, stuckClie
 
 // held is a device in use by a client.
 type held struct {
-	by *session
-	n  int
+	by    *session
+	count int // of hold without release
 }
 
 // Stats returns the current counters.
@@ -84,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if s.log = s.Log; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.timing = s.Timing.filled()
+	s.timing = s.Timing.withDefaults()
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -121,14 +121,14 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	}
 }
 
-// authenticate authenticates a connection and serves it.
+// authenticate performs the TLS handshake of a connection and serves the client.
 func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Config) {
 	raw := p.conn
 	defer raw.Close()
-	hurry := context.AfterFunc(ctx, func() { raw.Close() })
+	stopClosing := context.AfterFunc(ctx, func() { raw.Close() })
 	conn := tls.Server(raw, config)
 	err := handshake(conn, s.timing.HandshakeTimeout)
-	hurry()
+	stopClosing()
 	switch displaced := s.handshakes.end(p); {
 	case displaced:
 		s.stats.displaced.Add(1)
@@ -166,36 +166,36 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 		conn.Close(err)
 		return err
 	}
-	if !s.enter() {
+	if !s.addSession() {
 		err := fmt.Errorf("the agent has reached its limit of %d clients", maxSessions)
 		conn.Close(err)
 		return err
 	}
-	defer s.leave()
+	defer s.removeSession()
 	go run(conn)
 	defer context.AfterFunc(ctx, func() { conn.Close(errStopping) })()
-	own := newSession(s.Host, s, func(f control.Frame) { _ = conn.QueueNow(f) }) // Serve returns the error
+	session := newSession(s.Host, s, func(f control.Frame) { _ = conn.QueueNow(f) }) // Serve returns the error
 	if s.MaxMemory > 0 {
-		own.memory.limit = min(s.MaxMemory, maxMemory)
+		session.memory.limit = min(s.MaxMemory, maxMemory)
 	}
-	own.crash = func(what any, stack []byte) {
+	session.crash = func(what any, stack []byte) {
 		s.stats.crashes.Add(1)
 		log.Error("the device's software crashed", "panic", what, "stack", string(stack))
 	}
-	why := conn.Serve(own.receive)
+	why := conn.Serve(session.receive)
 	conn.Close(why)
 	if errors.Is(why, control.ErrProtocol) {
 		log.Warn("the client violates the protocol", "why", why)
 	}
-	if err := own.end(s.timing.CloseTimeout); err != nil {
+	if err := session.end(s.timing.CloseTimeout); err != nil {
 		s.stats.stuckClients.Add(1)
 		log.Error("a client's devices stay held", "why", err)
 	}
 	return why
 }
 
-// enter counts a session; false if there are too many.
-func (s *Server) enter() bool {
+// addSession counts a session; it returns false if there are maxSessions already.
+func (s *Server) addSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions >= maxSessions {
@@ -205,7 +205,7 @@ func (s *Server) enter() bool {
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) removeSession() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions--
@@ -226,7 +226,7 @@ func (s *Server) hold(device string, by *session) error {
 	case h.by != by:
 		return fmt.Errorf("device %s: in use by another client: %w", device, verbs.ErrBusy)
 	}
-	h.n++
+	h.count++
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (s *Server) release(device string, by *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.holders[device]; h != nil && h.by == by {
-		if h.n--; h.n == 0 {
+		if h.count--; h.count == 0 {
 			delete(s.holders, device)
 		}
 	}

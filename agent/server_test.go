@@ -41,9 +41,7 @@ func TestHostCalls(t *testing.T) {
 	if _, err := c.Open("fake9"); !errors.Is(err, verbs.ErrNotFound) || !strings.Contains(err.Error(), "fake9") {
 		t.Error(err)
 	}
-	if err := errors.Join(c.SetLink("fake0", true), c.SetAddress("fake0", netip.MustParsePrefix("fd00::1/64"), false)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(c.SetLink("fake0", true), c.SetAddress("fake0", netip.MustParsePrefix("fd00::1/64"), false)))
 	dev := must.Get(c.Open("fake0"))(t)
 	if err := c.Restart("fake0"); !errors.Is(err, ErrHostCannot) || !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
@@ -125,15 +123,11 @@ func TestDeviceIsHeldByOneClient(t *testing.T) {
 			t.Errorf("a second client: %v", err)
 		}
 	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, first.Close())
 	if _, err := two.Open("fake0"); !errors.Is(err, verbs.ErrBusy) {
 		t.Error(err)
 	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, second.Close())
 	must.Get(two.Open("fake0"))(t)
 	two.Close()
 	eventually(t, "the device is free", func() bool { _, err := one.Open("fake0"); return err == nil })
@@ -253,7 +247,8 @@ func TestIdleTimeout(t *testing.T) {
 		"a client without heartbeats": func(t *testing.T) {
 			s := newStage(t, impatient)
 			_, conn := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
-			call := encode([]byte{0, byte(callOpen.number)}, &deviceNamed{"fake0"}, nil)
+			device := "fake0"
+			call := encode([]byte{0, byte(callOpen.number)}, &device, nil)
 			must.Do(t, conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}))
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
 			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
@@ -348,9 +343,7 @@ func TestVersionMismatch(t *testing.T) {
 			t.Errorf("%+v: %v", c.h, err)
 		}
 	}
-	if err := meet(Version, newHello("", testTiming.IdleTimeout)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, meet(Version, newHello("", testTiming.IdleTimeout)))
 
 	// The agent sends the same error to an old client.
 	s := newStage(t)

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -29,8 +30,8 @@ type session struct {
 	calls sync.WaitGroup
 
 	state   sync.Mutex
-	running int
-	over    bool
+	running int // number of calls
+	ended   bool
 }
 
 // holder ensures that one client at a time holds a device.
@@ -59,19 +60,19 @@ func (s *session) receive(f control.Frame) error {
 
 // call starts the execution of a call, whose reply is sent when it is done.
 func (s *session) call(f control.Frame) error {
-	var got uint64
-	body, err := parseUvarint(f.Body, &got)
+	var received uint64 // number of memory frames
+	body, err := parseUvarint(f.Body, &received)
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 || int(body[0]) >= len(calls) {
 		return fmt.Errorf("%w: unknown call", errBadMessage)
 	}
-	s.memory.acknowledge(got)
-	what, args := calls[body[0]], body[1:]
+	s.memory.acknowledge(received)
+	v, args := calls[body[0]], body[1:]
 	s.state.Lock()
 	tooMany := s.running >= maxCalls
-	ended := s.over
+	ended := s.ended
 	if !tooMany && !ended {
 		s.running++
 		s.calls.Add(1)
@@ -85,7 +86,7 @@ func (s *session) call(f control.Frame) error {
 	}
 	s.run(func() {
 		defer s.calls.Done()
-		reply := s.execute(what, args)
+		reply := s.execute(v, args)
 		s.state.Lock()
 		s.running--
 		s.state.Unlock()
@@ -95,17 +96,17 @@ func (s *session) call(f control.Frame) error {
 }
 
 // execute executes a call, sends changed memory, and returns the reply.
-func (s *session) execute(what callHandler, args []byte) (reply []byte) {
+func (s *session) execute(v *verb, args []byte) (reply []byte) {
 	func() {
 		if s.crash != nil {
 			defer func() {
-				if v := recover(); v != nil {
-					s.crash(v, debug.Stack())
-					reply = failed(fmt.Errorf("the device's software crashed: %v", v))
+				if reason := recover(); reason != nil {
+					s.crash(reason, debug.Stack())
+					reply = failed(fmt.Errorf("the device's software crashed: %v", reason))
 				}
 			}()
 		}
-		reply = what.serve(s, args)
+		reply = v.serve(s, args)
 	}()
 	if len(reply) > maxFrameLen {
 		reply = failed(fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
@@ -122,17 +123,13 @@ func failed(err error) []byte {
 	return encode(nil, &f, nil)
 }
 
-// registerObject assigns a handle to the object that a call made, and makes the results from it.
-func registerObject[T, Out any](s *session, from any, object T, err error, results func(handle) Out) (out Out, _ error) {
-	if err != nil || any(object) == nil {
-		return out, err
-	}
-	e, err := s.add(from, object)
+// addNew assigns a handle to an object that a call made from another, or closes the object.
+func (s *session) addNew(from, object any) error {
+	_, err := s.add(from, object)
 	if err != nil {
 		closeIfOpen(object)
-		return out, err
 	}
-	return results(e.handle), nil
+	return err
 }
 
 func closeIfOpen(object any) {
@@ -142,25 +139,45 @@ func closeIfOpen(object any) {
 }
 
 // open opens a device.
-func (s *session) open(device string) (opened, error) {
+func (s *session) open(device string) (openedDevice, error) {
 	if err := s.holds.hold(device, s); err != nil {
-		return opened{}, err
+		return openedDevice{}, err
 	}
 	dev, err := s.host.Open(device)
 	if err != nil {
 		s.holds.release(device, s)
-		return opened{}, err
+		return openedDevice{}, err
 	}
 	e, err := s.add(nil, dev)
 	if err != nil {
 		closeIfOpen(dev)
 		s.holds.release(device, s)
-		return opened{}, err
+		return openedDevice{}, err
 	}
 	s.mu.Lock()
 	e.device = device
 	s.mu.Unlock()
-	return opened{e.handle, dev.Info()}, nil
+	return openedDevice{e.handle, dev.Info()}, nil
+}
+
+// setLink calls Host.SetLink.
+func (s *session) setLink(device string, up bool) error {
+	return s.exclusively(device, func() error { return s.host.SetLink(device, up) })
+}
+
+// setAddress calls Host.SetAddress.
+func (s *session) setAddress(device string, addr netip.Prefix, present bool) error {
+	return s.exclusively(device, func() error { return s.host.SetAddress(device, addr, present) })
+}
+
+// restart closes the client's contexts of a device and calls Host.Restart.
+func (s *session) restart(device string) error {
+	return s.exclusively(device, func() error {
+		if err := s.closeDevice(device); err != nil {
+			return err
+		}
+		return s.host.Restart(device)
+	})
 }
 
 // exclusively runs do while no other client holds the device.
@@ -212,42 +229,41 @@ func (s *session) closeEntry(e *entry) error {
 }
 
 // regMR registers memory that the client has announced.
-func (s *session) regMR(in *newMR) (madeMR, error) {
-	mem, buf, err := s.memory.use(in)
+func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
+	mem, buf, err := s.memory.use(&in)
 	if err != nil {
-		return madeMR{}, err
+		return registeredMR{}, err
 	}
-	mr, err := in.On.RegMR(verbs.MRInit{Buf: buf, Addr: in.Addr, Access: in.Access})
+	mr, err := pd.RegMR(verbs.MRInit{Buf: buf, Addr: in.Addr, Access: in.Access})
 	if err == nil {
 		var e *entry
-		if e, err = s.add(in.On, mr); err == nil {
+		if e, err = s.add(pd, mr); err == nil {
 			s.mu.Lock()
 			e.memory = mem
 			s.mu.Unlock()
-			return madeMR{e.handle, mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()}, nil
+			return registeredMR{e.handle, mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()}, nil
 		}
 		closeIfOpen(mr)
 	}
 	if mem != nil {
 		s.memory.unuse(mem)
 	}
-	return madeMR{}, err
+	return registeredMR{}, err
 }
 
 // end closes all objects, the newest first, and then those made by calls that were pending.
-// It returns an error after grace, and continues in the background; the devices stay held
-// until it is done.
+// After grace it returns an error and goes on in the background; the session holds the
+// devices until all objects are closed.
 func (s *session) end(grace time.Duration) error {
 	s.state.Lock()
-	s.over = true
+	s.ended = true
 	s.state.Unlock()
 	var devices []string
-	s.openEntries(func(e *entry) bool { // until all are closed
-		if e.device != "" && s.holds.hold(e.device, s) == nil {
+	for _, e := range s.openEntries(func(e *entry) bool { return e.device != "" }) {
+		if s.holds.hold(e.device, s) == nil {
 			devices = append(devices, e.device)
 		}
-		return false
-	})
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -51,9 +51,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	same("query srq", must.Get(srq.Query())(t), verbs.SRQAttr{MaxWR: 7})
-	if err := srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit))
 	qp := must.Get(dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: verbs.QPCaps{MaxInline: 4}, SignalAll: true}))(t)
 	same("qpn", qp.QPN(), verbs.QPN(0xabcdef))
 	same("type", qp.Type(), verbs.QPTypeUD)
@@ -96,9 +94,7 @@ func TestEveryVerb(t *testing.T) {
 	fake.last.recv = nil
 	same("receives", must.Get(srq.PostRecv(recvs))(t), 2)
 	same("receives", fake.last.recv, recvs)
-	if err := errors.Join(qp.AttachMulticast(verbs.GID{1}), qp.DetachMulticast(verbs.GID{2})); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(qp.AttachMulticast(verbs.GID{1}), qp.DetachMulticast(verbs.GID{2})))
 	testConnections(t, dev, qp, fake)
 }
 
@@ -125,9 +121,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	if c, err := req.Accept(nil, param, 0); c != nil || err != nil {
 		t.Errorf("a datagram service has the connection %v, %v", c, err)
 	}
-	if err := errors.Join(req.Reject(nil), conn.Disconnect()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(req.Reject(nil), conn.Disconnect()))
 	if err := conn.WaitDisconnect(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 		t.Error(err)
 	}
@@ -248,9 +242,7 @@ func TestCallsOnClosedObjects(t *testing.T) {
 	c, dev, fake := s.dev(t)
 	pd := must.Get(dev.AllocPD())(t)
 	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))(t)
-	if err := errors.Join(mr.Close(), pd.Close()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(mr.Close(), pd.Close()))
 	if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) || err.Error() != "close it: closed" {
 		t.Error(err)
 	}

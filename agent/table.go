@@ -32,9 +32,9 @@ type table struct {
 	mu      sync.Mutex
 	last    handle
 	entries map[handle]*entry
-	known   map[any]*entry
-	live    int
-	gone    []handle // closed, oldest first
+	known   map[any]*entry // by object
+	open    int            // number of open objects
+	gone    []handle       // closed, oldest first
 }
 
 func newTable() *table {
@@ -60,11 +60,11 @@ func (t *table) add(from, object any) (*entry, error) {
 			return e, nil
 		}
 	}
-	if t.live >= maxObjects {
+	if t.open >= maxObjects {
 		return nil, fmt.Errorf("%w: the limit of %d objects per client is reached", verbs.ErrNoMemory, maxObjects)
 	}
 	t.last++
-	t.live++
+	t.open++
 	e := &entry{handle: t.last, object: object, root: root}
 	if root == nil {
 		e.root = e
@@ -83,13 +83,13 @@ func (t *table) entryOf(object any) *entry {
 	return t.known[object]
 }
 
-// openEntries returns the open entries that are chosen, the newest first, therefore objects
-// before those that they were made from.
-func (t *table) openEntries(chosen func(*entry) bool) (all []*entry) {
+// openEntries returns the open entries for which match returns true, the newest first:
+// objects come before those that they were made from.
+func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
-		if !e.closed && chosen(e) {
+		if !e.closed && match(e) {
 			all = append(all, e)
 		}
 	}
@@ -97,24 +97,24 @@ func (t *table) openEntries(chosen func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// markClosed marks an object as closed, and for a context all objects made from it. It keeps
-// the last keptObjects of them, which can still be called, and returns their memory for the
-// client to free.
-func (t *table) markClosed(e *entry) (free []*hostMemory) {
+// markClosed marks an object as closed, and for a context all objects made from it. It
+// forgets all but the last keptObjects closed objects, and returns the memory of the regions
+// for the caller to release.
+func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	if e.root == e {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.root == e && o != e }) {
-			free = append(free, t.markClosed(part)...)
+			released = append(released, t.markClosed(part)...)
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.closed {
-		return free
+		return released
 	}
 	e.closed = true
-	t.live--
+	t.open--
 	if e.memory != nil {
-		free = append(free, e.memory)
+		released = append(released, e.memory)
 		e.memory = nil
 	}
 	t.gone = append(t.gone, e.handle)
@@ -126,7 +126,7 @@ func (t *table) markClosed(e *entry) (free []*hostMemory) {
 			delete(t.known, old.object)
 		}
 	}
-	return free
+	return released
 }
 
 // handleOf implements objects.
@@ -140,8 +140,8 @@ func (t *table) handleOf(object any) handle {
 // objectOf implements objects.
 func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	if h == foreign {
-		if s, ok := strangers[typ]; ok {
-			return s, nil
+		if object, ok := foreignObjects[typ]; ok {
+			return object, nil
 		}
 		return reflect.Value{}, fmt.Errorf("%w: foreign object of type %v", verbs.ErrInvalid, typ)
 	}
@@ -161,27 +161,28 @@ func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	return v, nil
 }
 
-// strangers stand for objects that are not the agent's. The device has to reject them.
-var strangers = map[reflect.Type]reflect.Value{
-	reflect.TypeFor[verbs.PD]():          reflect.ValueOf(strangePD{}),
-	reflect.TypeFor[verbs.XRCD]():        reflect.ValueOf(strangeXRCD{}),
-	reflect.TypeFor[verbs.CompChannel](): reflect.ValueOf(strangeChannel{}),
-	reflect.TypeFor[verbs.CQ]():          reflect.ValueOf(strangeCQ{}),
-	reflect.TypeFor[verbs.SRQ]():         reflect.ValueOf(strangeSRQ{}),
-	reflect.TypeFor[verbs.QP]():          reflect.ValueOf(strangeQP{}),
-	reflect.TypeFor[verbs.MR]():          reflect.ValueOf(strangeMR{}),
-	reflect.TypeFor[verbs.MW]():          reflect.ValueOf(strangeMW{}),
-	reflect.TypeFor[verbs.AH]():          reflect.ValueOf(strangeAH{}),
+// foreignObjects stand for objects that are not the agent's, by type. The device must reject
+// them.
+var foreignObjects = map[reflect.Type]reflect.Value{
+	reflect.TypeFor[verbs.PD]():          reflect.ValueOf(foreignPD{}),
+	reflect.TypeFor[verbs.XRCD]():        reflect.ValueOf(foreignXRCD{}),
+	reflect.TypeFor[verbs.CompChannel](): reflect.ValueOf(foreignChannel{}),
+	reflect.TypeFor[verbs.CQ]():          reflect.ValueOf(foreignCQ{}),
+	reflect.TypeFor[verbs.SRQ]():         reflect.ValueOf(foreignSRQ{}),
+	reflect.TypeFor[verbs.QP]():          reflect.ValueOf(foreignQP{}),
+	reflect.TypeFor[verbs.MR]():          reflect.ValueOf(foreignMR{}),
+	reflect.TypeFor[verbs.MW]():          reflect.ValueOf(foreignMW{}),
+	reflect.TypeFor[verbs.AH]():          reflect.ValueOf(foreignAH{}),
 }
 
 type (
-	strangePD      struct{ verbs.PD }
-	strangeXRCD    struct{ verbs.XRCD }
-	strangeChannel struct{ verbs.CompChannel }
-	strangeCQ      struct{ verbs.CQ }
-	strangeSRQ     struct{ verbs.SRQ }
-	strangeQP      struct{ verbs.QP }
-	strangeMR      struct{ verbs.MR }
-	strangeMW      struct{ verbs.MW }
-	strangeAH      struct{ verbs.AH }
+	foreignPD      struct{ verbs.PD }
+	foreignXRCD    struct{ verbs.XRCD }
+	foreignChannel struct{ verbs.CompChannel }
+	foreignCQ      struct{ verbs.CQ }
+	foreignSRQ     struct{ verbs.SRQ }
+	foreignQP      struct{ verbs.QP }
+	foreignMR      struct{ verbs.MR }
+	foreignMW      struct{ verbs.MW }
+	foreignAH      struct{ verbs.AH }
 )

@@ -216,9 +216,7 @@ func TestCloseWaitsForRun(t *testing.T) {
 		near, far := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
 			Config{Limits: Limits{Own: 10, Close: 10}})
 		go near.Run()
-		if err := near.QueueNow(Frame{Kind: Own}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, near.QueueNow(Frame{Kind: Own}))
 		for near.writing.TryLock() { // until Run writes
 			near.writing.Unlock()
 			runtime.Gosched()

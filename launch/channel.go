@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/fabrictest/fabrictest/control"
 )
@@ -55,15 +54,13 @@ func (m *member) acceptJoin() error {
 	case err != nil:
 		return io.EOF // the rank has disconnected
 	}
+	m.setHandlingFrame(true)
 	m.g.mu.Lock()
 	m.joined, m.isGoProgram = true, h.Go != ""
-	m.heartbeat.frameStarted(time.Now())
 	m.g.mu.Unlock()
 	m.goTask(m.runSendQueue)
 	m.postEvent(Joined, h.Go)
-	m.g.mu.Lock()
-	m.heartbeat.frameDone(time.Now())
-	m.g.mu.Unlock()
+	m.setHandlingFrame(false)
 	return nil
 }
 
@@ -90,14 +87,8 @@ func (m *member) isFrozen() bool {
 // handleFrame handles a frame of the rank after its hello.
 func (m *member) handleFrame(f control.Frame) error {
 	g := m.g
-	g.mu.Lock()
-	m.heartbeat.frameStarted(time.Now())
-	g.mu.Unlock()
-	defer func() {
-		g.mu.Lock()
-		m.heartbeat.frameDone(time.Now())
-		g.mu.Unlock()
-	}()
+	m.setHandlingFrame(true)
+	defer m.setHandlingFrame(false)
 	switch f.Kind {
 	case kindData:
 		return m.forward(f)

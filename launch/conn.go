@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,18 +56,15 @@ type Conn struct {
 }
 
 // newConn starts the goroutines of a connection after the handshake.
-func newConn(f *os.File, frames *control.Conn, w welcome, o JoinOptions) *Conn {
+func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(error)) *Conn {
 	frames.Limits = w.launcherLimits()
 	c := &Conn{
-		file: f, frames: frames, welcome: w, onDisconnect: o.OnDisconnect,
+		file: f, frames: frames, welcome: w, onDisconnect: onDisconnect,
 		flushed:   make(chan struct{}),
 		commands:  make(chan control.Frame, maxCommands),
 		changed:   make(chan struct{}),
 		mailboxes: make([]mailbox, w.Size),
 		waits:     map[*wait]struct{}{},
-	}
-	if c.onDisconnect == nil {
-		c.onDisconnect = exitDisconnected
 	}
 	go func() {
 		// Ignore the error: if writing fails, reading fails too. Only Close sets a
@@ -79,6 +77,7 @@ func newConn(f *os.File, frames *control.Conn, w welcome, o JoinOptions) *Conn {
 	return c
 }
 
+// exitDisconnected ends a process that has lost its launcher.
 func exitDisconnected(err error) {
 	fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
 	os.Exit(ExitDisconnected)
@@ -119,11 +118,11 @@ func (c *Conn) Report(b []byte) error {
 		return fmt.Errorf("report: %w: %d bytes, the launcher's limit is %d", ErrTooBig, len(b), c.welcome.MaxReport)
 	}
 	c.mu.Lock()
-	second := c.reported
+	alreadySent := c.reported
 	c.reported = true
 	c.mu.Unlock()
-	if second {
-		return errors.New("report: there is one already")
+	if alreadySent {
+		return errors.New("report: it was sent already")
 	}
 	return c.put("report", control.Frame{Kind: kindReport, Body: b})
 }
@@ -164,10 +163,7 @@ func (c *Conn) Close(reason error) error {
 	// Unblock the writer if the launcher does not read.
 	_ = c.file.SetWriteDeadline(time.Now())
 	<-c.flushed
-	if err := c.file.Close(); err != nil {
-		return fmt.Errorf("close: %w", err)
-	}
-	if err != nil {
+	if err = cmp.Or(c.file.Close(), err); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
 	return nil

@@ -47,7 +47,7 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 		var h hello
 		heard <- errors.Join(l.frames.ReadHello(launcherProtocol, &h), l.frames.SendHello(launcherProtocol, testWelcome))
 	}()
-	c := must.Get(JoinWith(JoinOptions{OnDisconnect: func(err error) { l.lost <- err }}))(t)
+	c := must.Get(JoinWith(func(err error) { l.lost <- err }))(t)
 	must.Do(t, <-heard)
 	return c, l
 }
@@ -87,9 +87,7 @@ func (l *fakeLauncher) close(c *Conn, reason error) string {
 	go func() { closed <- c.Close(reason) }()
 	text := l.expectClose()
 	l.send(control.Frame{Kind: control.Close})
-	if err := <-closed; err != nil {
-		l.t.Error(err)
-	}
+	must.Do(l.t, <-closed)
 	return text
 }
 
@@ -183,15 +181,11 @@ func TestConnEnforcesSizeLimits(t *testing.T) {
 	if _, err := c.Recv(3, 0); err == nil || errors.Is(err, ErrTimeout) {
 		t.Errorf("Recv from rank 3 of 3 = %v", err)
 	}
-	if err := c.Mark(strings.Repeat("m", 1<<20)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Mark(strings.Repeat("m", 1<<20)))
 	if f := l.expect(kindMark); len(f.Body) != maxMark || !strings.HasSuffix(string(f.Body), "cut") {
 		t.Errorf("mark of %d bytes", len(f.Body))
 	}
-	if err := c.Report([]byte("r")); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Report([]byte("r")))
 	l.expect(kindReport)
 	if err := c.Report([]byte("r")); err == nil {
 		t.Error("a second report is accepted")
@@ -220,9 +214,7 @@ func TestBarrierAfterTimeoutContinuesSameBarrier(t *testing.T) {
 		c.mu.Unlock()
 	}
 	// The barrier that the calls before have entered, although it is released already.
-	if err := c.Barrier(10 * time.Second); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Barrier(10*time.Second))
 	l.close(c, nil)
 }
 
@@ -243,9 +235,7 @@ func TestDumpListsBlockedCalls(t *testing.T) {
 		t.Errorf("dump %d: %q", f.Num, s)
 	}
 	l.send(control.Frame{Kind: kindData, Num: 2})
-	if err := <-received; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-received)
 	l.close(c, nil)
 }
 

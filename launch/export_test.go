@@ -16,6 +16,9 @@ const (
 	BarrierDone = kindBarrierDone
 )
 
+// JoinWith is Join with the function to call when the connection ends before Close.
+var JoinWith = join
+
 // JoinRaw joins the launcher and returns the channel.
 func JoinRaw() (*os.File, error) {
 	ch, err := inheritedSocket("3")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -160,19 +159,6 @@ func (g *Group) recordFailure(m *member, s State, why string) {
 	if g.cause == nil {
 		g.cause = err
 	}
-}
-
-// outputPipes creates the pipes for stdout and stderr of a rank.
-func outputPipes() (outR, outW, errR, errW *os.File, err error) {
-	if outR, outW, err = os.Pipe(); err != nil {
-		return nil, nil, nil, nil, err
-	}
-	if errR, errW, err = os.Pipe(); err != nil {
-		outR.Close()
-		outW.Close()
-		return nil, nil, nil, nil, err
-	}
-	return outR, outW, errR, errW, nil
 }
 
 // killAndClose kills a started process before run has been called.

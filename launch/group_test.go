@@ -87,7 +87,7 @@ func TestFailedRankStopsGroup(t *testing.T) {
 		{"abort", launch.Crashed, -1, "SIGABRT", "ended by SIGABRT"},
 		{"segv", launch.Crashed, -1, "SIGSEGV", "ended by SIGSEGV"},
 		{"exit", launch.Exited, 3, "", "exited with 3"},
-		{"noclose", launch.Exited, 0, "", "without a word"},
+		{"noclose", launch.Exited, 0, "", "without Close"},
 		{"failing", launch.Failed, 1, "", "cannot find the fabric"},
 	}
 	for _, tt := range tests {
@@ -152,20 +152,14 @@ func TestSendCommandReturnsReply(t *testing.T) {
 	g := start(t.Context(), t, roleSpecs("commands", "sleep"), testOptions(func(o *launch.Options) { o.OnEvent = r.add }))
 	r.waitFor(t, 0, launch.Marked, "ready")
 	r.waitFor(t, 1, launch.Joined, "")
-	if err := g.SendCommand(t.Context(), 0, "hello"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, g.SendCommand(t.Context(), 0, "hello"))
 	r.waitFor(t, 0, launch.Marked, "hello")
 	wantErrorContaining(t, g.SendCommand(t.Context(), 0, "break"), `command "break" to rank 0 (hosta)`, "nothing to break")
 	wantErrorContaining(t, g.SendCommand(t.Context(), 1, "break"), "accepts no commands")
 	wantErrorContaining(t, g.SendCommand(t.Context(), 0, strings.Repeat("x", 1<<20)), "the limit is")
 	wantErrorContaining(t, g.SendCommand(t.Context(), 9, "x"), "there are 2 ranks")
-	if err := g.Kill(1); err != nil {
-		t.Error(err)
-	}
-	if err := g.SendCommand(t.Context(), 0, "finish"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, g.Kill(1))
+	must.Do(t, g.SendCommand(t.Context(), 0, "finish"))
 	outcomes, err := wait(t, g)
 	if err != nil {
 		t.Error(err)

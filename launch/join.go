@@ -30,20 +30,13 @@ var (
 // ExitDisconnected is the exit code of a process that lost its launcher.
 const ExitDisconnected = 125
 
-// JoinOptions configure JoinWith.
-type JoinOptions struct {
-	// OnDisconnect is called once if the launcher dies or closes the connection. By
-	// default the process prints the error to stderr and exits with
-	// ExitDisconnected.
-	OnDisconnect func(error)
-}
-
 // Join connects to the launcher that started this process. It returns ErrNotLaunched
-// if there is none, or if it has been called before.
-func Join() (*Conn, error) { return JoinWith(JoinOptions{}) }
+// if there is none, or if it has been called before. If the launcher dies or closes the
+// connection, the process prints the error to stderr and exits with ExitDisconnected.
+func Join() (*Conn, error) { return join(exitDisconnected) }
 
-// JoinWith is Join with options.
-func JoinWith(o JoinOptions) (*Conn, error) {
+// join is Join with the function to call when the connection ends before Close.
+func join(onDisconnect func(error)) (*Conn, error) {
 	text, ok := os.LookupEnv(envControl)
 	if !ok {
 		return nil, ErrNotLaunched
@@ -62,7 +55,7 @@ func JoinWith(o JoinOptions) (*Conn, error) {
 		f.Close()
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	return newConn(f, frames, w, o), nil
+	return newConn(f, frames, w, onDisconnect), nil
 }
 
 // handshake is the rank's side of the handshake.

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -31,37 +32,26 @@ type member struct {
 	conn           *control.Conn // on channel
 	calls          control.Calls // dumps and commands
 	stdout, stderr *outputReader
-	pipes          [2]*os.File    // read by stdout and stderr
 	tasks          sync.WaitGroup // goroutines that may post events
 	outcome        Outcome        // set before g.running.Done
 
 	// Guarded by the group's lock.
-	joined          bool
+	exitInfo
+	heartbeat       heartbeat
 	isGoProgram     bool // from its hello
 	frozen          bool
 	disconnected    bool // no more frames will be handled
-	stopping        bool // the group's stop has reached it
-	killed          bool // by Kill
-	failState       State
-	failReason      string
-	byeReceived     bool
-	byeReason       string
 	report          []byte
-	barriersEntered uint64 // barriers
-	heartbeat       heartbeat
-	joinStart       time.Time // start of the join timeout
-	disconnectedAt  time.Time // start of the exit timeout
-	finishing       bool
-	peakRSS         int64  // resident memory
+	barriersEntered uint64 // number of barriers
+	finishing       bool   // no task may start
+	peakRSS         int64  // bytes
 	stateDump       string // taken before it was stopped
 	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
 }
 
 func newMember(g *Group, s Spec) *member {
-	m := &member{
-		g: g, spec: s,
-		sigquitOffset: -1,
-	}
+	m := &member{g: g, spec: s, sigquitOffset: -1}
+	m.mustJoin = g.opts.Join == JoinRequired
 	m.stdout = newOutputReader(g.opts, s.Rank, Stdout, m.lineHandler(Stdout))
 	m.stderr = newOutputReader(g.opts, s.Rank, Stderr, m.lineHandler(Stderr))
 	return m
@@ -96,33 +86,37 @@ func (m *member) start() error {
 		return err
 	}
 	defer remote.Close()
-	outR, outW, errR, errW, err := outputPipes()
-	if err != nil {
-		local.Close()
+	m.channel = local
+	stdout, err := m.stdout.openPipe()
+	defer stdout.Close()
+	stderr, err2 := m.stderr.openPipe()
+	defer stderr.Close()
+	if err := errors.Join(err, err2); err != nil {
+		m.closeFiles()
 		return err
 	}
-	defer outW.Close()
-	defer errW.Close()
-	m.channel, m.pipes = local, [2]*os.File{outR, errR}
 	m.conn = control.New(local, control.Config{
 		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen,
 	})
 	cmd := m.spec.command(len(m.g.members), m.g.guard.groupID, remote)
-	cmd.Stdout, cmd.Stderr = outW, errW
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if m.proc, err = startProcess(cmd, m.spec.Start); err != nil {
 		m.closeFiles()
 		return err
 	}
 	m.started = time.Now()
-	m.joinStart = m.started
+	m.heartbeat.joinStart = m.started
 	m.g.guard.add(m.proc.pid)
 	return nil
 }
 
+// files returns the launcher's ends of the control channel and of the output pipes.
+func (m *member) files() []*os.File { return []*os.File{m.channel, m.stdout.pipe, m.stderr.pipe} }
+
 func (m *member) closeFiles() {
-	m.channel.Close()
-	m.pipes[0].Close()
-	m.pipes[1].Close()
+	for _, f := range m.files() {
+		f.Close()
+	}
 }
 
 // run starts the goroutines that serve the rank until it has ended.
@@ -134,17 +128,17 @@ func (m *member) run() {
 	g.dispatcher.post(e)
 	var reading sync.WaitGroup
 	reading.Go(m.serveChannel)
-	reading.Go(func() { m.stdout.drain(m.pipes[0]) })
-	reading.Go(func() { m.stderr.drain(m.pipes[1]) })
+	reading.Go(func() { m.stdout.drain(m.stdout.pipe) })
+	reading.Go(func() { m.stderr.drain(m.stderr.pipe) })
 	go func() {
 		defer g.running.Done()
 		<-m.proc.done
 		g.guard.remove(m.proc.pid)
 		// All data that the rank sent is in kernel buffers now.
 		deadline := time.Now().Add(drainTimeout)
-		_ = m.channel.SetReadDeadline(deadline)
-		_ = m.pipes[0].SetReadDeadline(deadline)
-		_ = m.pipes[1].SetReadDeadline(deadline)
+		for _, f := range m.files() {
+			_ = f.SetReadDeadline(deadline)
+		}
 		stray := time.AfterFunc(strayDelay, func() { killStrays(g.guard.groupID, m.spec.Rank) })
 		reading.Wait()
 		stray.Stop()
@@ -171,16 +165,12 @@ func (m *member) finish() {
 	g := m.g
 	status := m.proc.status()
 	g.mu.Lock()
-	e := exitInfo{
-		failState: m.failState, failReason: m.failReason, killed: m.killed, stopped: m.stopping,
-		joined: m.joined, mustJoin: g.opts.Join == JoinRequired,
-		byeReceived: m.byeReceived, byeReason: m.byeReason, panicLine: m.stderr.findPanic(), status: status,
-	}
+	m.panicLine, m.status = m.stderr.findPanic(), status
+	e := m.exitInfo
 	m.outcome = Outcome{
 		Rank: m.spec.Rank, Host: m.spec.Host, ExitCode: status.ExitStatus(), Joined: m.joined, Report: m.report,
 		StateDump: m.finalStateDump(), MaxRSS: m.peakRSS, Started: m.started, Ended: time.Now(),
 	}
-	alreadyBlamed := m.failState != ""
 	g.mu.Unlock()
 	o := &m.outcome
 	o.State, o.Error = e.classify()
@@ -193,7 +183,7 @@ func (m *member) finish() {
 	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
 		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*maxrssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
-	if !o.State.OK() && o.State != Stopped && !alreadyBlamed {
+	if !o.State.OK() && o.State != Stopped && e.failState == "" {
 		g.recordFailure(m, o.State, o.Error)
 	}
 	ended := m.newEvent(Ended)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -43,8 +44,6 @@ type Options struct {
 	// LogLimit is the number of bytes of each stream to log and print; 16 MiB. The
 	// launcher drops the rest, except for the tail.
 	LogLimit int64
-	// TailBytes is the size of Output.Tail; 64 KiB.
-	TailBytes int
 	// Output receives every output line after the prefix that Prefix returns ("3: "
 	// for rank 3 if nil). A writer that blocks also blocks the ranks.
 	Output io.Writer
@@ -70,7 +69,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.TermGrace, 5*time.Second)
 	setDefault(&o.DumpTimeout, 3*time.Second)
 	setDefault(&o.LogLimit, 16<<20)
-	setDefault(&o.TailBytes, 64<<10)
 	setDefault(&o.MaxMessage, 4<<20)
 	setDefault(&o.MaxReport, 16<<20)
 	if o.Prefix == nil {
@@ -82,8 +80,8 @@ func (o Options) withDefaults() (Options, error) {
 			o.JoinTimeout, o.HangTimeout, o.TermGrace, o.DumpTimeout)
 	case o.Heartbeat > o.HangTimeout/2:
 		return o, fmt.Errorf("HangTimeout %v is less than two heartbeats of %v", o.HangTimeout, o.Heartbeat)
-	case o.LogLimit < 0 || o.TailBytes < 0 || o.TailBytes > maxFrame:
-		return o, fmt.Errorf("invalid output limits: LogLimit %d, TailBytes %d", o.LogLimit, o.TailBytes)
+	case o.LogLimit < 0:
+		return o, fmt.Errorf("LogLimit is negative: %d", o.LogLimit)
 	case o.MaxMessage < 0 || o.MaxMessage > maxFrame || o.MaxReport < 0 || o.MaxReport > maxFrame:
 		return o, fmt.Errorf("MaxMessage %d and MaxReport %d must be at most %d", o.MaxMessage, o.MaxReport, maxFrame)
 	}
@@ -97,9 +95,5 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-func setDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
-}
+// setDefault sets *v to value if it is zero.
+func setDefault[T comparable](v *T, value T) { *v = cmp.Or(*v, value) }

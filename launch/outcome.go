@@ -23,7 +23,7 @@ const (
 	Stopped  State = "stopped"  // stopped with the group
 )
 
-// OK reports whether the state does not fail the group.
+// OK reports whether a rank in this state does not count as failed.
 func (s State) OK() bool { return s == Finished || s == Killed }
 
 // Outcome is the result of a rank.
@@ -75,6 +75,7 @@ func (e *RankError) Error() string {
 	return fmt.Sprintf("%s %s: %s", rankName(e.Rank, e.Host), e.State, e.Text)
 }
 
+// rankName names a rank in messages.
 func rankName(rank int, host string) string {
 	if host == "" {
 		return fmt.Sprintf("rank %d", rank)
@@ -108,17 +109,17 @@ func ExitStatus(outcomes []Outcome, failed func(*Outcome)) (code int) {
 	return cmp.Or(code, stopped)
 }
 
-// exitInfo is the input of classify.
+// exitInfo determines the outcome of a rank.
 type exitInfo struct {
 	failState   State // Failed or Hung if the launcher stopped the rank; else empty
 	failReason  string
-	killed      bool // by Kill
-	stopped     bool // with the group
-	joined      bool
-	mustJoin    bool
-	byeReceived bool
-	byeReason   string
-	panicLine   string
+	killed      bool   // by Kill
+	stopping    bool   // the group's stop has reached the rank
+	joined      bool   // the rank called Join
+	mustJoin    bool   // Options.Join is JoinRequired
+	byeReceived bool   // the rank called Close
+	byeReason   string // of Close
+	panicLine   string // from stderr
 	status      syscall.WaitStatus
 }
 
@@ -134,14 +135,14 @@ func (e *exitInfo) classify() (State, string) {
 		return Failed, e.byeReason
 	case code == 0 && (e.byeReceived || !e.joined && !e.mustJoin):
 		return Finished, ""
-	case e.stopped:
-		return Stopped, fmt.Sprintf("exited with %d when it was told to end", code)
+	case e.stopping:
+		return Stopped, fmt.Sprintf("exited with %d after the launcher stopped it", code)
 	case code == 2 && e.panicLine != "":
 		return Crashed, e.panicLine
 	case code != 0:
 		return Exited, fmt.Sprintf("exited with %d", code)
 	case e.joined:
-		return Exited, "exited with 0 and without a word: it must end with Close"
+		return Exited, "exited with 0 without Close: the program must call Close before it exits"
 	default:
 		return Exited, "exited with 0 and never joined: the program must call Join"
 	}
@@ -153,7 +154,7 @@ func (e *exitInfo) classifySignal() (State, string) {
 	switch {
 	case e.killed && sig == syscall.SIGKILL:
 		return Killed, ""
-	case e.stopped && (sig == syscall.SIGTERM || sig == syscall.SIGKILL):
+	case e.stopping && (sig == syscall.SIGTERM || sig == syscall.SIGKILL):
 		return Stopped, "stopped with its group"
 	case sig == syscall.SIGKILL:
 		return Crashed, "ended by SIGKILL, not from here: out of memory, killed by hand, or started on a thread that has ended (see Spec.Start)"

@@ -6,17 +6,23 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// maxLine is the length at which lines are split for events.
-const maxLine = 16 << 10
+const (
+	// maxLine is the length at which lines are split for events.
+	maxLine = 16 << 10
+	// tailBytes is the size of Output.Tail.
+	tailBytes = 64 << 10
+)
 
 // outputReader reads an output stream of a rank to its end, so that the rank never
 // blocks, and keeps only as much as the limits allow.
 type outputReader struct {
-	limit   int64
+	pipe    *os.File                       // read end
+	limit   int64                          // of the log and of lines, in bytes
 	openLog func() (io.WriteCloser, error) // called at the first byte; nil for no log
 	onLine  func(string)                   // may be nil
 
@@ -31,7 +37,7 @@ type outputReader struct {
 
 // newOutputReader returns the reader of a stream. line is called for every line; nil if not needed.
 func newOutputReader(o Options, rank int, s Stream, line func(string)) *outputReader {
-	k := &outputReader{limit: o.LogLimit, onLine: line, tail: tail{size: o.TailBytes}}
+	k := &outputReader{limit: o.LogLimit, onLine: line, tail: tail{size: tailBytes}}
 	if o.LogDir != "" {
 		path := filepath.Join(o.LogDir, fmt.Sprintf("rank%d.%v", rank, s))
 		k.openLog = func() (io.WriteCloser, error) {
@@ -40,6 +46,12 @@ func newOutputReader(o Options, rank int, s Stream, line func(string)) *outputRe
 		}
 	}
 	return k
+}
+
+// openPipe creates the pipe of the stream and returns the write end.
+func (k *outputReader) openPipe() (write *os.File, err error) {
+	k.pipe, write, err = os.Pipe()
+	return write, err
 }
 
 // drain reads until the stream ends or fails.
@@ -68,7 +80,11 @@ func (k *outputReader) consume(b []byte) {
 	k.writeLog(within)
 	lines := k.splitLines(within)
 	k.mu.Unlock()
-	// Without the lock: onLine may block.
+	k.report(lines) // without the lock: onLine may block
+}
+
+// report calls onLine for every line.
+func (k *outputReader) report(lines []string) {
 	if k.onLine != nil {
 		for _, l := range lines {
 			k.onLine(l)
@@ -152,11 +168,7 @@ func (k *outputReader) close() {
 		k.result.Dropped = k.result.Bytes - k.logged
 	}
 	k.mu.Unlock()
-	if k.onLine != nil {
-		for _, l := range last {
-			k.onLine(l)
-		}
-	}
+	k.report(last)
 }
 
 // snapshot returns the result so far.
@@ -200,16 +212,11 @@ func (k *outputReader) findPanic() string {
 
 // isPanicLine reports whether a line begins the report of a Go panic or fatal error.
 func isPanicLine(line string) bool {
-	for _, prefix := range []string{
+	return slices.ContainsFunc([]string{
 		"panic: ", "fatal error: ",
 		// Out of threads or memory.
 		"runtime/cgo: pthread_create failed", "runtime: failed to create new OS thread", "runtime: out of memory", "runtime: cannot allocate",
-	} {
-		if strings.HasPrefix(line, prefix) {
-			return true
-		}
-	}
-	return false
+	}, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
 // tail keeps the last size bytes of a stream.
@@ -218,6 +225,7 @@ type tail struct {
 	buf  []byte
 }
 
+// add appends bytes of the stream.
 func (t *tail) add(b []byte) {
 	b = b[max(0, len(b)-t.size):]
 	if len(t.buf)+len(b) > 2*t.size { // twice the size, to copy less often

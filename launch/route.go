@@ -13,7 +13,7 @@ func (m *member) forward(f control.Frame) error {
 	if f.Num >= uint64(len(m.g.members)) {
 		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
 	}
-	// Put fails if the receiver has ended; the sender gets a RankEnded frame.
+	// Queue fails if the receiver has ended; the sender gets a kindRankEnded frame.
 	_ = m.g.members[f.Num].conn.Queue(control.Frame{Kind: kindData, Num: uint64(m.spec.Rank), Body: f.Body})
 	return nil
 }
@@ -67,7 +67,7 @@ func (m *member) disconnect() {
 	if m.disconnected {
 		return
 	}
-	m.disconnected, m.disconnectedAt = true, time.Now()
+	m.disconnected, m.heartbeat.disconnectedAt = true, time.Now()
 	m.calls.Close()
 	for _, other := range g.members {
 		if other != m {

@@ -74,7 +74,7 @@ func TestStartRejectsInvalidArguments(t *testing.T) {
 		{"beats", roleSpecs("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heartbeats"},
 		{"time", roleSpecs("sleep"), launch.Options{TermGrace: -1}, "negative"},
 		{"report", roleSpecs("sleep"), launch.Options{MaxReport: 1 << 30}, "must be at most"},
-		{"output", roleSpecs("sleep"), launch.Options{LogLimit: -1}, "invalid output limits"},
+		{"output", roleSpecs("sleep"), launch.Options{LogLimit: -1}, "LogLimit is negative"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func (g *Group) Thaw(rank int) error {
 	return g.signal("thaw", rank, unix.SIGCONT, func(m *member) {
 		m.frozen = false
 		now := time.Now()
-		m.heartbeat.lastHeard, m.joinStart, m.disconnectedAt = now, now, now
+		m.heartbeat.lastHeard, m.heartbeat.joinStart, m.heartbeat.disconnectedAt = now, now, now
 	})
 }
 

@@ -13,10 +13,24 @@ type heartbeat struct {
 	handlingFrame bool // while the launcher handles a frame, the rank is not silent
 	seq           uint64
 	pending       bool // ping seq has not been answered
+
+	joinStart      time.Time // start of the join timeout
+	disconnectedAt time.Time // start of the exit timeout
 }
 
-func (s *heartbeat) frameStarted(now time.Time) { s.lastHeard, s.handlingFrame = now, true }
-func (s *heartbeat) frameDone(now time.Time)    { s.lastHeard, s.handlingFrame = now, false }
+// extendTimeouts moves the start of all timeouts by late.
+func (h *heartbeat) extendTimeouts(late time.Duration) {
+	for _, start := range []*time.Time{&h.lastHeard, &h.joinStart, &h.disconnectedAt} {
+		*start = start.Add(late)
+	}
+}
+
+// setHandlingFrame records that the launcher begins or ends to handle a frame of the rank.
+func (m *member) setHandlingFrame(handling bool) {
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	m.heartbeat.lastHeard, m.heartbeat.handlingFrame = time.Now(), handling
+}
 
 // handlePong handles the answer to a ping. The number must match: otherwise a rank
 // could appear alive without reading.
@@ -77,17 +91,14 @@ func (g *Group) supervise(quit <-chan struct{}) {
 func (m *member) supervise(now time.Time, late time.Duration) {
 	g := m.g
 	g.mu.Lock()
-	m.heartbeat.lastHeard = m.heartbeat.lastHeard.Add(late)
-	m.joinStart = m.joinStart.Add(late)
-	m.disconnectedAt = m.disconnectedAt.Add(late)
 	s := &m.heartbeat
-	heartbeats := g.opts.Heartbeat > 0
+	s.extendTimeouts(late)
 	var state State
 	var why string
 	switch {
 	case m.failState != "" || m.stopping || m.frozen || m.killed:
 	case m.disconnected:
-		if gone := now.Sub(m.disconnectedAt); gone > g.opts.HangTimeout && !m.proc.exited() {
+		if gone := now.Sub(s.disconnectedAt); gone > g.opts.HangTimeout && !m.proc.exited() {
 			state, why = Hung, fmt.Sprintf("called Close and did not exit for %v", gone.Round(time.Millisecond))
 			if !m.byeReceived {
 				state, why = Failed, fmt.Sprintf("closed its control channel without Close and did not exit for %v", gone.Round(time.Millisecond))
@@ -97,10 +108,10 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 			}
 		}
 	case !m.joined:
-		if g.opts.Join == JoinRequired && now.Sub(m.joinStart) > g.opts.JoinTimeout {
+		if g.opts.Join == JoinRequired && now.Sub(s.joinStart) > g.opts.JoinTimeout {
 			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call Join?", g.opts.JoinTimeout)
 		}
-	case !heartbeats || s.handlingFrame:
+	case g.opts.Heartbeat <= 0 || s.handlingFrame:
 	case now.Sub(s.lastHeard) > g.opts.HangTimeout:
 		state, why = Hung, fmt.Sprintf("did not answer heartbeats for %v", now.Sub(s.lastHeard).Round(time.Millisecond))
 	case !s.pending:

@@ -116,10 +116,10 @@ func TestClassify(t *testing.T) {
 		want State
 	}{
 		{"done", exitInfo{mustJoin: true, joined: true, byeReceived: true, status: exit(0)}, Finished},
-		{"done while stopped", exitInfo{mustJoin: true, joined: true, byeReceived: true, stopped: true, status: exit(0)}, Finished},
+		{"done while stopped", exitInfo{mustJoin: true, joined: true, byeReceived: true, stopping: true, status: exit(0)}, Finished},
 		{"done, then another code", exitInfo{mustJoin: true, joined: true, byeReceived: true, status: exit(4)}, Exited},
 		{"failed and exit 0", exitInfo{joined: true, byeReceived: true, byeReason: "x", status: exit(0)}, Failed},
-		{"failed while stopped", exitInfo{joined: true, byeReceived: true, byeReason: "x", stopped: true, status: exit(1)}, Failed},
+		{"failed while stopped", exitInfo{joined: true, byeReceived: true, byeReason: "x", stopping: true, status: exit(1)}, Failed},
 		{"no word", exitInfo{mustJoin: true, joined: true, status: exit(0)}, Exited},
 		{"no word, but may", exitInfo{joined: true, status: exit(0)}, Exited},
 		{"never joined", exitInfo{mustJoin: true, status: exit(0)}, Exited},
@@ -131,11 +131,11 @@ func TestClassify(t *testing.T) {
 		{"killed too late", exitInfo{killed: true, joined: true, byeReceived: true, status: exit(0)}, Finished},
 		{"killed while crashing", exitInfo{killed: true, status: by(syscall.SIGSEGV)}, Crashed},
 		{"killed by others", exitInfo{status: by(syscall.SIGKILL)}, Crashed},
-		{"stopped", exitInfo{stopped: true, status: by(syscall.SIGTERM)}, Stopped},
-		{"stopped the hard way", exitInfo{stopped: true, status: by(syscall.SIGKILL)}, Stopped},
-		{"stopped in order", exitInfo{stopped: true, joined: true, status: exit(143)}, Stopped},
-		{"crashed while stopped", exitInfo{stopped: true, status: by(syscall.SIGSEGV)}, Crashed},
-		{"hung", exitInfo{failState: Hung, stopped: true, status: by(syscall.SIGKILL)}, Hung},
+		{"stopped", exitInfo{stopping: true, status: by(syscall.SIGTERM)}, Stopped},
+		{"stopped the hard way", exitInfo{stopping: true, status: by(syscall.SIGKILL)}, Stopped},
+		{"stopped in order", exitInfo{stopping: true, joined: true, status: exit(143)}, Stopped},
+		{"crashed while stopped", exitInfo{stopping: true, status: by(syscall.SIGSEGV)}, Crashed},
+		{"hung", exitInfo{failState: Hung, stopping: true, status: by(syscall.SIGKILL)}, Hung},
 	}
 	for _, tt := range tests {
 		s, why := tt.e.classify()

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ type batch struct {
 	actions []string // by message, for errors
 	last    int      // where the last message starts in buf
 	seq     uint32
+	err     error // of requests that add has sent
 }
 
 // maxBatchBytes is well below the default size of a socket buffer.
@@ -46,8 +48,12 @@ func newBatch() (*batch, error) {
 
 func (b *batch) close() { unix.Close(b.fd) }
 
-// add appends a request. action completes "cannot …" in an error.
+// add appends a request, and sends all requests if there are many. The next flush returns their
+// error; until then add ignores further requests. action completes "cannot …" in an error.
 func (b *batch) add(req *nl.NetlinkRequest, action string) {
+	if b.err != nil {
+		return
+	}
 	b.seq++
 	req.Seq = b.seq
 	b.last = len(b.buf)
@@ -56,18 +62,21 @@ func (b *batch) add(req *nl.NetlinkRequest, action string) {
 		b.buf = append(b.buf, 0)
 	}
 	b.actions = append(b.actions, action)
-}
-
-func (b *batch) flushIfFull() error {
 	if len(b.buf) > maxBatchBytes/2 {
-		return b.flush()
+		b.err = b.send()
 	}
-	return nil
 }
 
-// flush sends the requests and returns the first error of the kernel, with the
-// action that failed.
+// flush sends the remaining requests and returns the first error of the kernel since the last
+// flush, with the action that failed.
 func (b *batch) flush() error {
+	err := cmp.Or(b.err, b.send())
+	b.err = nil
+	return err
+}
+
+// send sends the requests and reads the answers.
+func (b *batch) send() error {
 	if len(b.actions) == 0 {
 		return nil
 	}
@@ -77,27 +86,28 @@ func (b *batch) flush() error {
 	flags := b.buf[b.last+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	err := unix.Sendto(b.fd, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	what := b.actions
+	actions := b.actions
 	b.buf, b.actions = b.buf[:0], nil
 	if err != nil {
-		return fmt.Errorf("cannot %s: %w", what[0], err)
+		return fmt.Errorf("cannot %s: %w", actions[0], err)
 	}
-	return b.readAcks(first, what)
+	return b.readAcks(first, actions)
 }
 
-// readAcks reads the answers to the requests from number first on, until the last one is acknowledged.
-func (b *batch) readAcks(first uint32, what []string) error {
+// readAcks reads the answers to requests until the last of them is acknowledged. first is the
+// number of the first request, and actions has an element for each.
+func (b *batch) readAcks(first uint32, actions []string) error {
 	var errs []error
 	buf := make([]byte, 64<<10)
 	for {
 		n, _, err := unix.Recvfrom(b.fd, buf, 0)
 		if err != nil {
-			return fmt.Errorf("cannot %s: no answer: %w", what[0], err)
+			return fmt.Errorf("cannot %s: no answer: %w", actions[0], err)
 		}
 		for rest := buf[:n]; len(rest) >= unix.SizeofNlMsghdr; {
 			size := binary.NativeEndian.Uint32(rest)
 			if size < unix.SizeofNlMsghdr || int(size) > len(rest) {
-				return fmt.Errorf("cannot %s: an answer of %d bytes is cut short", what[0], len(rest))
+				return fmt.Errorf("cannot %s: an answer of %d bytes is cut short", actions[0], len(rest))
 			}
 			msg := rest[:size]
 			rest = rest[min(len(rest), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
@@ -106,9 +116,9 @@ func (b *batch) readAcks(first uint32, what []string) error {
 			}
 			i := binary.NativeEndian.Uint32(msg[8:]) - first
 			if err := ackError(msg); err != nil {
-				errs = append(errs, fmt.Errorf("cannot %s: %w", what[min(int(i), len(what)-1)], err))
+				errs = append(errs, fmt.Errorf("cannot %s: %w", actions[min(int(i), len(actions)-1)], err))
 			}
-			if int(i) == len(what)-1 {
+			if int(i) == len(actions)-1 {
 				return firstError(errs)
 			}
 		}

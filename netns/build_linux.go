@@ -103,11 +103,7 @@ func (p *plan) createLinks() error {
 		}
 	}
 	for _, pair := range p.pairs {
-		b := pair[0].namespace.ns.batch
-		b.addVeth(pair[0], pair[1])
-		if err := b.flushIfFull(); err != nil {
-			return err
-		}
+		pair[0].namespace.ns.batch.addVeth(pair[0], pair[1])
 	}
 	for _, s := range p.namespaces {
 		if err := s.ns.batch.flush(); err != nil {
@@ -117,7 +113,8 @@ func (p *plan) createLinks() error {
 	return nil
 }
 
-// addAddresses sets the master and the addresses of interfaces.
+// addAddresses sets the masters, the addresses and, for bridges, the MTUs of interfaces. It
+// enables the forwarding of a routed switch.
 func (s *namespace) addAddresses() error {
 	if s.routed {
 		if err := s.ns.Do(func() error { return writeSysctls(routerSysctls) }); err != nil {
@@ -133,9 +130,6 @@ func (s *namespace) addAddresses() error {
 		for _, a := range d.addrs {
 			b.addAddr(d, a)
 		}
-		if err := b.flushIfFull(); err != nil {
-			return err
-		}
 	}
 	for _, d := range s.devices {
 		if d.bridge {
@@ -147,7 +141,7 @@ func (s *namespace) addAddresses() error {
 
 // waitAddresses waits until IPv6 addresses are no longer tentative. The kernel
 // finishes duplicate address detection asynchronously, while the interfaces
-// still have quietFlags.
+// still have initialFlags.
 func (s *namespace) waitAddresses() error {
 	return poll("the addresses of IPv6 are still tentative", func() (bool, error) {
 		addrs, err := s.ns.handle.AddrList(nil, netlink.FAMILY_V6)
@@ -238,12 +232,8 @@ func (s *namespace) addNeighbours() error {
 	}
 	for _, d := range s.devices {
 		for _, n := range d.neighbours {
-			if n.device == d {
-				continue
-			}
-			b.addNeighbour(d, n.addr, n.device.mac)
-			if err := b.flushIfFull(); err != nil {
-				return err
+			if n.device != d {
+				b.addNeighbour(d, n.addr, n.device.mac)
 			}
 		}
 		for _, mac := range d.fdb {
@@ -259,7 +249,8 @@ func (s *namespace) addNeighbours() error {
 	return b.flush()
 }
 
-// poll calls done until it returns true or an error.
+// poll calls done until it returns true or an error. After 30 s it returns an error that
+// begins with problem.
 func poll(problem string, done func() (bool, error)) error {
 	const timeout = 30 * time.Second
 	pause := 50 * time.Microsecond

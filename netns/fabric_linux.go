@@ -20,12 +20,6 @@ type Fabric struct {
 	routes map[string]map[netip.Prefix][]hop // of routed switches, as set in the kernel
 }
 
-// Host is a host of a fabric.
-type Host struct {
-	topology.Host
-	NS *NS
-}
-
 // Topology returns the topology of the fabric.
 func (f *Fabric) Topology() topology.Topology { return f.plan.t }
 
@@ -36,15 +30,6 @@ func (f *Fabric) Host(name string) *Host {
 		return nil
 	}
 	return &Host{h, f.plan.nodes[name].ns}
-}
-
-// Router returns the namespace of a routed switch; nil if there is none of that
-// name. Its ports are the interfaces port0, port1, ….
-func (f *Fabric) Router(name string) *NS {
-	if s := f.plan.nodes[name]; s != nil && s.routed {
-		return s.ns
-	}
-	return nil
 }
 
 // Core returns the namespace of the bridges and the ends of user-space cables;
@@ -119,50 +104,48 @@ func (f *Fabric) reroute() error {
 }
 
 // Stats returns the kernel's counters of a port.
-func (f *Fabric) Stats(port string) (Stats, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c, side, err := f.cableAt(port)
-	if err != nil {
-		return Stats{}, err
-	}
-	d := c.ends[side]
-	link, err := d.namespace.ns.handle.LinkByIndex(d.index)
-	if err != nil {
-		return Stats{}, fmt.Errorf("statistics of %s: %w", port, err)
-	}
-	var s Stats
-	if k := link.Attrs().Statistics; k != nil {
-		s = Stats{
-			RxPackets: k.RxPackets, RxBytes: k.RxBytes, RxDropped: k.RxDropped,
-			TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
+func (f *Fabric) Stats(port string) (s Stats, err error) {
+	err = f.withCable(port, func(c *cable, side int) error {
+		d := c.ends[side]
+		link, err := d.namespace.ns.handle.LinkByIndex(d.index)
+		if err != nil {
+			return fmt.Errorf("statistics of %s: %w", port, err)
 		}
-	}
-	now, err := d.qdiscDrops()
-	if err != nil {
-		return Stats{}, fmt.Errorf("statistics of the queue of %s: %w", port, err)
-	}
-	s.QueueDropped = d.droppedBefore + now
-	return s, nil
+		drops, err := d.qdiscDrops()
+		if err != nil {
+			return fmt.Errorf("statistics of the queue of %s: %w", port, err)
+		}
+		if k := link.Attrs().Statistics; k != nil {
+			s = Stats{
+				RxPackets: k.RxPackets, RxBytes: k.RxBytes, RxDropped: k.RxDropped,
+				TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
+			}
+		}
+		s.QueueDropped = d.droppedBefore + drops
+		return nil
+	})
+	return s, err
 }
 
-// cableAt returns the cable of a port and the index of its end. The caller
-// holds f.mu.
-func (f *Fabric) cableAt(port string) (c *cable, side int, err error) {
+// withCable calls do, with f.mu held, for the cable of a port. side is the index of the
+// port in cable.ends.
+func (f *Fabric) withCable(port string, do func(c *cable, side int) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.closed {
-		return nil, 0, fmt.Errorf("port %s: the fabric is closed", port)
+		return fmt.Errorf("port %s: the fabric is closed", port)
 	}
 	p, err := f.plan.t.FindPort(port)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	for _, c := range f.plan.cables {
 		switch {
 		case c.A.Same(p):
-			return c, 0, nil
+			return do(c, 0)
 		case c.B.Same(p):
-			return c, 1, nil
+			return do(c, 1)
 		}
 	}
-	return nil, 0, fmt.Errorf("port %s: no cable is plugged in", port)
+	return fmt.Errorf("port %s: no cable is plugged in", port)
 }

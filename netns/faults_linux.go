@@ -15,23 +15,19 @@ import (
 // On a user-space cable the interfaces in the core go down too: a packet socket
 // on them returns ENETDOWN once.
 func (f *Fabric) SetLink(port string, up bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c, _, err := f.cableAt(port)
-	if err != nil {
-		return err
-	}
-	if c.down == !up {
+	return f.withCable(port, func(c *cable, _ int) error {
+		if c.down == !up {
+			return nil
+		}
+		c.down = !up
+		if err := f.applyLink(c); err != nil {
+			// Restore the old state as far as possible, so that a retry is not
+			// ignored.
+			c.down = up
+			return fmt.Errorf("set %s: %w", upOrDown(up), errors.Join(err, f.applyLink(c)))
+		}
 		return nil
-	}
-	c.down = !up
-	if err := f.applyLink(c); err != nil {
-		// Restore the old state as far as possible, so that a retry is not
-		// ignored.
-		c.down = up
-		return fmt.Errorf("set %s: %w", upOrDown(up), errors.Join(err, f.applyLink(c)))
-	}
-	return nil
+	})
 }
 
 func upOrDown(up bool) string {
@@ -76,6 +72,7 @@ func (c *cable) devicesToSetDown() []*device {
 	return nil
 }
 
+// setState sets the interface up or down.
 func (d *device) setState(up bool) error {
 	b := d.namespace.ns.batch
 	b.mu.Lock()
@@ -88,30 +85,25 @@ func (d *device) setState(up bool) error {
 	return b.flush()
 }
 
-// waitCarrier waits until the kernel reports the carrier, which it does some
-// time after the change.
-func (d *device) waitCarrier(want bool) error {
+// waitCarrier waits until the kernel reports that the interface has a carrier, or none
+// if carrier is false. It does so some time after the change.
+func (d *device) waitCarrier(carrier bool) error {
 	return poll("the carrier has not changed", func() (bool, error) {
 		link, err := d.namespace.ns.handle.LinkByIndex(d.index)
 		if err != nil {
 			return false, err
 		}
-		return want == (link.Attrs().OperState == netlink.OperUp), nil
+		return carrier == (link.Attrs().OperState == netlink.OperUp), nil
 	})
 }
 
 // SetRate limits the rate of the cable at a port in both directions; 0 removes
 // the limit. It fails for a user-space cable.
 func (f *Fabric) SetRate(port string, rateBps uint64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c, _, err := f.cableAt(port)
-	if err != nil {
-		return err
-	}
-	return f.setRate(c, rateBps)
+	return f.withCable(port, func(c *cable, _ int) error { return f.setRate(c, rateBps) })
 }
 
+// setRate sets the rate of both directions of a kernel cable.
 func (f *Fabric) setRate(c *cable, rateBps uint64) error {
 	if c.user {
 		return fmt.Errorf("cable %v: it is a user-space cable: set the rate in its switch", c.Cable)
@@ -149,21 +141,17 @@ func (f *Fabric) applyLinkConfigs() error {
 // Netem applies netem to the packets that a port sends; the zero spec removes
 // it. It fails on kernels without netem and for user-space cables.
 func (f *Fabric) Netem(port string, spec NetemSpec) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c, side, err := f.cableAt(port)
-	if err != nil {
-		return err
-	}
-	if c.user {
-		return fmt.Errorf("netem on %s: it is a user-space cable: impair it in its switch", port)
-	}
-	d := c.ends[side]
-	old := d.qdisc.netem
-	d.qdisc.netem = spec
-	if err := d.applyQdisc(); err != nil {
-		d.qdisc.netem = old
-		return fmt.Errorf("netem on %s: %w", port, err)
-	}
-	return nil
+	return f.withCable(port, func(c *cable, side int) error {
+		if c.user {
+			return fmt.Errorf("netem on %s: it is a user-space cable: impair it in its switch", port)
+		}
+		d := c.ends[side]
+		old := d.qdisc.netem
+		d.qdisc.netem = spec
+		if err := d.applyQdisc(); err != nil {
+			d.qdisc.netem = old
+			return fmt.Errorf("netem on %s: %w", port, err)
+		}
+		return nil
+	})
 }

@@ -37,6 +37,8 @@ func runInit(args []string) (code int) {
 	}
 }
 
+// startProgram starts the program of runInit's arguments, and gives it the inherited
+// descriptors and standard streams of this process.
 func startProgram(args []string) (pid int, err error) {
 	if len(args) < 3 {
 		return 0, errors.New("there is no program to run")
@@ -110,6 +112,7 @@ func catchSignals() <-chan os.Signal {
 	return c
 }
 
+// forwardSignals sends signals to the process pid.
 func forwardSignals(signals <-chan os.Signal, pid int) {
 	for s := range signals {
 		unix.Kill(pid, s.(syscall.Signal)) // it may have ended

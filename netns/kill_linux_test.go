@@ -3,11 +3,11 @@ package netns_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -120,10 +120,11 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 			}
 			l.cmd.Wait()
 			eventually(t, "the lab's processes are gone", func() bool { return len(l.processes(t)) == 0 })
-			after := machineState(t)
-			if after != before {
-				t.Errorf("the machine was\n%s\nand is\n%s", before, after)
-			}
+			eventually(t, "the lab's interfaces and mounts are gone", func() bool {
+				left := machineState(t)
+				maps.DeleteFunc(left, func(line string, _ bool) bool { return before[line] })
+				return len(left) == 0
+			})
 			if files, _ := os.ReadDir(l.tmp); len(files) != 0 {
 				t.Errorf("files stay behind: %v", files)
 			}
@@ -196,8 +197,7 @@ type process struct {
 // processes returns the processes with the lab's token in their environment.
 func (l *lab) processes(t *testing.T) []process {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	must.Do(t, err)
+	dirs := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	var found []process
 	for _, dir := range dirs {
 		env, err := os.ReadFile(dir + "/environ")
@@ -210,8 +210,7 @@ func (l *lab) processes(t *testing.T) []process {
 		if parts[0] != "fabrictest-enclosure" {
 			role = parts[min(1, len(parts)-1)]
 		}
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		must.Do(t, err)
+		pid := must.Get(strconv.Atoi(filepath.Base(dir)))(t)
 		found = append(found, process{pid, role})
 	}
 	return found
@@ -253,44 +252,32 @@ func heldBy(dir string) map[string]bool {
 	return held
 }
 
-// stillHeld returns the namespaces that any other process of the machine refers
-// to. The kernel reuses inode numbers, so they need to be unused at one moment
-// only.
+// stillHeld returns the namespaces, but for our own, that processes of the machine
+// refer to until the timeout. The kernel gives the inode number of a free namespace
+// to a new one, so each needs to be unused at one moment only.
 func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]bool {
 	t.Helper()
-	own, err := os.Readlink("/proc/self/ns/net")
-	must.Do(t, err)
-	var held map[string]bool
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		held = map[string]bool{}
-		dirs, err := filepath.Glob("/proc/[0-9]*")
-		must.Do(t, err)
-		for _, dir := range dirs {
-			for ns := range heldBy(dir) {
-				if ns != own && namespaces[ns] {
-					held[ns] = true
-				}
-			}
+	delete(namespaces, must.Get(os.Readlink("/proc/self/ns/net"))(t))
+	for deadline := time.Now().Add(testTimeout); len(namespaces) > 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		held := map[string]bool{}
+		for _, dir := range must.Get(filepath.Glob("/proc/[0-9]*"))(t) {
+			maps.Copy(held, heldBy(dir))
 		}
-		if len(held) == 0 {
-			return nil
-		}
+		maps.DeleteFunc(namespaces, func(ns string, _ bool) bool { return !held[ns] })
 	}
-	return held
+	return namespaces
 }
 
 // machineState returns the interfaces and mounts that a lab could leave in the
-// namespaces it was started from.
-func machineState(t *testing.T) string {
+// namespaces it was started from. Other programs may add and remove some meanwhile.
+func machineState(t *testing.T) map[string]bool {
 	t.Helper()
-	interfaces, err := net.Interfaces()
-	must.Do(t, err)
-	var names []string
-	for _, i := range interfaces {
-		names = append(names, i.Name)
+	all := map[string]bool{}
+	for _, i := range must.Get(net.Interfaces())(t) {
+		all[i.Name] = true
 	}
-	slices.Sort(names)
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must.Do(t, err)
-	return fmt.Sprintln(names) + string(mounts)
+	for mount := range strings.Lines(string(must.Get(os.ReadFile("/proc/self/mountinfo"))(t))) {
+		all[mount] = true
+	}
+	return all
 }

@@ -18,11 +18,11 @@ const (
 	replace = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 )
 
-// quietFlags returns the flags of a new device. With NOARP the kernel does no
-// duplicate address detection and joins no multicast group, so it sends nothing
-// when the device comes up; enableARP ends that. Without MULTICAST a router
+// initialFlags returns the flags of a new device, and the mask of flags to change. With
+// NOARP the kernel does no duplicate address detection and joins no multicast group, so
+// it sends nothing when the device comes up, until enableARP. Without MULTICAST a router
 // port sends no router announcements.
-func (d *device) quietFlags() (flags, change uint32) {
+func (d *device) initialFlags() (flags, change uint32) {
 	change = unix.IFF_NOARP
 	if d.namespace.routed {
 		change |= unix.IFF_MULTICAST
@@ -46,12 +46,13 @@ func (d *device) attrs() []*nl.RtAttr {
 	return as
 }
 
-// newLink returns a request that creates d, and the attribute for what is special to its kind.
+// newLink returns a request that creates d as a link of a kind such as "veth", and its
+// IFLA_INFO_DATA, to which the caller adds the attributes of that kind.
 func newLink(d *device, kind string) (req *nl.NetlinkRequest, data *nl.RtAttr) {
 	req = nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(d.index)
-	msg.Flags, msg.Change = d.quietFlags()
+	msg.Flags, msg.Change = d.initialFlags()
 	req.AddData(msg)
 	for _, a := range d.attrs() {
 		req.AddData(a)
@@ -68,7 +69,7 @@ func (b *batch) addVeth(d, far *device) {
 	peer := data.AddRtAttr(nl.VETH_INFO_PEER, nil)
 	msg := nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	msg.Index = int32(far.index)
-	msg.Flags, msg.Change = far.quietFlags()
+	msg.Flags, msg.Change = far.initialFlags()
 	for _, a := range far.attrs() {
 		peer.AddChild(a)
 	}
@@ -116,6 +117,7 @@ func (b *batch) setMTU(d *device) {
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))))
 }
 
+// setMaster makes a device a port of its bridge.
 func (b *batch) setMaster(d *device) {
 	b.setLink(d.index, 0, 0, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.namespace.name),
 		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(d.master.index))))
@@ -130,6 +132,7 @@ func (b *batch) disableLinkLocal(d *device) {
 	b.setLink(d.index, 0, 0, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.namespace.name), spec)
 }
 
+// addAddr gives a device an address.
 func (b *batch) addAddr(d *device, p netip.Prefix) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, create)
 	msg := nl.NewIfAddrmsg(family(p.Addr()))

@@ -56,6 +56,8 @@ func (p *plan) macsBehind(port topology.Port, from *device) []net.HardwareAddr {
 	return p.macsBehindOtherPorts(port)
 }
 
+// macsBehindOtherPorts lists the MAC addresses that are reached by a frame that the switch of port
+// forwards from it to its other ports.
 func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	var macs []net.HardwareAddr
 	for _, c := range p.t.CablesOf(port.Node) {

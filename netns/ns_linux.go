@@ -43,6 +43,7 @@ func newNS(setup func() error) (*NS, error) {
 	return ns, nil
 }
 
+// create moves the calling thread to a new network namespace and opens ns there.
 func (ns *NS) create() (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return explainNamespaceError(fmt.Errorf("unshare: %w", err), thisMachine)
@@ -77,6 +78,7 @@ func (ns *NS) Do(fn func() error) error {
 	})
 }
 
+// enter moves the calling thread to the namespace.
 func (ns *NS) enter() error {
 	if err := unix.Setns(ns.FD(), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter a network namespace: %w", err)

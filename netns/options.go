@@ -27,6 +27,12 @@ type Options struct {
 	Netem bool
 }
 
+// Host is a host of a fabric.
+type Host struct {
+	topology.Host
+	NS *NS
+}
+
 // UserCable is a cable that user space must connect.
 type UserCable struct {
 	Cable topology.Cable

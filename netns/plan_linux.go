@@ -121,6 +121,7 @@ func (p *plan) newNamespace(name string, routed bool) *namespace {
 	return s
 }
 
+// coreNamespace returns the core, which the first call adds to the plan.
 func (p *plan) coreNamespace() *namespace {
 	if p.core == nil {
 		p.core = p.newNamespace("the core", false)
@@ -128,6 +129,7 @@ func (p *plan) coreNamespace() *namespace {
 	return p.core
 }
 
+// newDevice adds an interface to the plan of the namespace.
 func (s *namespace) newDevice(name string, mac net.HardwareAddr, mtu int) *device {
 	s.plan.ifindexes++
 	d := &device{namespace: s, name: name, index: loopbackIndex + s.plan.ifindexes, mac: mac, mtu: mtu}
@@ -257,6 +259,7 @@ func bridgeKey(port topology.Port) string {
 	return port.Node + " " + port.Addrs[0].String()
 }
 
+// setMaster makes d a port of a bridge, whose MTU is the largest of its ports. nil is no bridge.
 func (d *device) setMaster(bridge *device) {
 	if bridge != nil {
 		d.master = bridge

@@ -153,6 +153,7 @@ func probeLimits() []Capability {
 	}
 }
 
+// probeSysctlMin reports whether a sysctl is at least want.
 func probeSysctlMin(name, use, sysctl string, want int) Capability {
 	c := Capability{Name: name, For: use, State: Yes}
 	dotted := strings.ReplaceAll(sysctl, "/", ".")
@@ -169,6 +170,7 @@ func probeSysctlMin(name, use, sysctl string, want int) Capability {
 	return c
 }
 
+// probeDescriptors reports the limit of open files.
 func probeDescriptors() Capability {
 	c := Capability{Name: "descriptors", For: "large fabrics: each host takes some ten", State: Yes}
 	var lim unix.Rlimit

@@ -71,6 +71,7 @@ var probes = []struct {
 
 const probeDevice = "probe0"
 
+// tryVeth and the functions below create an object of their kind, and return why that fails.
 func tryVeth() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = probeDevice
@@ -83,6 +84,7 @@ func tryBridge() error {
 	return explainUnsupported(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 }
 
+// explainUnsupported returns a plain text for EOPNOTSUPP.
 func explainUnsupported(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return errors.New("this kernel does not have it")
@@ -127,7 +129,7 @@ func tryTun() error {
 	return nil
 }
 
-// tryQdisc needs the interface of tryVeth.
+// tryQdisc sets a qdisc on the interface that tryVeth has created.
 func tryQdisc(q qdisc) error {
 	link, err := netlink.LinkByName(probeDevice)
 	if err != nil {

@@ -98,6 +98,7 @@ func ticks(d time.Duration) uint32 {
 	return uint32(min(d.Nanoseconds()/ns, 1<<32-1))
 }
 
+// asNetem returns the qdisc netem, with the rate of q.
 func (q qdisc) asNetem(attrs netlink.QdiscAttrs) *netlink.Netem {
 	s := q.netem
 	n := &netlink.Netem{

@@ -11,13 +11,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// errNotLinux is returned by every call.
+// errNotLinux is the error of every function of the package on this system.
 var errNotLinux = fmt.Errorf("network namespaces are Linux's, and this is %s: %w", runtime.GOOS, errors.ErrUnsupported)
 
-// Available returns an error.
 func Available() error { return errNotLinux }
 
-// Probe reports that network namespaces are missing.
 func Probe() []Capability {
 	return []Capability{{
 		Name: "namespaces", For: "hosts in network namespaces", State: No,
@@ -25,77 +23,31 @@ func Probe() []Capability {
 	}}
 }
 
-// IsUnshared returns false.
-func IsUnshared() bool { return false }
-
-// Unshare fails.
-func Unshare(*exec.Cmd) error { return errNotLinux }
-
-// StartUnshared fails.
+func IsUnshared() bool              { return false }
+func Unshare(*exec.Cmd) error       { return errNotLinux }
 func StartUnshared(*exec.Cmd) error { return errNotLinux }
 
 // NS is not available.
 type NS struct{}
 
-// New fails.
-func New() (*NS, error) { return nil, errNotLinux }
-
-// FD returns -1.
-func (*NS) FD() int { return -1 }
-
-// Do fails.
-func (*NS) Do(func() error) error { return errNotLinux }
-
-// Start fails.
-func (*NS) Start(*exec.Cmd) error { return errNotLinux }
-
-// Close does nothing.
-func (*NS) Close() error { return nil }
-
-// RDMALinkAdd fails.
+func New() (*NS, error)                             { return nil, errNotLinux }
+func (*NS) FD() int                                 { return -1 }
+func (*NS) Do(func() error) error                   { return errNotLinux }
+func (*NS) Start(*exec.Cmd) error                   { return errNotLinux }
+func (*NS) Close() error                            { return nil }
 func RDMALinkAdd(*NS, string, string, string) error { return errNotLinux }
 
 // Fabric is not available.
 type Fabric struct{}
 
-// Host is a host of a fabric.
-type Host struct {
-	topology.Host
-	NS *NS
-}
-
-// Build fails.
 func Build(topology.Topology, Options) (*Fabric, error) { return nil, errNotLinux }
-
-// Topology returns an empty topology.
-func (*Fabric) Topology() topology.Topology { return topology.Topology{} }
-
-// Host returns nil.
-func (*Fabric) Host(string) *Host { return nil }
-
-// Router returns nil.
-func (*Fabric) Router(string) *NS { return nil }
-
-// Core returns nil.
-func (*Fabric) Core() *NS { return nil }
-
-// UserCables returns nil.
-func (*Fabric) UserCables() []UserCable { return nil }
-
-// UserSwitches returns nil.
-func (*Fabric) UserSwitches() map[string][]UserPort { return nil }
-
-// SetLink fails.
-func (*Fabric) SetLink(string, bool) error { return errNotLinux }
-
-// SetRate fails.
-func (*Fabric) SetRate(string, uint64) error { return errNotLinux }
-
-// Netem fails.
-func (*Fabric) Netem(string, NetemSpec) error { return errNotLinux }
-
-// Stats fails.
-func (*Fabric) Stats(string) (Stats, error) { return Stats{}, errNotLinux }
-
-// Close does nothing.
-func (*Fabric) Close() error { return nil }
+func (*Fabric) Topology() topology.Topology             { return topology.Topology{} }
+func (*Fabric) Host(string) *Host                       { return nil }
+func (*Fabric) Core() *NS                               { return nil }
+func (*Fabric) UserCables() []UserCable                 { return nil }
+func (*Fabric) UserSwitches() map[string][]UserPort     { return nil }
+func (*Fabric) SetLink(string, bool) error              { return errNotLinux }
+func (*Fabric) SetRate(string, uint64) error            { return errNotLinux }
+func (*Fabric) Netem(string, NetemSpec) error           { return errNotLinux }
+func (*Fabric) Stats(string) (Stats, error)             { return Stats{}, errNotLinux }
+func (*Fabric) Close() error                            { return nil }

@@ -55,6 +55,7 @@ func setNamespaceFlags(cmd *exec.Cmd, args []string) {
 	}
 }
 
+// asRootOfUserNamespace makes a process start in a new user namespace, where it is root.
 func asRootOfUserNamespace(attr *syscall.SysProcAttr) {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -70,6 +71,8 @@ func StartUnshared(cmd *exec.Cmd) error {
 	return startOnKeeperThread(cmd)
 }
 
+// startOnKeeperThread starts cmd from a thread that lives as long as this process, so that the
+// parent death signal is not sent before.
 func startOnKeeperThread(cmd *exec.Cmd) error {
 	t, err := keeperThread()
 	if err != nil {

@@ -107,8 +107,7 @@ func TestUnsharedProgramInheritsFiles(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	outer, err := os.Readlink("/proc/self/ns/net")
-	must.Do(t, err)
+	outer := must.Get(os.Readlink("/proc/self/ns/net"))(t)
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) < 5 || lines[0] != "0" || !strings.HasSuffix(lines[1], "of 1, 1") || lines[2] == outer || lines[3] != "/proc" || lines[4] != "from standard input" {
 		t.Errorf("the program saw %q", lines)

@@ -58,7 +58,7 @@ func newCaptureShowCommand() *cobra.Command {
 	return cmd
 }
 
-// selectPackets fills in what the flags select.
+// selectPackets parses the values of --qp and --psn into the filter, and checks those of --op.
 func selectPackets(f *capture.Filter, qps, psns []string) error {
 	for _, s := range qps {
 		qp, err := capture.ParseQP(s)
@@ -82,30 +82,26 @@ func selectPackets(f *capture.Filter, qps, psns []string) error {
 	return nil
 }
 
-// captureOpenOptions are those of `fabrictest capture open`.
-type captureOpenOptions struct {
-	print bool // in the terminal, with tshark
-}
-
 func newCaptureOpenCommand() *cobra.Command {
-	o := new(captureOpenOptions)
+	printPackets := false
 	cmd := &cobra.Command{
 		Use:   "open [RUN] [WHICH...] [-- OPTION...]",
 		Short: "Open the captures of a run in Wireshark",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var more []string
+			var options []string
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				args, more = args[:n], args[n:]
+				args, options = args[:n], args[n:]
 			}
-			return o.run(cmd, args, more)
+			return openCapture(cmd, args, options, printPackets)
 		},
 	}
-	cmd.Flags().BoolVar(&o.print, "print", false, "print the packets with tshark, a line each")
+	cmd.Flags().BoolVar(&printPackets, "print", false, "print the packets with tshark, a line each")
 	return cmd
 }
 
-// run opens the capture that args select in Wireshark, or prints it with tshark.
-func (o *captureOpenOptions) run(cmd *cobra.Command, args, more []string) error {
+// openCapture opens the capture that args select in Wireshark, or prints it with tshark. options are
+// those of the viewer.
+func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) error {
 	run, words, err := splitRun(args)
 	if err != nil {
 		return err
@@ -117,11 +113,11 @@ func (o *captureOpenOptions) run(cmd *cobra.Command, args, more []string) error 
 	if len(files) > 1 {
 		return cmdline.Errorf("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
 	}
-	command, err := capture.ViewerCommand(cmd.Context(), files[0], o.print)
+	command, err := capture.ViewerCommand(cmd.Context(), files[0], printPackets)
 	if err != nil {
 		return err
 	}
-	command = append(command, more...)
+	command = append(command, options...)
 	fmt.Fprintln(cmd.ErrOrStderr(), cmdline.Join(command))
 	viewer := exec.CommandContext(cmd.Context(), command[0], command[1:]...)
 	viewer.Stdin, viewer.Stdout, viewer.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()

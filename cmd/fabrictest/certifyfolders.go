@@ -36,7 +36,7 @@ func newCertifyVerifyCommand() *cobra.Command {
 	return cmd
 }
 
-// signatureOf is what is known of the signature of a folder.
+// signatureOf describes the signature of a certificate.
 func signatureOf(v *certificate.Verified) string {
 	switch {
 	case v.Signer != "":

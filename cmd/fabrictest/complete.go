@@ -20,15 +20,28 @@ import (
 
 type completer = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// beginning returns the words that begin with the typed text.
-func beginning(typed string, words []cobra.Completion) []cobra.Completion {
+// withPrefix returns the words that begin with the typed text.
+func withPrefix(typed string, words []cobra.Completion) []cobra.Completion {
 	return slices.DeleteFunc(words, func(w cobra.Completion) bool { return !strings.HasPrefix(w, typed) })
 }
 
 // fixed completes one of the given words.
 func fixed(words ...string) completer {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return beginning(typed, slices.Clone(words)), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, slices.Clone(words)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFrom completes one of the words that list returns within completionWait.
+func completeFrom(list func(context.Context) ([]cobra.Completion, error)) completer {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+		defer cancel()
+		words, err := list(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -42,25 +55,20 @@ func completeScenarios(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 	for _, s := range shipped {
 		words = append(words, cobra.CompletionWithDesc(s.Name, s.Title))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
-func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+var completeTags = completeFrom(func(context.Context) ([]cobra.Completion, error) {
 	shipped, err := scenarios.Builtin()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return beginning(typed, scenarios.Tags(shipped)), cobra.ShellCompDirectiveNoFileComp
-}
+	return scenarios.Tags(shipped), err
+})
 
-func completeDefects(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	all := nics.AllDefects()
-	words := make([]cobra.Completion, 0, len(all))
-	for _, q := range all {
-		words = append(words, cobra.CompletionWithDesc(q.Name, q.Does))
+var completeDefects = completeFrom(func(context.Context) (words []cobra.Completion, _ error) {
+	for _, d := range nics.AllDefects() {
+		words = append(words, cobra.CompletionWithDesc(d.Name, d.Does))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
-}
+	return words, nil
+})
 
 // completeRuns offers the runs in the user's cache, the latest first, and folders;
 // after that the scenarios.
@@ -76,21 +84,13 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 			words = append(words, folder+"/"+r)
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
 // completionWait is how long a lab may take to return its hosts.
 const completionWait = time.Second
 
-func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
-	defer cancel()
-	names, err := live.List(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
-}
+var completeLabs = completeFrom(live.List)
 
 // labHosts returns the hosts of the lab of --lab; nil if it does not answer.
 func labHosts(cmd *cobra.Command) []topology.Host {
@@ -116,7 +116,7 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	for _, h := range labHosts(cmd) {
 		words = append(words, h.Name)
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeSet offers hosts and their ports, then the changes of a link.
@@ -130,7 +130,7 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		for _, key := range keys {
 			words = append(words, key+"=")
 		}
-		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	var words []cobra.Completion
 	for _, h := range labHosts(cmd) {
@@ -139,20 +139,19 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 			words = append(words, h.Name+"/"+n.Name)
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeCases offers the IDs of cases, area by area.
-func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var words []cobra.Completion
+var completeCases = completeFrom(func(context.Context) (words []cobra.Completion, _ error) {
 	for _, s := range judge.Suites() {
 		for i := range s.Cases {
 			words = append(words, cobra.CompletionWithDesc(s.Cases[i].ID, s.Cases[i].Title))
 		}
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
-}
+	return words, nil
+})
 
-func completeLabels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return beginning(typed, judge.Labels(judge.Suites())), cobra.ShellCompDirectiveNoFileComp
-}
+var completeLabels = completeFrom(func(context.Context) ([]cobra.Completion, error) {
+	return judge.Labels(judge.Suites()), nil
+})

@@ -67,14 +67,7 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 
 // run judges the devices, in a build with mutants or in new namespaces if that is needed.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	j, err := o.Plan()
-	if err != nil {
-		return err
-	}
-	dir, err := conformRuns.NewFolder(o.out, time.Now())
+	j, dir, err := o.plan(o.Plan)
 	if err != nil {
 		return err
 	}
@@ -106,7 +99,19 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	return o.verdict(cmd.Context(), run, j)
 }
 
-// check reads the flags that are no fields of runner.Conformance yet.
+// plan checks the flags, plans the run, and creates the folder for its results.
+func (o *conformOptions) plan(makePlan func() (*judge.Judge, error)) (j *judge.Judge, dir string, err error) {
+	if err := o.check(); err != nil {
+		return nil, "", err
+	}
+	if j, err = makePlan(); err != nil {
+		return nil, "", err
+	}
+	dir, err = conformRuns.NewFolder(o.out, time.Now())
+	return j, dir, err
+}
+
+// check checks the flags, and sets the fields of runner.Conformance that are no flags themselves.
 func (o *conformOptions) check() (err error) {
 	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
 		return err
@@ -198,14 +203,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 
 // runMeasure measures the devices, in new namespaces if that is needed.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	j, err := o.PlanMeasurement()
-	if err != nil {
-		return err
-	}
-	dir, err := conformRuns.NewFolder(o.out, time.Now())
+	j, dir, err := o.plan(o.PlanMeasurement)
 	if err != nil {
 		return err
 	}

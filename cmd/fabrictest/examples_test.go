@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -39,9 +40,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	program, dir := testProgram(t), t.TempDir()
 	env := append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
 	mine := "version: 1\nname: mine\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all, messages: 10}\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(mine), 0o666), os.WriteFile(filepath.Join(dir, "my-program"), []byte("#!/bin/sh\n"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(mine), 0o666), os.WriteFile(filepath.Join(dir, "my-program"), []byte("#!/bin/sh\n"), 0o755)))
 	run := func(args ...string) (int, string) {
 		cmd := exec.Command(program, args...)
 		cmd.Dir, cmd.Env = dir, env

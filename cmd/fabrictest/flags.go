@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,11 +38,40 @@ func jsonFlag(cmd *cobra.Command, p *bool, usage string) {
 
 const printsJSON = "print JSON"
 
+// listing is the output of a command with --json.
+type listing struct {
+	value  any                   // printed as JSON with --json
+	write  func(io.Writer) error // prints the value without --json
+	failed bool                  // the command exits with exitFailed
+}
+
+// withJSON gives cmd the flag --json, and makes it print what run returns.
+func withJSON(cmd *cobra.Command, usage string, run func(cmd *cobra.Command, args []string) (listing, error)) *cobra.Command {
+	asJSON := false
+	jsonFlag(cmd, &asJSON, usage)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		l, err := run(cmd, args)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			err = printJSON(cmd.OutOrStdout(), l.value)
+		default:
+			err = l.write(cmd.OutOrStdout())
+		}
+		if err == nil && l.failed {
+			err = errFailed
+		}
+		return err
+	}
+	return cmd
+}
+
 func outFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 }
 
-// seedFlag adds --seed; decides names the random choices.
+// seedFlag adds --seed. decides says what the seed decides, and unset what happens without the flag.
 func seedFlag(cmd *cobra.Command, p *string, value, decides, unset string) {
 	cmd.Flags().StringVar(p, "seed", value, "`N` decides all that "+decides+" by chance; \"random\" draws one"+unset)
 }
@@ -120,8 +150,8 @@ func newParentCommand(name, short string, commands ...*cobra.Command) *cobra.Com
 	return cmd
 }
 
-// flagMistake adds similar flags to the error about an unknown one.
-func flagMistake(cmd *cobra.Command, err error) error {
+// suggestFlags adds similar flags to the error about an unknown flag.
+func suggestFlags(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err
@@ -136,11 +166,11 @@ func flagMistake(cmd *cobra.Command, err error) error {
 	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
-// atLeast is cobra.MinimumNArgs with another message.
-func atLeast(n int, complaint string) cobra.PositionalArgs {
+// atLeast is cobra.MinimumNArgs with the message advice.
+func atLeast(n int, advice string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {
-			return cmdline.Errorf("%s", complaint)
+			return cmdline.Errorf("%s", advice)
 		}
 		return nil
 	}

@@ -83,6 +83,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 	return cmd
 }
 
+// runMatrix runs cases and prints a table of their results.
 func runMatrix(ctx context.Context, w io.Writer, m *interop.Matrix, cases []interop.Case) error {
 	table := &interop.Table{W: w}
 	m.Report = table.Add
@@ -161,6 +162,7 @@ var interopPrograms = []interopProgram{
 	},
 }
 
+// newCommand returns the command of the program, on a device of provider.
 func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 	e := new(end)
 	var run runFunc
@@ -189,6 +191,7 @@ type end struct {
 	timeout                 time.Duration
 }
 
+// flags adds the flags. port is the default port of the server.
 func (e *end) flags(cmd *cobra.Command, port uint16) {
 	addrVar(cmd, &e.local, "local", "", "address of the emulated device")
 	addrVar(cmd, &e.connect, "connect", "", "server to connect to; without it this end is the server")

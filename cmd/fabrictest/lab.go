@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 
 	"github.com/spf13/cobra"
@@ -101,24 +102,11 @@ func newLabDownCommand() *cobra.Command {
 }
 
 func newLabListCommand() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the fabrics that are up",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := live.QueryAll(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), found)
-			}
-			return live.WriteStates(cmd.OutOrStdout(), found)
-		},
-	}
-	jsonFlag(cmd, &asJSON, printsJSON)
-	return cmd
+	cmd := &cobra.Command{Use: "list", Short: "List the fabrics that are up", Args: cobra.NoArgs}
+	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, _ []string) (listing, error) {
+		found, err := live.QueryAll(cmd.Context())
+		return listing{value: found, write: func(w io.Writer) error { return live.WriteStates(w, found) }}, err
+	})
 }
 
 func newLabSetCommand() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,10 +15,11 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// hostWord is our own side of the wire, where a guest is asked for.
+// hostWord stands in the place of a guest for the host's side of its link.
 const hostWord = "host"
 
-// onGuest makes a RunE of a function that gets the guest of the first argument.
+// onGuest returns a RunE that connects to the lab and calls run with the ID of the guest that the
+// first argument names.
 func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := kernel.ParseGuest(args[0])
@@ -33,7 +35,7 @@ func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id
 }
 
 func newLabKernelExecCommand(lab *string) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:               "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
 		Short:             "Run a program in a guest, or on the host side of its link",
 		ValidArgsFunction: fixed("1", "2", hostWord),
@@ -46,7 +48,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 				return err
 			}
 			signals := make(chan os.Signal, 8)
-			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are the program's
+			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are forwarded to the program
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 			var code int
 			if args[0] == hostWord {
@@ -63,7 +65,6 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 			return programResult(code, err)
 		},
 	}
-	return cmd
 }
 
 func newLabKernelPutCommand(lab *string) *cobra.Command {
@@ -132,31 +133,18 @@ func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 }
 
 func newLabKernelStatusCommand(lab *string) *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Print the state of a lab and its guests",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, err := kernel.Query(cmd.Context(), *lab)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), info)
-			} else {
-				err = info.WriteTable(cmd.OutOrStdout())
-			}
-			for _, g := range info.Guests {
-				if err == nil && !g.Up {
-					return errFailed // it is said above
-				}
-			}
-			return err
-		},
-	}
-	jsonFlag(cmd, &asJSON, printsJSON)
-	return cmd
+	cmd := &cobra.Command{Use: "status", Short: "Print the state of a lab and its guests", Args: cobra.NoArgs}
+	return withJSON(cmd, printsJSON, func(cmd *cobra.Command, _ []string) (listing, error) {
+		info, err := kernel.Query(cmd.Context(), *lab)
+		if err != nil {
+			return listing{}, err
+		}
+		l := listing{value: info, write: info.WriteTable}
+		for _, g := range info.Guests {
+			l.failed = l.failed || !g.Up
+		}
+		return l, nil
+	})
 }
 
 func newLabKernelDownCommand(lab *string) *cobra.Command {
@@ -190,7 +178,7 @@ func newLabKernelSetCommand(name *string) *cobra.Command {
 	}
 }
 
-// completeKernelSet offers guests, and then what can become of their links.
+// completeKernelSet offers guests, and then the changes of their links.
 func completeKernelSet(name *string) completer {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -202,33 +190,19 @@ func completeKernelSet(name *string) completer {
 				words = append(words, fmt.Sprint(g.ID))
 			}
 		}
-		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 func newLabKernelCommand(program string) *cobra.Command {
 	lab := kernel.DefaultName
-	cmd := &cobra.Command{
-		Use:   "kernel",
-		Short: "Guests with stock Debian kernels, whose own soft-RoCE (rxe) and soft-iWARP (siw) are devices",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().StringVar(&lab, "lab", lab, "the lab called `NAME`")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeKernelLabs)
-	cmd.AddCommand(
+	cmd := newParentCommand("kernel", "Guests with stock Debian kernels, whose own soft-RoCE (rxe) and soft-iWARP (siw) are devices",
 		newLabKernelBuildCommand(), newLabKernelCheckCommand(), newLabKernelUpCommand(program, &lab), newLabKernelRunCommand(),
 		newLabKernelExecCommand(&lab), newLabKernelPutCommand(&lab),
 		newLabKernelDevicesCommand(&lab), newLabKernelSetCommand(&lab), newLabKernelRestartCommand(&lab), newLabKernelConsoleCommand(&lab),
 		newLabKernelStatusCommand(&lab), newLabKernelDownCommand(&lab),
 	)
+	cmd.PersistentFlags().StringVar(&lab, "lab", lab, "the lab called `NAME`")
+	completeFlag(cmd, "lab", completeFrom(func(context.Context) ([]cobra.Completion, error) { return kernel.List() }))
 	return cmd
-}
-
-func completeKernelLabs(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, err := kernel.List()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
 }

@@ -17,6 +17,7 @@ type imageFlags struct {
 	cache  kernel.ImageCache
 }
 
+// flags adds the flags to a command.
 func (o *imageFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.series, "kernel", string(kernel.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
@@ -110,6 +111,7 @@ type labGuestFlags struct {
 	devices, impair string
 }
 
+// flags adds the flags to a command.
 func (o *labGuestFlags) flags(cmd *cobra.Command) {
 	o.guestFlags.flags(cmd, 1500, 512)
 	f := cmd.Flags()

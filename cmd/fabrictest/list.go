@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -64,45 +67,31 @@ func newListScenariosCommand() *cobra.Command {
 // newListDefectsCommand returns the command `fabrictest list defects`, which lists the
 // values of --defect.
 func newListDefectsCommand() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:   "defects",
-		Short: "List the defects that a NIC can be given",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), nics.AllDefects())
-			}
-			return nics.WriteDefects(cmd.OutOrStdout())
-		},
-	}
-	jsonFlag(cmd, &asJSON, printsJSON)
-	return cmd
+	cmd := &cobra.Command{Use: "defects", Short: "List the defects that a NIC can be given", Args: cobra.NoArgs}
+	return withJSON(cmd, printsJSON, func(*cobra.Command, []string) (listing, error) {
+		return listing{value: nics.AllDefects(), write: nics.WriteDefects}, nil
+	})
 }
 
 func newListCasesCommand() *cobra.Command {
-	var choice conformance.Filter
-	var asJSON bool
+	choice := conformance.Filter{IncludeDangerous: true}
 	cmd := &cobra.Command{
-		Use:   "cases [CASE...]",
-		Short: "List the cases, and what each checks",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			choice.IDs, choice.IncludeDangerous = args, true
-			found, err := judge.FindCases(&choice)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), runner.Catalog().ListCases(found))
-			}
-			return judge.WriteCases(cmd.OutOrStdout(), found)
-		},
+		Use: "cases [CASE...]", Short: "List the cases, and what each checks",
 		ValidArgsFunction: completeCases,
 	}
 	labelFlag(cmd, &choice.Labels)
 	withoutFlag(cmd, &choice.ExcludeLabels, "")
-	jsonFlag(cmd, &asJSON, printsJSON)
-	return cmd
+	return withJSON(cmd, printsJSON, func(_ *cobra.Command, args []string) (listing, error) {
+		choice.IDs = args
+		found, err := judge.FindCases(&choice)
+		if err != nil {
+			return listing{}, err
+		}
+		return listing{
+			value: runner.Catalog().ListCases(found),
+			write: func(w io.Writer) error { return judge.WriteCases(w, found) },
+		}, nil
+	})
 }
 
 func newConformShowCommand(program string) *cobra.Command {
@@ -123,12 +112,10 @@ func newConformShowCommand(program string) *cobra.Command {
 
 func newConformCoverageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "coverage [DOCUMENT...]",
-		Short: "Show how much of the specifications the cases cover",
-		RunE:  func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return beginning(typed, judge.DocumentKeys()), cobra.ShellCompDirectiveNoFileComp
-		},
+		Use:               "coverage [DOCUMENT...]",
+		Short:             "Show how much of the specifications the cases cover",
+		RunE:              func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
+		ValidArgsFunction: completeFrom(func(context.Context) ([]cobra.Completion, error) { return judge.DocumentKeys(), nil }),
 	}
 }
 
@@ -144,32 +131,22 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// versionLine says what this binary was built from, as far as the build tells.
+// versionLine returns the versions of fabrictest and Go, and the platform.
 func versionLine() string {
 	return fmt.Sprintf("fabrictest %s %s %s/%s", report.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func newDoctorCommand() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Print what this machine supports, and how to get the rest",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(append(netns.Probe(), kernel.Capabilities()...), lab.ProgramCapabilities()...)
-			var err error
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), found)
-			} else {
-				out := cmd.OutOrStdout()
-				err = lab.WriteCapabilities(uncleaned(out), found, terminalOf(out) != nil && os.Getenv("NO_COLOR") == "")
-			}
-			if err == nil && netns.Available() != nil {
-				return errFailed
-			}
-			return err
-		},
-	}
-	jsonFlag(cmd, &asJSON, printsJSON)
-	return cmd
+	cmd := &cobra.Command{Use: "doctor", Short: "Print what this machine supports, and how to get the rest", Args: cobra.NoArgs}
+	return withJSON(cmd, printsJSON, func(*cobra.Command, []string) (listing, error) {
+		found := slices.Concat(netns.Probe(), kernel.Capabilities(), lab.ProgramCapabilities())
+		return listing{
+			value: found,
+			write: func(w io.Writer) error {
+				colour := terminalOf(w) != nil && os.Getenv("NO_COLOR") == ""
+				return lab.WriteCapabilities(uncleaned(w), found, colour)
+			},
+			failed: netns.Available() != nil,
+		}, nil
+	})
 }

@@ -139,7 +139,7 @@ func newRootCommand(program string) *cobra.Command {
 		&cobra.Group{ID: groupDevices, Title: "Devices:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
-	root.SetFlagErrorFunc(flagMistake)
+	root.SetFlagErrorFunc(suggestFlags)
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	add := func(group string, commands ...*cobra.Command) {

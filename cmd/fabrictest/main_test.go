@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -47,6 +49,26 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = execute(context.Background(), cmdline.GoRun, args, &out, &errs)
 	return code, out.String(), errs.String()
+}
+
+// wantIn checks that a text contains all of want.
+func wantIn(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("no %q in\n%s", w, text)
+		}
+	}
+}
+
+// runJSON calls a command that runs scenarios and must succeed, and returns its result.
+func runJSON(t *testing.T, args ...string) (run report.Run) {
+	t.Helper()
+	code, out, stderr := call(t, append(args, "--json")...)
+	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)
+	}
+	return run
 }
 
 // golden compares with a file in testdata, or rewrites it.

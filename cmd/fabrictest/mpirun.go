@@ -103,19 +103,19 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// tier returns the function that starts the ranks, and why it is not the default tier.
+// tier returns the function that starts the ranks. If namespaces are not available, it chooses
+// the simulation and returns why.
 func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
+	if o.on == "" {
+		o.on = onNetNS
+		if unavailable := netns.Available(); unavailable != nil {
+			o.on, why = onSim, unavailable.Error()
+		}
+	}
 	switch o.on {
 	case onSim:
-		return mpirun.InSimulation, "", nil
+		return mpirun.InSimulation, why, nil
 	case onNetNS:
-		return mpirun.InNamespaces, "", nil
-	case "":
-		if cannot := netns.Available(); cannot != nil {
-			o.on = onSim
-			return mpirun.InSimulation, cannot.Error(), nil
-		}
-		o.on = onNetNS
 		return mpirun.InNamespaces, "", nil
 	}
 	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
@@ -131,7 +131,7 @@ func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.C
 	for _, wl := range all {
 		words = append(words, cobra.CompletionWithDesc(wl.Name, wl.Title))
 	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
 // writeStats prints the statistics of the ranks (--stats) and writes them to a folder

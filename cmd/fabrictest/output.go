@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// uncleaned returns the writer below a printable.Writer. The output of every command is
+// uncleaned returns the writer below a textfmt.PrintableWriter. The output of every command is
 // cleaned of control characters, because text of certificates, agents, guests, captures and
 // scenarios must not reach a terminal. Displays that write escape sequences, and processes
 // of this program, clean their own output.

@@ -22,6 +22,7 @@ type overrides struct {
 
 const maxMessages = 1_000_000
 
+// flags adds the flags to a command.
 func (o *overrides) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.given = f.Changed

@@ -29,47 +29,27 @@ func newPerfCommand(program string) *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
-	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(&perfMemory{program: program}), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
+	cmd.AddCommand(
+		newMeasureCommand("quick", "Measure soft-RoCE beside plain UDP, in less than a minute", perflab.Quick),
+		newMeasureCommand("iwarp", "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute", perflab.IWARP),
+		newPerfMemoryCommand(&perfMemory{program: program}),
+		hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain),
+	)
 	return cmd
 }
 
-func newPerfQuickCommand() *cobra.Command {
-	return newMeasureCommand(perflab.Quick, &cobra.Command{
-		Use:   "quick",
-		Short: "Measure soft-RoCE beside plain UDP, in less than a minute",
-	})
-}
-
-func newPerfIWARPCommand() *cobra.Command {
-	return newMeasureCommand(perflab.IWARP, &cobra.Command{
-		Use:   "iwarp",
-		Short: "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute",
-	})
-}
-
-// newMeasureCommand makes a command of a measurement.
-func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Result, error), cmd *cobra.Command) *cobra.Command {
-	var asJSON bool
-	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		out, progress := cmd.OutOrStdout(), newProgressLine(cmd.ErrOrStderr())
-		q, err := measure(cmd.Context(), perflab.Options{Progress: progress.Report})
+// newMeasureCommand returns the command `fabrictest perf NAME`, which prints the result of measure.
+func newMeasureCommand(name, short string, measure func(context.Context, perflab.Options) (*perf.Result, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
+	return withJSON(cmd, "print the result, with every sample, as JSON", func(cmd *cobra.Command, _ []string) (listing, error) {
+		progress := newProgressLine(cmd.ErrOrStderr())
+		result, err := measure(cmd.Context(), perflab.Options{Progress: progress.Report})
 		progress.Clear()
 		if err != nil {
-			return err
+			return listing{}, err
 		}
-		if asJSON {
-			err = printJSON(out, q)
-		} else {
-			err = q.WriteTable(out)
-		}
-		if err == nil && q.Verdict() == perf.Missed {
-			err = errFailed
-		}
-		return err
-	}
-	jsonFlag(cmd, &asJSON, "print the result, with every sample, as JSON")
-	return cmd
+		return listing{value: result, write: result.WriteTable, failed: result.Verdict() == perf.Missed}, nil
+	})
 }
 
 // perfMemory is `fabrictest perf memory`.

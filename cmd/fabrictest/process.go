@@ -107,7 +107,8 @@ func runAgain(cmd *cobra.Command, program string, args []string, dir string, sta
 	return err
 }
 
-// repeated returns the command line of a command, without --out.
+// repeated returns the words of the command line that runs cmd again: the names of the commands,
+// the flags that were given but for --out, and args.
 func repeated(cmd *cobra.Command, args []string) []string {
 	words := strings.Fields(cmd.CommandPath())[1:]
 	cmd.Flags().Visit(func(f *pflag.Flag) {

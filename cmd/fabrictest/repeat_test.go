@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,22 +47,15 @@ func repeatables() []repeatable {
 		"guest": "siw-crc", "kernel": "6.1", "agent-program": "./my agent", "mtu": "1500", "memory": "2048", "cpus": "2", "append": "a=1;b", "accel": "tcg",
 		"count-instructions": "true", "cache": "c d", "debs": "debs&co", "mirror": "http://[::1]/",
 	}
-	with := func(more map[string]string) map[string]string {
-		all := map[string]string{}
-		for _, m := range []map[string]string{ofGuest, more} {
-			for k, v := range m {
-				all[k] = v
-			}
-		}
+	union := func(a, b map[string]string) map[string]string {
+		all := maps.Clone(a)
+		maps.Copy(all, b)
 		return all
 	}
 	without := func(flags map[string]string, reason string, more map[string]string) map[string]string {
-		all := map[string]string{}
+		all := maps.Clone(more)
 		for k := range flags {
 			all[k] = reason
-		}
-		for k, v := range more {
-			all[k] = v
 		}
 		return all
 	}
@@ -96,9 +90,7 @@ func repeatables() []repeatable {
 				"level": bySelf, "label": bySelf, "without": bySelf, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
 				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
 			},
-			func() string {
-				return conformOne.replay("softroce", "rc/psn/one", 7)
-			},
+			func() string { return conformOne.replay("softroce", "rc/psn/one", 7) },
 		},
 		{
 			"all cases", newConformCommand(conformAll),
@@ -117,27 +109,18 @@ func repeatables() []repeatable {
 		},
 		{
 			"a certification through an agent", newCertifyCommand(device),
-			func() map[string]string {
-				all := map[string]string{}
-				for _, m := range []map[string]string{judging, here} {
-					for k, v := range m {
-						all[k] = v
-					}
-				}
-				return all
-			}(),
-			without(ofGuest, "it is about guests", notJudged),
+			union(judging, here), without(ofGuest, "it is about guests", notJudged),
 			func() string { return device.command([]string{"rc/psn/*"}, 7) },
 		},
 		{
-			"a certification of a guest", certifyGuest, with(judging), without(here, "it is about devices that are there", notJudged),
+			"a certification of a guest", certifyGuest, union(ofGuest, judging), without(here, "it is about devices that are there", notJudged),
 			func() string {
 				guest.guest.given = givenFlags(certifyGuest, guestFlagNames)
 				return guest.command([]string{"rc/psn/*"}, 7)
 			},
 		},
 		{
-			"an exchange", interopGuest, with(map[string]string{"loss": "5%", "impair": "loss=5% reorder=1%", "seed": "7", "timeout": "1m0s"}),
+			"an exchange", interopGuest, union(ofGuest, map[string]string{"loss": "5%", "impair": "loss=5% reorder=1%", "seed": "7", "timeout": "1m0s"}),
 			map[string]string{"connections": "they are made after the exchanges, apart from them", "out": noVerdict, "list": "nothing is run"},
 			func() string {
 				verbs.guest.given = givenFlags(interopGuest, guestFlagNames)
@@ -249,13 +232,8 @@ func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
 	known := filepath.Join(dir, "known deviations.yaml")
 	must.Do(t, os.WriteFile(known, []byte("rc/psn/gap-naked-once: {reason: made up}\n"), 0o600))
 	own := filepath.Join(dir, "my-pingpong.yaml")
-	text, err := os.ReadFile("../../scenarios/pingpong.yaml")
-	if err == nil {
-		err = os.WriteFile(own, bytes.Replace(text, []byte("name: pingpong"), []byte("name: my-pingpong"), 1), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../scenarios/pingpong.yaml"))(t)
+	must.Do(t, os.WriteFile(own, bytes.Replace(text, []byte("name: pingpong"), []byte("name: my-pingpong"), 1), 0o600))
 	for name, words := range map[string][]string{
 		"a scenario":               {"run", "pingpong", "--on", "sim", "--seed", "7"},
 		"a file":                   {"run", own, "--on", "sim", "--messages", "3"},

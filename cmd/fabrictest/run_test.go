@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,17 +34,9 @@ func TestRunIsGolden(t *testing.T) {
 	lines := strings.SplitAfter(out, "\n")
 	head, rows, rest := lines[0], lines[1:4], lines[4:]
 	// Scenarios run side by side, and are shown when they end.
-	sortLines(rows)
+	slices.Sort(rows)
 	text := head + strings.Join(rows, "") + strings.Join(rest, "")
 	golden(t, "run", reportPath.ReplaceAllString(wallTime.ReplaceAllString(text, "in a moment."), "Report: …"))
-}
-
-func sortLines(lines []string) {
-	for i := range lines {
-		for j := i; j > 0 && lines[j] < lines[j-1]; j-- {
-			lines[j], lines[j-1] = lines[j-1], lines[j]
-		}
-	}
 }
 
 // A run leaves a folder, and what is in it repeats the run.
@@ -85,11 +78,7 @@ func TestFailingRunSaysWhatToDo(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "FAIL") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	for _, want := range []string{"--defect AckCompletesRead", cmdline.GoRun + " run loss-5-percent --on sim --seed", "report.html"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
+	wantIn(t, out, "--defect AckCompletesRead", cmdline.GoRun+" run loss-5-percent --on sim --seed", "report.html")
 }
 
 func TestRunPrintsItsResultAsJSON(t *testing.T) {
@@ -107,11 +96,7 @@ func TestRunInNamespaces(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	code, out, stderr := call(t, "run", "pingpong", "peer-killed", "--on", "netns", "--json")
-	var run report.Run
-	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {
-		t.Fatalf("exit code %d, %q: %v\n%s", code, stderr, err, out)
-	}
+	run := runJSON(t, "run", "pingpong", "peer-killed", "--on", "netns")
 	for _, r := range run.Scenarios {
 		if r.Tier != "netns" || len(r.Ranks) != 2 || r.Ranks[0].MemoryKiB == 0 || len(r.Files) == 0 {
 			t.Errorf("%s: %+v", r.Name, r)

@@ -89,9 +89,7 @@ func TestDownWaitsForTheProcess(t *testing.T) {
 	if err := Down(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("down: %v", err)
 	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-served)
 }
 
 // Calls time out, and the error has the PID.
@@ -224,9 +222,7 @@ func TestCrashLeavesLog(t *testing.T) {
 	await(t, "the name is free", func() bool { // once its process has ended
 		return Up(t.Context(), Config{Name: name, Scenario: star(2), Direct: true}) == nil
 	})
-	if err := Down(t.Context(), name); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Down(t.Context(), name))
 	if _, err := os.Stat(gone.CrashLog); err == nil {
 		t.Error("the old trace is still there")
 	}

@@ -105,33 +105,31 @@ func (y *portDirection) setSpecs(specs []impair.Spec) (err error) {
 // linkSpecsOut returns rate and latency of the cable for packets that leave a port.
 // Ports of switches have a finite queue; hosts wait.
 func linkSpecsOut(p *lab.Port, c topology.Cable) []impair.Spec {
-	if !shaped(c.Link) {
-		return nil
-	}
-	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
-	if p.Host < 0 {
-		addQueue(&s, c.Link)
-	}
-	return []impair.Spec{s}
+	return linkSpecs(c.Link, p.Host < 0)
 }
 
 // linkSpecsIn returns rate, latency and queue of the cable for packets from a switch to
 // a port. Between two hosts, linkSpecsOut of the other host applies.
 func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
-	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost || !shaped(c.Link) {
+	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost {
 		return nil
 	}
-	s := impair.Spec{Delay: c.Link.Latency, RateBps: c.Link.RateBps}
-	addQueue(&s, c.Link)
-	return []impair.Spec{s}
+	const finiteQueue = true
+	return linkSpecs(c.Link, finiteQueue)
 }
 
-// addQueue adds the queue and its ECN marking to the spec of a link with a rate.
-func addQueue(s *impair.Spec, l topology.Link) {
-	if l.RateBps != 0 {
+// linkSpecs returns the impairments of a link: rate, latency and, if the link has a rate and
+// finiteQueue is set, the queue with its ECN marking.
+func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
+	if !shaped(l) {
+		return nil
+	}
+	s := impair.Spec{Delay: l.Latency, RateBps: l.RateBps}
+	if finiteQueue && l.RateBps != 0 {
 		s.QueueBytes = l.QueueBytes
 		s.QueueMarks = impair.QueueMarks{MinBytes: l.ECN.MinBytes, MaxBytes: l.ECN.MaxBytes, MaxPPM: l.ECN.MaxPPM}
 	}
+	return []impair.Spec{s}
 }
 
 // partitionGroups has the group of each address. Addresses in no group form group

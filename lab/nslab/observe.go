@@ -52,13 +52,6 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
 }
 
-// othersSince returns the share of CPU time that processes outside of the run used
-// since a sample was taken.
-func (p *scenarioRun) othersSince(before process.CPUSample) float64 {
-	now, _ := process.SampleCPU()
-	return process.OthersShare(before, now)
-}
-
 // fileError returns an error if a file of a rank could not be written.
 func fileError(o *launch.Outcome, out *rankOutcome) error {
 	if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" {
@@ -72,12 +65,11 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	record := &p.recorder.ranks[o.Rank]
 	r := lab.Rank{
 		Rank: o.Rank, Host: o.Host, State: lab.Finished, Samples: record.samples, Marks: record.marks,
-		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.StateDump,
+		ExitCode: &o.ExitCode, Signal: o.Signal, Waiting: o.StateDump, Report: out.Report,
 	}
 	if !o.MaxRSSIsUpperBound { // an upper bound says little about the rank
 		r.MemoryKiB = o.MaxRSS >> 10
 	}
-	r.Report = out.Report
 	switch {
 	case o.State == launch.Killed:
 		r.State = lab.Killed
@@ -103,11 +95,10 @@ func exitReason(o *launch.Outcome) string {
 	}
 	lines := strings.Split(stderr, "\n")
 	// Goroutine stacks and registers follow the cause.
-	if i := slices.IndexFunc(lines, crashLine.MatchString); i >= 0 {
-		return o.Error + ": " + lines[i]
-	}
-	if i := slices.IndexFunc(lines, fatalSignal.MatchString); i >= 0 {
-		return o.Error + ": " + lines[i]
+	for _, cause := range []*regexp.Regexp{crashLine, fatalSignal} {
+		if i := slices.IndexFunc(lines, cause.MatchString); i >= 0 {
+			return o.Error + ": " + lines[i]
+		}
 	}
 	const maxLines = 3
 	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-maxLines):], "; ")
@@ -157,11 +148,8 @@ func limitAdvice(output string) string {
 
 // resourceError returns an error if a rank failed for lack of threads or memory.
 func resourceError(o *launch.Outcome) error {
-	if o.State != launch.Crashed && o.State != launch.Exited {
-		return nil
-	}
-	if o.Signal == "SIGKILL" {
-		return nil // the OOM killer is only one possible cause
+	if o.State != launch.Crashed && o.State != launch.Exited || o.Signal == "SIGKILL" {
+		return nil // the OOM killer is only one possible cause of SIGKILL
 	}
 	if advice := limitAdvice(o.Error); advice != "" {
 		return fmt.Errorf("rank %d on %s: %s: %s", o.Rank, o.Host, o.Error, advice)

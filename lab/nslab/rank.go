@@ -21,13 +21,13 @@ import (
 
 // rankJob is the input of a rank's process.
 type rankJob struct {
-	Name     string        `json:"name"`     // the scenario's
-	Scenario string        `json:"scenario"` // its text
-	Seed     uint64        `json:"seed"`
-	Host     string        `json:"host"`
-	NICs     []rankNIC     `json:"nics"`
-	Defects  []string      `json:"defects,omitempty"`
-	Patience time.Duration `json:"patience"`
+	Name         string        `json:"name"`     // of the scenario
+	Scenario     string        `json:"scenario"` // the scenario's text
+	Seed         uint64        `json:"seed"`
+	Host         string        `json:"host"`
+	NICs         []rankNIC     `json:"nics"`
+	Defects      []string      `json:"defects,omitempty"`
+	StallTimeout time.Duration `json:"patience"` // see workload.Rank
 	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a
 	// whole.
 	NoGSO bool `json:"single,omitempty"`
@@ -111,14 +111,15 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeNICs()) }()
-	begin, handler := make(chan time.Duration, 1), new(commandHandler)
-	conn.OnCommand(func(command string) error { return handler.handle(command, begin) })
+	start, handler := make(chan time.Duration, 1), new(commandHandler)
+	conn.OnCommand(func(command string) error { return handler.handle(command, start) })
 	if err := conn.Mark(readyMark); err != nil {
 		return nil, err
 	}
+	epoch := <-start // wait for the start command, which has time 0 of the scenario
 	program, err := workload.New(s.Workload, &workload.Rank{
-		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(<-begin), NICs: nics,
-		Control: &control{conn}, Concurrent: true, StallTimeout: job.Patience,
+		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(epoch), NICs: nics,
+		Control: &control{conn}, Concurrent: true, StallTimeout: job.StallTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -133,13 +134,13 @@ type commandHandler struct {
 	program atomic.Pointer[workload.Program] // nil before the start
 }
 
-// handle executes a command of the lab process: it sends time 0 of a start command to begin,
+// handle executes a command of the lab process: it sends time 0 of a start command to start,
 // or moves the queue pairs of the running program to Error.
-func (o *commandHandler) handle(command string, begin chan<- time.Duration) error {
+func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
 	if strings.HasPrefix(command, startCommand) {
 		epoch, err := parseStart(command)
 		if err == nil {
-			begin <- epoch
+			start <- epoch
 		}
 		return err
 	}
@@ -193,6 +194,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 // CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
+// formatStart returns the start command.
 func formatStart(epoch time.Duration) string {
 	return startCommand + strconv.FormatInt(int64(epoch), 10)
 }

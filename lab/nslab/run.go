@@ -100,7 +100,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, err
 	}
 	defer messages.Close()
-	var stderr outputTail
+	var stderr outputEnds
 	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+setupTimeout, errors.New("the lab process did not end"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
@@ -172,21 +172,22 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// outputTail is an io.Writer that keeps the first and the last tailBytes of the output.
-type outputTail struct {
+// outputEnds keeps the first and the last keepBytes bytes that are written to it.
+type outputEnds struct {
 	mu   sync.Mutex
 	head []byte // has the cause if a Go program crashes
 	tail []byte
 }
 
-const tailBytes = 8 << 10
+const keepBytes = 8 << 10
 
-func (t *outputTail) Write(b []byte) (int, error) {
+// Write implements io.Writer.
+func (t *outputEnds) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.head = append(t.head, b[:min(len(b), tailBytes-len(t.head))]...)
+	t.head = append(t.head, b[:min(len(b), keepBytes-len(t.head))]...)
 	t.tail = append(t.tail, b...)
-	if over := len(t.tail) - tailBytes; over > 0 {
+	if over := len(t.tail) - keepBytes; over > 0 {
 		t.tail = append(t.tail[:0], t.tail[over:]...)
 	}
 	return len(b), nil
@@ -194,7 +195,7 @@ func (t *outputTail) Write(b []byte) (int, error) {
 
 // String returns the end of the output as the end of an error message, after the cause of a
 // crash if there is one.
-func (t *outputTail) String() string {
+func (t *outputEnds) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.TrimSpace(string(t.tail))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -128,7 +126,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, _ := process.SampleCPU()
+	cpuBefore, _ := process.SampleCPU()
 	p.group, err = launch.Start(ctx, specs, launch.Options{
 		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, LogDir: p.dir, OnEvent: p.recorder.handleEvent,
 	})
@@ -141,7 +139,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	outcomes, err := p.group.Wait()
 	stop()
 	background.Wait()
-	others := p.othersSince(before)
+	cpuAfter, _ := process.SampleCPU()
 	var rankErr *launch.RankError
 	switch {
 	case ctx.Err() != nil:
@@ -151,7 +149,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 		p.abortReason = "the run was ended when " + rankErr.Error()
 	}
 	internalErr := errors.Join(p.internalErr, p.stopSwitches())
-	observed, err := p.observe(outcomes, others)
+	observed, err := p.observe(outcomes, process.OthersShare(cpuBefore, cpuAfter))
 	return observed, errors.Join(internalErr, err)
 }
 
@@ -184,7 +182,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
-			Patience: idleTimeout, NoGSO: p.opts.Netem,
+			StallTimeout: idleTimeout, NoGSO: p.opts.Netem,
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
@@ -195,7 +193,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 			return nil, err
 		}
 		specs[i] = launch.Spec{
-			Rank: i, Host: host.Name, Job: body, Start: startIn(host.NS),
+			Rank: i, Host: host.Name, Job: body, Start: host.NS.Start,
 			Cmd: launch.Command{Path: "/proc/self/exe", Args: []string{RankCommand}},
 		}
 	}
@@ -204,11 +202,6 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 
 // captureFile returns the capture file of a host.
 func captureFile(dir, host string) string { return filepath.Join(dir, host+captureSuffix) }
-
-// startIn returns a function that starts a process in a namespace.
-func startIn(ns *netns.NS) func(*exec.Cmd) error {
-	return func(cmd *exec.Cmd) error { return ns.Start(cmd) }
-}
 
 // idleTimeout is how long a program may make no progress. It is longer than the
 // retries of a connection.

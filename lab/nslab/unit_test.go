@@ -93,9 +93,9 @@ func TestExitReasonIsTheCause(t *testing.T) {
 			t.Errorf("%q: %q, want %q", words, got, want)
 		}
 	}
-	var complaints outputTail
+	var complaints outputEnds
 	fmt.Fprint(&complaints, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
-	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*tailBytes {
+	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*keepBytes {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
 }

@@ -1,9 +1,11 @@
 package uswitch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -56,9 +58,7 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Name == "" {
-		c.Name = "switch"
-	}
+	c.Name = cmp.Or(c.Name, "switch")
 	if len(c.Ports) < 2 {
 		bad("%d ports: a switch has two or more", len(c.Ports))
 	}
@@ -72,17 +72,14 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxAddresses", &c.MaxAddresses, DefaultMaxAddresses},
 		{"BufferBytes", &c.BufferBytes, DefaultBufferBytes},
 	} {
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-		if *f.value < 0 {
+		if *f.value = cmp.Or(*f.value, f.def); *f.value < 0 {
 			bad("%s is negative: %d", f.name, *f.value)
 		}
 	}
 	if c.Epoch.IsZero() {
 		c.Epoch = time.Now()
 	}
-	c.Ports = append([]PortConfig(nil), c.Ports...)
+	c.Ports = slices.Clone(c.Ports)
 	taken := make(map[string]int)
 	for i := range c.Ports {
 		p := &c.Ports[i]
@@ -90,9 +87,7 @@ func (c Config) withDefaults() (Config, error) {
 			bad("port %d: no Interface", i)
 			continue
 		}
-		if p.Name == "" {
-			p.Name = p.Interface
-		}
+		p.Name = cmp.Or(p.Name, p.Interface)
 		if j, twice := taken[p.Interface]; twice {
 			bad("ports %d and %d are both interface %s", j, i, p.Interface)
 		}

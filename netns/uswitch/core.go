@@ -19,7 +19,7 @@ type port struct {
 	name       string
 	mtu        int
 	state      PortState
-	epoch      uint32
+	epoch      uint32          // counts how often the port went down
 	handlers   [2]FrameHandler // by Direction
 	emits      [2]Emit
 	timers     [2]time.Duration // NextTimer of the handlers
@@ -72,6 +72,7 @@ func newCore(cfg *Config, send func(*port, []message)) *core {
 	return c
 }
 
+// setHandler sets the FrameHandler of a port and direction; nil forwards frames unchanged.
 func (c *core) setHandler(p *port, dir Direction, handler FrameHandler) {
 	p.handlers[dir], p.timers[dir] = handler, Never
 	if handler != nil {
@@ -235,7 +236,8 @@ func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64
 	}
 }
 
-// offer counts n frames at an egress port, and calls do unless the port is down.
+// offer counts n frames of size bytes in total at an egress port, and calls do unless the port
+// is down.
 func offer(q *port, do func(q *port), n, size uint64) {
 	out := &q.counters[Out]
 	out.Offered += n

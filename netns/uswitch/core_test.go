@@ -27,8 +27,7 @@ func newRig(tb testing.TB, n int, change func(*Config)) *rig {
 	if change != nil {
 		change(&cfg)
 	}
-	cfg, err := cfg.withDefaults()
-	must.Do(tb, err)
+	cfg = must.Get(cfg.withDefaults())(tb)
 	r := &rig{tb: tb, out: make([][][]byte, n)}
 	r.core = newCore(&cfg, func(p *port, ms []message) {
 		for i := range ms {

@@ -116,7 +116,7 @@ func (h *delayQueue) releaseLent() {
 	h.lent = h.lent[:0]
 }
 
-// push and pop are those of a binary heap.
+// push adds a key to the binary heap.
 func (h *delayQueue) push(k delayKey) {
 	h.heap = append(h.heap, k)
 	i := len(h.heap) - 1
@@ -131,6 +131,7 @@ func (h *delayQueue) push(k delayKey) {
 	h.heap[i] = k
 }
 
+// pop removes and returns the least key of the heap.
 func (h *delayQueue) pop() delayKey {
 	top := h.heap[0]
 	n := len(h.heap) - 1

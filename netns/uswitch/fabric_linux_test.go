@@ -209,8 +209,7 @@ func open(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg)
-	must.Do(tb, err)
+	s := must.Get(New(cfg))(tb)
 	return s
 }
 

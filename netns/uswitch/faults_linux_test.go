@@ -92,8 +92,7 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 
 func TestOverrunIsCounted(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
-	s, err := New(Config{Open: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
-	must.Do(t, err)
+	s := must.Get(New(Config{Open: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
 	defer s.Close()
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	const n = 500
@@ -133,8 +132,7 @@ func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 
 func TestRunAndCloseInAnyOrder(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
-	s, err := New(Config{Name: "sw", Open: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
-	must.Do(t, err)
+	s := must.Get(New(Config{Name: "sw", Open: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
 	for range 3 { // stopped and started again
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -236,8 +234,7 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 			s.Close()
 		}
 	}
-	s, err := New(Config{Open: at.do, Ports: two})
-	must.Do(t, err)
+	s := must.Get(New(Config{Open: at.do, Ports: two}))(t)
 	defer s.Close()
 	for _, err := range []error{s.SetHandler(2, In, nil), s.SetHandler(0, 7, nil), s.SetPort(5, true)} {
 		if err == nil || !strings.Contains(err.Error(), "no port") && !strings.Contains(err.Error(), "no direction") {

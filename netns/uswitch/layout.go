@@ -56,7 +56,7 @@ func parse(b []byte) (l layout, ok bool) {
 	return l, ok && l.parseTransport(b)
 }
 
-// parseIPv4 and parseIPv6 find the transport header; false for fragments.
+// parseIPv4 finds the transport header; it returns false for fragments.
 func (l *layout) parseIPv4(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 20 || ip[0]>>4 != 4 {
@@ -70,6 +70,7 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
+// parseIPv6 is parseIPv4 for IPv6. It skips extension headers, and fails for fragments.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 40 || ip[0]>>4 != 6 {
@@ -157,6 +158,7 @@ func sum(b []byte) (s uint64) {
 	return s
 }
 
+// fold adds the 16-bit words of a sum in ones' complement arithmetic.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>16 + s&0xffff

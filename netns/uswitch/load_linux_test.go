@@ -43,8 +43,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 		return unix.Bind(u.fd, sa)
 	}))
 	tb.Cleanup(func() { unix.Close(u.fd) })
-	name, err := unix.Getsockname(u.fd)
-	must.Do(tb, err)
+	name := must.Get(unix.Getsockname(u.fd))(tb)
 	switch n := name.(type) {
 	case *unix.SockaddrInet4:
 		u.addr = netip.AddrPortFrom(local, uint16(n.Port))

@@ -80,14 +80,14 @@ func (r *receiver) receive(fd int) (n, lost int, errno unix.Errno) {
 			lost++
 			continue
 		}
-		r.open(i, &r.packets[n])
+		r.unpack(i, &r.packets[n])
 		n++
 	}
 	return n, lost, 0
 }
 
-// open parses the packet in slot i.
-func (r *receiver) open(i int, p *packet) {
+// unpack sets p to the packet in slot i, with the VLAN tag that the kernel removed.
+func (r *receiver) unpack(i int, p *packet) {
 	slot := r.memory[i*slotBytes : (i+1)*slotBytes]
 	end := tagRoom + int(r.headers[i].len) - vnetLen
 	p.vnet = parseVnet(r.vnet[i][:])

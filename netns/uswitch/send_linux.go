@@ -15,8 +15,8 @@ type sender struct {
 	iov     [sendBatch][maxIovecs + 2]unix.Iovec
 }
 
-// send sends all of ms and counts the results in to.
-func (s *sender) send(fd int, ms []message, to *Counters) {
+// send sends all messages and counts the results.
+func (s *sender) send(fd int, ms []message, out *Counters) {
 	for len(ms) > 0 {
 		n := min(len(ms), sendBatch)
 		for i := range n {
@@ -28,16 +28,16 @@ func (s *sender) send(fd int, ms []message, to *Counters) {
 				continue
 			}
 			if errno != 0 {
-				to.Drops.countSendError(errno, uint64(ms[next].frames))
+				out.Drops.countSendError(errno, uint64(ms[next].frames))
 				next++
 				continue
 			}
 			for ; sent > 0; sent-- {
 				m := &ms[next]
-				to.Frames += uint64(m.frames)
-				to.Bytes += uint64(m.bytes())
+				out.Frames += uint64(m.frames)
+				out.Bytes += uint64(m.bytes())
 				if m.frames > 1 {
-					to.GSOPackets++
+					out.GSOPackets++
 				}
 				next++
 			}

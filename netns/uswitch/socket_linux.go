@@ -39,6 +39,7 @@ func openSocket(name string, bufferBytes int) (*socket, error) {
 	return s, nil
 }
 
+// explain adds the missing capability to a permission error.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (it takes CAP_NET_RAW in the user namespace that owns the network namespace)", err)
@@ -46,8 +47,9 @@ func explain(err error) error {
 	return err
 }
 
-// setUp does not set PACKET_QDISC_BYPASS: a veth end has no queue to bypass,
-// and with it the kernel drops GSO packets that it must segment.
+// setUp sets the options of the socket and binds it. PACKET_QDISC_BYPASS is not set: a
+// veth end has no queue to bypass, and with it the kernel drops GSO packets that it must
+// segment.
 func (s *socket) setUp(bufferBytes int) error {
 	for _, o := range []struct {
 		name string

@@ -55,6 +55,7 @@ func New(cfg Config) (*Switch, error) {
 	return s, nil
 }
 
+// openPorts opens a socket for each port.
 func (s *Switch) openPorts(cfg *Config) error {
 	for i := range cfg.Ports {
 		sock, err := openSocket(cfg.Ports[i].Interface, cfg.BufferBytes)
@@ -67,6 +68,7 @@ func (s *Switch) openPorts(cfg *Config) error {
 	return nil
 }
 
+// release closes the sockets and the eventfd.
 func (s *Switch) release() {
 	for _, sock := range s.sockets {
 		_ = sock.close()
@@ -124,20 +126,17 @@ func (s *Switch) change(index int, fn func(p *port)) error {
 // SetHandler replaces the FrameHandler of a port and direction; nil forwards
 // frames unchanged. When it returns, the old one is no longer called. Delayed
 // frames that it emitted are still forwarded; frames that it holds are not.
-func (s *Switch) SetHandler(port int, dir Direction, handler FrameHandler) error {
+func (s *Switch) SetHandler(index int, dir Direction, handler FrameHandler) error {
 	if dir > Out {
 		return fmt.Errorf("%s: no direction %d", s.name, dir)
 	}
-	return s.change(port, func(p *portType) { s.core.setHandler(p, dir, handler) })
+	return s.change(index, func(p *port) { s.core.setHandler(p, dir, handler) })
 }
-
-// portType is the type port, for methods with a parameter of that name.
-type portType = port
 
 // SetPort sets a port down, as if its cable were unplugged, or up. Its delayed
 // frames are dropped. The interface itself is unchanged.
-func (s *Switch) SetPort(port int, up bool) error {
-	return s.change(port, func(p *portType) {
+func (s *Switch) SetPort(index int, up bool) error {
+	return s.change(index, func(p *port) {
 		s.checkRemoved(p)
 		switch {
 		case p.state == PortRemoved:

@@ -118,8 +118,7 @@ func (t *tap) tag(tb testing.TB) uint16 {
 		if n < etherLen || b[12] != 0x88 || b[13] != 0xb5 {
 			continue
 		}
-		ms, err := unix.ParseSocketControlMessage(oob[:noob])
-		must.Do(tb, err)
+		ms := must.Get(unix.ParseSocketControlMessage(oob[:noob]))(tb)
 		aux := (*auxdata)(unsafe.Pointer(&ms[0].Data[0]))
 		return aux.tci
 	}

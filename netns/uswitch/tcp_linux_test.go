@@ -66,12 +66,10 @@ func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 		})
 	}()
 	must.Do(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
-	c, err := l.Accept()
-	must.Do(t, err)
+	c := must.Get(l.Accept())(t)
 	defer c.Close()
 	must.Do(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-	got, err := io.ReadAll(c)
-	must.Do(t, err)
+	got := must.Get(io.ReadAll(c))(t)
 	must.Do(t, <-failed)
 	return got
 }

@@ -18,24 +18,25 @@ func (c *core) transmit(p *port, f Frame) {
 	if unsafe.SliceData(b) == unsafe.SliceData(c.stable) && len(b) == len(c.stable) {
 		b = c.stable // with its capacity, which coalesce needs
 	} else {
-		b = c.copy(b)
+		b = c.copyUntilFlush(b)
 	}
 	if f.ChecksumPartial && p.pending > 0 && p.messages[p.pending-1].coalesce(b) {
 		return
 	}
-	m := c.message(p)
+	m := c.newMessage(p)
 	m.setFrame(b, f.ChecksumPartial)
 	if c.noUDPGSO && m.layout.proto == protoUDP {
 		m.open = false
 	}
 }
 
+// transmitPacket queues a packet for a port as it was received.
 func (c *core) transmitPacket(p *port, k *packet) {
 	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
 		p.counters[Out].Drops.TooBig += uint64(n)
 		return
 	}
-	c.message(p).setPacket(k)
+	c.newMessage(p).setPacket(k)
 }
 
 // fits reports whether a frame fits the MTU of the interface, plus a VLAN tag.
@@ -47,7 +48,8 @@ func (p *port) fits(b []byte) bool {
 	return len(b) <= room
 }
 
-func (c *core) message(p *port) *message {
+// newMessage adds an unset message to the output of a port.
+func (c *core) newMessage(p *port) *message {
 	if p.pending == len(p.messages) {
 		p.messages = append(p.messages, message{})
 	}
@@ -56,8 +58,8 @@ func (c *core) message(p *port) *message {
 	return &p.messages[p.pending-1]
 }
 
-// copy copies a FrameHandler's bytes to a buffer that is valid until flush.
-func (c *core) copy(b []byte) []byte {
+// copyUntilFlush copies a FrameHandler's bytes to a buffer that is valid until flush.
+func (c *core) copyUntilFlush(b []byte) []byte {
 	start := len(c.copies)
 	if start+len(b) > cap(c.copies) {
 		// Earlier copies stay in the old buffer.
@@ -67,6 +69,7 @@ func (c *core) copy(b []byte) []byte {
 	return c.copies[start:len(c.copies):len(c.copies)]
 }
 
+// full reports whether so much output is pending that it must be sent.
 func (c *core) full() bool { return c.pending >= flushMessages || len(c.copies) >= flushCopies }
 
 func (c *core) flushIfFull() {

@@ -30,6 +30,7 @@ func parseVnet(b []byte) vnetHeader {
 	}
 }
 
+// put encodes the header in the first vnetLen bytes of b.
 func (v *vnetHeader) put(b []byte) {
 	n := binary.NativeEndian
 	b[0], b[1] = v.flags, v.gsoType
