@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // Up reports whether the port's link is up.
@@ -51,6 +53,41 @@ func (p *Port) setOwnCarrier(down bool) {
 	}
 }
 
+// Flap takes the link of a port down and up again, Times times, starting at From. A random
+// time up to Jitter is added to each DownFor and UpFor.
+type Flap struct {
+	From           mono.Time
+	DownFor, UpFor time.Duration
+	Jitter         time.Duration
+	Times          int
+}
+
+// Flap schedules the changes of f.
+func (p *Port) Flap(f Flap) { p.net.w.At(f.From, &activeFlap{Flap: f, port: p}, 0) }
+
+// activeFlap is the Flap of a port, with Times reduced by those that have ended.
+type activeFlap struct {
+	Flap
+	port *Port
+}
+
+// HandleEvent implements Handler: it toggles the link and schedules the next change.
+func (f *activeFlap) HandleEvent(now mono.Time, _ uint64) {
+	delay := f.UpFor
+	if f.port.Up() {
+		f.port.SetDown()
+		delay = f.DownFor
+	} else {
+		f.port.SetUp()
+		if f.Times--; f.Times == 0 {
+			return
+		}
+	}
+	w := f.port.net.w
+	jitter := randBelow(w.Rand(f.port.net.randName(f.port.cfg.Name, "flap0")), f.Jitter+1)
+	w.At(now.Add(delay+jitter), f, 0)
+}
+
 // Partition divides the network: ports of different groups cannot reach each
 // other. Ports in none of the groups form another group. It replaces any
 // earlier partition.
@@ -67,34 +104,15 @@ func (n *Net) Partition(groups ...[]*Port) {
 	n.w.Tracef("%s partition into %d groups", n.cfg.Name, len(groups))
 }
 
-// Block drops all packets from one port to another, in this direction only.
-func (n *Net) Block(from, to *Port) {
-	n.blocked[[2]*Port{from, to}] = struct{}{}
-	n.w.Tracef("%s block %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
-}
-
-// Unblock undoes Block.
-func (n *Net) Unblock(from, to *Port) {
-	delete(n.blocked, [2]*Port{from, to})
-	n.w.Tracef("%s unblock %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
-}
-
-// Heal undoes Partition and every Block. Links that are down stay down.
+// Heal undoes Partition. Links that are down stay down.
 func (n *Net) Heal() {
 	n.partitioned = false
-	clear(n.blocked)
 	n.w.Tracef("%s heal", n.cfg.Name)
 }
 
+// reachable reports whether no partition separates two ports.
 func (n *Net) reachable(from, to *Port) bool {
-	if n.partitioned && from.partition != to.partition {
-		return false
-	}
-	if len(n.blocked) == 0 {
-		return true
-	}
-	_, blocked := n.blocked[[2]*Port{from, to}]
-	return !blocked
+	return !n.partitioned || from.partition == to.partition
 }
 
 // Changes to a port of a running world, besides its carrier.
@@ -131,15 +149,6 @@ func (n *Net) setImpairSpecs(im **impairment, p *Port, dir string, specs []impai
 		return &ImpairError{Port: p.cfg.Name, Direction: dir, Err: err}
 	}
 	return nil
-}
-
-// SetRate changes the bandwidth of the port's cable in both directions; 0 means
-// unlimited. Packets already queued keep their departure times.
-func (p *Port) SetRate(bps uint64) {
-	p.cfg.Link.RateBps = bps
-	p.uplink.pacer.SetRate(bps)
-	p.downlink.pacer.SetRate(bps)
-	p.net.w.Tracef("%s rate %d", p.cfg.Name, bps)
 }
 
 // Freeze suspends the port until Thaw, as when the process that owns the socket

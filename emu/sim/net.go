@@ -48,8 +48,7 @@ type Net struct {
 	packets []*packet
 	free    []uint32
 
-	partitioned bool                  // Partition is in effect
-	blocked     map[[2]*Port]struct{} // from, to; set by Block
+	partitioned bool // Partition is in effect
 
 	listeners    map[netip.AddrPort]*Listener
 	dialed       int
@@ -93,7 +92,6 @@ func NewNet(w *World, cfg NetConfig) (*Net, error) {
 		byAddr:    make(map[netip.Addr]*Port),
 		byName:    make(map[string]*Port),
 		groups:    make(map[netip.Addr][]*Port),
-		blocked:   make(map[[2]*Port]struct{}),
 		listeners: make(map[netip.AddrPort]*Listener),
 
 		trunkNames: make(map[string]*Trunk),

@@ -80,7 +80,7 @@ type Drops struct {
 	Expired     uint64 // hop limit exceeded
 	TooBig      uint64 // larger than the MTU
 	LinkDown    uint64 // the link was down, or went down while the packet was on it
-	Partitioned uint64 // by Partition or Block
+	Partitioned uint64 // by Partition
 	QueueFull   uint64 // egress queue of the switch
 	ReceiveFull uint64 // receive queue of the port
 }

@@ -83,9 +83,6 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	return t, nil
 }
 
-// Trunks returns the trunks in the order they were added.
-func (n *Net) Trunks() []*Trunk { return n.trunks }
-
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
@@ -117,15 +114,6 @@ func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	}
 	t.net.w.Tracef("%s impairments replaced", t.cfg.Name)
 	return nil
-}
-
-// SetRate changes the bandwidth; see Port.SetRate.
-func (t *Trunk) SetRate(bps uint64) {
-	t.cfg.Link.RateBps = bps
-	for i := range t.dirs {
-		t.dirs[i].wire.pacer.SetRate(bps)
-	}
-	t.net.w.Tracef("%s rate %d", t.cfg.Name, bps)
 }
 
 // Up reports whether the trunk is up.
