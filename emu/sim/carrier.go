@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,25 +33,14 @@ func (p *Port) setCarrier(down bool) {
 
 // setOwnCarrier takes the link of the port down, which drops the packets in flight, or up.
 func (p *Port) setOwnCarrier(down bool) {
-	if p.isDown == down || p.closed {
+	if p.closed || !p.set(down, &p.uplink, &p.downlink) {
 		return
 	}
-	p.isDown = down
 	w := p.net.w
-	if down {
-		p.epoch++
-		p.uplink.flush()
-		p.downlink.flush()
-		w.Tracef("%s link down", p.cfg.Name)
-		if p.writableTimer.Deadline() > w.now { // flush has emptied the queue
-			p.writableTimer.Reset(w.now)
-		}
-	} else {
-		w.Tracef("%s link up", p.cfg.Name)
+	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now
+		p.writableTimer.Reset(w.now)
 	}
-	if p.linkChange.h != nil {
-		w.At(w.now, p.linkChange.h, p.linkChange.arg)
-	}
+	p.linkChange.schedule(w)
 }
 
 // Flap takes the link of a port down and up again, Times times, starting at From. A random
@@ -121,33 +111,10 @@ func (n *Net) reachable(from, to *Port) bool {
 // and receives (down). Packets already delayed keep their delay; exact events
 // and counters are kept.
 func (p *Port) SetImpair(up, down []impair.Spec) error {
-	for _, d := range []struct {
-		im    **impairment
-		name  string
-		specs []impair.Spec
-		next  Handler
-	}{
-		{&p.impairUp, "up", up, (*afterUpImpairment)(p.net)},
-		{&p.impairDown, "down", down, (*afterDownImpairment)(p.net)},
-	} {
-		if err := p.net.setImpairSpecs(d.im, p, d.name, d.specs, d.next); err != nil {
-			return err
-		}
-	}
-	p.net.w.Tracef("%s impairments replaced", p.cfg.Name)
-	return nil
-}
-
-// setImpairSpecs changes an impairment, or creates it.
-func (n *Net) setImpairSpecs(im **impairment, p *Port, dir string, specs []impair.Spec, next Handler) (err error) {
-	if *im == nil {
-		*im, err = n.newImpairment(p.cfg.Name, dir, impair.Config{Specs: specs}, next)
-		(*im).setPort(p)
+	if err := errors.Join(p.uplink.setSpecs(up), p.downlink.setSpecs(down)); err != nil {
 		return err
 	}
-	if err := (*im).pipe.SetSpecs(specs); err != nil {
-		return &ImpairError{Port: p.cfg.Name, Direction: dir, Err: err}
-	}
+	p.net.w.Tracef("%s impairments replaced", p.cfg.Name)
 	return nil
 }
 
@@ -166,13 +133,9 @@ func (p *Port) Thaw() {
 		return
 	}
 	p.frozen = false
-	w := p.net.w
-	w.Tracef("%s thawed", p.cfg.Name)
-	for _, k := range []callback{p.readable, p.writable} {
-		if k.h != nil {
-			w.At(w.now, k.h, k.arg)
-		}
-	}
+	p.net.w.Tracef("%s thawed", p.cfg.Name)
+	p.readable.schedule(p.net.w)
+	p.writable.schedule(p.net.w)
 	if p.host != nil {
 		p.host.thaw()
 	}
@@ -211,7 +174,5 @@ func (p *Port) AddAddr(a netip.Addr) error {
 
 func (p *Port) setAddrs(all []netip.Addr) {
 	p.cfg.Addrs = all
-	if k := p.addrChange; k.h != nil {
-		p.net.w.At(p.net.w.now, k.h, k.arg)
-	}
+	p.addrChange.schedule(p.net.w)
 }

@@ -179,7 +179,7 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, di
 		ip = link.IPv4HeaderLen
 	}
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
-	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.trunk.cfg.Link.MTU) })
+	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
 	s.mss = mtu - ip - tcpHeaderLen
 	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
 	side := "listener"

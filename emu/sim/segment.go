@@ -193,7 +193,7 @@ func (s *Stream) returnLatency() time.Duration {
 		return far.uplink.latency
 	}
 	all := far.uplink.latency + s.port.downlink.latency
-	s.net.walkPath(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *trunkDir) { all += w.wire.latency })
+	s.net.walkPath(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *trunkDir) { all += w.latency })
 	return all
 }
 

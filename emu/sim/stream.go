@@ -200,11 +200,8 @@ func (s *Stream) fail(err error) {
 	s.err = err
 	w := s.net.w
 	w.Tracef("%s stream %v>%v broken: %v", s.port.cfg.Name, s.local, s.remote, err)
-	for _, k := range []callback{s.readable, s.writable} {
-		if k.h != nil {
-			w.At(w.now, k.h, k.arg)
-		}
-	}
+	s.readable.schedule(w)
+	s.writable.schedule(w)
 	s.removeIfDone()
 }
 

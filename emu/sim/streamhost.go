@@ -143,9 +143,7 @@ func (h *StreamHost) thaw() {
 	for id := range h.slots[1:] {
 		h.markReady(link.StreamID(id+1), true, true)
 	}
-	if w := h.port.net.w; h.onReady.h != nil {
-		w.At(w.now, h.onReady.h, h.onReady.arg)
-	}
+	h.onReady.schedule(h.port.net.w)
 }
 
 // Ready implements link.StreamNet.
