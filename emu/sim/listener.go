@@ -107,9 +107,7 @@ func (l *Listener) Close() error {
 	for _, a := range l.boundAddrs {
 		delete(l.net.listeners, a)
 	}
-	if i := slices.Index(l.port.listeners, l); i >= 0 {
-		l.port.listeners = slices.Delete(l.port.listeners, i, i+1)
-	}
+	l.port.listeners = remove(l.port.listeners, l)
 	for l.acceptQueue.len() > 0 {
 		_ = l.acceptQueue.pop().Abort(l.net.w.now)
 	}
@@ -170,17 +168,11 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 }
 
 func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
-	s := &Stream{
-		net: n, port: p, local: local, remote: remote, conn: conn,
-		window: n.cfg.Stream.BufferBytes,
-	}
-	ip := link.IPv6HeaderLen
-	if local.Addr().Is4() {
-		ip = link.IPv4HeaderLen
-	}
+	s := &Stream{net: n, port: p, local: local, remote: remote, conn: conn}
+	s.window = n.cfg.Stream.BufferBytes
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
 	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
-	s.mss = mtu - ip - tcpHeaderLen
+	s.mss = mtu - s.headerBytes()
 	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
 	side := "listener"
 	if dialer {
@@ -204,8 +196,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	n.tapSegment(s.farPort(), In, syn)
 	l := n.listeners[s.remote]
 	if l == nil || l.acceptQueue.len() >= l.backlog {
-		s.tapReset(Out, s.farPort())
-		n.w.At(n.w.now.Add(s.returnLatency()), (*refusalArrival)(s), 0)
+		s.resetByPeer(link.ErrRefused)
 		return
 	}
 	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, false)
@@ -217,15 +208,6 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	l.onAccept.call(n.w.now)
 }
 
-// refusalArrival is a Stream as the handler of the RST that refuses it.
-type refusalArrival Stream
-
-func (h *refusalArrival) HandleEvent(mono.Time, uint64) {
-	s := (*Stream)(h)
-	s.tapReset(In, s.port)
-	s.fail(link.ErrRefused)
-}
-
 // establish completes the handshake at the dialer.
 func (s *Stream) establish(now mono.Time) {
 	s.open = true
@@ -235,17 +217,11 @@ func (s *Stream) establish(now mono.Time) {
 	s.writable.call(now)
 }
 
-// resetArrival is a Stream as the handler of the RST of a peer that is gone.
-type resetArrival Stream
-
-func (h *resetArrival) HandleEvent(mono.Time, uint64) {
-	s := (*Stream)(h)
-	s.tapReset(In, s.port)
-	s.fail(link.ErrReset)
-}
-
-func (s *Stream) resetAfterReturn() {
-	w := s.net.w
+// resetByPeer lets the peer's port answer s with an RST. When it arrives, s fails with err.
+func (s *Stream) resetByPeer(err error) {
 	s.tapReset(Out, s.farPort())
-	w.At(w.now.Add(s.returnLatency()), (*resetArrival)(s), 0)
+	s.net.w.AfterFunc(s.returnLatency(), func() {
+		s.tapReset(In, s.port)
+		s.fail(err)
+	})
 }

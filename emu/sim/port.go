@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -282,11 +281,9 @@ func (p *Port) Leave(group netip.Addr) error {
 	return nil
 }
 
+// removeMember removes p from the members of a multicast group.
 func (n *Net) removeMember(group netip.Addr, p *Port) {
-	members := n.groups[group]
-	if i := slices.Index(members, p); i >= 0 {
-		members = slices.Delete(members, i, i+1)
-	}
+	members := remove(n.groups[group], p)
 	if len(members) == 0 {
 		delete(n.groups, group)
 		return

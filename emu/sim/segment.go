@@ -210,12 +210,15 @@ func (s *Stream) transmit(seg *segment) {
 	w.At(s.switchArrival, (*segmentAtSwitch)(s.net), uint64(seg.id))
 }
 
-func (s *Stream) wireBytes(seg *segment) int {
-	ip := link.IPv6HeaderLen
+// wireBytes returns the length of seg as an IP packet.
+func (s *Stream) wireBytes(seg *segment) int { return s.headerBytes() + len(seg.data) }
+
+// headerBytes returns the length of the IP and TCP headers of a segment.
+func (s *Stream) headerBytes() int {
 	if s.remote.Addr().Is4() {
-		ip = link.IPv4HeaderLen
+		return link.IPv4HeaderLen + tcpHeaderLen
 	}
-	return ip + tcpHeaderLen + len(seg.data)
+	return link.IPv6HeaderLen + tcpHeaderLen
 }
 
 type (
@@ -331,7 +334,7 @@ func (s *Stream) arrive(seg *segment) {
 	if to == nil || to.err != nil {
 		if to != nil && seg.kind != segmentReset && s.err == nil {
 			// The peer has failed, and its reset was lost.
-			s.resetAfterReturn()
+			s.resetByPeer(link.ErrReset)
 		}
 		n.releaseSegment(seg)
 		return

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -21,30 +20,43 @@ type Stream struct {
 	open          bool
 	err           error // set when the stream has failed
 
+	streamReceiver
+	streamSender
+	streamPath
+
+	host               *StreamHost // nil if created without a StreamHost
+	id                 link.StreamID
+	readable, writable callback
+}
+
+// streamReceiver is the state of the bytes that arrive.
+type streamReceiver struct {
 	in          ring[*segment] // arrived, not read
+	rcvNxt      uint64         // RCV.NXT, as in link.Segment
 	eof         bool           // the peer's FIN has arrived
 	endReported bool           // Read has returned io.EOF or err
+}
 
-	host *StreamHost // nil if created without a StreamHost
-	id   link.StreamID
-
+// streamSender is the state of the bytes that are written.
+type streamSender struct {
 	window       int    // send window in bytes
-	rcvNxt       uint64 // RCV.NXT, as in link.Segment
 	writeBlocked bool   // a write did not fit in the window
 	written      uint64 // bytes
 	finQueued    bool   // CloseWrite was called
 	finSent      bool
 	events       []StreamEvent // remaining events of this direction, by offset
 	rands        streamRands
+}
 
-	switchArrival, portArrival mono.Time // arrival of the last segment
+// streamPath is the state of the segments between the two ports.
+type streamPath struct {
+	// Arrival of the last segment at the sender's switch, at the peer's port, and after each trunk.
+	switchArrival, portArrival mono.Time
 	hopArrival                 [maxStreamHops]mono.Time
 
 	held       ring[*segment] // waiting at the peer's port for retransmission
-	attempts   int
+	attempts   int            // retransmissions of the first of them
 	retryTimer Timer
-
-	readable, writable callback
 }
 
 var _ link.StreamLink = (*Stream)(nil)
@@ -211,9 +223,7 @@ func (s *Stream) removeIfDone() {
 	if s.err == nil && !(s.eof && s.finSent) {
 		return
 	}
-	if i := slices.Index(s.port.streams, s); i >= 0 {
-		s.port.streams = slices.Delete(s.port.streams, i, i+1)
-	}
+	s.port.streams = remove(s.port.streams, s)
 }
 
 func (p *Port) closeStreams() {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -69,18 +70,10 @@ const (
 )
 
 func (c StreamConfig) withDefaults() StreamConfig {
-	if c.BufferBytes == 0 {
-		c.BufferBytes = 1 << 20
-	}
-	if c.RetryDelay == 0 {
-		c.RetryDelay = 200 * time.Millisecond
-	}
-	if c.RetryDelayMax == 0 {
-		c.RetryDelayMax = max(2*time.Minute, c.RetryDelay)
-	}
-	if c.Retries == 0 {
-		c.Retries = 15
-	}
+	c.BufferBytes = cmp.Or(c.BufferBytes, 1<<20)
+	c.RetryDelay = cmp.Or(c.RetryDelay, 200*time.Millisecond)
+	c.RetryDelayMax = cmp.Or(c.RetryDelayMax, max(2*time.Minute, c.RetryDelay))
+	c.Retries = cmp.Or(c.Retries, 15)
 	return c
 }
 
