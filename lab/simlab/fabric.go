@@ -195,23 +195,6 @@ func (f *fabric) nics(host int) (all []workload.NIC) {
 	return all
 }
 
-// counters returns the sums of the counters of a host's NICs, by name.
-func (f *fabric) counters(host int) (sum []verbs.Counter) {
-	index := make(map[string]int)
-	for _, d := range f.devices[host] {
-		for _, c := range d.Counters() {
-			at, known := index[c.Name]
-			if !known {
-				at = len(sum)
-				index[c.Name] = at
-				sum = append(sum, verbs.Counter{Name: c.Name})
-			}
-			sum[at].Value += c.Value
-		}
-	}
-	return sum
-}
-
 // setSpecs replaces the random impairments of one direction of a port.
 func (f *fabric) setSpecs(change lab.SpecChange) error {
 	f.specs[change.Port][change.Direction] = change.Specs

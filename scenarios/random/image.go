@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -93,7 +94,7 @@ func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 			open++
 		}
 	}
-	future := append([]byte(nil), image...)
+	future := slices.Clone(image)
 	for k := next; k < len(p.ops) && open > 0; k++ {
 		from, size := p.ops[k].modifies()
 		if size == 0 || !(extent{from, size}).overlaps(extent{at, n}) {

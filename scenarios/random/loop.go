@@ -1,7 +1,9 @@
 package random
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -20,7 +22,7 @@ const (
 func (e *End) traffic() error {
 	e.startedAt = e.proc.Now()
 	e.lastProgress = e.startedAt
-	told := false
+	doneSent := false
 	for {
 		moved, err := e.step()
 		if err != nil {
@@ -31,8 +33,8 @@ func (e *End) traffic() error {
 		}
 		done := e.complete()
 		switch {
-		case done && !told:
-			told = true
+		case done && !doneSent:
+			doneSent = true
 			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
 				return err
 			}
@@ -47,15 +49,12 @@ func (e *End) traffic() error {
 	}
 }
 
+// complete reports whether every lane has completed.
 func (e *End) complete() bool {
-	for _, l := range e.lanes {
-		if !l.complete() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.complete() })
 }
 
+// report returns the result of this end's requests, for the peer.
 func (e *End) report() *report {
 	r := new(report)
 	for _, l := range e.lanes {
@@ -148,12 +147,7 @@ func (e *End) waitForEvent(done bool) error {
 
 // hasUnreliableLanes reports whether messages may arrive after the peer has completed.
 func (e *End) hasUnreliableLanes() bool {
-	for _, l := range e.lanes {
-		if !l.spec.Service.Reliable() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.spec.Service.Reliable() })
 }
 
 // waitCompletions waits for completions only.
@@ -186,7 +180,7 @@ func (e *End) wait(d time.Duration) error {
 	if solicited && (d < 0 || d > noteInterval) {
 		d = noteInterval
 	}
-	if _, err := e.Channel.Wait(d); err != nil && !isTimeout(err) {
+	if _, err := e.Channel.Wait(d); err != nil && !errors.Is(err, verbs.ErrTimeout) {
 		return err
 	}
 	return nil

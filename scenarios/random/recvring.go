@@ -21,7 +21,6 @@ type recvRing struct {
 	end *End
 	ringConfig
 	num  int
-	srq  verbs.SRQ // nil if the queue is that of a queue pair
 	mr   verbs.MR
 	buf  []byte
 	size int // of a slot
@@ -38,7 +37,8 @@ type recvRing struct {
 }
 
 type ringConfig struct {
-	lane      *lane // nil if shared
+	lane      *lane     // nil if shared
+	srq       verbs.SRQ // nil if the queue is that of a queue pair
 	depth     int
 	maxLen    int // of a message
 	maxPieces int
@@ -133,10 +133,5 @@ func (r *recvRing) close() error {
 		return nil
 	}
 	r.closed = true
-	if r.srq != nil {
-		if err := r.srq.Close(); err != nil {
-			return err
-		}
-	}
-	return r.mr.Close()
+	return traffic.Close(r.srq, r.mr)
 }

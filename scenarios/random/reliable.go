@@ -74,7 +74,8 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 	return bytes
 }
 
-// receive checks the next message.
+// receive checks a completed receive against the next message that the lane expects: completion, queue, source
+// and payload.
 func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
 		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
@@ -94,7 +95,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	if x.lane.spec.Service.Datagram() {
-		// The length is not known when the first packet arrives.
+		// The device writes the GRH with the first packet, when it does not know the message's length.
 		if want, got := x.lane.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}

@@ -1,7 +1,6 @@
 package random
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -165,8 +164,6 @@ func (e *End) drain() error {
 	_, err := e.poll()
 	return err
 }
-
-func isTimeout(err error) bool { return errors.Is(err, verbs.ErrTimeout) }
 
 // Violation is a broken guarantee of the service.
 type Violation struct { //nolint:errname // a finding, not a failure

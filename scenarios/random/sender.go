@@ -50,6 +50,7 @@ type sendBuffers struct {
 	inline  []byte
 }
 
+// open plans the requests and registers their memory.
 func (s *sender) open(l *lane) (err error) {
 	e, spec := l.end, l.spec
 	s.lane, s.from = l, e.side
@@ -66,8 +67,6 @@ func (s *sender) open(l *lane) (err error) {
 	return err
 }
 
-func (s *sender) close() error { return s.mr.Close() }
-
 // complete reports whether all requests that will ever be posted have completed.
 func (s *sender) complete() bool {
 	return s.completedBefore == s.posted && !s.drainPending && (s.qpFailed || s.posted == len(s.plan.ops))
@@ -81,11 +80,13 @@ func (s *sender) status() string {
 		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[min(s.completedBefore, len(s.plan.ops)-1)])
 }
 
+// slot returns the number and the offset of the send buffer's slot for request n.
 func (s *sender) slot(n int) (index, base int) {
 	index = n % s.lane.spec.SendDepth
 	return index, index * s.size
 }
 
+// space returns how many requests may be posted now.
 func (s *sender) space() int {
 	if s.qpFailed {
 		return 0
@@ -130,7 +131,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	}
 	switch {
 	case o.shared:
-		wr.Remote = l.end.peer.Words.at(8 * o.at)
+		wr.Remote = l.end.peer.Words.atOffset(8 * o.at)
 		wr.Atomic = l.end.words.operands(o)
 	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
 		wr.Remote = s.remote(o)
@@ -152,13 +153,14 @@ func (s *sender) prepare(n int) verbs.SendWR {
 
 func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
-// remote is the remote memory of a request.
+// remote returns the address and key of a request's memory: in its memory window if it has one, else in the
+// peer's target region.
 func (s *sender) remote(o *op) verbs.Remote {
 	if o.window != noWindow {
-		at, _ := windowExtent(s.lane.spec, int(o.window))
-		return s.peer().Windows[o.window].at(o.at - at)
+		start, _ := windowExtent(s.lane.spec, int(o.window))
+		return s.peer().Windows[o.window].atOffset(o.at - start)
 	}
-	return s.peer().Target.at(o.at)
+	return s.peer().Target.atOffset(o.at)
 }
 
 // prepareData puts the payload into a slot, or inline.

@@ -44,20 +44,14 @@ func newEventLog(r *Rank) *eventLog {
 }
 
 // counters returns the sums of the device counters, by name.
-func (j *eventLog) counters() (sum []verbs.Counter) {
-	index := map[string]int{}
-	for i := range j.rank.NICs {
-		for _, c := range j.rank.NICs[i].Device.Counters() {
-			at, ok := index[c.Name]
-			if !ok {
-				at = len(sum)
-				index[c.Name] = at
-				sum = append(sum, verbs.Counter{Name: c.Name})
+func (j *eventLog) counters() []verbs.Counter {
+	return traffic.SumCounters(func(yield func(verbs.Context) bool) {
+		for i := range j.rank.NICs {
+			if !yield(j.rank.NICs[i].Device) {
+				return
 			}
-			sum[at].Value += c.Value
 		}
-	}
-	return sum
+	})
 }
 
 // retransmitCounters are the names of the retransmission counter; each device has at most
