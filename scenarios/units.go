@@ -109,7 +109,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // MarshalText returns the rate as String does.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String returns the rate in the largest unit that represents it exactly.
+// String returns the rate in the largest unit in which it has at most three decimals.
 func (r Rate) String() string {
 	for _, s := range rateScales {
 		if s.factor > 1 && uint64(r) >= s.factor && uint64(r)%(s.factor/1000) == 0 {

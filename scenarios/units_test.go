@@ -170,7 +170,7 @@ func TestMatchHost(t *testing.T) {
 		{[]string{"host["}, "host0", false},
 		{[]string{"*"}, "host12", true},
 	} {
-		if got := MatchHost(c.patterns, c.host); got != c.want {
+		if got := MatchesAny(c.patterns, c.host); got != c.want {
 			t.Errorf("%v picks %s: %v, want %v", c.patterns, c.host, got, c.want)
 		}
 	}

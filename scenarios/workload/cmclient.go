@@ -165,10 +165,7 @@ func (c *cmClient) call(i, try int) (err error) {
 		return err
 	})
 	if err != nil {
-		if c.recordFabricError(err) {
-			return errCallBroken
-		}
-		return err
+		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()

@@ -183,6 +183,15 @@ func (e *cmEndpoint) retryWhileFull(request func() error) error {
 	}
 }
 
+// callError returns errCallBroken for a CM error that the fabric or the peer has caused, which it records, and
+// other errors unchanged.
+func (e *cmEndpoint) callError(err error) error {
+	if e.recordFabricError(err) {
+		return errCallBroken
+	}
+	return err
+}
+
 // recordFabricError records a CM error that the fabric or the peer has caused, and reports
 // whether it is one.
 func (e *cmEndpoint) recordFabricError(err error) bool {

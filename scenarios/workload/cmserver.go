@@ -124,10 +124,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	param.PrivateData = privateData{g.Call, g.Try, c.received}.bytes()
 	conn, err := r.Accept(p.qp, param, callTimeout)
 	if err != nil {
-		if c.recordFabricError(err) {
-			return errCallBroken
-		}
-		return err
+		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()

@@ -248,23 +248,18 @@ func (l *link) closeQP() error {
 	if l.QP == nil {
 		return nil
 	}
-	var errs []error
+	var err error
 	if l.cmConn != nil {
-		errs = append(errs, l.cmConn.Disconnect())
+		err = l.cmConn.Disconnect()
 		l.cmConn = nil
 	}
 	l.live.remove(l.QP, l.Target)
 	l.rail.openQPs--
-	if l.AH != nil {
-		errs = append(errs, l.AH.Close())
-	}
+	err = errors.Join(err, traffic.Close(l.AH))
 	if l.endpoint == nil { // else other connections use the queue pair
 		delete(l.rail.byQPN, l.Receiver().QPN())
-		if l.Target != nil {
-			errs = append(errs, l.Target.Close())
-		}
-		errs = append(errs, l.QP.Close())
+		err = errors.Join(err, traffic.Close(l.Target, l.QP))
 	}
 	l.QPs = traffic.QPs{}
-	return errors.Join(errs...)
+	return err
 }

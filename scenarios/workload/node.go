@@ -250,10 +250,7 @@ func (n *node) noteConnected() {
 func (n *node) close() error {
 	var errs []error
 	for _, c := range n.conns {
-		errs = append(errs, c.mem.close(), c.public.close())
-		if c.srq != nil {
-			errs = append(errs, c.srq.Close(), c.xrcd.Close())
-		}
+		errs = append(errs, c.mem.close(), c.public.close(), traffic.Close(c.srq, c.xrcd))
 	}
 	for _, r := range n.rails {
 		errs = append(errs, r.close())

@@ -80,14 +80,15 @@ func (r *rail) close() error {
 	for _, e := range r.endpoints {
 		errs = append(errs, e.close())
 	}
-	if r.srq != nil {
-		errs = append(errs, r.srq.Close(), r.shared.mem.close())
+	errs = append(errs, traffic.Close(r.srq))
+	if r.shared != nil {
+		errs = append(errs, r.shared.mem.close())
 	}
 	if r.word != nil {
 		errs = append(errs, r.word.close())
 	}
 	if r.cm != nil {
-		errs = append(errs, r.cm.close())
+		errs = append(errs, r.cm.listener.Close())
 	}
 	return errors.Join(append(errs, r.Queues.Close())...)
 }

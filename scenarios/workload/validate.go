@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func (c *Config) Validate(hosts, rails int) error {
 		v.bad("kind", "%q is none of %s", c.Kind, join(Kinds()))
 		return v.errs
 	}
-	v.ranks(k, hosts)
+	v.ranks(hosts)
 	v.traffic(k)
 	v.transport(k)
 	v.errorHandling(k, rails)
@@ -65,16 +66,26 @@ type validator struct {
 	errs ConfigError
 }
 
+// bad records an error about a key.
 func (v *validator) bad(key, format string, args ...any) {
 	v.errs = append(v.errs, KeyError{key, fmt.Sprintf(format, args...)})
 }
 
+// within checks that n, the value of key, is in low to high.
 func (v *validator) within(key string, n, low, high int) {
 	if n < low || n > high {
 		v.bad(key, "%d is not in %d to %d", n, low, high)
 	}
 }
 
+// withinIfSet is within for a value that may be left out, which is 0 then.
+func (v *validator) withinIfSet(key string, n, low, high int) {
+	if n != 0 {
+		v.within(key, n, low, high)
+	}
+}
+
+// oneOf checks that got, the value of key, is one of the values that the kind of workload permits.
 func (v *validator) oneOf(key, got string, of []string) {
 	if !slices.Contains(of, got) {
 		v.bad(key, "%q is not for %s, which takes %s", got, v.cfg.Kind, join(of))
@@ -90,14 +101,12 @@ func join[T ~string](all []T) string {
 }
 
 // ranks checks the number of ranks.
-func (v *validator) ranks(k rules, hosts int) {
-	n := v.cfg.Ranks
-	if n == 0 {
-		n = hosts
-	}
+func (v *validator) ranks(hosts int) {
+	const minRanks = 2
+	n := cmp.Or(v.cfg.Ranks, hosts)
 	switch {
-	case n < k.minRanks:
-		v.bad("ranks", "%d ranks: %s needs at least %d", n, v.cfg.Kind, k.minRanks)
+	case n < minRanks:
+		v.bad("ranks", "%d ranks: %s needs at least %d", n, v.cfg.Kind, minRanks)
 	case n > hosts:
 		v.bad("ranks", "%d ranks on %d hosts: there is one a host", n, hosts)
 	case n > MaxRanks:
@@ -108,23 +117,13 @@ func (v *validator) ranks(k rules, hosts int) {
 // traffic checks services, operation, depth, and the number and size of messages.
 func (v *validator) traffic(k rules) {
 	c := v.cfg
-	if c.Messages != 0 {
-		most := MaxMessages
-		if c.Kind == Random {
-			most = maxRandom
-		}
-		v.within("messages", c.Messages, 1, most)
+	mostMessages, leastDepth := MaxMessages, 1
+	if c.Kind == Random {
+		mostMessages, leastDepth = maxRandom, 2
 	}
-	if c.Bytes != 0 {
-		v.within("bytes", c.Bytes, 1, MaxBytes)
-	}
-	if c.Depth != 0 {
-		low := 1
-		if c.Kind == Random {
-			low = 2
-		}
-		v.within("depth", c.Depth, low, MaxDepth)
-	}
+	v.withinIfSet("messages", c.Messages, 1, mostMessages)
+	v.withinIfSet("bytes", c.Bytes, 1, MaxBytes)
+	v.withinIfSet("depth", c.Depth, leastDepth, MaxDepth)
 	for i, s := range c.Services {
 		v.oneOf(fmt.Sprintf("services[%d]", i), s, k.services)
 	}
