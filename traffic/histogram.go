@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"iter"
 	"math/bits"
 	"time"
 
@@ -80,23 +79,6 @@ func (h *Histogram) Summary() *Latency {
 		return nil
 	}
 	return &Latency{Count: h.n, Min: h.min, P50: h.quantile(50), P99: h.quantile(99), Max: h.max, Sum: h.sum}
-}
-
-// SumCounters returns the sums of the counters of devices, by name in the order of their first occurrence.
-func SumCounters(devices iter.Seq[verbs.Context]) (sums []verbs.Counter) {
-	index := make(map[string]int)
-	for dev := range devices {
-		for _, c := range dev.Counters() {
-			i, known := index[c.Name]
-			if !known {
-				i = len(sums)
-				index[c.Name] = i
-				sums = append(sums, verbs.Counter{Name: c.Name})
-			}
-			sums[i].Value += c.Value
-		}
-	}
-	return sums
 }
 
 // CountersSince returns by how much each device counter has grown between two readings.

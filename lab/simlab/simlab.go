@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -15,7 +14,6 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
-	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // maxEvents ends a run that polls forever while virtual time hardly advances. It is
@@ -161,7 +159,7 @@ func (r *run) finish(result *report.Result) error {
 	}
 	for _, k := range r.ranks {
 		r.observed.Elapsed = max(r.observed.Elapsed, k.ended)
-		k.observed.Counters = traffic.SumCounters(slices.Values(r.fabric.devices[k.host]))
+		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.host])
 		r.observed.Ranks = append(r.observed.Ranks, k.observed)
 	}
 	r.fabric.readCounters(&r.observed)

@@ -157,15 +157,6 @@ func (l *lane) openReceives() (err error) {
 	return err
 }
 
-// describe names a direction and a request in a violation.
-func (l *lane) describe(from Side, n int, o *op) string {
-	s := fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
-	if o != nil {
-		s += fmt.Sprintf(", request %d (%v)", n, o)
-	}
-	return s
-}
-
 // status describes the requests and messages that the lane waits for; empty if there are none.
 func (l *lane) status() string {
 	var parts []string

@@ -235,7 +235,7 @@ func (e *End) completed(wc *verbs.WC) error {
 		return l.outgoing.completed(wc, n)
 	}
 	if n&^windowsBit != l.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
-		return l.violation(e.side, 0, nil, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
+		return l.violation(e.side, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
 	}
 	l.binds++
 	return nil
@@ -249,7 +249,7 @@ func (e *End) received(wc *verbs.WC, r *recvRing) error {
 	}
 	slot, err := r.Complete(wc.WRID)
 	if err != nil {
-		return l.violation(e.side.Peer(), 0, nil, "each receive completed once, in order", err.Error())
+		return l.violation(e.side.Peer(), "each receive completed once, in order", err.Error())
 	}
 	if wc.Status != verbs.WCSuccess {
 		return l.receiveFailed(wc)

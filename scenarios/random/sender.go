@@ -10,9 +10,7 @@ import (
 
 // sender posts the requests of a lane and checks their completions.
 type sender struct {
-	lane *lane
-	plan plan
-	from Side
+	direction
 	requestState
 	sendBuffers
 
@@ -53,8 +51,7 @@ type sendBuffers struct {
 // open plans the requests and registers their memory.
 func (s *sender) open(l *lane) (err error) {
 	e, spec := l.end, l.spec
-	s.lane, s.from = l, e.side
-	s.plan = newPlan(e.w, l.index, e.side)
+	s.direction = direction{l, newPlan(e.w, l.index, e.side), e.side}
 	if spec.Service.Reliable() {
 		s.image = initialTarget(e.w, l.index, e.side.Peer())
 	}
@@ -106,14 +103,12 @@ func (s *sender) post(now time.Duration) (bool, error) {
 		s.posted++
 	}
 	if got, err := s.lane.QP.PostSend(s.wrs); err != nil {
-		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
+		return false, fmt.Errorf("%s: %w", s.describe(s.posted-n+got), err)
 	}
 	// The caller may reuse inline data: changing it detects a device that reads it later.
 	poisonSlot(s.inline)
 	return true, nil
 }
-
-func (s *sender) where(n int) string { return s.lane.describe(s.from, n, &s.plan.ops[n]) }
 
 // prepare returns work request n.
 func (s *sender) prepare(n int) verbs.SendWR {

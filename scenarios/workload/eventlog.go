@@ -39,19 +39,25 @@ const maxMarks = 500
 
 func newEventLog(r *Rank) *eventLog {
 	j := &eventLog{rank: r}
-	j.countersBefore, j.retransmitsBefore = j.counters(), j.retransmits()
+	j.countersBefore, j.retransmitsBefore = SumCounters(r.NICs), j.retransmits()
 	return j
 }
 
-// counters returns the sums of the device counters, by name.
-func (j *eventLog) counters() []verbs.Counter {
-	return traffic.SumCounters(func(yield func(verbs.Context) bool) {
-		for i := range j.rank.NICs {
-			if !yield(j.rank.NICs[i].Device) {
-				return
+// SumCounters returns the sums of the counters of NICs, by name in the order of their first occurrence.
+func SumCounters(nics []NIC) (sums []verbs.Counter) {
+	index := map[string]int{}
+	for i := range nics {
+		for _, c := range nics[i].Device.Counters() {
+			at, known := index[c.Name]
+			if !known {
+				at = len(sums)
+				index[c.Name] = at
+				sums = append(sums, verbs.Counter{Name: c.Name})
 			}
+			sums[at].Value += c.Value
 		}
-	})
+	}
+	return sums
 }
 
 // retransmitCounters are the names of the retransmission counter; each device has at most
@@ -132,7 +138,7 @@ func (j *eventLog) report() *Report {
 	r := &Report{
 		Rank: j.rank.Rank, Elapsed: max(0, j.last-j.first),
 		Failures: j.failures, FailureCount: j.failureCount, Reconnects: j.reconnects,
-		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, j.counters()),
+		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, SumCounters(j.rank.NICs)),
 	}
 	if j.omitted > 0 {
 		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
