@@ -56,6 +56,7 @@ func (f *Fabric) build(links map[string]Link) (topology.Topology, error) {
 	return topology.Topology{}, fmt.Errorf("kind %s is none of pair, star, fat-tree", quoteShort(string(f.Kind)))
 }
 
+// topologyLink converts the properties of a cable for package topology.
 func (l Link) topologyLink() topology.Link {
 	return topology.Link{
 		MTU: int(l.MTU), RateBps: uint64(l.Rate), Latency: l.Latency, QueueBytes: int(l.Queue),

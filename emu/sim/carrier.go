@@ -21,6 +21,7 @@ func (p *Port) SetDown() { p.setCarrier(true) }
 // SetUp brings the port's link up.
 func (p *Port) SetUp() { p.setCarrier(false) }
 
+// setCarrier changes the link state of the port, and of the other port of a cable.
 func (p *Port) setCarrier(down bool) {
 	if !p.net.cfg.Cable {
 		p.setOwnCarrier(down)

@@ -127,7 +127,7 @@ func (w *World) Rand(name string) *rand.Rand {
 type trace struct {
 	out io.Writer
 	buf []byte
-	err error
+	err error // of the first failed write; nothing is written after it
 }
 
 // Tracing reports whether a trace is written, so that callers can skip
@@ -143,10 +143,6 @@ func (w *World) Tracef(format string, args ...any) {
 	w.trace.buf = append(fmt.Appendf(b, format, args...), '\n')
 	_, w.trace.err = w.trace.out.Write(w.trace.buf)
 }
-
-// TraceErr returns the first write error of the trace. Nothing is written after
-// it.
-func (w *World) TraceErr() error { return w.trace.err }
 
 // traceRun adds to the trace that p runs next.
 func (w *World) traceRun(p *Proc) {

@@ -89,6 +89,7 @@ func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 // String describes the wait of Recv.
 func (s *rankState) String() string { return fmt.Sprintf("a word of rank %d", s.waitsFor) }
 
+// checkRank returns an error if a rank does not exist.
 func (c *Endpoint) checkRank(rank int) error {
 	if rank < 0 || rank >= len(c.h.ranks) {
 		return fmt.Errorf("control: %w: rank %d of %d", verbs.ErrInvalid, rank, len(c.h.ranks))

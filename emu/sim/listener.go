@@ -75,6 +75,7 @@ func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	return l, nil
 }
 
+// nextEphemeral returns the next port number of the ephemeral range, in turn.
 func (p *Port) nextEphemeral() uint16 {
 	port := firstEphemeral + p.ephemeralUsed%ephemeralCount
 	p.ephemeralUsed++
@@ -156,6 +157,7 @@ func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	return local, addrError("dial from", local, fmt.Errorf("every port from %d on to %v: %w", firstEphemeral, remote, link.ErrAddrInUse))
 }
 
+// hasStream reports whether the port has a stream between two addresses.
 func (p *Port) hasStream(local, remote netip.AddrPort) bool {
 	return slices.ContainsFunc(p.streams, func(s *Stream) bool { return s.local == local && s.remote == remote })
 }
@@ -167,6 +169,7 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(canonical(a.Addr()), a.Port())
 }
 
+// newStream creates the end of stream conn at port p, with its events and random streams. far is the peer's port.
 func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
 	s := &Stream{net: n, port: p, local: local, remote: remote, conn: conn}
 	s.window = n.cfg.Stream.BufferBytes

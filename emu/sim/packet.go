@@ -22,6 +22,7 @@ type packet struct {
 	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
 }
 
+// newPacket returns a packet of the pool with a copy of a datagram.
 func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	var pk *packet
 	if k := len(n.free); k > 0 {
@@ -38,6 +39,7 @@ func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	return pk
 }
 
+// releasePacket returns a packet to the pool.
 func (n *Net) releasePacket(pk *packet) {
 	if !pk.inUse {
 		panic("sim: packet released twice")
@@ -178,6 +180,7 @@ func (c LinkConfig) withDefaults() LinkConfig {
 	return c
 }
 
+// validate returns an error for values out of range.
 func (c *LinkConfig) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -87,6 +87,7 @@ func (d Drops) Total() uint64 {
 	return d.NoRoute + d.Expired + d.TooBig + d.LinkDown + d.Partitioned + d.QueueFull + d.ReceiveFull
 }
 
+// plus returns the sums by cause.
 func (d Drops) plus(e Drops) Drops {
 	d.NoRoute += e.NoRoute
 	d.Expired += e.Expired
@@ -242,6 +243,7 @@ func (p *Port) Close() error {
 	return nil
 }
 
+// errClosed returns the error of a call on a closed port.
 func (p *Port) errClosed(call string) error {
 	return fmt.Errorf("%s on port %s: %w", call, p.cfg.Name, link.ErrClosed)
 }

@@ -37,12 +37,14 @@ func (q *queue) nextSeq() uint64 {
 	return q.seq
 }
 
+// push adds an event that calls h with arg.
 func (q *queue) push(at mono.Time, h Handler, arg uint64) {
 	s := q.takeSlot()
 	q.slots[s] = slot{h: h, arg: arg}
 	q.insert(entry{at: at, seq: q.nextSeq(), slot: s})
 }
 
+// takeSlot returns the index of an unused element of slots.
 func (q *queue) takeSlot() uint32 {
 	if n := len(q.free); n > 0 {
 		s := q.free[n-1]
@@ -130,6 +132,7 @@ func (q *queue) down(i int, e entry) {
 	q.place(i, e)
 }
 
+// place stores an entry at position i of the heap, and tells its timer.
 func (q *queue) place(i int, e entry) {
 	q.heap[i] = e
 	if e.slot&timerBit != 0 {

@@ -127,8 +127,8 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return n, nil
 }
 
-// reportEnd returns the error or io.EOF that ended the stream; nil if it is
-// open.
+// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that the caller knows
+// it. It releases the ID of a stream that has failed or has ended in both directions.
 func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:
@@ -174,6 +174,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	return nil
 }
 
+// sendFin sends the FIN of CloseWrite.
 func (s *Stream) sendFin() {
 	s.finSent = true
 	s.transmit(s.newSegment(segmentFin))
@@ -226,6 +227,7 @@ func (s *Stream) removeIfDone() {
 	s.port.streams = remove(s.port.streams, s)
 }
 
+// closeStreams aborts the streams and closes the listeners of the port.
 func (p *Port) closeStreams() {
 	for len(p.streams) > 0 {
 		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
@@ -239,6 +241,7 @@ func (p *Port) closeStreams() {
 // arg bytes.
 type windowUpdate Stream
 
+// HandleEvent implements Handler.
 func (h *windowUpdate) HandleEvent(now mono.Time, arg uint64) {
 	s := (*Stream)(h)
 	s.window += int(arg)

@@ -69,6 +69,7 @@ const (
 	StreamReset   StreamAction = "reset"       // bytes before it arrive, then the stream is reset
 )
 
+// withDefaults returns c with defaults for zero fields.
 func (c StreamConfig) withDefaults() StreamConfig {
 	c.BufferBytes = cmp.Or(c.BufferBytes, 1<<20)
 	c.RetryDelay = cmp.Or(c.RetryDelay, 200*time.Millisecond)
@@ -106,6 +107,7 @@ func (c *StreamConfig) validate() error {
 	return errors.Join(errs...)
 }
 
+// validate returns an error for values that do not fit the action.
 func (e *StreamEvent) validate() error {
 	switch {
 	case e.Conn < 0:

@@ -67,6 +67,7 @@ type laneReport struct {
 	Failed bool `json:"failed"` // the rest was flushed
 }
 
+// sendNote sends a note to the peer.
 func (e *End) sendNote(n note) error {
 	b, err := json.Marshal(n)
 	if err != nil {

@@ -82,6 +82,7 @@ func (r *recvRing) post(now time.Duration) (bool, error) {
 	return r.postUpTo(r.pacer.allowed(now, r.space()))
 }
 
+// postUpTo posts n receives, and reports whether any were posted.
 func (r *recvRing) postUpTo(n int) (bool, error) {
 	if n == 0 {
 		return false, nil
@@ -128,6 +129,7 @@ func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
 	return r.scratch[:n], nil
 }
 
+// close closes the SRQ, if the ring has one, and the memory. Further calls do nothing.
 func (r *recvRing) close() error {
 	if r.closed {
 		return nil

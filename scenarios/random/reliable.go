@@ -21,6 +21,7 @@ type reliableChecker struct {
 	invalidated int
 }
 
+// newReliableChecker returns the checker of plan p of the peer, and tells the receive rings which messages to expect.
 func newReliableChecker(l *lane, p plan) *reliableChecker {
 	x := &reliableChecker{incoming: newIncoming(l, p), image: initialTarget(l.end.w, l.index, l.end.side)}
 	sizes := make([][]int, max(1, len(l.xrc)))

@@ -69,6 +69,7 @@ func (s *sender) complete() bool {
 	return s.completedBefore == s.posted && !s.drainPending && (s.qpFailed || s.posted == len(s.plan.ops))
 }
 
+// status describes the requests that have not completed; empty if there are none.
 func (s *sender) status() string {
 	if s.complete() {
 		return ""
@@ -184,6 +185,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
+// setSGL sets the scatter/gather list of wr to the current pieces of the slot at offset base.
 func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	from := len(s.sges)
 	s.sges = sgl(s.sges, s.mr, base, s.pieces)

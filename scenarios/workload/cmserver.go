@@ -92,6 +92,7 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	return true, nil
 }
 
+// acceptLookup answers a UD service lookup (SIDR) with a new queue pair.
 func (c *cmServer) acceptLookup(r verbs.ConnRequest) error {
 	p, err := c.newCallQP(verbs.QPTypeUD)
 	if err != nil {

@@ -77,6 +77,7 @@ func (j *eventLog) retransmits() (sum uint64) {
 	return sum
 }
 
+// violation records a violation, or only counts it after MaxViolations.
 func (j *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
 	if len(j.violations) == MaxViolations {
 		j.omitted++
@@ -97,6 +98,7 @@ func (j *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.
 // hostOf is the host name of a rank.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank) }
 
+// mark sends a mark to the launcher, up to maxMarks.
 func (j *eventLog) mark(format string, args ...any) {
 	if j.marks++; j.marks <= maxMarks {
 		j.rank.Control.Mark(fmt.Sprintf(format, args...))
@@ -128,6 +130,7 @@ func (j *eventLog) sample(now time.Duration) {
 	}
 }
 
+// sendSample sends the counters so far to the launcher.
 func (j *eventLog) sendSample(now time.Duration) {
 	resent := j.retransmits() - j.retransmitsBefore
 	j.rank.Control.Sample(Sample{At: now, Messages: j.messages, Bytes: j.bytes, Retransmits: resent, Errors: uint64(j.failureCount)})

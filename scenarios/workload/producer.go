@@ -40,6 +40,7 @@ func (p *producer) limit() int {
 	return n
 }
 
+// complete reports whether all messages were acknowledged, or were announced as readable.
 func (p *producer) complete() bool {
 	if p.link.cfg.Op == OpRead {
 		return p.next == p.total && p.readableSent == p.total

@@ -75,6 +75,7 @@ func (r *rail) openShared(num, slots, room int) (err error) {
 	return r.shared.attach(r.srq)
 }
 
+// close closes the resources that the connections of the rail shared.
 func (r *rail) close() error {
 	var errs []error
 	for _, e := range r.endpoints {
@@ -116,6 +117,7 @@ func (m *memory) register(r *rail, access verbs.Access) (err error) {
 
 func (m *memory) sge(off, n int) verbs.SGE { return verbs.SGEOf(m.mr, off, n) }
 
+// close deregisters the memory.
 func (m *memory) close() error {
 	if m.mr == nil {
 		return nil

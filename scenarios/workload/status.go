@@ -29,6 +29,7 @@ func (l *liveState) publish(at time.Duration, text string) {
 	l.mu.Unlock()
 }
 
+// status returns the published text and its time.
 func (l *liveState) status() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,6 +132,7 @@ func (c *conn) status() string {
 	return s
 }
 
+// ordinal returns an English ordinal number: 1st, 2nd.
 func ordinal(n int) string {
 	switch {
 	case n%10 == 1 && n%100 != 11:

@@ -92,6 +92,7 @@ func (v *validator) oneOf(key, got string, of []string) {
 	}
 }
 
+// join lists names with commas.
 func join[T ~string](all []T) string {
 	names := make([]string, len(all))
 	for i, s := range all {
@@ -178,6 +179,7 @@ func (v *validator) datagrams() {
 	}
 }
 
+// datagramLimit is the longest message of a UD service.
 func (v *validator) datagramLimit() int {
 	if len(v.cfg.MTU) == 0 {
 		return verbs.MTU4096.Bytes()
