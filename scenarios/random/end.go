@@ -36,6 +36,8 @@ type End struct {
 	lanes []*lane
 	byQPN map[verbs.QPN]*lane
 	words sharedWords
+	// posters are the receive rings, and then the senders of all lanes.
+	posters []poster
 
 	peer           connInfo
 	phase          string
@@ -131,6 +133,12 @@ func (e *End) open() (err error) {
 		}
 		e.lanes = append(e.lanes, l)
 	}
+	for _, r := range e.rings {
+		e.posters = append(e.posters, r)
+	}
+	for _, l := range e.lanes {
+		e.posters = append(e.posters, &l.outgoing)
+	}
 	return nil
 }
 
@@ -150,7 +158,7 @@ func (e *End) openShared() error {
 	for i := range e.w.Lanes {
 		if l := &e.w.Lanes[i]; l.SharedReceives {
 			if cfg.depth == 0 {
-				cfg.pacing = l.RecvPacing // that of the first lane
+				cfg.pace = l.RecvPacing // that of the first lane
 			}
 			cfg.depth += l.RecvDepth
 			cfg.maxLen, cfg.maxPieces = max(cfg.maxLen, l.MaxBytes+verbs.GRHLen), max(cfg.maxPieces, l.MaxSGE)

@@ -218,6 +218,9 @@ func (m *pacer) allowed(now time.Duration, room int) int {
 	return room
 }
 
+// nextTime is the time of the next post.
+func (m *pacer) nextTime() time.Duration { return m.next }
+
 // newRand returns a random generator with seed k.
 func newRand(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, traffic.Mix(k))) }
 

@@ -129,7 +129,7 @@ func (l *lane) openQPs() (err error) {
 // openReceives creates the receive rings of the lane.
 func (l *lane) openReceives() (err error) {
 	e, s := l.end, l.spec
-	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pacing: s.RecvPacing}
+	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
 	switch {
 	case s.Service == XRC:
 		for range s.XRCQueues {

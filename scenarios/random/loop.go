@@ -67,15 +67,8 @@ func (e *End) report() *report {
 func (e *End) step() (bool, error) {
 	moved := false
 	now := e.proc.Now()
-	for _, r := range e.rings {
-		did, err := r.post(now)
-		if err != nil {
-			return moved, err
-		}
-		moved = moved || did
-	}
-	for _, l := range e.lanes {
-		did, err := l.outgoing.post(now)
+	for _, p := range e.posters {
+		did, err := p.post(now)
 		if err != nil {
 			return moved, err
 		}
@@ -88,19 +81,20 @@ func (e *End) step() (bool, error) {
 	return moved, err
 }
 
+// poster posts receives or requests at the times of a pacer.
+type poster interface {
+	post(now time.Duration) (posted bool, err error)
+	space() int              // how many may be posted
+	nextTime() time.Duration // not before
+}
+
 // nextPostTime is the time of the next paced post; negative if none is pending.
 func (e *End) nextPostTime() time.Duration {
 	at := verbs.Forever
-	wants := func(m *pacer, space int) {
-		if space > 0 && (at < 0 || m.next < at) {
-			at = m.next
+	for _, p := range e.posters {
+		if next := p.nextTime(); p.space() > 0 && (at < 0 || next < at) {
+			at = next
 		}
-	}
-	for _, r := range e.rings {
-		wants(&r.pacer, r.space())
-	}
-	for _, l := range e.lanes {
-		wants(&l.outgoing.pacer, l.outgoing.space())
 	}
 	return at
 }

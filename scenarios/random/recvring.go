@@ -28,9 +28,9 @@ type recvRing struct {
 	// limit is the number of receives to post in total; negative: no limit.
 	limit int
 	// sizes are the sizes of the expected messages, if known.
-	sizes   []int
-	pieces  [][]piece // by slot
-	pacer   pacer
+	sizes  []int
+	pieces [][]piece // by slot
+	pacer
 	sges    []verbs.SGE
 	scratch []byte
 	closed  bool
@@ -42,7 +42,7 @@ type ringConfig struct {
 	depth     int
 	maxLen    int // of a message
 	maxPieces int
-	pacing    Pacing
+	pace      Pacing
 }
 
 // newRing registers the memory of a receive queue. It posts nothing.
@@ -51,7 +51,7 @@ func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err er
 	r = &recvRing{
 		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: -1,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
-		pacer: pacer{pacing: cfg.pacing, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
+		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
 	}
 	r.Attach(to)
 	r.buf = make([]byte, max(1, r.depth*r.size))
@@ -79,7 +79,7 @@ func (r *recvRing) space() int {
 
 // post posts receives if the pacing permits.
 func (r *recvRing) post(now time.Duration) (bool, error) {
-	return r.postUpTo(r.pacer.allowed(now, r.space()))
+	return r.postUpTo(r.allowed(now, r.space()))
 }
 
 // postUpTo posts n receives, and reports whether any were posted.

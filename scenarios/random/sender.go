@@ -17,7 +17,7 @@ type sender struct {
 	image    []byte // the peer's target after the posted requests
 	spareKey verbs.RKey
 	bound    bool // the spare window is bound, according to completions
-	pacer    pacer
+	pacer
 }
 
 // requestState is how far the requests of a lane have come.
@@ -94,7 +94,7 @@ func (s *sender) space() int {
 
 // post posts the next requests if the pacing permits.
 func (s *sender) post(now time.Duration) (bool, error) {
-	n := s.pacer.allowed(now, s.space())
+	n := s.allowed(now, s.space())
 	if n == 0 {
 		return false, nil
 	}

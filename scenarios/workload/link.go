@@ -69,6 +69,18 @@ func (l *link) flush() error {
 	return l.sq.Flush()
 }
 
+// flushIfFull posts the batch if it takes no more requests.
+func (l *link) flushIfFull() error {
+	if !l.sq.Full() {
+		return nil
+	}
+	return l.flush()
+}
+
+// numbersMessages reports whether immediate data holds the number of a message, which is too short for a stamp.
+// Where immediate data travels alone, the order counts instead.
+func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
+
 // prepare creates what a connection keeps for all epochs. Receives of its own are in ring
 // num.
 func (l *link) prepare(first *rail, num int) error {

@@ -84,10 +84,8 @@ func (p *producer) pump() (moved bool, err error) {
 			p.link.schedule() // for the next message
 			return moved, nil
 		}
-		if sq.Full() {
-			if err := p.link.flush(); err != nil {
-				return moved, err
-			}
+		if err := p.link.flushIfFull(); err != nil {
+			return moved, err
 		}
 	}
 	return moved, nil
@@ -107,7 +105,7 @@ func (p *producer) post(last bool) {
 		op = verbs.OpRDMAWriteImm
 	case c.cfg.Op == OpWrite:
 		op = verbs.OpRDMAWrite
-	case p.numbered():
+	case c.numbersMessages():
 		op = verbs.OpSendImm // too short to hold its number
 	}
 	wr := c.sq.Add(traffic.Request{Kind: requestMessage, Seq: p.next, Op: op}, c.mem.sge(at, p.size))
@@ -123,10 +121,6 @@ func (p *producer) post(last bool) {
 		p.sentAt = c.proc.Now()
 	}
 }
-
-// numbered reports whether immediate data holds the message number. Without it the order
-// counts.
-func (p *producer) numbered() bool { return p.size < traffic.StampLen && !p.link.traits.SeparateImm }
 
 // publish writes messages into public memory, where the peer can read them.
 func (p *producer) publish() (moved bool) {

@@ -106,7 +106,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 		c.handleReadable(countOf(wc.Imm, c.in.readable))
 	case wc.Opcode == verbs.WCOpRecvRDMAWithImm && withImm && kind == immMessage && c.in != nil && op == OpWrite:
 		c.in.writesAnnounced(countOf(wc.Imm, c.in.next))
-	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.in.numbered() && n <= r.slotLen:
+	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.numbersMessages() && n <= r.slotLen:
 		hint := -1
 		if withImm {
 			hint = countOf(wc.Imm, c.in.next) - 1
