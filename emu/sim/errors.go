@@ -97,3 +97,13 @@ func (e *ImpairError) Error() string {
 	return fmt.Sprintf("port %s: impairment %s: %v", e.Port, e.Direction, e.Err)
 }
 func (e *ImpairError) Unwrap() error { return e.Err }
+
+// problems lists the errors of a configuration.
+type problems []error
+
+// check adds an error unless ok.
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}

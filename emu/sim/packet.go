@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"net/netip"
 	"time"
@@ -182,33 +181,15 @@ func (c LinkConfig) withDefaults() LinkConfig {
 
 // validate returns an error for values out of range.
 func (c *LinkConfig) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.MTU < 68 || c.MTU > 65535 {
-		bad("MTU %d: must be between 68 and 65535", c.MTU)
-	}
-	if c.Latency < 0 {
-		bad("Latency %v is negative", c.Latency)
-	}
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"OverheadBytes", c.OverheadBytes},
-		{"TxQueueBytes", c.TxQueueBytes},
-		{"QueueBytes", c.QueueBytes},
-		{"RxQueueBytes", c.RxQueueBytes},
-		{"ECN.MinBytes", c.ECN.MinBytes},
-	} {
-		if f.value < 0 {
-			bad("%s %d is negative", f.name, f.value)
-		}
-	}
-	if c.ECN.MaxBytes < c.ECN.MinBytes {
-		bad("ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
-	}
-	if c.ECN.MaxPPM > impair.PPM {
-		bad("ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
-	}
+	var errs problems
+	errs.check(c.MTU >= 68 && c.MTU <= 65535, "MTU %d: must be between 68 and 65535", c.MTU)
+	errs.check(c.Latency >= 0, "Latency %v is negative", c.Latency)
+	errs.check(c.OverheadBytes >= 0, "OverheadBytes %d is negative", c.OverheadBytes)
+	errs.check(c.TxQueueBytes >= 0, "TxQueueBytes %d is negative", c.TxQueueBytes)
+	errs.check(c.QueueBytes >= 0, "QueueBytes %d is negative", c.QueueBytes)
+	errs.check(c.RxQueueBytes >= 0, "RxQueueBytes %d is negative", c.RxQueueBytes)
+	errs.check(c.ECN.MinBytes >= 0, "ECN.MinBytes %d is negative", c.ECN.MinBytes)
+	errs.check(c.ECN.MaxBytes >= c.ECN.MinBytes, "ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
+	errs.check(c.ECN.MaxPPM <= impair.PPM, "ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
 	return errors.Join(errs...)
 }
