@@ -44,7 +44,8 @@ type DeadlockError struct {
 }
 
 func (e *DeadlockError) Error() string {
-	return fmt.Sprintf("deadlock at %v: nothing is left to happen, and %d program(s) still wait%s", e.Now, len(e.Waiting), waitingLines(e.Waiting))
+	return fmt.Sprintf("deadlock at %v: nothing is left to happen, and %d program(s) still wait%s",
+		e.Now, len(e.Waiting), waitingLines(e.Waiting))
 }
 
 // LimitError reports that a run reached a limit of its Config.

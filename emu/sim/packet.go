@@ -189,7 +189,9 @@ func (c *LinkConfig) validate() error {
 	errs.check(c.QueueBytes >= 0, "QueueBytes %d is negative", c.QueueBytes)
 	errs.check(c.RxQueueBytes >= 0, "RxQueueBytes %d is negative", c.RxQueueBytes)
 	errs.check(c.ECN.MinBytes >= 0, "ECN.MinBytes %d is negative", c.ECN.MinBytes)
-	errs.check(c.ECN.MaxBytes >= c.ECN.MinBytes, "ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
-	errs.check(c.ECN.MaxPPM <= impair.PPM, "ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
+	errs.check(c.ECN.MaxBytes >= c.ECN.MinBytes,
+		"ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
+	errs.check(c.ECN.MaxPPM <= impair.PPM,
+		"ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
 	return errors.Join(errs...)
 }

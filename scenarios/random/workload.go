@@ -212,14 +212,17 @@ func (l *Lane) problems() (errs problems) {
 	for _, op := range l.Mix {
 		errs.check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
 	}
-	errs.check(l.SendDepth >= 2 && l.RecvDepth >= 1, "queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
+	errs.check(l.SendDepth >= 2 && l.RecvDepth >= 1,
+		"queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
 	errs.check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
 	errs.check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
 	errs.check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
-	errs.check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")
+	errs.check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives,
+		"an XRC lane has XRCQueues of its own, at least 1")
 	errs.check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
 	errs.check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
-	errs.check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
+	errs.check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(),
+		"a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
 	return errs
 }
 

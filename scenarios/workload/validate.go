@@ -186,7 +186,8 @@ func (v *validator) datagramLimit() int {
 func (v *validator) transport(k rules) {
 	c := v.cfg
 	for i, n := range c.MTU {
-		v.check(n > 0 && verbs.MTUFor(n).Bytes() == n, fmt.Sprintf("mtu[%d]", i), "%d is none of 256, 512, 1024, 2048, 4096", n)
+		v.check(n > 0 && verbs.MTUFor(n).Bytes() == n, fmt.Sprintf("mtu[%d]", i),
+			"%d is none of 256, 512, 1024, 2048, 4096", n)
 	}
 	v.check(len(c.MTU) <= 1 || c.Kind != Random, "mtu", "random has one MTU for both ends")
 	if c.Retries != nil {
@@ -207,7 +208,8 @@ func (v *validator) transport(k rules) {
 	} {
 		v.check(d.value >= 0 && d.value <= d.most, d.key, "%v is not in 0 to %v", d.value, d.most)
 	}
-	v.check(!c.CM || k.cm, "cm", "%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
+	v.check(!c.CM || k.cm, "cm",
+		"%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
 	if c.CM || c.Kind == Calls {
 		const why = "the connection manager chooses it: leave it out"
 		v.check(len(c.MTU) == 0, "mtu", why)
@@ -232,8 +234,10 @@ func (v *validator) errorHandling(k rules, rails int) {
 			v.bad("failover", "there is one rail only: fabric.rails gives hosts more")
 		}
 	}
-	v.check(c.Pause == 0 || k.pause, "pause", "a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
-	v.check(c.Pause == 0 || c.Kind == Random || c.Op == "" || c.Op == OpSend, "pause", "only op: send waits for receives, %s does not", c.Op)
+	v.check(c.Pause == 0 || k.pause, "pause",
+		"a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
+	v.check(c.Pause == 0 || c.Kind == Random || c.Op == "" || c.Op == OpSend, "pause",
+		"only op: send waits for receives, %s does not", c.Op)
 	v.check(c.Kind != Calls || !c.Spin, "spin", "calls wait for events")
 	for i, e := range c.Excuses {
 		v.oneOf(fmt.Sprintf("excuses[%d]", i), e, []string{ExcuseLoses, ExcuseDuplicates, ExcuseReorders, ExcuseGivesUp})
