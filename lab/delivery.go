@@ -189,7 +189,7 @@ func (j *checker) checkErrors() {
 // errorsOf returns the names of the errors for a host. byPattern has them by patterns of hosts.
 func errorsOf(byPattern map[string][]string, host string) (names []string) {
 	for _, pattern := range slices.Sorted(maps.Keys(byPattern)) {
-		if scenarios.MatchHost([]string{pattern}, host) {
+		if scenarios.MatchesAny([]string{pattern}, host) {
 			names = append(names, byPattern[pattern]...)
 		}
 	}

@@ -119,7 +119,7 @@ func exitCause(r *Rank) string {
 func (j *checker) checkKilled() {
 	var want, got []string
 	for _, h := range j.Plan.Topology.Hosts {
-		if scenarios.MatchHost(j.want.Killed, h.Name) {
+		if scenarios.MatchesAny(j.want.Killed, h.Name) {
 			want = append(want, h.Name)
 		}
 	}

@@ -54,7 +54,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 	for name, value := range s.NIC.Options {
 		setup.Options[name] = value
 	}
-	defective := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
+	defective := len(s.NIC.On) == 0 || scenarios.MatchesAny(s.NIC.On, host)
 	for i, name := range s.NIC.Defects {
 		if err := p.CheckRuntimeDefect(name); err != nil { // an unknown name is an error on every host
 			return setup, s.Errorf(fmt.Sprintf("nic.defects[%d]", i), "%w", err)

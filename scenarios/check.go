@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -82,18 +83,16 @@ func (c *checker) checkAll() {
 
 // checkNames checks that no tag and no tier is listed twice.
 func (c *checker) checkNames() {
-	seen := map[string]bool{}
-	for i, t := range c.s.Tags {
-		if seen[t] {
-			c.fail(fmt.Sprintf("tags[%d]", i), "%s is listed twice", quoteShort(t))
+	checkUnique(c, "tags", c.s.Tags)
+	checkUnique(c, "tiers", c.s.Tiers)
+}
+
+// checkUnique checks that the list at key has no entry twice.
+func checkUnique[T ~string](c *checker, key string, list []T) {
+	for i, entry := range list {
+		if slices.Contains(list[:i], entry) {
+			c.fail(fmt.Sprintf("%s[%d]", key, i), "%s is listed twice", quoteShort(string(entry)))
 		}
-		seen[t] = true
-	}
-	for i, t := range c.s.Tiers {
-		if seen["tier "+string(t)] {
-			c.fail(fmt.Sprintf("tiers[%d]", i), "%s is listed twice", t)
-		}
-		seen["tier "+string(t)] = true
 	}
 }
 
@@ -130,10 +129,8 @@ func (c *checker) checkHost(key, pattern string) {
 		c.fail(key, "%s is not a pattern: write host1 or host*", quoteShort(pattern))
 		return
 	}
-	for _, h := range c.hosts {
-		if MatchHost([]string{pattern}, h) {
-			return
-		}
+	if slices.ContainsFunc(c.hosts, func(h string) bool { return MatchesAny([]string{pattern}, h) }) {
+		return
 	}
 	c.fail(key, "no host matches %s: the fabric has %s to %s", quoteShort(pattern), c.hosts[0], c.hosts[len(c.hosts)-1])
 }
@@ -243,12 +240,6 @@ func (c *checker) checkNIC() {
 	if len(n.Defects) == 0 {
 		c.rejectKeys("nic", "there are no defects", "on")
 	}
-	seen := map[string]bool{}
-	for i, q := range n.Defects {
-		if seen[q] {
-			c.fail(fmt.Sprintf("nic.defects[%d]", i), "%s is listed twice", quoteShort(q))
-		}
-		seen[q] = true
-	}
+	checkUnique(c, "nic.defects", n.Defects)
 	c.checkHosts("nic.on", n.On)
 }

@@ -49,8 +49,21 @@ func (c *checker) checkBurst(key string, b *Burst) {
 	}
 }
 
-// eventKeys are the permitted and required keys of an event, by action.
-var eventKeys = map[string]struct{ may, must []string }{
+// keyRule has the permitted and the required keys of an action.
+type keyRule struct{ may, must []string }
+
+// checkKeys rejects those of the given keys that an action does not use, and reports whether it has all that it needs.
+func (c *checker) checkKeys(section, action string, rule keyRule, keys ...string) bool {
+	for _, k := range keys {
+		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {
+			c.rejectKeys(section, action+" does not use it", k)
+		}
+	}
+	return c.requireKeys(section, action+" needs it", rule.must...)
+}
+
+// eventKeys are the keys of an event, by action.
+var eventKeys = map[string]keyRule{
 	"drop":        {},
 	"duplicate":   {may: []string{"count", "delay"}},
 	"delay":       {must: []string{"delay"}},
@@ -94,19 +107,14 @@ func (c *checker) checkEvent(key string, e *Event) {
 		c.fail(key, "selects no packet: give psn or nth, or offset of a TCP stream")
 	}
 	rule := eventKeys[e.Do]
-	for _, k := range []string{"count", "delay", "bit", "bytes", "ecn", "field", "value"} {
-		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {
-			c.rejectKeys(key, e.Do+" does not use it", k)
-		}
-	}
-	c.requireKeys(key, e.Do+" needs it", rule.must...)
+	c.checkKeys(key, e.Do, rule, "count", "delay", "bit", "bytes", "ecn", "field", "value")
 	if e.Delay == 0 && slices.Contains(rule.must, "delay") {
 		c.rejectKeys(key, "0s does nothing", "delay")
 	}
 }
 
-// faultKeys are the permitted and required keys of a fault, by action.
-var faultKeys = map[FaultAction]struct{ may, must []string }{
+// faultKeys are the keys of a fault, by action.
+var faultKeys = map[FaultAction]keyRule{
 	Down:      {may: []string{"for"}, must: []string{"on"}},
 	Partition: {may: []string{"for"}, must: []string{"groups"}},
 	SetImpair: {may: []string{"for"}, must: []string{"set"}},
@@ -118,13 +126,7 @@ var faultKeys = map[FaultAction]struct{ may, must []string }{
 // checkFault checks that a fault has the keys of its action and names ports or hosts of the
 // fabric.
 func (c *checker) checkFault(key string, f *Fault) {
-	rule := faultKeys[f.Do]
-	for _, k := range []string{"on", "for", "groups", "set"} {
-		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {
-			c.rejectKeys(key, string(f.Do)+" does not use it", k)
-		}
-	}
-	if !c.requireKeys(key, string(f.Do)+" needs it", rule.must...) {
+	if !c.checkKeys(key, string(f.Do), faultKeys[f.Do], "on", "for", "groups", "set") {
 		return
 	}
 	switch f.Do {

@@ -44,10 +44,6 @@ func (d *decoder) checkVersion(root *yaml.Node) *Error {
 	return nil
 }
 
-func (d *decoder) decodeScenario(root *yaml.Node, s *Scenario) {
-	d.decodeStruct(root, reflect.ValueOf(s).Elem(), "")
-}
-
 // decodeValue decodes n into v, which has the given tag.
 func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
 	if _, ok := d.src.positions[key]; !ok { // the first of a duplicate key counts

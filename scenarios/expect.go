@@ -112,7 +112,7 @@ func (c *checker) checkKilled() {
 	for i, f := range c.s.Faults {
 		if f.Do == Kill {
 			for _, h := range c.hosts {
-				if MatchHost(f.On, h) {
+				if MatchesAny(f.On, h) {
 					where[h] = cmp.Or(where[h], fmt.Sprintf("faults[%d].on", i))
 				}
 			}
@@ -120,7 +120,7 @@ func (c *checker) checkKilled() {
 	}
 	c.checkHosts("expect.killed", c.s.Expect.Killed)
 	for _, h := range c.hosts {
-		expected := MatchHost(c.s.Expect.Killed, h)
+		expected := MatchesAny(c.s.Expect.Killed, h)
 		switch killed := where[h]; {
 		case killed != "" && !expected:
 			c.fail(killed, "%s is killed, and expect.killed does not say so", h)
@@ -206,18 +206,8 @@ func (s *Scenario) ExpectOn(t Tier) Expect {
 
 // RunsOn reports whether the scenario runs on a tier.
 func (s *Scenario) RunsOn(t Tier) bool {
-	for _, may := range s.Tiers {
-		if may == t {
-			return true
-		}
-	}
-	return len(s.Tiers) == 0
+	return len(s.Tiers) == 0 || slices.Contains(s.Tiers, t)
 }
 
 // TimeLimit is how long the run may take before it fails as hung.
-func (s *Scenario) TimeLimit() time.Duration {
-	if s.Limit == 0 {
-		return DefaultLimit
-	}
-	return s.Limit
-}
+func (s *Scenario) TimeLimit() time.Duration { return cmp.Or(s.Limit, DefaultLimit) }

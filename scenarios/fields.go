@@ -81,6 +81,7 @@ func (fs fields) find(name string) (field, bool) {
 	return field{}, false
 }
 
+// names returns the keys.
 func (fs fields) names() []string {
 	names := make([]string, len(fs))
 	for i, f := range fs {

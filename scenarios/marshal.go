@@ -2,7 +2,7 @@ package scenarios
 
 import (
 	"bytes"
-	"encoding"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -75,8 +75,7 @@ func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 		}
 		return scalarNode("!!str", size)
 	case formPercent, formRate:
-		text, _ := v.Interface().(encoding.TextMarshaler).MarshalText() // cannot fail
-		return scalarNode("!!str", string(text))
+		return scalarNode("!!str", v.Interface().(fmt.Stringer).String())
 	case formDuration:
 		return scalarNode("!!str", formatDuration(time.Duration(v.Int())))
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,8 +46,8 @@ func Load(fsys fs.FS, name string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse reads a scenario. The error is of type Errors, with all errors in the order of
-// lines; file is the file name in them.
+// Parse reads a scenario from data. The error is of type Errors: up to maxErrors errors in the order of
+// lines, and then the number of the others. file is the file name in them.
 func Parse(file string, data []byte) (*Scenario, error) {
 	src := source{file: file, positions: map[string]position{"": {line: 1}}}
 	root, errs := parseDocument(&src, data)
@@ -58,7 +59,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 		return nil, Errors{err}
 	}
 	s := &Scenario{}
-	d.decodeScenario(root, s)
+	d.decodeStruct(root, reflect.ValueOf(s).Elem(), "")
 	s.source = src
 	check := checker{s: s, unreadable: d.unreadable}
 	check.checkAll()

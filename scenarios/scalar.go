@@ -215,10 +215,9 @@ var compiledPatterns sync.Map // *regexp.Regexp by its text
 // compilePattern compiles each pattern once: compiling takes longer than matching, and
 // every run reads all scenarios.
 func compilePattern(pattern string) *regexp.Regexp {
-	if r, ok := compiledPatterns.Load(pattern); ok {
-		return r.(*regexp.Regexp)
+	r, ok := compiledPatterns.Load(pattern)
+	if !ok {
+		r, _ = compiledPatterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
 	}
-	r := regexp.MustCompile(pattern)
-	compiledPatterns.Store(pattern, r)
-	return r
+	return r.(*regexp.Regexp)
 }

@@ -132,7 +132,7 @@ func withoutDuplicates(files []string) (unique []string) {
 	return unique
 }
 
-// MatchesAny reports whether a name matches one of the patterns.
+// MatchesAny reports whether a name matches one of the patterns. A malformed pattern matches nothing.
 func MatchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, name)
@@ -142,12 +142,7 @@ func MatchesAny(patterns []string, name string) bool {
 
 // hasAll reports whether tags contains all wanted tags.
 func hasAll(tags, wanted []string) bool {
-	for _, w := range wanted {
-		if !slices.Contains(tags, w) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(tags, w) })
 }
 
 // Tags returns the tags of scenarios, sorted.
@@ -209,4 +204,4 @@ func Builtin() ([]*Scenario, error) {
 }
 
 // Schema is the JSON schema of scenario files (draft 2020-12).
-func Schema() []byte { return append([]byte(nil), schema...) }
+func Schema() []byte { return slices.Clone(schema) }

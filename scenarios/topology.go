@@ -3,7 +3,6 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
-	"path"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -21,12 +20,7 @@ func (f *Fabric) RailCount() int { return max(f.Rails, 1) }
 
 // RankCount is the number of ranks: one per host, on all hosts unless the workload has
 // fewer.
-func (s *Scenario) RankCount() int {
-	if s.Workload.Ranks > 0 {
-		return s.Workload.Ranks
-	}
-	return s.Fabric.HostCount()
-}
+func (s *Scenario) RankCount() int { return cmp.Or(s.Workload.Ranks, s.Fabric.HostCount()) }
 
 // Topology builds the topology of the fabric.
 func (s *Scenario) Topology() (topology.Topology, error) {
@@ -62,20 +56,10 @@ func (f *Fabric) build(links map[string]Link) (topology.Topology, error) {
 	return topology.Topology{}, fmt.Errorf("kind %s is none of pair, star, fat-tree", quoteShort(string(f.Kind)))
 }
 
+// topologyLink converts the properties of a cable for package topology.
 func (l Link) topologyLink() topology.Link {
 	return topology.Link{
 		MTU: int(l.MTU), RateBps: uint64(l.Rate), Latency: l.Latency, QueueBytes: int(l.Queue),
 		ECN: topology.ECN{MinBytes: int(l.ECN.Min), MaxBytes: int(l.ECN.Max), MaxPPM: l.ECN.Share.PPM()},
 	}
-}
-
-// MatchHost reports whether any of the patterns matches a host name. Malformed patterns
-// match nothing; the loader rejects them.
-func MatchHost(patterns []string, host string) bool {
-	for _, p := range patterns {
-		if ok, err := path.Match(p, host); ok && err == nil {
-			return true
-		}
-	}
-	return false
 }

@@ -60,9 +60,6 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the percentage.
-func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
 // String returns the percentage.
 func (p Percent) String() string { return formatDecimal(uint64(p), 1e4) + "%" }
 
@@ -82,9 +79,6 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	*b = Bytes(n * worth)
 	return nil
 }
-
-// MarshalText returns the size in the largest unit that divides it.
-func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
 // String returns the size in the largest binary unit that divides it.
 func (b Bytes) String() string {
@@ -106,10 +100,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the rate as String does.
-func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// String returns the rate in the largest unit that represents it exactly.
+// String returns the rate in the largest unit in which it has at most three decimals.
 func (r Rate) String() string {
 	for _, s := range rateScales {
 		if s.factor > 1 && uint64(r) >= s.factor && uint64(r)%(s.factor/1000) == 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -41,7 +42,18 @@ func (q *Queues) Close() error {
 	for _, cq := range q.CQs {
 		errs = append(errs, cq.Close())
 	}
-	return errors.Join(append(errs, q.Channel.Close(), q.PD.Close())...)
+	return errors.Join(append(errs, Close(q.Channel, q.PD))...)
+}
+
+// Close closes verbs objects in the given order, except those that are nil, and returns all errors.
+func Close(objects ...io.Closer) error {
+	var errs []error
+	for _, o := range objects {
+		if o != nil {
+			errs = append(errs, o.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // QPs are the queue pairs of one end of a connection: one that sends and receives, or with

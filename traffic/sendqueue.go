@@ -164,25 +164,12 @@ func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCS
 
 // CompletionOf is the opcode of the completion of a request. It does not use the table of the
 // emulated devices, because programs check the devices with it.
-func CompletionOf(op verbs.WROpcode) verbs.WCOpcode {
-	switch op {
-	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
-		return verbs.WCOpRDMAWrite
-	case verbs.OpRDMARead:
-		return verbs.WCOpRDMARead
-	case verbs.OpAtomicCmpAndSwp:
-		return verbs.WCOpCompSwap
-	case verbs.OpAtomicFetchAdd:
-		return verbs.WCOpFetchAdd
-	case verbs.OpLocalInv:
-		return verbs.WCOpLocalInv
-	case verbs.OpBindMW:
-		return verbs.WCOpBindMW
-	case verbs.OpFlush:
-		return verbs.WCOpFlush
-	case verbs.OpAtomicWrite:
-		return verbs.WCOpAtomicWrite
-	default:
-		return verbs.WCOpSend
-	}
+func CompletionOf(op verbs.WROpcode) verbs.WCOpcode { return completions[op] }
+
+// completions is indexed by the opcode of the request; those that are not listed are sends.
+var completions = [verbs.OpAtomicWrite + 1]verbs.WCOpcode{
+	verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite,
+	verbs.OpRDMARead: verbs.WCOpRDMARead, verbs.OpAtomicCmpAndSwp: verbs.WCOpCompSwap,
+	verbs.OpAtomicFetchAdd: verbs.WCOpFetchAdd, verbs.OpLocalInv: verbs.WCOpLocalInv,
+	verbs.OpBindMW: verbs.WCOpBindMW, verbs.OpFlush: verbs.WCOpFlush, verbs.OpAtomicWrite: verbs.WCOpAtomicWrite,
 }

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // Up reports whether the port's link is up.
@@ -18,6 +21,7 @@ func (p *Port) SetDown() { p.setCarrier(true) }
 // SetUp brings the port's link up.
 func (p *Port) SetUp() { p.setCarrier(false) }
 
+// setCarrier changes the link state of the port, and of the other port of a cable.
 func (p *Port) setCarrier(down bool) {
 	if !p.net.cfg.Cable {
 		p.setOwnCarrier(down)
@@ -30,25 +34,49 @@ func (p *Port) setCarrier(down bool) {
 
 // setOwnCarrier takes the link of the port down, which drops the packets in flight, or up.
 func (p *Port) setOwnCarrier(down bool) {
-	if p.isDown == down || p.closed {
+	if p.closed || !p.set(down, &p.uplink, &p.downlink) {
 		return
 	}
-	p.isDown = down
 	w := p.net.w
-	if down {
-		p.epoch++
-		p.uplink.flush()
-		p.downlink.flush()
-		w.Tracef("%s link down", p.cfg.Name)
-		if p.writableTimer.Deadline() > w.now { // flush has emptied the queue
-			p.writableTimer.Reset(w.now)
-		}
+	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now
+		p.writableTimer.Reset(w.now)
+	}
+	p.linkChange.schedule(w)
+}
+
+// Flap takes the link of a port down and up again, Times times, starting at From. A random
+// time up to Jitter is added to each DownFor and UpFor.
+type Flap struct {
+	From           mono.Time
+	DownFor, UpFor time.Duration
+	Jitter         time.Duration
+	Times          int
+}
+
+// Flap schedules the changes of f.
+func (p *Port) Flap(f Flap) { p.net.w.At(f.From, &activeFlap{Flap: f, port: p}, 0) }
+
+// activeFlap is the Flap of a port, with Times reduced by those that have ended.
+type activeFlap struct {
+	Flap
+	port *Port
+}
+
+// HandleEvent implements Handler: it toggles the link and schedules the next change.
+func (f *activeFlap) HandleEvent(now mono.Time, _ uint64) {
+	delay := f.UpFor
+	if f.port.Up() {
+		f.port.SetDown()
+		delay = f.DownFor
 	} else {
-		w.Tracef("%s link up", p.cfg.Name)
+		f.port.SetUp()
+		if f.Times--; f.Times == 0 {
+			return
+		}
 	}
-	if p.linkChange.h != nil {
-		w.At(w.now, p.linkChange.h, p.linkChange.arg)
-	}
+	w := f.port.net.w
+	jitter := randBelow(w.Rand(f.port.net.randName(f.port.cfg.Name, "flap0")), f.Jitter+1)
+	w.At(now.Add(delay+jitter), f, 0)
 }
 
 // Partition divides the network: ports of different groups cannot reach each
@@ -67,34 +95,15 @@ func (n *Net) Partition(groups ...[]*Port) {
 	n.w.Tracef("%s partition into %d groups", n.cfg.Name, len(groups))
 }
 
-// Block drops all packets from one port to another, in this direction only.
-func (n *Net) Block(from, to *Port) {
-	n.blocked[[2]*Port{from, to}] = struct{}{}
-	n.w.Tracef("%s block %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
-}
-
-// Unblock undoes Block.
-func (n *Net) Unblock(from, to *Port) {
-	delete(n.blocked, [2]*Port{from, to})
-	n.w.Tracef("%s unblock %s>%s", n.cfg.Name, from.cfg.Name, to.cfg.Name)
-}
-
-// Heal undoes Partition and every Block. Links that are down stay down.
+// Heal undoes Partition. Links that are down stay down.
 func (n *Net) Heal() {
 	n.partitioned = false
-	clear(n.blocked)
 	n.w.Tracef("%s heal", n.cfg.Name)
 }
 
+// reachable reports whether no partition separates two ports.
 func (n *Net) reachable(from, to *Port) bool {
-	if n.partitioned && from.partition != to.partition {
-		return false
-	}
-	if len(n.blocked) == 0 {
-		return true
-	}
-	_, blocked := n.blocked[[2]*Port{from, to}]
-	return !blocked
+	return !n.partitioned || from.partition == to.partition
 }
 
 // Changes to a port of a running world, besides its carrier.
@@ -103,43 +112,11 @@ func (n *Net) reachable(from, to *Port) bool {
 // and receives (down). Packets already delayed keep their delay; exact events
 // and counters are kept.
 func (p *Port) SetImpair(up, down []impair.Spec) error {
-	for _, d := range []struct {
-		im    **impairment
-		name  string
-		specs []impair.Spec
-		next  Handler
-	}{
-		{&p.impairUp, "up", up, (*afterUpImpairment)(p.net)},
-		{&p.impairDown, "down", down, (*afterDownImpairment)(p.net)},
-	} {
-		if err := p.net.setImpairSpecs(d.im, p, d.name, d.specs, d.next); err != nil {
-			return err
-		}
+	if err := errors.Join(p.uplink.setSpecs(up), p.downlink.setSpecs(down)); err != nil {
+		return err
 	}
 	p.net.w.Tracef("%s impairments replaced", p.cfg.Name)
 	return nil
-}
-
-// setImpairSpecs changes an impairment, or creates it.
-func (n *Net) setImpairSpecs(im **impairment, p *Port, dir string, specs []impair.Spec, next Handler) (err error) {
-	if *im == nil {
-		*im, err = n.newImpairment(p.cfg.Name, dir, impair.Config{Specs: specs}, next)
-		(*im).setPort(p)
-		return err
-	}
-	if err := (*im).pipe.SetSpecs(specs); err != nil {
-		return &ImpairError{Port: p.cfg.Name, Direction: dir, Err: err}
-	}
-	return nil
-}
-
-// SetRate changes the bandwidth of the port's cable in both directions; 0 means
-// unlimited. Packets already queued keep their departure times.
-func (p *Port) SetRate(bps uint64) {
-	p.cfg.Link.RateBps = bps
-	p.uplink.pacer.SetRate(bps)
-	p.downlink.pacer.SetRate(bps)
-	p.net.w.Tracef("%s rate %d", p.cfg.Name, bps)
 }
 
 // Freeze suspends the port until Thaw, as when the process that owns the socket
@@ -157,13 +134,9 @@ func (p *Port) Thaw() {
 		return
 	}
 	p.frozen = false
-	w := p.net.w
-	w.Tracef("%s thawed", p.cfg.Name)
-	for _, k := range []callback{p.readable, p.writable} {
-		if k.h != nil {
-			w.At(w.now, k.h, k.arg)
-		}
-	}
+	p.net.w.Tracef("%s thawed", p.cfg.Name)
+	p.readable.schedule(p.net.w)
+	p.writable.schedule(p.net.w)
 	if p.host != nil {
 		p.host.thaw()
 	}
@@ -202,7 +175,5 @@ func (p *Port) AddAddr(a netip.Addr) error {
 
 func (p *Port) setAddrs(all []netip.Addr) {
 	p.cfg.Addrs = all
-	if k := p.addrChange; k.h != nil {
-		p.net.w.At(p.net.w.now, k.h, k.arg)
-	}
+	p.addrChange.schedule(p.net.w)
 }

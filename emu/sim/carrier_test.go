@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // watch records every link change of a host.
@@ -125,13 +124,6 @@ func TestPartitionBlocksAndHealRestores(t *testing.T) {
 	check("divided anew", "/234/134/124/123")
 	n.Heal()
 	check("healed", all)
-	n.Block(h[0].Port, h[1].Port)
-	check("blocked one way", "1234/234/0134/0124/0123")
-	n.Block(h[1].Port, h[0].Port)
-	n.Unblock(h[0].Port, h[1].Port)
-	check("blocked the other way", "234/0234/0134/0124/0123")
-	n.Heal()
-	check("healed again", all)
 	if d := h[4].Stats().Drops; d.Partitioned != 4 || d.Total() != 4 {
 		t.Errorf("host 4: %+v", d)
 	}
@@ -151,36 +143,12 @@ func TestPartitionDropsPacketsAtSwitch(t *testing.T) {
 	}
 }
 
-func TestScheduleAppliesStepsOnTime(t *testing.T) {
-	w := New(Config{})
-	h := star(t, w, 3, LinkConfig{})
-	var log []string
-	watch(h[2], &log)
-	must.Do(t, h[0].Net().Schedule(Schedule{Steps: []Step{
-		{At: 300, Heal: true, Block: []PortPair{{"h0", "h1"}}},
-		{At: 100, Partition: [][]string{{"h0"}, {"h1", "h2"}}},
-		{At: 200, Down: []string{"h2"}},
-		{At: 400, Up: []string{"h2"}, Unblock: []PortPair{{"h0", "h1"}}},
-	}}))
-	for at := range 5 {
-		w.AtFunc(mono.Time(at*100+50), func() {
-			for _, to := range h[1:] {
-				h[0].send(t, to, numbered(at))
-			}
-		})
-	}
-	mustRun(t, w)
-	if got, want := fmt.Sprint(h[1].numbers(), h[2].numbers(), log), "[0 4] [0 4] [h2 false@200 h2 true@400]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestFlapTogglesLink(t *testing.T) {
 	run := func(seed uint64, jitter time.Duration) (log []string) {
 		w := New(Config{Seed: seed})
 		h := star(t, w, 1, LinkConfig{})
 		watch(h[0], &log)
-		must.Do(t, h[0].Net().Schedule(Schedule{Flaps: []Flap{{Port: "h0", From: 100, DownFor: 10, UpFor: 30, Jitter: jitter, Times: 2}}}))
+		h[0].Flap(Flap{From: 100, DownFor: 10, UpFor: 30, Jitter: jitter, Times: 2})
 		mustRun(t, w)
 		return log
 	}
@@ -189,34 +157,5 @@ func TestFlapTogglesLink(t *testing.T) {
 	}
 	if a, b := run(1, 1000), run(1, 1000); !slices.Equal(a, b) || slices.Equal(a, run(2, 1000)) || len(a) != 4 {
 		t.Errorf("with jitter: %v, %v: want it to follow from the seed", a, b)
-	}
-}
-
-func TestInvalidScheduleIsRejectedWhole(t *testing.T) {
-	w := New(Config{})
-	h := star(t, w, 2, LinkConfig{})
-	n := h[0].Net()
-	must.Do(t, w.RunUntil(50))
-	good := Step{At: 60, Down: []string{"h0"}}
-	for _, tc := range []struct {
-		s    Schedule
-		want string
-	}{
-		{Schedule{Steps: []Step{good, {At: 49}}}, "steps[1]: 49ns is in the past: the time is 50ns"},
-		{Schedule{Steps: []Step{good, {At: 60, Down: []string{"nosuch"}}}}, `no port is named "nosuch"`},
-		{Schedule{Steps: []Step{good, {At: 60, Up: []string{"x"}}}}, `"x"`},
-		{Schedule{Steps: []Step{good, {At: 60, Block: []PortPair{{"h0", "y"}}}}}, `"y"`},
-		{Schedule{Steps: []Step{good, {At: 60, Partition: [][]string{{"h0"}, {"h1", "h0"}}}}}, `port "h0" is in groups 0 and 1`},
-		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, DownFor: 1, UpFor: 1}}}, "flaps[0]: times: 0: must be positive"},
-		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "h0", From: 60, Times: 1}}}, "must be positive"},
-		{Schedule{Steps: []Step{good}, Flaps: []Flap{{Port: "z", From: 60, DownFor: 1, UpFor: 1, Times: 1}}}, `"z"`},
-	} {
-		if err := n.Schedule(tc.s); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v, want %q", tc.s, err, tc.want)
-		}
-	}
-	mustRun(t, w)
-	if !h[0].Up() {
-		t.Error("part of a schedule with mistakes was done")
 	}
 }

@@ -51,23 +51,6 @@ func TestSetImpairReplacesSpecs(t *testing.T) {
 	}
 }
 
-func TestSetRateChangesBandwidth(t *testing.T) {
-	w := New(Config{})
-	a, b := pair(t, w, LinkConfig{RateBps: 8e9})
-	a.must(t, a.to(b, sized(1000)))
-	mustRun(t, w)
-	a.SetRate(16e9)
-	a.must(t, a.to(b, sized(1000)))
-	mustRun(t, w)
-	a.SetRate(0)
-	a.must(t, a.to(b, sized(1000)))
-	mustRun(t, w)
-	if got := b.times(); !slices.Equal(got, []mono.Time{1000, 1500, 1500}) {
-		t.Errorf("arrived at %v", got)
-	}
-}
-
-// A frozen port queues received packets and sends nothing.
 func TestFrozenPortNeitherSendsNorReceives(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{Latency: 10})

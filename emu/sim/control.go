@@ -22,21 +22,14 @@ import (
 // call.
 func (p *Proc) Kill() error {
 	w := p.w
-	i := slices.Index(w.procs, p)
 	switch {
 	case w.current == p:
 		panic(fmt.Sprintf("sim: program %q kills itself: let it return instead", p.name))
-	case i < 0:
+	case !slices.Contains(w.procs, p):
 		return nil
 	}
-	w.procs = slices.Delete(w.procs, i, i+1)
-	if i := slices.Index(w.ready, p); i >= 0 {
-		w.ready = slices.Delete(w.ready, i, i+1)
-	}
-	if p.signal != nil {
-		p.signal.remove(p)
-		p.signal = nil
-	}
+	w.procs, w.ready = remove(w.procs, p), remove(w.ready, p)
+	p.stopWaiting()
 	p.timer.Stop()
 	w.Tracef("kill %s", p.name)
 	killer := w.current
@@ -56,8 +49,8 @@ func (p *Proc) Pause() {
 		panic(fmt.Sprintf("sim: program %q pauses itself: park it (Wait, Sleep) instead", p.name))
 	}
 	p.paused = true
-	if i := slices.Index(p.w.ready, p); i >= 0 {
-		p.w.ready = slices.Delete(p.w.ready, i, i+1)
+	if slices.Contains(p.w.ready, p) {
+		p.w.ready = remove(p.w.ready, p)
 		p.wokenWhilePaused = true
 	}
 }
@@ -67,7 +60,7 @@ func (p *Proc) Resume() {
 	p.paused = false
 	if p.wokenWhilePaused {
 		p.wokenWhilePaused = false
-		p.w.ready = append(p.w.ready, p)
+		p.wake()
 	}
 }
 
@@ -100,7 +93,9 @@ func (w *World) Choose(kind string, n int) int {
 	if i < 0 || i >= n {
 		panic(fmt.Sprintf("sim: Chooser answered %d to Choose(%q, %d)", i, kind, n))
 	}
-	w.traceChoice(kind, n, i)
+	if w.Tracing() {
+		w.Tracef("choose %s %d %d", kind, n, i)
+	}
 	return i
 }
 
@@ -132,7 +127,7 @@ func (w *World) Rand(name string) *rand.Rand {
 type trace struct {
 	out io.Writer
 	buf []byte
-	err error
+	err error // of the first failed write; nothing is written after it
 }
 
 // Tracing reports whether a trace is written, so that callers can skip
@@ -141,38 +136,18 @@ func (w *World) Tracing() bool { return w.trace.out != nil }
 
 // Tracef adds a line to the trace, after the time.
 func (w *World) Tracef(format string, args ...any) {
-	if w.trace.out == nil {
+	if w.trace.out == nil || w.trace.err != nil {
 		return
 	}
-	w.traceLine(fmt.Appendf(w.traceStart(), format, args...))
+	b := append(strconv.AppendInt(w.trace.buf[:0], int64(w.now), 10), ' ')
+	w.trace.buf = append(fmt.Appendf(b, format, args...), '\n')
+	_, w.trace.err = w.trace.out.Write(w.trace.buf)
 }
 
-// TraceErr returns the first write error of the trace. Nothing is written after
-// it.
-func (w *World) TraceErr() error { return w.trace.err }
-
-func (w *World) traceStart() []byte {
-	return append(strconv.AppendInt(w.trace.buf[:0], int64(w.now), 10), ' ')
-}
-
-func (w *World) traceLine(b []byte) {
-	w.trace.buf = append(b, '\n')
-	if w.trace.err == nil {
-		_, w.trace.err = w.trace.out.Write(w.trace.buf)
-	}
-}
-
+// traceRun adds to the trace that p runs next.
 func (w *World) traceRun(p *Proc) {
-	if w.trace.out != nil {
-		w.traceLine(append(append(w.traceStart(), "run "...), p.name...))
-	}
-}
-
-func (w *World) traceChoice(kind string, n, i int) {
-	if w.trace.out != nil {
-		b := append(append(w.traceStart(), "choose "...), kind...)
-		b = append(strconv.AppendInt(append(b, ' '), int64(n), 10), ' ')
-		w.traceLine(strconv.AppendInt(b, int64(i), 10))
+	if w.Tracing() {
+		w.Tracef("run %s", p.name)
 	}
 }
 

@@ -83,6 +83,7 @@ func (d *Driver) observePort(h Handler, port *Port, o link.PortObserver) {
 	port.OnAddrChange(h, eventAddr)
 }
 
+// makeDriver returns a Driver without a port.
 func makeDriver(w *World, e baseEngine, n network, costs verbs.Costs) *Driver {
 	d := &Driver{world: w, engine: e, net: n, costs: costs}
 	d.timer = w.NewTimer(d, eventTimer)
@@ -267,6 +268,7 @@ func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort)
 // streamNetwork is the network of a drive.StreamEngine: byte streams.
 type streamNetwork drive.Streams
 
+// receive implements network.
 func (n *streamNetwork) receive(now mono.Time) {
 	for {
 		// A read returns at most one segment: repeat until nothing is left.
@@ -277,6 +279,7 @@ func (n *streamNetwork) receive(now mono.Time) {
 	}
 }
 
+// flush implements network.
 func (n *streamNetwork) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}

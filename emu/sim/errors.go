@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -14,6 +13,7 @@ type WaitingProgram struct {
 	Since   mono.Time
 }
 
+// waitingPrograms describes the programs that have not ended.
 func (w *World) waitingPrograms() []WaitingProgram {
 	all := make([]WaitingProgram, 0, len(w.procs))
 	for _, p := range w.procs {
@@ -26,10 +26,15 @@ func (w *World) waitingPrograms() []WaitingProgram {
 	return all
 }
 
-func appendWaiting(b *strings.Builder, all []WaitingProgram) {
-	for _, x := range all {
-		fmt.Fprintf(b, "\n  %s waits for %s since %v", x.Program, x.Reason, x.Since)
+// waitingLines returns a colon and a line for each program; empty if there are none.
+func waitingLines(all []WaitingProgram) (lines string) {
+	for i, x := range all {
+		if i == 0 {
+			lines = ":"
+		}
+		lines += fmt.Sprintf("\n  %s waits for %s since %v", x.Program, x.Reason, x.Since)
 	}
+	return lines
 }
 
 // DeadlockError reports that no event is left while programs are parked.
@@ -39,10 +44,8 @@ type DeadlockError struct {
 }
 
 func (e *DeadlockError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "deadlock at %v: nothing is left to happen, and %d program(s) still wait:", e.Now, len(e.Waiting))
-	appendWaiting(&b, e.Waiting)
-	return b.String()
+	return fmt.Sprintf("deadlock at %v: nothing is left to happen, and %d program(s) still wait%s",
+		e.Now, len(e.Waiting), waitingLines(e.Waiting))
 }
 
 // LimitError reports that a run reached a limit of its Config.
@@ -54,13 +57,8 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "limit of %s reached at %v after %d events (Config.MaxEvents, Config.MaxTime); %d program(s) had not ended", e.Limit, e.Now, e.Events, len(e.Waiting))
-	if len(e.Waiting) > 0 {
-		b.WriteByte(':')
-	}
-	appendWaiting(&b, e.Waiting)
-	return b.String()
+	return fmt.Sprintf("limit of %s reached at %v after %d events (Config.MaxEvents, Config.MaxTime); %d program(s) had not ended%s",
+		e.Limit, e.Now, e.Events, len(e.Waiting), waitingLines(e.Waiting))
 }
 
 // ProgramError is the error that a program returned.
@@ -100,3 +98,13 @@ func (e *ImpairError) Error() string {
 	return fmt.Sprintf("port %s: impairment %s: %v", e.Port, e.Direction, e.Err)
 }
 func (e *ImpairError) Unwrap() error { return e.Err }
+
+// problems lists the errors of a configuration.
+type problems []error
+
+// check adds an error unless ok.
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}

@@ -1,64 +1,6 @@
 package sim
 
-import (
-	"math/rand/v2"
-	"net/netip"
-
-	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/mono"
-)
-
-// Handlers of a packet at the stages of its path; arg is the packet's id.
-type (
-	uplinkArrival       Net // the packet has crossed the sender's cable
-	afterUpImpairment   Net // the packet has passed impairUp and is in the switch
-	downlinkArrival     Net // the packet has crossed the receiver's cable
-	afterDownImpairment Net // the packet has passed impairDown
-	impairTimerHandler  impairment
-)
-
-func (h *uplinkArrival) HandleEvent(now mono.Time, arg uint64) {
-	n := (*Net)(h)
-	pk := n.packets[arg]
-	from := pk.from
-	if pk.epoch != from.epoch {
-		n.drop(pk, from.cfg.Name, &from.txDrops.LinkDown, "lost-link")
-		return
-	}
-	if from.impairUp != nil {
-		from.impairUp.apply(pk)
-		return
-	}
-	n.forward(pk)
-}
-
-func (h *afterUpImpairment) HandleEvent(_ mono.Time, arg uint64) {
-	n := (*Net)(h)
-	n.forward(n.packets[arg])
-}
-
-func (h *downlinkArrival) HandleEvent(now mono.Time, arg uint64) {
-	n := (*Net)(h)
-	pk := n.packets[arg]
-	to := pk.to
-	if pk.epoch != to.epoch {
-		n.drop(pk, to.cfg.Name, &to.rxDrops.LinkDown, "lost-link")
-		return
-	}
-	n.arrive(pk)
-}
-
-func (h *afterDownImpairment) HandleEvent(_ mono.Time, arg uint64) {
-	n := (*Net)(h)
-	n.deliver(n.packets[arg])
-}
-
-func (h *impairTimerHandler) HandleEvent(now mono.Time, _ uint64) {
-	im := (*impairment)(h)
-	im.out = im.pipe.HandleTimer(now, im.out[:0])
-	im.emit(im.port, im.port)
-}
+import "net/netip"
 
 // forward sends pk to its destination, or a copy to each receiver of a
 // multicast or broadcast. The sender receives its own multicast if it has
@@ -73,14 +15,14 @@ func (n *Net) forward(pk *packet) {
 	default:
 		to := n.byAddr[dst]
 		if to == nil {
-			n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.NoRoute, "no-route")
+			pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-route")
 			return
 		}
 		n.forwardTo(pk, to)
 		return
 	}
 	if len(n.receivers) == 0 {
-		n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.NoRoute, "no-member")
+		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-member")
 		return
 	}
 	for _, to := range n.receivers {
@@ -92,10 +34,10 @@ func (n *Net) forward(pk *packet) {
 // forwardTo sends pk from the sender's switch to a port.
 func (n *Net) forwardTo(pk *packet, to *Port) {
 	pk.to = to
-	to.stats.In.count(pk.IPBytes())
+	to.downlink.stats.In.count(pk.IPBytes())
 	switch {
 	case !n.reachable(pk.from, to):
-		n.drop(pk, to.cfg.Name, &to.rxDrops.Partitioned, "partitioned")
+		to.downlink.drop(pk, &to.downlink.stats.Drops.Partitioned, "partitioned")
 	case pk.from.sw != to.sw:
 		n.route(pk, pk.from.sw)
 	default:
@@ -106,74 +48,31 @@ func (n *Net) forwardTo(pk *packet, to *Port) {
 // egress queues pk in the switch towards its port. A cable has no switch: pk
 // arrives at once.
 func (n *Net) egress(pk *packet, to *Port) {
-	drops, now, size := &to.rxDrops, n.w.now, pk.IPBytes()
-	switch {
+	switch d := &to.downlink; {
 	case to.isDown:
-		n.drop(pk, to.cfg.Name, &drops.LinkDown, "link-down")
-		return
-	case size > to.cfg.Link.MTU:
-		n.drop(pk, to.cfg.Name, &drops.TooBig, "too-big")
-		return
-	case n.cfg.Cable:
-		n.arrive(pk)
-		return
+		d.drop(pk, &d.stats.Drops.LinkDown, "link-down")
+	case n.cfg.Cable && pk.IPBytes() <= d.cfg.MTU:
+		d.impair(pk)
+	default:
+		d.transmit(pk)
 	}
-	queued := to.downlink.backlog(now)
-	if queued+size > to.cfg.Link.QueueBytes {
-		n.drop(pk, to.cfg.Name, &drops.QueueFull, "queue-full")
-		return
-	}
-	to.stats.QueueBytesMax = max(to.stats.QueueBytesMax, queued+size)
-	if e := &to.cfg.Link.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.shouldMark(to.ecnRand, queued) && pk.markCE() {
-		to.stats.Marked++
-	}
-	pk.epoch = to.epoch
-	n.w.At(to.downlink.send(now, size), (*downlinkArrival)(n), uint64(pk.id))
-}
-
-// shouldMark decides whether to mark a packet that found a queue longer than
-// MinBytes. It draws a random number for every packet, so that packets without
-// ECT do not shift the marks of the others.
-func (e *ECNConfig) shouldMark(red *rand.Rand, queued int) bool {
-	draw := uint64(randBelow(red, impair.PPM))
-	return queued > e.MaxBytes ||
-		draw*uint64(e.MaxBytes-e.MinBytes) < uint64(e.MaxPPM)*uint64(queued-e.MinBytes)
-}
-
-// markCE sets CE if pk has an ECT codepoint.
-func (pk *packet) markCE() bool {
-	if ecn := pk.ECNBits(); ecn == link.NotECT || ecn == link.CE {
-		return false
-	}
-	pk.TClass |= link.CE
-	return true
-}
-
-// arrive handles pk at the end of the last cable.
-func (n *Net) arrive(pk *packet) {
-	if im := pk.to.impairDown; im != nil {
-		im.apply(pk)
-		return
-	}
-	n.deliver(pk)
 }
 
 // deliver puts a packet into the receive queue of its port, or drops it.
 func (n *Net) deliver(pk *packet) {
 	p := pk.to
+	d := &p.downlink
 	if p.closed {
-		n.drop(pk, p.cfg.Name, &p.rxDrops.NoRoute, "closed")
+		d.drop(pk, &d.stats.Drops.NoRoute, "closed")
 		return
 	}
 	if p.rxQueueBytes+pk.IPBytes() > p.cfg.Link.RxQueueBytes {
-		n.drop(pk, p.cfg.Name, &p.rxDrops.ReceiveFull, "receive-full")
+		d.drop(pk, &d.stats.Drops.ReceiveFull, "receive-full")
 		return
 	}
-	p.stats.Delivered++
-	p.stats.DeliveredBytes += uint64(pk.IPBytes())
-	if n.w.Tracing() {
-		n.tracePacket(p.cfg.Name, "deliver", &pk.Datagram)
-	}
+	d.stats.Delivered++
+	d.stats.DeliveredBytes += uint64(pk.IPBytes())
+	n.tracePacket(p.cfg.Name, "deliver", &pk.Datagram)
 	if n.tap != nil {
 		n.tap(n.w.now, p, In, &pk.Datagram)
 	}

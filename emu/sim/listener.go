@@ -75,6 +75,7 @@ func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	return l, nil
 }
 
+// nextEphemeral returns the next port number of the ephemeral range, in turn.
 func (p *Port) nextEphemeral() uint16 {
 	port := firstEphemeral + p.ephemeralUsed%ephemeralCount
 	p.ephemeralUsed++
@@ -107,9 +108,7 @@ func (l *Listener) Close() error {
 	for _, a := range l.boundAddrs {
 		delete(l.net.listeners, a)
 	}
-	if i := slices.Index(l.port.listeners, l); i >= 0 {
-		l.port.listeners = slices.Delete(l.port.listeners, i, i+1)
-	}
+	l.port.listeners = remove(l.port.listeners, l)
 	for l.acceptQueue.len() > 0 {
 		_ = l.acceptQueue.pop().Abort(l.net.w.now)
 	}
@@ -158,6 +157,7 @@ func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	return local, addrError("dial from", local, fmt.Errorf("every port from %d on to %v: %w", firstEphemeral, remote, link.ErrAddrInUse))
 }
 
+// hasStream reports whether the port has a stream between two addresses.
 func (p *Port) hasStream(local, remote netip.AddrPort) bool {
 	return slices.ContainsFunc(p.streams, func(s *Stream) bool { return s.local == local && s.remote == remote })
 }
@@ -169,18 +169,13 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(canonical(a.Addr()), a.Port())
 }
 
+// newStream creates the end of stream conn at port p, with its events and random streams. far is the peer's port.
 func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
-	s := &Stream{
-		net: n, port: p, local: local, remote: remote, conn: conn,
-		window: n.cfg.Stream.BufferBytes,
-	}
-	ip := link.IPv6HeaderLen
-	if local.Addr().Is4() {
-		ip = link.IPv4HeaderLen
-	}
+	s := &Stream{net: n, port: p, local: local, remote: remote, conn: conn}
+	s.window = n.cfg.Stream.BufferBytes
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
-	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.trunk.cfg.Link.MTU) })
-	s.mss = mtu - ip - tcpHeaderLen
+	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
+	s.mss = mtu - s.headerBytes()
 	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
 	side := "listener"
 	if dialer {
@@ -204,8 +199,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	n.tapSegment(s.farPort(), In, syn)
 	l := n.listeners[s.remote]
 	if l == nil || l.acceptQueue.len() >= l.backlog {
-		s.tapReset(Out, s.farPort())
-		n.w.At(n.w.now.Add(s.returnLatency()), (*refusalArrival)(s), 0)
+		s.resetByPeer(link.ErrRefused)
 		return
 	}
 	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, false)
@@ -217,15 +211,6 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	l.onAccept.call(n.w.now)
 }
 
-// refusalArrival is a Stream as the handler of the RST that refuses it.
-type refusalArrival Stream
-
-func (h *refusalArrival) HandleEvent(mono.Time, uint64) {
-	s := (*Stream)(h)
-	s.tapReset(In, s.port)
-	s.fail(link.ErrRefused)
-}
-
 // establish completes the handshake at the dialer.
 func (s *Stream) establish(now mono.Time) {
 	s.open = true
@@ -235,17 +220,11 @@ func (s *Stream) establish(now mono.Time) {
 	s.writable.call(now)
 }
 
-// resetArrival is a Stream as the handler of the RST of a peer that is gone.
-type resetArrival Stream
-
-func (h *resetArrival) HandleEvent(mono.Time, uint64) {
-	s := (*Stream)(h)
-	s.tapReset(In, s.port)
-	s.fail(link.ErrReset)
-}
-
-func (s *Stream) resetAfterReturn() {
-	w := s.net.w
+// resetByPeer lets the peer's port answer s with an RST. When it arrives, s fails with err.
+func (s *Stream) resetByPeer(err error) {
 	s.tapReset(Out, s.farPort())
-	w.At(w.now.Add(s.returnLatency()), (*resetArrival)(s), 0)
+	s.net.w.AfterFunc(s.returnLatency(), func() {
+		s.tapReset(In, s.port)
+		s.fail(err)
+	})
 }

@@ -48,8 +48,7 @@ type Net struct {
 	packets []*packet
 	free    []uint32
 
-	partitioned bool                  // Partition is in effect
-	blocked     map[[2]*Port]struct{} // from, to; set by Block
+	partitioned bool // Partition is in effect
 
 	listeners    map[netip.AddrPort]*Listener
 	dialed       int
@@ -93,7 +92,6 @@ func NewNet(w *World, cfg NetConfig) (*Net, error) {
 		byAddr:    make(map[netip.Addr]*Port),
 		byName:    make(map[string]*Port),
 		groups:    make(map[netip.Addr][]*Port),
-		blocked:   make(map[[2]*Port]struct{}),
 		listeners: make(map[netip.AddrPort]*Listener),
 
 		trunkNames: make(map[string]*Trunk),
@@ -129,19 +127,17 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	if err := n.check(p); err != nil {
 		return nil, fmt.Errorf("net %s: port %s: %w", n.cfg.Name, cfg.Name, err)
 	}
-	l := &cfg.Link
-	p.uplink = wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
+	p.uplink = linkDir{
+		net: n, name: cfg.Name, place: cfg.Name, direction: "up", port: p, cfg: &p.cfg.Link, carrier: &p.carrier,
+		wire: newWire(&cfg.Link), forward: n.forward,
+	}
 	p.downlink = p.uplink
-	p.writableTimer.init(n.w, (*writableHandler)(p), 0)
-	p.ecnRand = n.w.Rand(n.randName(cfg.Name, "red"))
-	var errUp, errDown error
-	p.impairUp, errUp = n.newImpairment(cfg.Name, "up", cfg.Up, (*afterUpImpairment)(n))
-	p.impairDown, errDown = n.newImpairment(cfg.Name, "down", cfg.Down, (*afterDownImpairment)(n))
-	if err := errors.Join(errUp, errDown); err != nil {
+	p.downlink.direction, p.downlink.forward = "down", n.deliver
+	p.downlink.ecnRand = n.w.Rand(n.randName(cfg.Name, "red"))
+	p.writableTimer.init(n.w, &p.writable, 0)
+	if err := errors.Join(p.uplink.addImpairment(cfg.Up), p.downlink.addImpairment(cfg.Down)); err != nil {
 		return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 	}
-	p.impairUp.setPort(p)
-	p.impairDown.setPort(p)
 	n.ports = append(n.ports, p)
 	n.byName[cfg.Name] = p
 	for _, a := range p.cfg.Addrs {

@@ -1,11 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -17,11 +16,12 @@ type packet struct {
 	link.Datagram
 	id       uint32
 	inUse    bool
-	epoch    uint32 // of its link when sent: a link that goes down loses its packets
 	from, to *Port
-	trunkDir *trunkDir // trunk direction that it crosses
+	dir      *linkDir // that it crosses
+	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
 }
 
+// newPacket returns a packet of the pool with a copy of a datagram.
 func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	var pk *packet
 	if k := len(n.free); k > 0 {
@@ -38,6 +38,7 @@ func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
 	return pk
 }
 
+// releasePacket returns a packet to the pool.
 func (n *Net) releasePacket(pk *packet) {
 	if !pk.inUse {
 		panic("sim: packet released twice")
@@ -85,11 +86,11 @@ func (p *Port) addrOfFamily(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// drop counts, reports and releases a dropped packet.
-func (n *Net) drop(pk *packet, at string, counter *uint64, cause string) {
+// drop counts, reports and releases a packet that is dropped at the start or end of d.
+func (d *linkDir) drop(pk *packet, counter *uint64, cause string) {
 	*counter++
-	n.reportDrop(at, cause, &pk.Datagram)
-	n.releasePacket(pk)
+	d.net.reportDrop(d.place, cause, &pk.Datagram)
+	d.net.releasePacket(pk)
 }
 
 // reportDrop adds a drop to the trace and shows it to the DropTap.
@@ -104,90 +105,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tracePacket adds a line about d to the trace.
 func (n *Net) tracePacket(at, action string, d *link.Datagram) {
-	w := n.w
-	if !w.Tracing() {
+	if !n.w.Tracing() {
 		return
 	}
-	b := append(append(append(w.traceStart(), at...), ' '), action...)
-	b = d.Src.AppendTo(append(b, ' '))
-	b = d.Dst.AppendTo(append(b, '>'))
-	b = strconv.AppendUint(append(b, " tc="...), uint64(d.TClass), 10)
-	b = strconv.AppendUint(append(b, " hl="...), uint64(d.HopLimit), 10)
-	b = strconv.AppendUint(append(b, " id="...), uint64(d.IPID), 10)
-	b = strconv.AppendInt(append(b, " len="...), int64(len(d.Payload)), 10)
-	b = strconv.AppendUint(append(b, " crc="...), uint64(crc32.Checksum(d.Payload, castagnoli)), 16)
-	w.traceLine(b)
-}
-
-// impairment is an impair.Pipe at a port or trunk. It passes the packets that
-// leave the pipe to next.
-type impairment struct {
-	net      *Net
-	name     string    // of the port or trunk
-	port     *Port     // nil on a trunk
-	trunkDir *trunkDir // nil at a port
-	pipe     *impair.Pipe
-	next     Handler
-	out      []impair.Outcome
-	timer    Timer
-}
-
-// newImpairment creates the impairment of one direction of a port. It returns nil if cfg
-// changes no packet.
-func (n *Net) newImpairment(place, dir string, cfg impair.Config, next Handler) (*impairment, error) {
-	pipe, err := impair.NewPipe(cfg, n.cfg.Dissector, func(kind string) impair.Source {
-		return n.w.Rand(n.randName(place, dir+"/"+kind))
-	})
-	if err != nil {
-		return nil, &ImpairError{Port: place, Direction: dir, Err: err}
-	}
-	if pipe.Transparent() {
-		return nil, nil
-	}
-	im := &impairment{net: n, name: place, pipe: pipe, next: next}
-	im.timer.init(n.w, (*impairTimerHandler)(im), 0)
-	return im, nil
-}
-
-func (im *impairment) setPort(p *Port) {
-	if im != nil {
-		im.port = p
-	}
-}
-
-func (im *impairment) pipeOrNil() *impair.Pipe {
-	if im == nil {
-		return nil
-	}
-	return im.pipe
-}
-
-// apply passes pk through the pipe.
-func (im *impairment) apply(pk *packet) {
-	now := im.net.w.now
-	im.out = im.pipe.Apply(now, &pk.Datagram, im.out[:0])
-	if len(im.out) == 0 {
-		im.net.reportDrop(im.name, "impaired", &pk.Datagram)
-	}
-	im.emit(pk.from, pk.to)
-	im.net.releasePacket(pk)
-}
-
-// emit forwards the output of the pipe, after its delays, and arms the timer
-// for packets that the pipe holds.
-func (im *impairment) emit(from, to *Port) {
-	n := im.net
-	for i := range im.out {
-		o := &im.out[i]
-		pk := n.newPacket(&o.Datagram, from, to)
-		pk.trunkDir = im.trunkDir
-		if o.Delay > 0 {
-			n.w.After(o.Delay, im.next, uint64(pk.id))
-		} else {
-			im.next.HandleEvent(n.w.now, uint64(pk.id))
-		}
-	}
-	im.timer.Reset(im.pipe.NextTimer())
+	n.w.Tracef("%s %s %v>%v tc=%d hl=%d id=%d len=%d crc=%x", at, action, d.Src, d.Dst,
+		d.TClass, d.HopLimit, d.IPID, len(d.Payload), crc32.Checksum(d.Payload, castagnoli))
 }
 
 // Defaults of LinkConfig.
@@ -250,50 +172,26 @@ type ECNConfig struct {
 
 // withDefaults returns c with defaults for zero fields.
 func (c LinkConfig) withDefaults() LinkConfig {
-	for _, f := range []struct {
-		field *int
-		value int
-	}{
-		{&c.MTU, DefaultMTU},
-		{&c.TxQueueBytes, DefaultTxQueueBytes},
-		{&c.QueueBytes, DefaultQueueBytes},
-		{&c.RxQueueBytes, DefaultRxQueueBytes},
-	} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
-	}
+	c.MTU = cmp.Or(c.MTU, DefaultMTU)
+	c.TxQueueBytes = cmp.Or(c.TxQueueBytes, DefaultTxQueueBytes)
+	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
+	c.RxQueueBytes = cmp.Or(c.RxQueueBytes, DefaultRxQueueBytes)
 	return c
 }
 
+// validate returns an error for values out of range.
 func (c *LinkConfig) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.MTU < 68 || c.MTU > 65535 {
-		bad("MTU %d: must be between 68 and 65535", c.MTU)
-	}
-	if c.Latency < 0 {
-		bad("Latency %v is negative", c.Latency)
-	}
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"OverheadBytes", c.OverheadBytes},
-		{"TxQueueBytes", c.TxQueueBytes},
-		{"QueueBytes", c.QueueBytes},
-		{"RxQueueBytes", c.RxQueueBytes},
-		{"ECN.MinBytes", c.ECN.MinBytes},
-	} {
-		if f.value < 0 {
-			bad("%s %d is negative", f.name, f.value)
-		}
-	}
-	if c.ECN.MaxBytes < c.ECN.MinBytes {
-		bad("ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
-	}
-	if c.ECN.MaxPPM > impair.PPM {
-		bad("ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
-	}
+	var errs problems
+	errs.check(c.MTU >= 68 && c.MTU <= 65535, "MTU %d: must be between 68 and 65535", c.MTU)
+	errs.check(c.Latency >= 0, "Latency %v is negative", c.Latency)
+	errs.check(c.OverheadBytes >= 0, "OverheadBytes %d is negative", c.OverheadBytes)
+	errs.check(c.TxQueueBytes >= 0, "TxQueueBytes %d is negative", c.TxQueueBytes)
+	errs.check(c.QueueBytes >= 0, "QueueBytes %d is negative", c.QueueBytes)
+	errs.check(c.RxQueueBytes >= 0, "RxQueueBytes %d is negative", c.RxQueueBytes)
+	errs.check(c.ECN.MinBytes >= 0, "ECN.MinBytes %d is negative", c.ECN.MinBytes)
+	errs.check(c.ECN.MaxBytes >= c.ECN.MinBytes,
+		"ECN.MaxBytes %d is less than ECN.MinBytes %d", c.ECN.MaxBytes, c.ECN.MinBytes)
+	errs.check(c.ECN.MaxPPM <= impair.PPM,
+		"ECN.MaxPPM %d is more than %d, which is every packet", c.ECN.MaxPPM, impair.PPM)
 	return errors.Join(errs...)
 }

@@ -2,9 +2,7 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -13,37 +11,36 @@ import (
 
 // Port attaches a host to a Net. It is a link.PacketLink and a link.GroupLink.
 type Port struct {
-	net      *Net
-	cfg      PortConfig
-	sw       *Switch // nil if the Net has only the default switch
-	uplink   wire    // to the switch
-	downlink wire    // from the switch, with its egress queue
-	ecnRand  *rand.Rand
-	closed   bool
-
-	isDown    bool
+	net *Net
+	cfg PortConfig
+	sw  *Switch // nil if the Net has only the default switch
+	carrier
+	uplink    linkDir // to the switch
+	downlink  linkDir // from the switch, with its egress queue
+	closed    bool
 	frozen    bool
-	epoch     uint32 // number of times the link went down
-	partition int    // group set by Net.Partition
+	partition int // group set by Net.Partition
 
-	impairUp, impairDown *impairment
+	rxQueue      ring[uint32] // packet ids
+	rxQueueBytes int
+	lentPackets  []uint32 // returned by the last Recv
+	joins        map[netip.Addr]int
+	portStreams
 
-	rxQueue       ring[uint32] // packet ids
-	rxQueueBytes  int
-	lentPackets   []uint32 // returned by the last Recv
-	joins         map[netip.Addr]int
+	portCallbacks
+	writableTimer Timer
+}
+
+// portStreams are the streams of a port.
+type portStreams struct {
 	streams       []*Stream
 	listeners     []*Listener
 	ephemeralUsed int         // ephemeral ports allocated so far
 	host          *StreamHost // nil until first used
-
-	readable, writable, linkChange, addrChange callback
-	writableTimer                              Timer
-
-	stats            Stats   // without drops
-	txDrops, rxDrops Drops   // of packets sent and of packets to be received
-	txRefused        Traffic // dropped by Send
 }
+
+// portCallbacks are called after changes of a port.
+type portCallbacks struct{ readable, writable, linkChange, addrChange callback }
 
 var _ link.GroupLink = (*Port)(nil)
 
@@ -80,7 +77,7 @@ type Drops struct {
 	Expired     uint64 // hop limit exceeded
 	TooBig      uint64 // larger than the MTU
 	LinkDown    uint64 // the link was down, or went down while the packet was on it
-	Partitioned uint64 // by Partition or Block
+	Partitioned uint64 // by Partition
 	QueueFull   uint64 // egress queue of the switch
 	ReceiveFull uint64 // receive queue of the port
 }
@@ -90,6 +87,7 @@ func (d Drops) Total() uint64 {
 	return d.NoRoute + d.Expired + d.TooBig + d.LinkDown + d.Partitioned + d.QueueFull + d.ReceiveFull
 }
 
+// plus returns the sums by cause.
 func (d Drops) plus(e Drops) Drops {
 	d.NoRoute += e.NoRoute
 	d.Expired += e.Expired
@@ -101,15 +99,25 @@ func (d Drops) plus(e Drops) Drops {
 	return d
 }
 
-// callback is a Handler and its argument; nothing is called if h is nil.
+// callback is a Handler and its argument; nothing is called if h is nil. It is the Handler of a timer too.
 type callback struct {
 	h   Handler
 	arg uint64
 }
 
+// HandleEvent implements Handler.
+func (k *callback) HandleEvent(now mono.Time, _ uint64) { k.call(now) }
+
 func (k callback) call(now mono.Time) {
 	if k.h != nil {
 		k.h.HandleEvent(now, k.arg)
+	}
+}
+
+// schedule schedules the call for now, in an event of its own.
+func (k callback) schedule(w *World) {
+	if k.h != nil {
+		w.At(w.now, k.h, k.arg)
 	}
 }
 
@@ -135,50 +143,41 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
 	}
-	n, now, l := p.net, p.net.w.now, &p.cfg.Link
+	n, now, l, up := p.net, p.net.w.now, &p.cfg.Link, &p.uplink
 	for i := range ds {
 		d := &ds[i]
 		size := d.IPBytes()
 		if p.frozen {
 			return i, nil
 		}
-		if queued := p.uplink.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
-			p.writableTimer.Reset(p.uplink.nextDeparture())
+		if queued := up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
+			p.writableTimer.Reset(up.nextDeparture())
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)
 		pk.Tag = 0
 		p.normalize(pk)
+		up.stats.Out.count(size)
 		switch {
 		case size > l.MTU:
-			p.txRefused.count(size)
-			n.drop(pk, p.cfg.Name, &p.txDrops.TooBig, "too-big")
+			up.drop(pk, &up.stats.Drops.TooBig, "too-big")
 			continue
 		case p.isDown:
-			p.txRefused.count(size)
-			n.drop(pk, p.cfg.Name, &p.txDrops.LinkDown, "link-down")
+			up.drop(pk, &up.stats.Drops.LinkDown, "link-down")
 			continue
 		}
-		pk.epoch = p.epoch
-		p.stats.Sent++
-		p.stats.SentBytes += uint64(size)
-		if n.w.Tracing() {
-			n.tracePacket(p.cfg.Name, "send", &pk.Datagram)
-		}
+		up.stats.Sent++
+		up.stats.SentBytes += uint64(size)
+		n.tracePacket(p.cfg.Name, "send", &pk.Datagram)
 		if n.tap != nil {
 			n.w.lastTag++
 			pk.Tag = n.w.lastTag
 			n.tap(now, p, Out, &pk.Datagram)
 		}
-		n.w.At(p.uplink.send(now, size), (*uplinkArrival)(n), uint64(pk.id))
+		up.putOnWire(pk)
 	}
 	return len(ds), nil
 }
-
-// writableHandler is a Port as the handler of its writableTimer.
-type writableHandler Port
-
-func (h *writableHandler) HandleEvent(now mono.Time, _ uint64) { h.writable.call(now) }
 
 // Recv implements link.PacketLink.
 func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
@@ -244,6 +243,7 @@ func (p *Port) Close() error {
 	return nil
 }
 
+// errClosed returns the error of a call on a closed port.
 func (p *Port) errClosed(call string) error {
 	return fmt.Errorf("%s on port %s: %w", call, p.cfg.Name, link.ErrClosed)
 }
@@ -283,11 +283,9 @@ func (p *Port) Leave(group netip.Addr) error {
 	return nil
 }
 
+// removeMember removes p from the members of a multicast group.
 func (n *Net) removeMember(group netip.Addr, p *Port) {
-	members := n.groups[group]
-	if i := slices.Index(members, p); i >= 0 {
-		members = slices.Delete(members, i, i+1)
-	}
+	members := remove(n.groups[group], p)
 	if len(members) == 0 {
 		delete(n.groups, group)
 		return
@@ -307,14 +305,14 @@ func (p *Port) Net() *Net { return p.net }
 
 // Stats returns the port's counters.
 func (p *Port) Stats() Stats {
-	s := p.stats
-	s.Out = Traffic{s.Sent + p.txRefused.Packets, s.SentBytes + p.txRefused.Bytes}
-	s.Drops, s.DropsOut, s.DropsIn = p.txDrops.plus(p.rxDrops), p.txDrops, p.rxDrops
+	up, s := &p.uplink.stats, p.downlink.stats
+	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out
+	s.Drops, s.DropsOut, s.DropsIn = up.Drops.plus(s.Drops), up.Drops, s.Drops
 	return s
 }
 
 // Impairments returns the pipes of sent (up) and received (down) packets; nil
 // if there is no impairment.
 func (p *Port) Impairments() (up, down *impair.Pipe) {
-	return p.impairUp.pipeOrNil(), p.impairDown.pipeOrNil()
+	return p.uplink.pipe(), p.downlink.pipe()
 }

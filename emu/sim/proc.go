@@ -31,7 +31,7 @@ type Proc struct {
 	notified         bool
 	unwinding        bool
 	paused           bool
-	wokenWhilePaused bool // while paused
+	wokenWhilePaused bool
 	computeTime      time.Duration
 	err              error
 }
@@ -109,9 +109,7 @@ func (w *World) resume(p *Proc) error {
 	if parked {
 		return nil
 	}
-	if i := slices.Index(w.procs, p); i >= 0 {
-		w.procs = slices.Delete(w.procs, i, i+1)
-	}
+	w.procs = remove(w.procs, p)
 	return p.err
 }
 
@@ -217,11 +215,24 @@ type procTimerHandler Proc
 
 func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
+	p.stopWaiting()
+	p.wake()
+}
+
+// stopWaiting removes the program from the waiters of its signal, if it waits for one.
+func (p *Proc) stopWaiting() {
 	if p.signal != nil {
-		p.signal.remove(p)
+		p.signal.waiters = remove(p.signal.waiters, p)
 		p.signal = nil
 	}
-	p.wake()
+}
+
+// remove removes the first element that equals v, if there is one.
+func remove[T comparable](s []T, v T) []T {
+	if i := slices.Index(s, v); i >= 0 {
+		return slices.Delete(s, i, i+1)
+	}
+	return s
 }
 
 // Wait reasons of programs that are not in Wait.

@@ -1,11 +1,6 @@
 package sim
 
-import (
-	"time"
-
-	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/mono"
-)
+import "github.com/fabrictest/fabrictest/emu/mono"
 
 // entry is an element of the event heap. It holds no pointer, so that the
 // garbage collector need not scan the heap; slots[slot] holds the handler.
@@ -42,12 +37,14 @@ func (q *queue) nextSeq() uint64 {
 	return q.seq
 }
 
+// push adds an event that calls h with arg.
 func (q *queue) push(at mono.Time, h Handler, arg uint64) {
 	s := q.takeSlot()
 	q.slots[s] = slot{h: h, arg: arg}
 	q.insert(entry{at: at, seq: q.nextSeq(), slot: s})
 }
 
+// takeSlot returns the index of an unused element of slots.
 func (q *queue) takeSlot() uint32 {
 	if n := len(q.free); n > 0 {
 		s := q.free[n-1]
@@ -135,6 +132,7 @@ func (q *queue) down(i int, e entry) {
 	q.place(i, e)
 }
 
+// place stores an entry at position i of the heap, and tells its timer.
 func (q *queue) place(i int, e entry) {
 	q.heap[i] = e
 	if e.slot&timerBit != 0 {
@@ -175,47 +173,4 @@ func (r *ring[T]) grow() {
 	k := copy(buf, r.buf[r.head:])
 	copy(buf[k:], r.buf[:r.head])
 	r.buf, r.head = buf, 0
-}
-
-// wire is one direction of a cable and its queue. It needs no events: the
-// departure time of a packet is known when it is queued.
-type wire struct {
-	pacer       impair.Pacer
-	latency     time.Duration
-	overhead    int // bytes of framing per packet
-	departures  ring[departure]
-	queuedBytes int // bytes in departures
-}
-
-type departure struct {
-	at    mono.Time // when the last bit leaves
-	bytes int
-}
-
-// send queues n bytes and returns when they arrive at the far end.
-func (x *wire) send(now mono.Time, n int) mono.Time {
-	left := x.pacer.Next(now, n+x.overhead)
-	if left > now {
-		x.departures.push(departure{at: left, bytes: n})
-		x.queuedBytes += n
-	}
-	return left.Add(x.latency)
-}
-
-// backlog returns the bytes in the queue, including the packet being sent.
-func (x *wire) backlog(now mono.Time) int {
-	for x.departures.len() > 0 && x.departures.front().at <= now {
-		x.queuedBytes -= x.departures.pop().bytes
-	}
-	return x.queuedBytes
-}
-
-// nextDeparture returns when the next packet leaves. The queue must not be
-// empty.
-func (x *wire) nextDeparture() mono.Time { return x.departures.front().at }
-
-// flush empties the queue when the link goes down.
-func (x *wire) flush() {
-	x.pacer.Reset()
-	x.departures, x.queuedBytes = ring[departure]{}, 0
 }

@@ -49,6 +49,7 @@ type streamRands struct {
 	cut, stall, corrupt, reset *rand.Rand // nil if the rate is 0
 }
 
+// initRands creates the random streams of the stream's impairments.
 func (s *Stream) initRands(name string) {
 	c := &s.net.cfg.Stream
 	for _, k := range []struct {
@@ -67,6 +68,7 @@ func (s *Stream) initRands(name string) {
 	}
 }
 
+// newSegment returns a segment of the pool.
 func (n *Net) newSegment() *segment {
 	if k := len(n.freeSegments); k > 0 {
 		seg := n.segments[n.freeSegments[k-1]]
@@ -83,6 +85,7 @@ func (n *Net) releaseSegment(seg *segment) {
 	n.freeSegments = append(n.freeSegments, seg.id)
 }
 
+// newSegment returns a segment without data, with the stream's next sequence number.
 func (s *Stream) newSegment(kind segmentKind) *segment {
 	seg := s.net.newSegment()
 	seg.kind, seg.sender = kind, s
@@ -193,7 +196,7 @@ func (s *Stream) returnLatency() time.Duration {
 		return far.uplink.latency
 	}
 	all := far.uplink.latency + s.port.downlink.latency
-	s.net.walkPath(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *trunkDir) { all += w.wire.latency })
+	s.net.walkPath(far.sw, s.port.sw, flowHash(s.remote, s.local), func(w *trunkDir) { all += w.latency })
 	return all
 }
 
@@ -210,12 +213,15 @@ func (s *Stream) transmit(seg *segment) {
 	w.At(s.switchArrival, (*segmentAtSwitch)(s.net), uint64(seg.id))
 }
 
-func (s *Stream) wireBytes(seg *segment) int {
-	ip := link.IPv6HeaderLen
+// wireBytes returns the length of seg as an IP packet.
+func (s *Stream) wireBytes(seg *segment) int { return s.headerBytes() + len(seg.data) }
+
+// headerBytes returns the length of the IP and TCP headers of a segment.
+func (s *Stream) headerBytes() int {
 	if s.remote.Addr().Is4() {
-		ip = link.IPv4HeaderLen
+		return link.IPv4HeaderLen + tcpHeaderLen
 	}
-	return ip + tcpHeaderLen + len(seg.data)
+	return link.IPv6HeaderLen + tcpHeaderLen
 }
 
 type (
@@ -224,6 +230,8 @@ type (
 	retryHandler    Stream
 )
 
+// HandleEvent implements Handler. The segment, whose id is arg, has reached a switch: it crosses the next trunk, or
+// the cable to the receiver's port.
 func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 	n := (*Net)(h)
 	seg := n.segments[arg]
@@ -245,6 +253,8 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
 	n.w.At(s.portArrival, (*segmentAtPort)(n), arg)
 }
 
+// HandleEvent implements Handler. The segment, whose id is arg, has reached the receiver's port: it is delivered, or
+// held for a retransmission or stall. Later segments wait behind it.
 func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {
 	n := (*Net)(h)
 	seg := n.segments[arg]
@@ -312,6 +322,7 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	}
 }
 
+// dropHeld drops the segments that wait for retransmission.
 func (s *Stream) dropHeld() {
 	for s.held.len() > 0 {
 		s.net.releaseSegment(s.held.pop())
@@ -331,7 +342,7 @@ func (s *Stream) arrive(seg *segment) {
 	if to == nil || to.err != nil {
 		if to != nil && seg.kind != segmentReset && s.err == nil {
 			// The peer has failed, and its reset was lost.
-			s.resetAfterReturn()
+			s.resetByPeer(link.ErrReset)
 		}
 		n.releaseSegment(seg)
 		return
@@ -360,6 +371,7 @@ func (s *Stream) arrive(seg *segment) {
 	}
 }
 
+// traceSegment adds a line about seg to the trace.
 func (s *Stream) traceSegment(action string, seg *segment) {
 	if w := s.net.w; w.Tracing() {
 		w.Tracef("%s stream %s %s %v>%v len=%d crc=%x", s.port.cfg.Name, action, segmentNames[seg.kind],

@@ -59,12 +59,6 @@ func (s *Signal) Broadcast() {
 // Waiting returns the number of waiting programs.
 func (s *Signal) Waiting() int { return len(s.waiters) }
 
-func (s *Signal) remove(p *Proc) {
-	if i := slices.Index(s.waiters, p); i >= 0 {
-		s.waiters = slices.Delete(s.waiters, i, i+1)
-	}
-}
-
 func (p *Proc) wakeNotified() {
 	p.signal, p.notified = nil, true
 	p.timer.Stop()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -21,30 +20,43 @@ type Stream struct {
 	open          bool
 	err           error // set when the stream has failed
 
+	streamReceiver
+	streamSender
+	streamPath
+
+	host               *StreamHost // nil if created without a StreamHost
+	id                 link.StreamID
+	readable, writable callback
+}
+
+// streamReceiver is the state of the bytes that arrive.
+type streamReceiver struct {
 	in          ring[*segment] // arrived, not read
+	rcvNxt      uint64         // RCV.NXT, as in link.Segment
 	eof         bool           // the peer's FIN has arrived
 	endReported bool           // Read has returned io.EOF or err
+}
 
-	host *StreamHost // nil if created without a StreamHost
-	id   link.StreamID
-
+// streamSender is the state of the bytes that are written.
+type streamSender struct {
 	window       int    // send window in bytes
-	rcvNxt       uint64 // RCV.NXT, as in link.Segment
 	writeBlocked bool   // a write did not fit in the window
 	written      uint64 // bytes
 	finQueued    bool   // CloseWrite was called
 	finSent      bool
 	events       []StreamEvent // remaining events of this direction, by offset
 	rands        streamRands
+}
 
-	switchArrival, portArrival mono.Time // arrival of the last segment
+// streamPath is the state of the segments between the two ports.
+type streamPath struct {
+	// Arrival of the last segment at the sender's switch, at the peer's port, and after each trunk.
+	switchArrival, portArrival mono.Time
 	hopArrival                 [maxStreamHops]mono.Time
 
 	held       ring[*segment] // waiting at the peer's port for retransmission
-	attempts   int
+	attempts   int            // retransmissions of the first of them
 	retryTimer Timer
-
-	readable, writable callback
 }
 
 var _ link.StreamLink = (*Stream)(nil)
@@ -115,8 +127,8 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return n, nil
 }
 
-// reportEnd returns the error or io.EOF that ended the stream; nil if it is
-// open.
+// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that the caller knows
+// it. It releases the ID of a stream that has failed or has ended in both directions.
 func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:
@@ -162,6 +174,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	return nil
 }
 
+// sendFin sends the FIN of CloseWrite.
 func (s *Stream) sendFin() {
 	s.finSent = true
 	s.transmit(s.newSegment(segmentFin))
@@ -200,11 +213,8 @@ func (s *Stream) fail(err error) {
 	s.err = err
 	w := s.net.w
 	w.Tracef("%s stream %v>%v broken: %v", s.port.cfg.Name, s.local, s.remote, err)
-	for _, k := range []callback{s.readable, s.writable} {
-		if k.h != nil {
-			w.At(w.now, k.h, k.arg)
-		}
-	}
+	s.readable.schedule(w)
+	s.writable.schedule(w)
 	s.removeIfDone()
 }
 
@@ -214,11 +224,10 @@ func (s *Stream) removeIfDone() {
 	if s.err == nil && !(s.eof && s.finSent) {
 		return
 	}
-	if i := slices.Index(s.port.streams, s); i >= 0 {
-		s.port.streams = slices.Delete(s.port.streams, i, i+1)
-	}
+	s.port.streams = remove(s.port.streams, s)
 }
 
+// closeStreams aborts the streams and closes the listeners of the port.
 func (p *Port) closeStreams() {
 	for len(p.streams) > 0 {
 		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
@@ -232,6 +241,7 @@ func (p *Port) closeStreams() {
 // arg bytes.
 type windowUpdate Stream
 
+// HandleEvent implements Handler.
 func (h *windowUpdate) HandleEvent(now mono.Time, arg uint64) {
 	s := (*Stream)(h)
 	s.window += int(arg)

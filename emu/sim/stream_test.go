@@ -421,7 +421,7 @@ func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{RetryDelay: time.Millisecond, Retries: 2}}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
 	n := s.a.Net()
-	n.Block(s.a.Port, s.b.Port)
+	n.Partition([]*Port{s.a.Port})
 	s.dialed.out = text(10)
 	s.dialed.write(0)
 	mustRun(t, s.w)

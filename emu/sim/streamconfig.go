@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -68,51 +69,37 @@ const (
 	StreamReset   StreamAction = "reset"       // bytes before it arrive, then the stream is reset
 )
 
+// withDefaults returns c with defaults for zero fields.
 func (c StreamConfig) withDefaults() StreamConfig {
-	if c.BufferBytes == 0 {
-		c.BufferBytes = 1 << 20
-	}
-	if c.RetryDelay == 0 {
-		c.RetryDelay = 200 * time.Millisecond
-	}
-	if c.RetryDelayMax == 0 {
-		c.RetryDelayMax = max(2*time.Minute, c.RetryDelay)
-	}
-	if c.Retries == 0 {
-		c.Retries = 15
-	}
+	c.BufferBytes = cmp.Or(c.BufferBytes, 1<<20)
+	c.RetryDelay = cmp.Or(c.RetryDelay, 200*time.Millisecond)
+	c.RetryDelayMax = cmp.Or(c.RetryDelayMax, max(2*time.Minute, c.RetryDelay))
+	c.Retries = cmp.Or(c.Retries, 15)
 	return c
 }
 
 // validate returns an error for values out of range.
 func (c *StreamConfig) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var errs problems
 	for _, f := range []struct {
 		name string
 		ppm  uint32
 	}{{"CutPPM", c.CutPPM}, {"StallPPM", c.StallPPM}, {"CorruptPPM", c.CorruptPPM}, {"ResetPPM", c.ResetPPM}} {
-		if f.ppm > impair.PPM {
-			bad("Stream.%s %d is more than %d, which is every segment", f.name, f.ppm, impair.PPM)
-		}
+		errs.check(f.ppm <= impair.PPM, "Stream.%s %d is more than %d, which is every segment", f.name, f.ppm, impair.PPM)
 	}
-	if c.BufferBytes < 0 || c.Retries < 0 {
-		bad("Stream.BufferBytes %d, Stream.Retries %d: neither may be negative", c.BufferBytes, c.Retries)
-	}
-	if c.RetryDelay < 0 || c.RetryDelayMax < c.RetryDelay {
-		bad("Stream.RetryDelay %v, Stream.RetryDelayMax %v: want 0 <= RetryDelay <= RetryDelayMax", c.RetryDelay, c.RetryDelayMax)
-	}
-	if c.StallFor < 0 || (c.StallPPM > 0 && c.StallFor == 0) {
-		bad("Stream.StallFor %v: must be positive", c.StallFor)
-	}
+	errs.check(c.BufferBytes >= 0 && c.Retries >= 0,
+		"Stream.BufferBytes %d, Stream.Retries %d: neither may be negative", c.BufferBytes, c.Retries)
+	errs.check(c.RetryDelay >= 0 && c.RetryDelayMax >= c.RetryDelay,
+		"Stream.RetryDelay %v, Stream.RetryDelayMax %v: want 0 <= RetryDelay <= RetryDelayMax", c.RetryDelay, c.RetryDelayMax)
+	errs.check(c.StallFor > 0 || c.StallFor == 0 && c.StallPPM == 0, "Stream.StallFor %v: must be positive", c.StallFor)
 	for i, e := range c.Events {
-		if err := e.validate(); err != nil {
-			bad("Stream.Events[%d]: %w", i, err)
-		}
+		err := e.validate()
+		errs.check(err == nil, "Stream.Events[%d]: %w", i, err)
 	}
 	return errors.Join(errs...)
 }
 
+// validate returns an error for values that do not fit the action.
 func (e *StreamEvent) validate() error {
 	switch {
 	case e.Conn < 0:

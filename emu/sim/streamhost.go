@@ -86,6 +86,7 @@ func (h *StreamHost) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	return own, nil
 }
 
+// register gives a stream an ID of the host.
 func (h *StreamHost) register(s *Stream) {
 	s.host = h
 	s.id = h.allocID(streamSlot{stream: s})
@@ -106,6 +107,7 @@ func (h *StreamHost) allocID(slot streamSlot) link.StreamID {
 	return link.StreamID(len(h.slots) - 1)
 }
 
+// freeID makes an ID available again.
 func (h *StreamHost) freeID(id link.StreamID) {
 	h.slots[id] = streamSlot{queued: h.slots[id].queued}
 	h.free = append(h.free, id)
@@ -129,6 +131,7 @@ func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	}
 }
 
+// markReady makes Ready report a stream or listener as readable or writable.
 func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
 	slot := &h.slots[id]
 	slot.readable = slot.readable || readable
@@ -139,13 +142,12 @@ func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
 	}
 }
 
+// thaw makes Ready report every stream, because events may have been missed while the port was frozen.
 func (h *StreamHost) thaw() {
 	for id := range h.slots[1:] {
 		h.markReady(link.StreamID(id+1), true, true)
 	}
-	if w := h.port.net.w; h.onReady.h != nil {
-		w.At(w.now, h.onReady.h, h.onReady.arg)
-	}
+	h.onReady.schedule(h.port.net.w)
 }
 
 // Ready implements link.StreamNet.

@@ -1,12 +1,11 @@
 package sim
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
-
-	"github.com/fabrictest/fabrictest/emu/impair"
 )
 
 // SwitchConfig configures a switch of a Net with several.
@@ -121,7 +120,7 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	ways := s.nextHops[to.id]
 	up := 0
 	for _, w := range ways {
-		if !w.trunk.isDown {
+		if !w.carrier.isDown {
 			up++
 		}
 	}
@@ -130,7 +129,7 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	}
 	k, _ := bits.Mul64(mix(flow, s.salt), uint64(up))
 	for _, w := range ways {
-		if w.trunk.isDown {
+		if w.carrier.isDown {
 			continue
 		}
 		if k == 0 {
@@ -143,17 +142,10 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 
 // flowHash hashes both addresses and both UDP ports.
 func flowHash(src, dst netip.AddrPort) uint64 {
-	a, b := src.Addr().As16(), dst.Addr().As16()
-	h := mix(bigEndian(a[:8]), bigEndian(a[8:]))
-	h = mix(h^bigEndian(b[:8]), bigEndian(b[8:]))
+	a, b, be := src.Addr().As16(), dst.Addr().As16(), binary.BigEndian
+	h := mix(be.Uint64(a[:8]), be.Uint64(a[8:]))
+	h = mix(h^be.Uint64(b[:8]), be.Uint64(b[8:]))
 	return mix(h, uint64(src.Port())<<16|uint64(dst.Port()))
-}
-
-func bigEndian(b []byte) (x uint64) {
-	for _, v := range b {
-		x = x<<8 | uint64(v)
-	}
-	return x
 }
 
 // mix hashes two numbers to one, with the multipliers of SplitMix64.
@@ -176,19 +168,4 @@ func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 		from = w.to
 	}
 	return true
-}
-
-// newTrunkImpairment returns the impairment of a trunk direction, nil if cfg
-// has no effect.
-func (n *Net) newTrunkImpairment(w *trunkDir, cfg impair.Config) (*impairment, error) {
-	for i := range cfg.Events {
-		if cfg.Events[i].Action.Kind == impair.Reorder {
-			return nil, &ImpairError{Port: w.trunk.cfg.Name, Direction: w.direction, Err: fmt.Errorf("events[%d]: trunks cannot reorder: use a port", i)}
-		}
-	}
-	im, err := n.newImpairment(w.trunk.cfg.Name, w.direction, cfg, (*afterTrunkImpairment)(n))
-	if im != nil {
-		im.trunkDir = w
-	}
-	return im, err
 }

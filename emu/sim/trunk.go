@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -25,24 +24,17 @@ type TrunkConfig struct {
 
 // Trunk is a cable between two switches.
 type Trunk struct {
-	net    *Net
-	cfg    TrunkConfig
-	dirs   [2]trunkDir // A to B, B to A
-	isDown bool
-	epoch  uint32 // number of times it went down
+	net  *Net
+	cfg  TrunkConfig
+	dirs [2]trunkDir // A to B, B to A
+	carrier
 }
 
 // trunkDir is one direction of a trunk, with the egress queue of the sending
 // switch.
 type trunkDir struct {
-	trunk      *Trunk
-	name       string // for the trace
-	direction  string // for random streams
-	to         *Switch
-	wire       wire
-	ecnRand    *rand.Rand
-	impairment *impairment
-	stats      Stats
+	linkDir
+	to *Switch
 }
 
 // AddTrunk connects two switches.
@@ -68,10 +60,18 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 		impair   impair.Config
 	}{{cfg.A, cfg.B, "up", cfg.AB}, {cfg.B, cfg.A, "down", cfg.BA}} {
 		w := &t.dirs[i]
-		*w = trunkDir{trunk: t, name: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir, to: d.to}
-		w.wire = wire{pacer: impair.Pacer{RateBps: cfg.Link.RateBps}, latency: cfg.Link.Latency, overhead: cfg.Link.OverheadBytes}
-		w.ecnRand = n.w.Rand(n.randName(cfg.Name, "red/"+d.dir))
-		if w.impairment, err = n.newTrunkImpairment(w, d.impair); err != nil {
+		w.to = d.to
+		w.linkDir = linkDir{
+			net: n, name: cfg.Name, place: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir,
+			cfg: &t.cfg.Link, carrier: &t.carrier, wire: newWire(&cfg.Link),
+			ecnRand: n.w.Rand(n.randName(cfg.Name, "red/"+d.dir)), forward: func(pk *packet) { n.forwardAt(d.to, pk) },
+		}
+		for k := range d.impair.Events {
+			if d.impair.Events[k].Action.Kind == impair.Reorder {
+				err = errors.Join(err, w.impairError(fmt.Errorf("events[%d]: trunks cannot reorder: use a port", k)))
+			}
+		}
+		if err = errors.Join(err, w.addImpairment(d.impair)); err != nil {
 			return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 		}
 	}
@@ -83,9 +83,6 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	return t, nil
 }
 
-// Trunks returns the trunks in the order they were added.
-func (n *Net) Trunks() []*Trunk { return n.trunks }
-
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
@@ -96,36 +93,16 @@ func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats
 // Impairments returns the pipes of both directions; nil if there is no
 // impairment.
 func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
-	return t.dirs[0].impairment.pipeOrNil(), t.dirs[1].impairment.pipeOrNil()
+	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
 
 // SetImpair replaces the random impairments; see Port.SetImpair.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
-	for i, specs := range [][]impair.Spec{ab, ba} {
-		w := &t.dirs[i]
-		if w.impairment == nil {
-			im, err := t.net.newTrunkImpairment(w, impair.Config{Specs: specs})
-			if err != nil {
-				return err
-			}
-			w.impairment = im
-			continue
-		}
-		if err := w.impairment.pipe.SetSpecs(specs); err != nil {
-			return &ImpairError{Port: t.cfg.Name, Direction: w.direction, Err: err}
-		}
+	if err := errors.Join(t.dirs[0].setSpecs(ab), t.dirs[1].setSpecs(ba)); err != nil {
+		return err
 	}
 	t.net.w.Tracef("%s impairments replaced", t.cfg.Name)
 	return nil
-}
-
-// SetRate changes the bandwidth; see Port.SetRate.
-func (t *Trunk) SetRate(bps uint64) {
-	t.cfg.Link.RateBps = bps
-	for i := range t.dirs {
-		t.dirs[i].wire.pacer.SetRate(bps)
-	}
-	t.net.w.Tracef("%s rate %d", t.cfg.Name, bps)
 }
 
 // Up reports whether the trunk is up.
@@ -133,31 +110,10 @@ func (t *Trunk) Up() bool { return !t.isDown }
 
 // SetDown takes the trunk down: queued packets and packets on the cable are
 // lost. The switches at its ends use other next hops of the same cost, if any.
-func (t *Trunk) SetDown() {
-	if t.isDown {
-		return
-	}
-	t.isDown = true
-	t.epoch++
-	for i := range t.dirs {
-		t.dirs[i].wire.flush()
-	}
-	t.net.w.Tracef("%s link down", t.cfg.Name)
-}
+func (t *Trunk) SetDown() { t.set(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // SetUp brings the trunk up.
-func (t *Trunk) SetUp() {
-	if t.isDown {
-		t.isDown = false
-		t.net.w.Tracef("%s link up", t.cfg.Name)
-	}
-}
-
-// Handlers of a packet at the end of a trunk.
-type (
-	trunkArrival         Net // the packet has crossed the cable
-	afterTrunkImpairment Net // the packet has passed the impairment
-)
+func (t *Trunk) SetUp() { t.set(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // route forwards pk from a switch to its next hop.
 func (n *Net) route(pk *packet, at *Switch) {
@@ -166,67 +122,31 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 	w := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
 	if w == nil {
-		n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.NoRoute, "no-way")
+		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-way")
 		return
 	}
-	l, drops, now, size := &w.trunk.cfg.Link, &w.stats.Drops, n.w.now, pk.IPBytes()
+	size := pk.IPBytes()
 	w.stats.Out.count(size)
-	if size > l.MTU {
-		n.drop(pk, w.name, &drops.TooBig, "too-big")
-		return
+	if w.transmit(pk) {
+		w.stats.Sent++
+		w.stats.SentBytes += uint64(size)
+		n.tracePacket(w.place, "forward", &pk.Datagram)
 	}
-	queued := w.wire.backlog(now)
-	if queued+size > l.QueueBytes {
-		n.drop(pk, w.name, &drops.QueueFull, "queue-full")
-		return
-	}
-	w.stats.QueueBytesMax = max(w.stats.QueueBytesMax, queued+size)
-	if e := &l.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.shouldMark(w.ecnRand, queued) && pk.markCE() {
-		w.stats.Marked++
-	}
-	w.stats.Sent++
-	w.stats.SentBytes += uint64(size)
-	n.tracePacket(w.name, "forward", &pk.Datagram)
-	pk.trunkDir, pk.epoch = w, w.trunk.epoch
-	n.w.At(w.wire.send(now, size), (*trunkArrival)(n), uint64(pk.id))
 }
 
 // decrementHopLimit decrements the hop limit of pk, and drops pk if it is
 // exceeded.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
-		n.drop(pk, pk.from.cfg.Name, &pk.from.txDrops.Expired, "expired")
+		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")
 		return false
 	}
 	pk.HopLimit--
 	return true
 }
 
-func (h *trunkArrival) HandleEvent(_ mono.Time, arg uint64) {
-	n := (*Net)(h)
-	pk := n.packets[arg]
-	w := pk.trunkDir
-	if pk.epoch != w.trunk.epoch {
-		n.drop(pk, w.name, &w.stats.Drops.LinkDown, "lost-link")
-		return
-	}
-	w.stats.Delivered++
-	w.stats.DeliveredBytes += uint64(pk.IPBytes())
-	if w.impairment != nil {
-		w.impairment.apply(pk)
-		return
-	}
-	n.trunkEgress(pk)
-}
-
-func (h *afterTrunkImpairment) HandleEvent(_ mono.Time, arg uint64) {
-	n := (*Net)(h)
-	n.trunkEgress(n.packets[arg])
-}
-
-// trunkEgress forwards pk at the switch at the end of a trunk.
-func (n *Net) trunkEgress(pk *packet) {
-	at := pk.trunkDir.to
+// forwardAt forwards pk from the switch at the end of a trunk.
+func (n *Net) forwardAt(at *Switch, pk *packet) {
 	if at != pk.to.sw {
 		n.route(pk, at)
 		return
@@ -257,7 +177,7 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	if walk.at == nil {
 		walk.at = s.port.sw
 	} else {
-		walk.lost = walk.lost || walk.epoch != walk.dir.trunk.epoch
+		walk.lost = walk.lost || walk.epoch != walk.dir.carrier.epoch
 		walk.at = walk.dir.to
 	}
 	if walk.at == far.sw {
@@ -272,11 +192,11 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 		}
 		w = hops[0]
 	}
-	walk.dir, walk.epoch = w, w.trunk.epoch
+	walk.dir, walk.epoch = w, w.carrier.epoch
 	// A trunk that goes down flushes its queue, so its next segment could arrive before
 	// earlier ones: it arrives no earlier than they.
 	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
-	*order = max(*order, w.wire.send(now, s.wireBytes(seg)))
+	*order = max(*order, w.send(now, s.wireBytes(seg)))
 	walk.hops++
 	n.w.At(*order, (*segmentAtSwitch)(n), uint64(seg.id))
 	return false

@@ -29,9 +29,11 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -110,12 +112,7 @@ type World struct {
 
 // New returns a world at time 0 without events or programs.
 func New(cfg Config) *World {
-	if cfg.MaxEvents == 0 {
-		cfg.MaxEvents = DefaultMaxEvents
-	}
-	if cfg.MaxTime == 0 {
-		cfg.MaxTime = DefaultMaxTime
-	}
+	cfg.MaxEvents, cfg.MaxTime = cmp.Or(cfg.MaxEvents, DefaultMaxEvents), cmp.Or(cfg.MaxTime, DefaultMaxTime)
 	w := &World{cfg: cfg, chooser: cfg.Chooser, rands: make(map[string]*rand.Rand), netNames: make(map[string]bool)}
 	w.trace.out = cfg.Trace
 	if w.chooser == nil {
@@ -263,9 +260,7 @@ func (w *World) runNextEvent() {
 func (w *World) pickReady() *Proc {
 	i := w.Choose("run", len(w.ready))
 	p := w.ready[i]
-	copy(w.ready[i:], w.ready[i+1:])
-	w.ready[len(w.ready)-1] = nil
-	w.ready = w.ready[:len(w.ready)-1]
+	w.ready = slices.Delete(w.ready, i, i+1)
 	return p
 }
 

@@ -106,7 +106,7 @@ func (c *randomCase) drawNetwork() {
 		c.stream.ResetPPM = share(10_000)
 	case 2:
 		c.flaps = []sim.Flap{{
-			Port: "a", From: mono.Time(c.upTo(time.Millisecond)), Times: 1 + c.rng.IntN(3),
+			From: mono.Time(c.upTo(time.Millisecond)), Times: 1 + c.rng.IntN(3),
 			DownFor: c.upTo(2 * time.Millisecond), UpFor: c.upTo(2 * time.Millisecond),
 		}}
 	}
@@ -198,5 +198,8 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 			return nil, devices, err
 		}
 	}
-	return w, devices, net.Schedule(sim.Schedule{Flaps: c.flaps})
+	for _, flap := range c.flaps {
+		net.Port("a").Flap(flap)
+	}
+	return w, devices, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Defaults of links: 100 Gb/s, about a hundred metres, Ethernet framing.
@@ -49,9 +48,7 @@ type fabric struct {
 	simPorts []simPort     // by index in Plan.Ports
 	specs    [][2]specList // random impairments, by index in Plan.Ports and lab.Direction
 	ports    [][]*sim.Port // by host and NIC
-	devices  [][]verbs.Context
-	addrs    [][]netip.Addr
-	rails    [][]int
+	nics     [][]workload.NIC
 
 	// For a provider over streams: by index in Plan.Ports (nil for trunks), by rail
 	// and address, and by port.
@@ -67,8 +64,7 @@ func (f *fabric) build(r *run) error {
 	f.plan, f.capture = r.plan, r.capture
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
 	hosts := len(r.plan.Topology.Hosts)
-	f.ports, f.devices = make([][]*sim.Port, hosts), make([][]verbs.Context, hosts)
-	f.addrs, f.rails = make([][]netip.Addr, hosts), make([][]int, hosts)
+	f.ports, f.nics = make([][]*sim.Port, hosts), make([][]workload.NIC, hosts)
 	f.streamPorts = make([]*streamPort, len(r.plan.Ports))
 	f.streamPortByAddr, f.streamPortOf = make(map[int]map[netip.Addr]*streamPort), make(map[*sim.Port]*streamPort)
 	for i := range r.plan.Ports {
@@ -166,9 +162,7 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	}
 	f.simPorts = append(f.simPorts, port)
 	f.ports[p.Host] = append(f.ports[p.Host], port)
-	f.devices[p.Host] = append(f.devices[p.Host], d)
-	f.addrs[p.Host] = append(f.addrs[p.Host], addr)
-	f.rails[p.Host] = append(f.rails[p.Host], p.Rail)
+	f.nics[p.Host] = append(f.nics[p.Host], workload.NIC{Device: d, Addr: addr, Rail: p.Rail})
 	return nil
 }
 
@@ -187,36 +181,11 @@ func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, po
 	return nil
 }
 
-// nics returns the NICs of a host.
-func (f *fabric) nics(host int) (all []workload.NIC) {
-	for i, d := range f.devices[host] {
-		all = append(all, workload.NIC{Device: d, Addr: f.addrs[host][i], Rail: f.rails[host][i]})
-	}
-	return all
-}
-
-// counters returns the sums of the counters of a host's NICs, by name.
-func (f *fabric) counters(host int) (sum []verbs.Counter) {
-	index := make(map[string]int)
-	for _, d := range f.devices[host] {
-		for _, c := range d.Counters() {
-			at, known := index[c.Name]
-			if !known {
-				at = len(sum)
-				index[c.Name] = at
-				sum = append(sum, verbs.Counter{Name: c.Name})
-			}
-			sum[at].Value += c.Value
-		}
-	}
-	return sum
-}
-
 // setSpecs replaces the random impairments of one direction of a port.
 func (f *fabric) setSpecs(change lab.SpecChange) error {
 	f.specs[change.Port][change.Direction] = change.Specs
 	if p := f.streamPorts[change.Port]; p != nil {
-		return p.setSpecs(change.Direction, change.Specs)
+		return p.pipes[change.Direction].SetSpecs(change.Specs)
 	}
 	both := &f.specs[change.Port]
 	return f.simPorts[change.Port].SetImpair(both[lab.Out], both[lab.In])
@@ -246,9 +215,9 @@ func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 // close closes every device.
 func (f *fabric) close() error {
 	var errs []error
-	for _, host := range f.devices {
-		for _, d := range host {
-			errs = append(errs, d.Close())
+	for _, host := range f.nics {
+		for _, nic := range host {
+			errs = append(errs, nic.Device.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -69,8 +69,8 @@ func (r *run) kill(k *rank) {
 	k.observed.State, k.ended = lab.Killed, time.Duration(r.world.Now())
 	k.observed.Waiting = k.status()
 	r.addError(k.proc.Kill())
-	for _, d := range r.fabric.devices[k.host] {
-		r.addError(d.Close())
+	for _, nic := range r.fabric.nics[k.host] {
+		r.addError(nic.Device.Close())
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	i := k.observed.Rank
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
-		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics(k.host), Control: r.hub.Control(i),
+		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[k.host], Control: r.hub.Control(i),
 		StallTimeout: r.plan.Limit / 2,
 	})
 	if err == nil {

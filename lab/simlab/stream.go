@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -13,11 +14,9 @@ import (
 // segments, and applies the impairments of both hosts' cables to each:
 //
 //   - A lost or truncated segment is retransmitted: after dupAckThreshold later
-//
-// segments have arrived, or else after a timeout that doubles with each loss.
+//     segments have arrived, or else after a timeout that doubles with each loss.
 //   - A delayed or reordered segment delays all later ones, because a stream is in
-//
-// order.
+//     order.
 //   - A corrupted segment is delivered corrupted, because the TCP checksum is weak.
 //   - Duplicates have no effect.
 //
@@ -98,26 +97,14 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 	if _, err := s.StreamLink.Writev(now, nil, false); err != nil {
 		return 0, err
 	}
-	n := 0
-	for _, b := range bufs {
-		n += len(b)
-	}
-	for rest := concat(bufs, n); len(rest) > 0; {
+	data := slices.Concat(bufs...)
+	for rest := data; len(rest) > 0; {
 		part := rest[:min(len(rest), max(s.MSS(), 1))]
 		rest = rest[len(part):]
 		s.sendSegment(now, part)
 	}
 	s.deliver()
-	return n, s.err
-}
-
-// concat returns a copy of all buffers, which have n bytes in total.
-func concat(bufs [][]byte, n int) []byte {
-	all := make([]byte, 0, n)
-	for _, b := range bufs {
-		all = append(all, b...)
-	}
-	return all
+	return len(data), s.err
 }
 
 // sendSegment queues a new segment and sends it, unless an event drops it.

@@ -202,13 +202,13 @@ func TestStreamImpairmentsCanBeReplaced(t *testing.T) {
 	x.run(100 * time.Microsecond)
 	later := parse(t, "fabric: {kind: pair}\nimpair: [{loss: 100%}]\nworkload: {kind: stream}\n")
 	plan := must.Get(lab.NewPlan(later, lab.Options{}))(t)
-	must.Do(t, x.a.setSpecs(lab.Out, plan.Ports[0].Out.Specs))
+	must.Do(t, x.a.pipes[lab.Out].SetSpecs(plan.Ports[0].Out.Specs))
 	must.Do(t, x.write(1000))
 	x.run(time.Second)
 	if len(x.got) != 1000 {
 		t.Errorf("%d bytes came", len(x.got))
 	}
-	must.Do(t, x.a.setSpecs(lab.Out, nil))
+	must.Do(t, x.a.pipes[lab.Out].SetSpecs(nil))
 	x.run(2 * time.Second)
 	if !bytes.Equal(x.got, x.sent) {
 		t.Errorf("%d bytes came in the end", len(x.got))

@@ -49,11 +49,6 @@ func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
 	return p
 }
 
-// setSpecs replaces the random impairments of one direction.
-func (p *streamPort) setSpecs(direction lab.Direction, specs []impair.Spec) error {
-	return p.pipes[direction].SetSpecs(specs)
-}
-
 // connNumber returns the number by which events identify a stream of the port: from 1, in the
 // order of first calls.
 func (p *streamPort) connNumber(e streamEnds) int {
@@ -65,8 +60,8 @@ func (p *streamPort) connNumber(e streamEnds) int {
 	return n
 }
 
-// wrapStream returns a stream of the port with impairments, and records it as open. Both ends'
-// ports number it.
+// wrapStream returns a stream of the port with impairments, and records it as open. The stream gets a
+// connection number at each of its two ports, by which events of the scenario select it.
 func (p *streamPort) wrapStream(inner link.StreamLink) *stream {
 	s := &stream{StreamLink: inner, port: p}
 	e := streamEnds{inner.LocalAddr(), inner.RemoteAddr()}
@@ -139,15 +134,6 @@ func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *li
 		direction = lab.In
 	}
 	p.traffic[direction].packets++
-	p.traffic[direction].bytes += uint64(segmentBytes(s))
-}
-
-// segmentBytes returns the length of a segment as an IP packet.
-func segmentBytes(s *link.Segment) int {
-	const tcpHeader = 32 // with timestamps
-	ip := link.IPv6HeaderLen
-	if s.Src.Addr().Is4() {
-		ip = link.IPv4HeaderLen
-	}
-	return ip + tcpHeader + len(s.Payload)
+	const tcpTimestamps = 12 // the option, in every segment
+	p.traffic[direction].bytes += uint64(s.IPBytes() + tcpTimestamps)
 }

@@ -10,7 +10,7 @@ import (
 // completed handles the completion of request n.
 func (s *sender) completed(wc *verbs.WC, n int) error {
 	if n < s.completedBefore || n >= s.posted {
-		return s.violation(nil, n, "a completion of a request that is posted and has not completed",
+		return s.violation(noRequest, "a completion of a request that is posted and has not completed",
 			fmt.Sprintf("completion of request %d, with %d..%d outstanding", n, s.completedBefore, s.posted-1))
 	}
 	o := &s.plan.ops[n]
@@ -21,22 +21,22 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 		}
 	}
 	if wc.QPN != s.lane.QP.QPN() {
-		return s.violation(o, n, fmt.Sprintf("QP %#x in the completion", s.lane.QP.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
+		return s.violation(n, fmt.Sprintf("QP %#x in the completion", s.lane.QP.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
 	}
 	if wc.Status != verbs.WCSuccess {
 		return s.handleFailure(wc, n)
 	}
 	if s.flushing && !o.local() {
-		return s.violation(o, n, "only flushed requests once one has failed", "success")
+		return s.violation(n, "only flushed requests once one has failed", "success")
 	}
 	if o.flags&verbs.SendSignaled == 0 {
-		return s.violation(o, n, "no completion of an unsignaled request", "one")
+		return s.violation(n, "no completion of an unsignaled request", "one")
 	}
 	if wc.Opcode != traffic.CompletionOf(o.code) {
-		return s.violation(o, n, traffic.CompletionOf(o.code).String(), wc.Opcode.String())
+		return s.violation(n, traffic.CompletionOf(o.code).String(), wc.Opcode.String())
 	}
 	if o.returnsData() && int(wc.ByteLen) != o.size {
-		return s.violation(o, n, fmt.Sprintf("%d bytes", o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
+		return s.violation(n, fmt.Sprintf("%d bytes", o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
 	}
 	return s.finishRequest(n)
 }
@@ -45,10 +45,10 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 func (s *sender) finishUnsignaled(n int) error {
 	o := &s.plan.ops[n]
 	if o.flags&verbs.SendSignaled != 0 {
-		return s.violation(o, n, "completions in the order of posting", "a later request completed first")
+		return s.violation(n, "completions in the order of posting", "a later request completed first")
 	}
 	if s.flushing && !o.local() {
-		return s.violation(o, n, "a flush completion of every request after the one that failed", "none")
+		return s.violation(n, "a flush completion of every request after the one that failed", "none")
 	}
 	return s.finishRequest(n)
 }
@@ -73,7 +73,7 @@ func (s *sender) finishRequest(n int) error {
 	mem := s.buf[base : base+s.size]
 	s.pieces = s.fetchPieces(n)
 	if !untouched(mem, s.pieces, o.size) {
-		return s.violation(o, n, "only the bytes asked for", "bytes beside them were written").as(traffic.Contents)
+		return s.violation(n, "only the bytes asked for", "bytes beside them were written").as(traffic.Contents)
 	}
 	got := s.scratch[:o.size]
 	gather(got, mem, s.pieces)
@@ -82,13 +82,9 @@ func (s *sender) finishRequest(n int) error {
 		return nil
 	}
 	if diff := traffic.FirstDifference(s.wants[index], got); diff != "" {
-		return s.violation(o, n, "what the requests before it left there", diff).as(traffic.Contents)
+		return s.violation(n, "what the requests before it left there", diff).as(traffic.Contents)
 	}
 	return nil
-}
-
-func (s *sender) violation(o *op, n int, want, got string) *Violation {
-	return s.lane.violation(s.from, n, o, want, got)
 }
 
 // When a reliable queue pair fails, its requests are flushed. The peer cannot detect that,
@@ -105,13 +101,13 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
 		s.flushing = true
 		if wc.Status != verbs.WCWRFlushErr {
-			return s.violation(o, n, verbs.WCWRFlushErr.String(), wc.Status.String())
+			return s.violation(n, verbs.WCWRFlushErr.String(), wc.Status.String())
 		}
 		return nil
 	}
 	gaveUp := wc.Status == verbs.WCRetryExcErr || wc.Status == verbs.WCRNRRetryExcErr
 	if !gaveUp || !s.lane.end.w.Network.GivesUp || !s.lane.spec.Service.Reliable() {
-		return s.violation(o, n, verbs.WCSuccess.String(), wc.Status.String())
+		return s.violation(n, verbs.WCSuccess.String(), wc.Status.String())
 	}
 	s.flushing = true
 	s.failStatus = wc.Status
@@ -135,7 +131,7 @@ func (s *sender) postDrainMarker() error {
 // drainMarkerFlushed handles the flush of the marker.
 func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	if !s.drainPending || wc.Status != verbs.WCWRFlushErr {
-		return s.violation(nil, 0, "the marker flushed", wc.Status.String())
+		return s.violation(noRequest, "the marker flushed", wc.Status.String())
 	}
 	s.drainPending = false
 	for s.completedBefore < s.posted {
@@ -181,10 +177,10 @@ func (l *lane) receiveFailed(wc *verbs.WC) error {
 		return nil // an incomplete message; with an SRQ its receive is not reused
 	}
 	if wc.Status != verbs.WCWRFlushErr {
-		return l.violation(from, 0, nil, "a message", "a receive completed with "+wc.Status.String())
+		return l.violation(from, "a message", "a receive completed with "+wc.Status.String())
 	}
 	if !l.errorExpected && !l.outgoing.qpFailed && !l.end.w.Network.GivesUp {
-		return l.violation(from, 0, nil, "a message", "a receive was flushed")
+		return l.violation(from, "a message", "a receive was flushed")
 	}
 	l.flushes++
 	return nil

@@ -52,6 +52,7 @@ func (e *End) connect() error {
 	return nil
 }
 
+// connInfo returns what the peer needs to connect to this end.
 func (e *End) connInfo() *connInfo {
 	c := &connInfo{GID: e.gid, Words: remoteMemoryOf(e.words.mr)}
 	for _, l := range e.lanes {

@@ -36,6 +36,8 @@ type End struct {
 	lanes []*lane
 	byQPN map[verbs.QPN]*lane
 	words sharedWords
+	// posters are the receive rings, and then the senders of all lanes.
+	posters []poster
 
 	peer           connInfo
 	phase          string
@@ -131,6 +133,12 @@ func (e *End) open() (err error) {
 		}
 		e.lanes = append(e.lanes, l)
 	}
+	for _, r := range e.rings {
+		e.posters = append(e.posters, r)
+	}
+	for _, l := range e.lanes {
+		e.posters = append(e.posters, &l.outgoing)
+	}
 	return nil
 }
 
@@ -146,42 +154,31 @@ func (e *End) cqDepth() int {
 
 // openShared creates the shared receive queue, if a lane uses it.
 func (e *End) openShared() error {
-	depth, room, sges := 0, 0, 0
+	var cfg ringConfig
 	for i := range e.w.Lanes {
 		if l := &e.w.Lanes[i]; l.SharedReceives {
-			depth, room, sges = depth+l.RecvDepth, max(room, l.MaxBytes+verbs.GRHLen), max(sges, l.MaxSGE)
+			if cfg.depth == 0 {
+				cfg.pace = l.RecvPacing // that of the first lane
+			}
+			cfg.depth += l.RecvDepth
+			cfg.maxLen, cfg.maxPieces = max(cfg.maxLen, l.MaxBytes+verbs.GRHLen), max(cfg.maxPieces, l.MaxSGE)
 		}
 	}
-	if depth == 0 {
+	if cfg.depth == 0 {
 		return nil
 	}
-	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: depth, MaxSGE: sges})
+	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: cfg.depth, MaxSGE: cfg.maxPieces})
 	if err != nil {
 		return err
 	}
-	e.shared, err = e.newRing(srq, ringConfig{depth: depth, maxLen: room, maxPieces: sges, pacing: e.sharedPacing()})
-	if err == nil {
-		e.shared.srq = srq
-	}
+	cfg.srq = srq
+	e.shared, err = e.newRing(srq, cfg)
 	return err
-}
-
-// sharedPacing is the pacing of the first lane with shared receives.
-func (e *End) sharedPacing() Pacing {
-	for i := range e.w.Lanes {
-		if e.w.Lanes[i].SharedReceives {
-			return e.w.Lanes[i].RecvPacing
-		}
-	}
-	return Pacing{}
 }
 
 // close closes everything. A resource in use would return an error.
 func (e *End) close() error {
-	var err error
-	if e.cmListener != nil {
-		err = e.cmListener.Close()
-	}
+	err := traffic.Close(e.cmListener)
 	for _, l := range e.lanes {
 		err = errors.Join(err, l.close())
 	}

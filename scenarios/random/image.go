@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -93,7 +94,7 @@ func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 			open++
 		}
 	}
-	future := append([]byte(nil), image...)
+	future := slices.Clone(image)
 	for k := next; k < len(p.ops) && open > 0; k++ {
 		from, size := p.ops[k].modifies()
 		if size == 0 || !(extent{from, size}).overlaps(extent{at, n}) {
@@ -151,7 +152,7 @@ func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	return into
 }
 
-// scatter copies msg into the pieces of a slot, gather copies it out.
+// scatter copies msg into the pieces of a slot.
 func scatter(slot, msg []byte, pieces []piece) {
 	for _, p := range pieces {
 		n := copy(slot[p.off:p.off+p.n], msg)
@@ -159,6 +160,7 @@ func scatter(slot, msg []byte, pieces []piece) {
 	}
 }
 
+// gather copies the pieces of a slot into msg.
 func gather(msg, slot []byte, pieces []piece) {
 	for _, p := range pieces {
 		n := copy(msg, slot[p.off:p.off+p.n])
@@ -171,22 +173,15 @@ const poisonByte = 0xa5
 
 var poison = bytes.Repeat([]byte{poisonByte}, 1<<12)
 
+// poisonSlot fills memory with poisonByte, so that later writes show.
 func poisonSlot(b []byte) {
 	for len(b) > 0 {
 		b = b[copy(b, poison):]
 	}
 }
 
-func poisoned(b []byte) bool {
-	for len(b) > 0 {
-		n := min(len(b), len(poison))
-		if !bytes.Equal(b[:n], poison[:n]) {
-			return false
-		}
-		b = b[n:]
-	}
-	return true
-}
+// poisoned reports whether all bytes are as poisonSlot left them.
+func poisoned(b []byte) bool { return bytes.Count(b, poison[:1]) == len(b) }
 
 // untouched reports whether a slot is unchanged except for the first n bytes of its pieces.
 func untouched(slot []byte, pieces []piece, n int) bool {
@@ -222,6 +217,9 @@ func (m *pacer) allowed(now time.Duration, room int) int {
 	}
 	return room
 }
+
+// nextTime is the time of the next post.
+func (m *pacer) nextTime() time.Duration { return m.next }
 
 // newRand returns a random generator with seed k.
 func newRand(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, traffic.Mix(k))) }

@@ -26,18 +26,9 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 	})
 }
 
-// connections returns a workload that suits the device, with and without shared receives.
+// connections returns a workload of connections that suits the device.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
-	t.Helper()
-	m := must.Get(traffic.TraitsOf(dev))(t)
-	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
-	for i := range 3 {
-		l := random.NewLane(random.RC, messages, 9000)
-		l.SharedReceives = i > 0
-		l.Adapt(&m)
-		w.Lanes = append(w.Lanes, l)
-	}
-	return w
+	return lanesOf(t, dev, seed, random.RC, messages, 9000)
 }
 
 // Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
@@ -105,8 +96,8 @@ func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint
 // families are the addresses of two ends, of either IP version.
 var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 
-// datagrams returns a workload of two lanes of a service, one with shared receives.
-func datagrams(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
+// lanesOf returns a workload of three lanes of a service: with receives of its own, shared ones, and tight ones.
+func lanesOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
 	m := must.Get(traffic.TraitsOf(dev))(t)
 	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
@@ -129,7 +120,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, spec := range []impair.Spec{{}, worst} {
 			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: families[seed%2]}, true, 0)
-			results, err := w.run(t, datagrams(t, w.devices[0], seed, random.RD, 300, 9000))
+			results, err := w.run(t, lanesOf(t, w.devices[0], seed, random.RD, 300, 9000))
 			if err != nil {
 				t.Fatalf("seed %d, loss %d ppm: %v", seed, spec.LossPPM, err)
 			}
@@ -152,7 +143,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 func TestUnreliableDatagramsAreIntact(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: families[seed%2]}, false, 0)
-		work := datagrams(t, w.devices[0], seed, random.UD, 300, 4096)
+		work := lanesOf(t, w.devices[0], seed, random.UD, 300, 4096)
 		for i := range work.Lanes {
 			work.Lanes[i].MTU, work.Lanes[i].SharedReceives = verbs.MTU4096, false
 		}
@@ -182,7 +173,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 func TestSourcePortsAreChecked(t *testing.T) {
 	for service, reliable := range map[random.Service]bool{random.UD: false, random.RD: true} {
 		w := newDatagramWorld(t, 1, cable{}, reliable, 7777)
-		work := datagrams(t, w.devices[0], 1, service, 20, 256)
+		work := lanesOf(t, w.devices[0], 1, service, 20, 256)
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "source port 65041") || v.Got != "7777" {
 			t.Errorf("%v: %v, want a violation of the port", service, err)
@@ -193,7 +184,7 @@ func TestSourcePortsAreChecked(t *testing.T) {
 // RD gives up on peers, not on queue pairs, which the model of a lane does not support.
 func TestValidateRejectsGivesUpForRD(t *testing.T) {
 	w := newDatagramWorld(t, 1, cable{}, true, 0)
-	work := datagrams(t, w.devices[0], 1, random.RD, 20, 256)
+	work := lanesOf(t, w.devices[0], 1, random.RD, 20, 256)
 	work.Network.GivesUp = true
 	if _, err := random.NewEnd(random.Env{}, work, random.A); err == nil || !strings.Contains(err.Error(), "GivesUp") {
 		t.Error(err)

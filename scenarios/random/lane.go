@@ -3,6 +3,8 @@ package random
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -127,7 +129,7 @@ func (l *lane) openQPs() (err error) {
 // openReceives creates the receive rings of the lane.
 func (l *lane) openReceives() (err error) {
 	e, s := l.end, l.spec
-	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pacing: s.RecvPacing}
+	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
 	switch {
 	case s.Service == XRC:
 		for range s.XRCQueues {
@@ -138,11 +140,11 @@ func (l *lane) openReceives() (err error) {
 			if err != nil {
 				return err
 			}
+			cfg.srq = srq
 			r, err := e.newRing(srq, cfg)
 			if err != nil {
 				return err
 			}
-			r.srq = srq
 			l.xrc = append(l.xrc, r)
 		}
 		return nil
@@ -155,28 +157,19 @@ func (l *lane) openReceives() (err error) {
 	return err
 }
 
-// describe names a direction and a request in a violation.
-func (l *lane) describe(from Side, n int, o *op) string {
-	s := fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
-	if o != nil {
-		s += fmt.Sprintf(", request %d (%v)", n, o)
-	}
-	return s
-}
-
+// status describes the requests and messages that the lane waits for; empty if there are none.
 func (l *lane) status() string {
-	out, in := l.outgoing.status(), ""
-	if !l.incoming.complete() {
-		in = l.incoming.status()
+	var parts []string
+	if s := l.outgoing.status(); s != "" {
+		parts = append(parts, s)
 	}
-	if out == "" && in == "" {
+	if s := l.incoming.status(); s != "" && !l.incoming.complete() {
+		parts = append(parts, s)
+	}
+	if parts == nil {
 		return ""
 	}
-	sep := ""
-	if out != "" && in != "" {
-		sep = ", "
-	}
-	return fmt.Sprintf("lane %d (%v): %s%s%s", l.index, l.spec.Service, out, sep, in)
+	return fmt.Sprintf("lane %d (%v): %s", l.index, l.spec.Service, strings.Join(parts, ", "))
 }
 
 // complete reports whether the lane has completed, as far as it knows.
@@ -198,34 +191,18 @@ func (l *lane) windowsClosed() bool {
 // close destroys the resources of the lane. If all windows are closed, memory goes first: a
 // bound window would return an error.
 func (l *lane) close() error {
-	var errs []error
-	early := l.windowsClosed()
-	if early {
-		errs = append(errs, l.memory.Close())
+	var first, later io.Closer = nil, l.memory
+	if l.windowsClosed() {
+		first, later = l.memory, nil
 	}
-	errs = append(errs, l.QP.Close())
-	if l.Target != nil {
-		errs = append(errs, l.Target.Close())
-	}
-	if l.AH != nil {
-		errs = append(errs, l.AH.Close())
-	}
-	if !early {
-		errs = append(errs, l.memory.Close())
-	}
+	err := traffic.Close(first, l.QP, l.Target, l.AH, later)
 	for _, w := range l.windows {
-		errs = append(errs, w.Close())
+		err = errors.Join(err, w.Close())
 	}
-	if l.spareWindow != nil {
-		errs = append(errs, l.spareWindow.Close())
-	}
-	errs = append(errs, l.outgoing.close())
+	err = errors.Join(err, traffic.Close(l.spareWindow, l.outgoing.mr))
 	// The XRC domain is in use until its SRQs are closed.
 	for _, r := range l.xrc {
-		errs = append(errs, r.close())
+		err = errors.Join(err, r.close())
 	}
-	if l.xrcd != nil {
-		errs = append(errs, l.xrcd.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, traffic.Close(l.xrcd))
 }

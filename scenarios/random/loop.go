@@ -1,7 +1,9 @@
 package random
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -20,7 +22,7 @@ const (
 func (e *End) traffic() error {
 	e.startedAt = e.proc.Now()
 	e.lastProgress = e.startedAt
-	told := false
+	doneSent := false
 	for {
 		moved, err := e.step()
 		if err != nil {
@@ -31,8 +33,8 @@ func (e *End) traffic() error {
 		}
 		done := e.complete()
 		switch {
-		case done && !told:
-			told = true
+		case done && !doneSent:
+			doneSent = true
 			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
 				return err
 			}
@@ -47,15 +49,12 @@ func (e *End) traffic() error {
 	}
 }
 
+// complete reports whether every lane has completed.
 func (e *End) complete() bool {
-	for _, l := range e.lanes {
-		if !l.complete() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.complete() })
 }
 
+// report returns the result of this end's requests, for the peer.
 func (e *End) report() *report {
 	r := new(report)
 	for _, l := range e.lanes {
@@ -68,15 +67,8 @@ func (e *End) report() *report {
 func (e *End) step() (bool, error) {
 	moved := false
 	now := e.proc.Now()
-	for _, r := range e.rings {
-		did, err := r.post(now)
-		if err != nil {
-			return moved, err
-		}
-		moved = moved || did
-	}
-	for _, l := range e.lanes {
-		did, err := l.outgoing.post(now)
+	for _, p := range e.posters {
+		did, err := p.post(now)
 		if err != nil {
 			return moved, err
 		}
@@ -89,19 +81,20 @@ func (e *End) step() (bool, error) {
 	return moved, err
 }
 
+// poster posts receives or requests at the times of a pacer.
+type poster interface {
+	post(now time.Duration) (posted bool, err error)
+	space() int              // how many may be posted
+	nextTime() time.Duration // not before
+}
+
 // nextPostTime is the time of the next paced post; negative if none is pending.
 func (e *End) nextPostTime() time.Duration {
 	at := verbs.Forever
-	wants := func(m *pacer, space int) {
-		if space > 0 && (at < 0 || m.next < at) {
-			at = m.next
+	for _, p := range e.posters {
+		if next := p.nextTime(); p.space() > 0 && (at < 0 || next < at) {
+			at = next
 		}
-	}
-	for _, r := range e.rings {
-		wants(&r.pacer, r.space())
-	}
-	for _, l := range e.lanes {
-		wants(&l.outgoing.pacer, l.outgoing.space())
 	}
 	return at
 }
@@ -148,12 +141,7 @@ func (e *End) waitForEvent(done bool) error {
 
 // hasUnreliableLanes reports whether messages may arrive after the peer has completed.
 func (e *End) hasUnreliableLanes() bool {
-	for _, l := range e.lanes {
-		if !l.spec.Service.Reliable() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.spec.Service.Reliable() })
 }
 
 // waitCompletions waits for completions only.
@@ -186,7 +174,7 @@ func (e *End) wait(d time.Duration) error {
 	if solicited && (d < 0 || d > noteInterval) {
 		d = noteInterval
 	}
-	if _, err := e.Channel.Wait(d); err != nil && !isTimeout(err) {
+	if _, err := e.Channel.Wait(d); err != nil && !errors.Is(err, verbs.ErrTimeout) {
 		return err
 	}
 	return nil
@@ -241,7 +229,7 @@ func (e *End) completed(wc *verbs.WC) error {
 		return l.outgoing.completed(wc, n)
 	}
 	if n&^windowsBit != l.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
-		return l.violation(e.side, 0, nil, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
+		return l.violation(e.side, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
 	}
 	l.binds++
 	return nil
@@ -255,7 +243,7 @@ func (e *End) received(wc *verbs.WC, r *recvRing) error {
 	}
 	slot, err := r.Complete(wc.WRID)
 	if err != nil {
-		return l.violation(e.side.Peer(), 0, nil, "each receive completed once, in order", err.Error())
+		return l.violation(e.side.Peer(), "each receive completed once, in order", err.Error())
 	}
 	if wc.Status != verbs.WCSuccess {
 		return l.receiveFailed(wc)

@@ -52,8 +52,8 @@ type remoteMemory struct {
 
 func remoteMemoryOf(mr verbs.MR) remoteMemory { return remoteMemory{mr.Addr(), mr.RKey()} }
 
-// at returns the memory at an offset.
-func (h remoteMemory) at(off int) verbs.Remote {
+// atOffset returns the memory from an offset on.
+func (h remoteMemory) atOffset(off int) verbs.Remote {
 	return verbs.Remote{Addr: h.Addr + uint64(off), RKey: h.RKey}
 }
 
@@ -67,6 +67,7 @@ type laneReport struct {
 	Failed bool `json:"failed"` // the rest was flushed
 }
 
+// sendNote sends a note to the peer.
 func (e *End) sendNote(n note) error {
 	b, err := json.Marshal(n)
 	if err != nil {

@@ -222,7 +222,7 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
 		l := &lane{end: &End{w: &Workload{Traits: traffic.TransportTraits{LateAtomics: true}}}}
-		x := &reliableChecker{incoming: incoming{lane: l, plan: plan{ops: tc.ops}}}
+		x := &reliableChecker{incoming: incoming{direction: direction{lane: l, plan: plan{ops: tc.ops}}}}
 		if got := x.mayBeLate(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)
 		}

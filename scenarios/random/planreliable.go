@@ -116,6 +116,7 @@ func (p *planner) draw(last bool) op {
 	return o
 }
 
+// pickWindow draws a window, and returns noWindow if it was invalidated before.
 func (p *planner) pickWindow() int8 {
 	if len(p.validWindows) == 0 {
 		return noWindow

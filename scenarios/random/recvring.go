@@ -21,7 +21,6 @@ type recvRing struct {
 	end *End
 	ringConfig
 	num  int
-	srq  verbs.SRQ // nil if the queue is that of a queue pair
 	mr   verbs.MR
 	buf  []byte
 	size int // of a slot
@@ -29,20 +28,21 @@ type recvRing struct {
 	// limit is the number of receives to post in total; negative: no limit.
 	limit int
 	// sizes are the sizes of the expected messages, if known.
-	sizes   []int
-	pieces  [][]piece // by slot
-	pacer   pacer
+	sizes  []int
+	pieces [][]piece // by slot
+	pacer
 	sges    []verbs.SGE
 	scratch []byte
 	closed  bool
 }
 
 type ringConfig struct {
-	lane      *lane // nil if shared
+	lane      *lane     // nil if shared
+	srq       verbs.SRQ // nil if the queue is that of a queue pair
 	depth     int
 	maxLen    int // of a message
 	maxPieces int
-	pacing    Pacing
+	pace      Pacing
 }
 
 // newRing registers the memory of a receive queue. It posts nothing.
@@ -51,7 +51,7 @@ func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err er
 	r = &recvRing{
 		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: -1,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
-		pacer: pacer{pacing: cfg.pacing, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
+		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
 	}
 	r.Attach(to)
 	r.buf = make([]byte, max(1, r.depth*r.size))
@@ -79,9 +79,10 @@ func (r *recvRing) space() int {
 
 // post posts receives if the pacing permits.
 func (r *recvRing) post(now time.Duration) (bool, error) {
-	return r.postUpTo(r.pacer.allowed(now, r.space()))
+	return r.postUpTo(r.allowed(now, r.space()))
 }
 
+// postUpTo posts n receives, and reports whether any were posted.
 func (r *recvRing) postUpTo(n int) (bool, error) {
 	if n == 0 {
 		return false, nil
@@ -128,15 +129,11 @@ func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
 	return r.scratch[:n], nil
 }
 
+// close closes the SRQ, if the ring has one, and the memory. Further calls do nothing.
 func (r *recvRing) close() error {
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	if r.srq != nil {
-		if err := r.srq.Close(); err != nil {
-			return err
-		}
-	}
-	return r.mr.Close()
+	return traffic.Close(r.srq, r.mr)
 }

@@ -21,8 +21,9 @@ type reliableChecker struct {
 	invalidated int
 }
 
+// newReliableChecker returns the checker of plan p of the peer, and tells the receive rings which messages to expect.
 func newReliableChecker(l *lane, p plan) *reliableChecker {
-	x := &reliableChecker{incoming: incoming{lane: l, plan: p, want: make([]byte, l.spec.MaxBytes)}, image: initialTarget(l.end.w, l.index, l.end.side)}
+	x := &reliableChecker{incoming: newIncoming(l, p), image: initialTarget(l.end.w, l.index, l.end.side)}
 	sizes := make([][]int, max(1, len(l.xrc)))
 	for i := range p.ops {
 		if o := &p.ops[i]; o.takesReceive() {
@@ -74,10 +75,11 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 	return bytes
 }
 
-// receive checks the next message.
+// receive checks a completed receive against the next message that the lane expects: completion, queue, source
+// and payload.
 func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
-		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
+		return x.violation(noRequest, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
 	}
 	n := x.msgs[x.next]
 	x.next++
@@ -94,7 +96,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	if x.lane.spec.Service.Datagram() {
-		// The length is not known when the first packet arrives.
+		// The device writes the GRH with the first packet, when it does not know the message's length.
 		if want, got := x.lane.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}
@@ -194,7 +196,7 @@ func (x *reliableChecker) verify(peer *laneReport) error {
 	if peer.Failed {
 		done = max(peer.Good, x.applied)
 	} else if x.next != len(x.msgs) {
-		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), fmt.Sprintf("%d", x.next))
+		return x.violation(noRequest, fmt.Sprintf("%d messages", len(x.msgs)), fmt.Sprintf("%d", x.next))
 	}
 	for ; x.applied < done; x.applied++ {
 		if peer.Failed && x.plan.ops[x.applied].takesReceive() {
@@ -207,7 +209,7 @@ func (x *reliableChecker) verify(peer *laneReport) error {
 		next = x.applied
 	}
 	if err := x.plan.checkMemory(x.image, x.lane.bytes, 0, len(x.image), next); err != nil {
-		return x.violation(-1, "the memory that the requests in order make", err.Error()).as(traffic.Contents)
+		return x.violation(noRequest, "the memory that the requests in order make", err.Error()).as(traffic.Contents)
 	}
 	x.arrivals.Delivered, x.arrivals.Bytes = done, x.bytesMoved(done)
 	return nil

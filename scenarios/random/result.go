@@ -1,7 +1,6 @@
 package random
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -112,7 +111,7 @@ func (e *End) verify() error {
 	e.endedAt = max(e.lastCompletion, e.startedAt)
 	for i, l := range e.lanes {
 		if l.flushes > 0 && !l.outgoing.qpFailed && !l.errorExpected {
-			return l.violation(e.side.Peer(), 0, nil, "no flush without a failure", fmt.Sprintf("%d receives flushed", l.flushes))
+			return l.violation(e.side.Peer(), "no flush without a failure", fmt.Sprintf("%d receives flushed", l.flushes))
 		}
 		if err := l.incoming.verify(&e.peerDone.Lanes[i]); err != nil {
 			return err
@@ -166,8 +165,6 @@ func (e *End) drain() error {
 	return err
 }
 
-func isTimeout(err error) bool { return errors.Is(err, verbs.ErrTimeout) }
-
 // Violation is a broken guarantee of the service.
 type Violation struct { //nolint:errname // a finding, not a failure
 	Kind  traffic.ViolationKind
@@ -186,25 +183,47 @@ func (v *Violation) as(kind traffic.ViolationKind) *Violation {
 	return v
 }
 
-// violation returns a violation by completions. It names request n of a side, or only the
-// direction if o is nil.
-func (l *lane) violation(from Side, n int, o *op, want, got string) *Violation {
-	return &Violation{Kind: traffic.Completion, Where: l.describe(from, n, o), Want: want, Got: got}
+// violation returns a violation by completions that concerns the requests of a side.
+func (l *lane) violation(from Side, want, got string) *Violation {
+	return &Violation{Kind: traffic.Completion, Where: l.describe(from), Want: want, Got: got}
+}
+
+// describe names the lane and the side whose requests are meant, in errors.
+func (l *lane) describe(from Side) string {
+	return fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
+}
+
+// direction is the requests of one side on a lane.
+type direction struct {
+	lane *lane
+	plan plan
+	from Side
+}
+
+// noRequest is the number of no request.
+const noRequest = -1
+
+// violation returns a violation by completions that concerns request n, or all requests for noRequest.
+func (d *direction) violation(n int, want, got string) *Violation {
+	v := d.lane.violation(d.from, want, got)
+	if n != noRequest {
+		v.Where = d.describe(n)
+	}
+	return v
+}
+
+// describe names request n in errors.
+func (d *direction) describe(n int) string {
+	return fmt.Sprintf("%s, request %d (%v)", d.lane.describe(d.from), n, &d.plan.ops[n])
 }
 
 // incoming is the requests of the peer on a lane, and how they arrived.
 type incoming struct {
-	lane     *lane
-	plan     plan
+	direction
 	want     []byte // room for an expected message
 	arrivals Arrivals
 }
 
-// violation returns a Violation about request n of the peer; about no request if n is negative.
-func (x *incoming) violation(n int, want, got string) *Violation {
-	var o *op
-	if n >= 0 {
-		o = &x.plan.ops[n]
-	}
-	return x.lane.violation(x.lane.end.side.Peer(), n, o, want, got)
+func newIncoming(l *lane, p plan) incoming {
+	return incoming{direction: direction{l, p, l.end.side.Peer()}, want: make([]byte, l.spec.MaxBytes)}
 }

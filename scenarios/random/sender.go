@@ -10,16 +10,14 @@ import (
 
 // sender posts the requests of a lane and checks their completions.
 type sender struct {
-	lane *lane
-	plan plan
-	from Side
+	direction
 	requestState
 	sendBuffers
 
 	image    []byte // the peer's target after the posted requests
 	spareKey verbs.RKey
 	bound    bool // the spare window is bound, according to completions
-	pacer    pacer
+	pacer
 }
 
 // requestState is how far the requests of a lane have come.
@@ -50,10 +48,10 @@ type sendBuffers struct {
 	inline  []byte
 }
 
+// open plans the requests and registers their memory.
 func (s *sender) open(l *lane) (err error) {
 	e, spec := l.end, l.spec
-	s.lane, s.from = l, e.side
-	s.plan = newPlan(e.w, l.index, e.side)
+	s.direction = direction{l, newPlan(e.w, l.index, e.side), e.side}
 	if spec.Service.Reliable() {
 		s.image = initialTarget(e.w, l.index, e.side.Peer())
 	}
@@ -66,13 +64,12 @@ func (s *sender) open(l *lane) (err error) {
 	return err
 }
 
-func (s *sender) close() error { return s.mr.Close() }
-
 // complete reports whether all requests that will ever be posted have completed.
 func (s *sender) complete() bool {
 	return s.completedBefore == s.posted && !s.drainPending && (s.qpFailed || s.posted == len(s.plan.ops))
 }
 
+// status describes the requests that have not completed; empty if there are none.
 func (s *sender) status() string {
 	if s.complete() {
 		return ""
@@ -81,11 +78,13 @@ func (s *sender) status() string {
 		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[min(s.completedBefore, len(s.plan.ops)-1)])
 }
 
+// slot returns the number and the offset of the send buffer's slot for request n.
 func (s *sender) slot(n int) (index, base int) {
 	index = n % s.lane.spec.SendDepth
 	return index, index * s.size
 }
 
+// space returns how many requests may be posted now.
 func (s *sender) space() int {
 	if s.qpFailed {
 		return 0
@@ -95,7 +94,7 @@ func (s *sender) space() int {
 
 // post posts the next requests if the pacing permits.
 func (s *sender) post(now time.Duration) (bool, error) {
-	n := s.pacer.allowed(now, s.space())
+	n := s.allowed(now, s.space())
 	if n == 0 {
 		return false, nil
 	}
@@ -105,14 +104,12 @@ func (s *sender) post(now time.Duration) (bool, error) {
 		s.posted++
 	}
 	if got, err := s.lane.QP.PostSend(s.wrs); err != nil {
-		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
+		return false, fmt.Errorf("%s: %w", s.describe(s.posted-n+got), err)
 	}
 	// The caller may reuse inline data: changing it detects a device that reads it later.
 	poisonSlot(s.inline)
 	return true, nil
 }
-
-func (s *sender) where(n int) string { return s.lane.describe(s.from, n, &s.plan.ops[n]) }
 
 // prepare returns work request n.
 func (s *sender) prepare(n int) verbs.SendWR {
@@ -130,7 +127,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	}
 	switch {
 	case o.shared:
-		wr.Remote = l.end.peer.Words.at(8 * o.at)
+		wr.Remote = l.end.peer.Words.atOffset(8 * o.at)
 		wr.Atomic = l.end.words.operands(o)
 	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
 		wr.Remote = s.remote(o)
@@ -152,13 +149,14 @@ func (s *sender) prepare(n int) verbs.SendWR {
 
 func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
-// remote is the remote memory of a request.
+// remote returns the address and key of a request's memory: in its memory window if it has one, else in the
+// peer's target region.
 func (s *sender) remote(o *op) verbs.Remote {
 	if o.window != noWindow {
-		at, _ := windowExtent(s.lane.spec, int(o.window))
-		return s.peer().Windows[o.window].at(o.at - at)
+		start, _ := windowExtent(s.lane.spec, int(o.window))
+		return s.peer().Windows[o.window].atOffset(o.at - start)
 	}
-	return s.peer().Target.at(o.at)
+	return s.peer().Target.atOffset(o.at)
 }
 
 // prepareData puts the payload into a slot, or inline.
@@ -187,6 +185,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
+// setSGL sets the scatter/gather list of wr to the current pieces of the slot at offset base.
 func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	from := len(s.sges)
 	s.sges = sgl(s.sges, s.mr, base, s.pieces)

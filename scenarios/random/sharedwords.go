@@ -28,10 +28,12 @@ type wordChange struct {
 	new     uint64
 }
 
+// wordValue is the initial value of word i of a side.
 func wordValue(w *Workload, s Side, i int) uint64 {
 	return traffic.Derive(w.Seed, keyWords+uint64(s)<<8, uint64(i))
 }
 
+// open registers the words of this side, and computes the initial values of both sides.
 func (x *sharedWords) open(e *End) (err error) {
 	n := e.w.SharedWords
 	x.bytes = make([]byte, max(8, 8*n))

@@ -19,7 +19,7 @@ type unreliableChecker struct {
 }
 
 func newUnreliableChecker(l *lane, p plan) *unreliableChecker {
-	return &unreliableChecker{incoming: incoming{lane: l, plan: p, want: make([]byte, l.spec.MaxBytes)}, arrivalCounts: make([]int, len(p.ops)), highest: -1}
+	return &unreliableChecker{incoming: newIncoming(l, p), arrivalCounts: make([]int, len(p.ops)), highest: -1}
 }
 
 // complete is always true: only the peer knows whether more messages follow.
@@ -37,12 +37,12 @@ func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	// UC reuses the receive of a dropped message.
 	msg, err := r.message(slot, inReceive, x.lane.spec.Service == UC)
 	if err != nil {
-		return x.violation(-1, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
+		return x.violation(noRequest, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	area := []byte(nil)
 	if x.lane.spec.Service == UD {
 		if len(msg) < verbs.GRHLen {
-			return x.violation(-1, fmt.Sprintf("at least %d bytes", verbs.GRHLen), fmt.Sprintf("datagram of %d", len(msg)))
+			return x.violation(noRequest, fmt.Sprintf("at least %d bytes", verbs.GRHLen), fmt.Sprintf("datagram of %d", len(msg)))
 		}
 		area, msg = msg[:verbs.GRHLen], msg[verbs.GRHLen:]
 	}
@@ -72,10 +72,10 @@ func (x *unreliableChecker) identify(wc *verbs.WC, msg []byte) (int, error) {
 	case len(msg) >= traffic.StampLen:
 		n = stampOf(msg, x.plan.key)
 	default:
-		return 0, x.violation(-1, "a message of the plan", fmt.Sprintf("%d bytes without immediate data", len(msg)))
+		return 0, x.violation(noRequest, "a message of the plan", fmt.Sprintf("%d bytes without immediate data", len(msg)))
 	}
 	if n >= uint64(len(x.plan.ops)) {
-		return 0, x.violation(-1, fmt.Sprintf("one of %d messages", len(x.plan.ops)), fmt.Sprintf("a message that says it is number %d", n))
+		return 0, x.violation(noRequest, fmt.Sprintf("one of %d messages", len(x.plan.ops)), fmt.Sprintf("a message that says it is number %d", n))
 	}
 	return int(n), nil
 }
@@ -150,7 +150,7 @@ func (x *unreliableChecker) verify(*laneReport) error {
 		}
 	}
 	if x.arrivals.Lost > 0 && !x.lane.end.w.Network.Loses && x.enoughReceives() {
-		return x.violation(-1, "all messages: the network loses none", fmt.Sprintf("%d lost", x.arrivals.Lost)).as(traffic.Delivery)
+		return x.violation(noRequest, "all messages: the network loses none", fmt.Sprintf("%d lost", x.arrivals.Lost)).as(traffic.Delivery)
 	}
 	return nil
 }

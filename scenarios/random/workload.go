@@ -170,60 +170,59 @@ const (
 
 // Validate reports everything in w that cannot work.
 func (w *Workload) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(w.Lanes) == 0 {
-		bad("no lanes")
-	}
-	if w.CQs < 1 {
-		bad("CQs is %d: at least 1 is needed", w.CQs)
-	}
-	if w.SharedWords < 0 {
-		bad("SharedWords is %d", w.SharedWords)
-	}
-	if w.Traits.CompletesEarly && w.Network.GivesUp {
-		bad("GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
-	}
+	var errs problems
+	errs.check(len(w.Lanes) > 0, "no lanes")
+	errs.check(w.CQs >= 1, "CQs is %d: at least 1 is needed", w.CQs)
+	errs.check(w.SharedWords >= 0, "SharedWords is %d", w.SharedWords)
+	errs.check(!w.Traits.CompletesEarly || !w.Network.GivesUp,
+		"GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
 	for i := range w.Lanes {
 		l := &w.Lanes[i]
-		if l.Service == RD && w.Network.GivesUp {
-			bad("lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
-		}
+		errs.check(l.Service != RD || !w.Network.GivesUp,
+			"lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
 		for _, err := range append(l.problems(), l.transportProblems(&w.Traits)...) {
-			bad("lane %d (%v): %w", i, l.Service, err)
+			errs.check(false, "lane %d (%v): %w", i, l.Service, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// problems lists the fields of the lane with values that cannot work.
-func (l *Lane) problems() (errs []error) {
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+// problems is a list of errors.
+type problems []error
+
+// check adds an error unless ok.
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
 	}
+}
+
+// problems lists the fields of the lane with values that cannot work.
+func (l *Lane) problems() (errs problems) {
 	have := operations[l.Service]
 	if have == nil {
 		return []error{errors.New("no such service")}
 	}
 	for d, n := range l.Messages {
-		check(n >= 0 && n <= maxMessages, "Messages[%d] is %d, not in 0..%d", d, n, maxMessages)
-		check(!l.Service.Reliable() || l.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
+		errs.check(n >= 0 && n <= maxMessages, "Messages[%d] is %d, not in 0..%d", d, n, maxMessages)
+		errs.check(!l.Service.Reliable() || l.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
 	}
-	check(l.MinBytes >= 0 && l.MaxBytes >= l.MinBytes, "sizes %d..%d", l.MinBytes, l.MaxBytes)
-	check(len(l.Mix) > 0, "Mix is empty: name some operations")
+	errs.check(l.MinBytes >= 0 && l.MaxBytes >= l.MinBytes, "sizes %d..%d", l.MinBytes, l.MaxBytes)
+	errs.check(len(l.Mix) > 0, "Mix is empty: name some operations")
 	for _, op := range l.Mix {
-		check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
+		errs.check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
 	}
-	check(l.SendDepth >= 2 && l.RecvDepth >= 1, "queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
-	check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
-	check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
-	check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
-	check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")
-	check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
-	check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
-	check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
+	errs.check(l.SendDepth >= 2 && l.RecvDepth >= 1,
+		"queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
+	errs.check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
+	errs.check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
+	errs.check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
+	errs.check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives,
+		"an XRC lane has XRCQueues of its own, at least 1")
+	errs.check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
+	errs.check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
+	errs.check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(),
+		"a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
 	return errs
 }
 
@@ -241,17 +240,13 @@ func (l *Lane) Adapt(m *traffic.TransportTraits) {
 }
 
 // transportProblems lists what a lane needs and the transport lacks.
-func (l *Lane) transportProblems(m *traffic.TransportTraits) (errs []error) {
+func (l *Lane) transportProblems(m *traffic.TransportTraits) (errs problems) {
 	for _, op := range m.MissingOps {
-		if slices.Contains(l.Mix, op) {
-			errs = append(errs, fmt.Errorf("Mix has %v, which the transport lacks", op))
-		}
+		errs.check(!slices.Contains(l.Mix, op), "Mix has %v, which the transport lacks", op)
 	}
-	if m.ConnectsByCM && l.Service != RC {
-		errs = append(errs, errors.New("the transport has connections only, of RC"))
-	}
-	if m.NoRNR && l.RecvDepth < max(l.Messages[A], l.Messages[B]) {
-		errs = append(errs, fmt.Errorf("%d receives for %d messages: a message without a posted receive ends the connection", l.RecvDepth, max(l.Messages[A], l.Messages[B])))
-	}
+	errs.check(!m.ConnectsByCM || l.Service == RC, "the transport has connections only, of RC")
+	messages := max(l.Messages[A], l.Messages[B])
+	errs.check(!m.NoRNR || l.RecvDepth >= messages,
+		"%d receives for %d messages: a message without a posted receive ends the connection", l.RecvDepth, messages)
 	return errs
 }

@@ -38,6 +38,7 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 	return p, err
 }
 
+// open creates the completion queue, registers the memory and creates the queue pair.
 func (p *callQP) open(typ verbs.QPType) (err error) {
 	dev, depth := p.end.nic.Device, p.end.cfg.Depth+1
 	if p.Queues, err = traffic.OpenQueues(dev, 1, 3*depth); err != nil {
@@ -53,6 +54,7 @@ func (p *callQP) open(typ verbs.QPType) (err error) {
 	return err
 }
 
+// close destroys the queue pair and its resources.
 func (p *callQP) close() error {
 	p.end.live.remove(p.qp)
 	return errors.Join(p.qp.Close(), p.mr.Close(), p.Queues.Close())
@@ -109,6 +111,7 @@ func (p *callQP) receive(seq int) error {
 	return nil
 }
 
+// fail records the first failure of the queue pair.
 func (p *callQP) fail(status verbs.WCStatus) {
 	if !p.failed {
 		p.failed = true

@@ -17,6 +17,7 @@ type privateData struct {
 	Received int `json:"h"` // messages, over all calls
 }
 
+// bytes encodes the private data.
 func (g privateData) bytes() []byte {
 	b, err := json.Marshal(g)
 	if err != nil {
@@ -25,6 +26,7 @@ func (g privateData) bytes() []byte {
 	return b
 }
 
+// parsePrivateData decodes what bytes encoded; the CM may have padded it.
 func parsePrivateData(private []byte) (g privateData, err error) {
 	if err := json.Unmarshal([]byte(trimPadding(private)), &g); err != nil {
 		return g, fmt.Errorf("private data %q: %w", trimPadding(private), err)
@@ -165,10 +167,7 @@ func (c *cmClient) call(i, try int) (err error) {
 		return err
 	})
 	if err != nil {
-		if c.recordFabricError(err) {
-			return errCallBroken
-		}
-		return err
+		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()

@@ -91,6 +91,7 @@ func (e *cmEndpoint) Run() (*Report, error) {
 	return r, err
 }
 
+// run runs the client or the server.
 func (e *cmEndpoint) run() (err error) {
 	if e.cm, err = e.nic.Device.CM(); err != nil {
 		return err
@@ -109,6 +110,7 @@ func (e *cmEndpoint) run() (err error) {
 // messagesInCall returns the number of messages of call i.
 func (e *cmEndpoint) messagesInCall(i int) int { return min(e.cfg.Depth, e.cfg.Messages-i*e.cfg.Depth) }
 
+// param returns the connection parameters, without private data.
 func (e *cmEndpoint) param() verbs.ConnParam {
 	return verbs.ConnParam{
 		ResponderResources: 1, InitiatorDepth: 1,
@@ -121,6 +123,7 @@ func (e *cmEndpoint) setStatus(format string, args ...any) {
 	e.live.publish(e.proc.Now(), fmt.Sprintf("calls: %d of %d messages received; ", e.received, e.cfg.Messages)+fmt.Sprintf(format, args...))
 }
 
+// violation records a broken guarantee of the connection manager or the connection.
 func (e *cmEndpoint) violation(kind traffic.ViolationKind, format string, args ...any) {
 	e.log.violation(kind, "%s with %s: %s", e.host(), hostOf(e.peer), fmt.Sprintf(format, args...))
 }
@@ -162,6 +165,7 @@ const (
 	controlGaveUp = "gave up"
 )
 
+// sendControl sends a control message to the peer. A peer that has ended is not an error.
 func (e *cmEndpoint) sendControl(word string) error {
 	if err := e.rank.Control.Send(e.peer, []byte(word)); err != nil && !errors.Is(err, ErrGone) {
 		return err
@@ -181,6 +185,15 @@ func (e *cmEndpoint) retryWhileFull(request func() error) error {
 		}
 		e.noteProgress()
 	}
+}
+
+// callError returns errCallBroken for a CM error that the fabric or the peer has caused, which it records, and
+// other errors unchanged.
+func (e *cmEndpoint) callError(err error) error {
+	if e.recordFabricError(err) {
+		return errCallBroken
+	}
+	return err
 }
 
 // recordFabricError records a CM error that the fabric or the peer has caused, and reports

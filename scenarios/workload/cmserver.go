@@ -92,6 +92,7 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	return true, nil
 }
 
+// acceptLookup answers a UD service lookup (SIDR) with a new queue pair.
 func (c *cmServer) acceptLookup(r verbs.ConnRequest) error {
 	p, err := c.newCallQP(verbs.QPTypeUD)
 	if err != nil {
@@ -124,10 +125,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	param.PrivateData = privateData{g.Call, g.Try, c.received}.bytes()
 	conn, err := r.Accept(p.qp, param, callTimeout)
 	if err != nil {
-		if c.recordFabricError(err) {
-			return errCallBroken
-		}
-		return err
+		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -125,7 +126,6 @@ func (c *Config) mtu(rank int) int {
 type rules struct {
 	services []string
 	ops      []string // the first is the default; empty without Op
-	minRanks int
 
 	messages, bytes, depth int // defaults
 
@@ -134,35 +134,34 @@ type rules struct {
 	pause     bool
 }
 
+var (
+	allServices = []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}
+	allOps      = []string{OpSend, OpWrite, OpRead}
+)
+
 var kinds = map[Kind]rules{
 	Stream: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
-		minRanks: 2, messages: 1000, bytes: 64 << 10, depth: 16, cm: true, reconnect: true, pause: true,
+		services: allServices, ops: allOps,
+		messages: 1000, bytes: 64 << 10, depth: 16, cm: true, reconnect: true, pause: true,
 	},
 	PingPong: {
 		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceRD}, ops: []string{OpSend, OpWrite},
-		minRanks: 2, messages: 1000, bytes: 8, depth: 1, cm: true, reconnect: true,
+		messages: 1000, bytes: 8, depth: 1, cm: true, reconnect: true,
 	},
-	Random: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD},
-		minRanks: 2, messages: 200, bytes: 16 << 10, depth: 64, pause: true,
-	},
+	Random: {services: allServices, messages: 200, bytes: 16 << 10, depth: 64, pause: true},
 	Incast: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
-		minRanks: 2, messages: 200, bytes: 64 << 10, depth: 16, reconnect: true, pause: true,
+		services: allServices, ops: allOps,
+		messages: 200, bytes: 64 << 10, depth: 16, reconnect: true, pause: true,
 	},
 	AllToAll: {
-		services: []string{ServiceRC, ServiceSRQ, ServiceXRC, ServiceUC, ServiceUD, ServiceRD}, ops: []string{OpSend, OpWrite, OpRead},
-		minRanks: 2, messages: 20, bytes: 4 << 10, depth: 8, reconnect: true, pause: true,
+		services: allServices, ops: allOps,
+		messages: 20, bytes: 4 << 10, depth: 8, reconnect: true, pause: true,
 	},
 	Halo: {
 		services: []string{ServiceRC, ServiceSRQ, ServiceRD}, ops: []string{OpWrite, OpRead},
-		minRanks: 2, messages: 50, bytes: 8 << 10, depth: 2, reconnect: true,
+		messages: 50, bytes: 8 << 10, depth: 2, reconnect: true,
 	},
-	Calls: {
-		services: []string{ServiceRC},
-		minRanks: 2, messages: 25, bytes: 4 << 10, depth: 5, cm: true, reconnect: true,
-	},
+	Calls: {services: []string{ServiceRC}, messages: 25, bytes: 4 << 10, depth: 5, cm: true, reconnect: true},
 }
 
 // WithDefaults fills in the defaults for a fabric of this many hosts. Timeout and RNRTimer
@@ -172,9 +171,7 @@ func (c Config) WithDefaults(hosts int) Config {
 	if !ok {
 		return c
 	}
-	if c.Ranks == 0 {
-		c.Ranks = hosts
-	}
+	c.Ranks = cmp.Or(c.Ranks, hosts)
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
@@ -184,25 +181,15 @@ func (c Config) WithDefaults(hosts int) Config {
 	if c.Op == "" && len(k.ops) > 0 {
 		c.Op = k.ops[0]
 	}
-	if c.Messages == 0 {
-		c.Messages = k.messages
-	}
+	c.Messages, c.Depth = cmp.Or(c.Messages, k.messages), cmp.Or(c.Depth, k.depth)
 	if c.Bytes == 0 {
 		c.Bytes = k.bytes
 		if c.Kind != Random && c.service() == ServiceUD {
 			c.Bytes = min(c.Bytes, datagramBytes)
 		}
 	}
-	if c.Depth == 0 {
-		c.Depth = k.depth
-	}
 	seven := 7
-	if c.Retries == nil {
-		c.Retries = &seven
-	}
-	if c.RNRRetries == nil {
-		c.RNRRetries = &seven
-	}
+	c.Retries, c.RNRRetries = cmp.Or(c.Retries, &seven), cmp.Or(c.RNRRetries, &seven)
 	return c
 }
 
@@ -272,19 +259,11 @@ const (
 	rnrTimer    = 60 * time.Microsecond
 )
 
-// timing returns the codes of the connection attributes.
+// timing returns the codes of the ack timeout and the minimum RNR NAK timer. concurrent is Rank.Concurrent.
 func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
-	d := c.Timeout
-	switch {
-	case d != 0:
-	case concurrent:
+	d := simTimeout
+	if concurrent {
 		d = realTimeout
-	default:
-		d = simTimeout
 	}
-	wait := c.RNRTimer
-	if wait == 0 {
-		wait = rnrTimer
-	}
-	return ackTimeoutCode(d), rnrCode(wait)
+	return ackTimeoutCode(cmp.Or(c.Timeout, d)), rnrCode(cmp.Or(c.RNRTimer, rnrTimer))
 }

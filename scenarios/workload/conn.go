@@ -217,29 +217,19 @@ func (n *node) peerEnded(p *peer) {
 // handleNote handles one note.
 func (c *conn) handleNote(m *note) error {
 	c.schedule()
-	switch m.Kind {
-	case noteConnInfo:
-		if m.Card == nil {
-			break
-		}
+	switch {
+	case m.Kind == noteConnInfo && m.Card != nil:
 		c.peerInfo, c.peerEpoch = m.Card, m.Epoch
-		return nil
-	case noteReady:
+	case m.Kind == noteReady:
 		c.peerReady = m.Epoch
-		return nil
-	case noteSent:
-		if m.Final == nil {
-			break
-		}
-		c.peerFinal = m.Final
-		c.peerSentAt = c.now
-		return nil
-	case noteDone:
+	case m.Kind == noteSent && m.Final != nil:
+		c.peerFinal, c.peerSentAt = m.Final, c.now
+	case m.Kind == noteDone:
 		c.peerDone = true
-		return nil
-	case noteOver:
+	case m.Kind == noteOver:
 		c.peerOver, c.peerOverAt = true, c.now
-		return nil
+	default:
+		return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
 	}
-	return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
+	return nil
 }

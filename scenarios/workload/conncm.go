@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -102,7 +103,7 @@ func (n *node) rejectStaleRequests() error {
 			if c := n.byEdge[edge]; err == nil && c != nil && c.epoch <= epoch && c.state != connOver {
 				continue
 			}
-			r.cm.pending = append(r.cm.pending[:i], r.cm.pending[i+1:]...)
+			r.cm.pending = slices.Delete(r.cm.pending, i, i+1)
 			i--
 			if err := call.Reject(nil); err != nil && !isFabricError(err) {
 				return err
@@ -119,7 +120,7 @@ func (s *connListener) request(name string) (verbs.ConnRequest, error) {
 	}
 	for i, r := range s.pending {
 		if trimPadding(r.Param().PrivateData) == name {
-			s.pending = append(s.pending[:i], s.pending[i+1:]...)
+			s.pending = slices.Delete(s.pending, i, i+1)
 			return r, nil
 		}
 	}
@@ -140,12 +141,5 @@ func (s *connListener) poll() error {
 	}
 }
 
-func (s *connListener) close() error { return s.listener.Close() }
-
 // trimPadding removes the zero padding of private data.
-func trimPadding(b []byte) string {
-	for len(b) > 0 && b[len(b)-1] == 0 {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}
+func trimPadding(b []byte) string { return strings.TrimRight(string(b), "\x00") }

@@ -37,9 +37,7 @@ type reads struct {
 	completed int
 }
 
-// numbered reports whether the producer puts message numbers into immediate data.
-func (x *consumer) numbered() bool { return x.size < traffic.StampLen && !x.link.traits.SeparateImm }
-
+// lossy reports whether the service may lose messages.
 func (x *consumer) lossy() bool { return !reliable(x.link.cfg.service()) }
 
 // complete reports whether no more messages are expected.
@@ -76,10 +74,8 @@ func (x *consumer) pump() (moved bool, err error) {
 		x.nextRead++
 		x.posted++
 		moved = true
-		if c.sq.Full() {
-			if err := c.flush(); err != nil {
-				return moved, err
-			}
+		if err := c.flushIfFull(); err != nil {
+			return moved, err
 		}
 	}
 	return moved, nil

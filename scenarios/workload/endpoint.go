@@ -32,6 +32,7 @@ func (r *rail) openEndpoint(num, conns int, l *layout) error {
 	return e.open(num, conns, l)
 }
 
+// open creates the queue pair, which needs no connection, and posts its receives.
 func (e *endpoint) open(num, conns int, l *layout) (err error) {
 	r, sends, receives := e.rail, conns*(l.depth+spareRequests), conns*l.receives
 	e.qp, err = r.dev.CreateQP(verbs.QPInit{
@@ -53,6 +54,7 @@ func (e *endpoint) open(num, conns int, l *layout) (err error) {
 	return e.recv.attach(e.qp)
 }
 
+// close destroys the queue pair and its receives.
 func (e *endpoint) close() error {
 	errs := []error{e.qp.Close()}
 	if e.recv != nil {

@@ -38,6 +38,7 @@ const (
 // host is the name of the rank's host.
 func (e *env) host() string { return hostOf(e.rank.Rank) }
 
+// tick is the interval at which a rank polls notes.
 func (e *env) tick() time.Duration {
 	if e.rank.Concurrent {
 		return realTick
@@ -45,6 +46,7 @@ func (e *env) tick() time.Duration {
 	return simTick
 }
 
+// grace is the time for packets under way to arrive.
 func (e *env) grace() time.Duration {
 	if e.rank.Concurrent {
 		return realGrace
@@ -119,6 +121,7 @@ const (
 
 func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
 
+// publicLen is the length of public memory for an operation of Config.Op; a send uses none but a guard.
 func (l *layout) publicLen(op string) int {
 	if op == OpSend {
 		return slotsAt

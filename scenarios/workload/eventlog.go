@@ -39,25 +39,25 @@ const maxMarks = 500
 
 func newEventLog(r *Rank) *eventLog {
 	j := &eventLog{rank: r}
-	j.countersBefore, j.retransmitsBefore = j.counters(), j.retransmits()
+	j.countersBefore, j.retransmitsBefore = SumCounters(r.NICs), j.retransmits()
 	return j
 }
 
-// counters returns the sums of the device counters, by name.
-func (j *eventLog) counters() (sum []verbs.Counter) {
+// SumCounters returns the sums of the counters of NICs, by name in the order of their first occurrence.
+func SumCounters(nics []NIC) (sums []verbs.Counter) {
 	index := map[string]int{}
-	for i := range j.rank.NICs {
-		for _, c := range j.rank.NICs[i].Device.Counters() {
-			at, ok := index[c.Name]
-			if !ok {
-				at = len(sum)
+	for i := range nics {
+		for _, c := range nics[i].Device.Counters() {
+			at, known := index[c.Name]
+			if !known {
+				at = len(sums)
 				index[c.Name] = at
-				sum = append(sum, verbs.Counter{Name: c.Name})
+				sums = append(sums, verbs.Counter{Name: c.Name})
 			}
-			sum[at].Value += c.Value
+			sums[at].Value += c.Value
 		}
 	}
-	return sum
+	return sums
 }
 
 // retransmitCounters are the names of the retransmission counter; each device has at most
@@ -77,6 +77,7 @@ func (j *eventLog) retransmits() (sum uint64) {
 	return sum
 }
 
+// violation records a violation, or only counts it after MaxViolations.
 func (j *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
 	if len(j.violations) == MaxViolations {
 		j.omitted++
@@ -97,6 +98,7 @@ func (j *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.
 // hostOf is the host name of a rank.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank) }
 
+// mark sends a mark to the launcher, up to maxMarks.
 func (j *eventLog) mark(format string, args ...any) {
 	if j.marks++; j.marks <= maxMarks {
 		j.rank.Control.Mark(fmt.Sprintf(format, args...))
@@ -128,6 +130,7 @@ func (j *eventLog) sample(now time.Duration) {
 	}
 }
 
+// sendSample sends the counters so far to the launcher.
 func (j *eventLog) sendSample(now time.Duration) {
 	resent := j.retransmits() - j.retransmitsBefore
 	j.rank.Control.Sample(Sample{At: now, Messages: j.messages, Bytes: j.bytes, Retransmits: resent, Errors: uint64(j.failureCount)})
@@ -138,7 +141,7 @@ func (j *eventLog) report() *Report {
 	r := &Report{
 		Rank: j.rank.Rank, Elapsed: max(0, j.last-j.first),
 		Failures: j.failures, FailureCount: j.failureCount, Reconnects: j.reconnects,
-		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, j.counters()),
+		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, SumCounters(j.rank.NICs)),
 	}
 	if j.omitted > 0 {
 		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", j.omitted)})

@@ -30,73 +30,48 @@ func New(cfg Config, r *Rank) (Program, error) {
 		return newCMEndpoint(e), nil
 	}
 	n := newNode(e)
+	n.edges = edges(&cfg, len(r.NICs))
 	switch cfg.Kind {
-	case Stream:
-		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})
 	case PingPong:
-		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, cfg.Messages})
 		n.pingPong()
-	case Incast:
-		n.edges = incastEdges(&cfg, len(r.NICs))
-	case AllToAll:
-		n.edges = allToAllEdges(&cfg, len(r.NICs))
 	case Halo:
-		n.edges = ringEdges(&cfg, len(r.NICs))
 		n.halo()
 	}
 	return n, nil
 }
 
-// edgesOf numbers the edges between pairs of ranks, one per rail.
-func edgesOf(rails int, messages [2]int, ends [][2]int) (all []edge) {
-	for _, pair := range ends {
-		for lane := range rails {
-			all = append(all, edge{id: len(all), ends: pair, rail: lane, messages: messages})
+// edges returns the connections of a workload, one per rail between each two ranks that exchange messages.
+func edges(cfg *Config, rails int) (all []edge) {
+	ranks, messages := cfg.Ranks, [2]int{cfg.Messages, cfg.Messages}
+	if cfg.Kind == Stream || cfg.Kind == Incast {
+		messages[1] = 0
+	}
+	add := func(a, b int) {
+		for rail := range rails {
+			all = append(all, edge{id: len(all), ends: [2]int{a, b}, rail: rail, messages: messages})
+		}
+	}
+	switch cfg.Kind {
+	case Stream, PingPong:
+		for i := 0; i+1 < ranks; i += 2 {
+			add(i, i+1)
+		}
+	case Incast:
+		for i := 1; i < ranks; i++ {
+			add(i, 0)
+		}
+	case AllToAll: // in an order in which each rank starts with a different peer
+		for distance := 1; distance < ranks; distance++ {
+			for i := range ranks - distance {
+				add(i, i+distance)
+			}
+		}
+	case Halo: // a ring, which has two edges between two ranks
+		for i := range ranks {
+			add(i, (i+1)%ranks)
 		}
 	}
 	return all
-}
-
-// pairEdges connects rank 2i to rank 2i+1.
-func pairEdges(cfg *Config, rails int, messages [2]int) []edge {
-	ends := make([][2]int, 0, cfg.Ranks/2)
-	for i := 0; i+1 < cfg.Ranks; i += 2 {
-		ends = append(ends, [2]int{i, i + 1})
-	}
-	return edgesOf(rails, messages, ends)
-}
-
-// incastEdges connects every rank to rank 0.
-func incastEdges(cfg *Config, rails int) []edge {
-	ends := make([][2]int, 0, cfg.Ranks)
-	for i := 1; i < cfg.Ranks; i++ {
-		ends = append(ends, [2]int{i, 0})
-	}
-	return edgesOf(rails, [2]int{cfg.Messages, 0}, ends)
-}
-
-// allToAllEdges connects all ranks. Their order makes each rank start with a different
-// peer.
-func allToAllEdges(cfg *Config, rails int) []edge {
-	ends := make([][2]int, 0, cfg.Ranks*cfg.Ranks/2)
-	for distance := 1; distance < cfg.Ranks; distance++ {
-		for i := range cfg.Ranks {
-			if j := i + distance; j < cfg.Ranks {
-				ends = append(ends, [2]int{i, j})
-			}
-		}
-	}
-	return edgesOf(rails, [2]int{cfg.Messages, cfg.Messages}, ends)
-}
-
-// ringEdges connects each rank to the next, and the last to the first. Two ranks have two
-// edges.
-func ringEdges(cfg *Config, rails int) []edge {
-	ends := make([][2]int, 0, cfg.Ranks)
-	for i := range cfg.Ranks {
-		ends = append(ends, [2]int{i, (i + 1) % cfg.Ranks})
-	}
-	return edgesOf(rails, [2]int{cfg.Messages, cfg.Messages}, ends)
 }
 
 // pingPong sends a message when the previous one has come back, and measures round trips.

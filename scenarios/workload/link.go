@@ -69,6 +69,18 @@ func (l *link) flush() error {
 	return l.sq.Flush()
 }
 
+// flushIfFull posts the batch if it takes no more requests.
+func (l *link) flushIfFull() error {
+	if !l.sq.Full() {
+		return nil
+	}
+	return l.flush()
+}
+
+// numbersMessages reports whether immediate data holds the number of a message, which is too short for a stamp.
+// Where immediate data travels alone, the order counts instead.
+func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
+
 // prepare creates what a connection keeps for all epochs. Receives of its own are in ring
 // num.
 func (l *link) prepare(first *rail, num int) error {
@@ -248,23 +260,18 @@ func (l *link) closeQP() error {
 	if l.QP == nil {
 		return nil
 	}
-	var errs []error
+	var err error
 	if l.cmConn != nil {
-		errs = append(errs, l.cmConn.Disconnect())
+		err = l.cmConn.Disconnect()
 		l.cmConn = nil
 	}
 	l.live.remove(l.QP, l.Target)
 	l.rail.openQPs--
-	if l.AH != nil {
-		errs = append(errs, l.AH.Close())
-	}
+	err = errors.Join(err, traffic.Close(l.AH))
 	if l.endpoint == nil { // else other connections use the queue pair
 		delete(l.rail.byQPN, l.Receiver().QPN())
-		if l.Target != nil {
-			errs = append(errs, l.Target.Close())
-		}
-		errs = append(errs, l.QP.Close())
+		err = errors.Join(err, traffic.Close(l.Target, l.QP))
 	}
 	l.QPs = traffic.QPs{}
-	return errors.Join(errs...)
+	return err
 }

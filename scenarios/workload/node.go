@@ -52,6 +52,7 @@ type peer struct {
 	gone bool
 }
 
+// newNode returns the program of a rank without edges.
 func newNode(e *env) *node {
 	cfg := &e.cfg
 	cfg.CM = cfg.CM || e.traits.ConnectsByCM
@@ -169,6 +170,7 @@ func (n *node) addConn(e edge, me int) {
 	n.byEdge[e.id] = c
 }
 
+// openRails opens every NIC of the rank, with the receives that connections share.
 func (n *node) openRails(l layout) error {
 	cqDepth := len(n.conns)*(l.depth+spareRequests+l.receives) + 16
 	for num := range n.rank.NICs {
@@ -250,10 +252,7 @@ func (n *node) noteConnected() {
 func (n *node) close() error {
 	var errs []error
 	for _, c := range n.conns {
-		errs = append(errs, c.mem.close(), c.public.close())
-		if c.srq != nil {
-			errs = append(errs, c.srq.Close(), c.xrcd.Close())
-		}
+		errs = append(errs, c.mem.close(), c.public.close(), traffic.Close(c.srq, c.xrcd))
 	}
 	for _, r := range n.rails {
 		errs = append(errs, r.close())

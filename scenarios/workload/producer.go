@@ -40,6 +40,7 @@ func (p *producer) limit() int {
 	return n
 }
 
+// complete reports whether all messages were acknowledged, or were announced as readable.
 func (p *producer) complete() bool {
 	if p.link.cfg.Op == OpRead {
 		return p.next == p.total && p.readableSent == p.total
@@ -83,10 +84,8 @@ func (p *producer) pump() (moved bool, err error) {
 			p.link.schedule() // for the next message
 			return moved, nil
 		}
-		if sq.Full() {
-			if err := p.link.flush(); err != nil {
-				return moved, err
-			}
+		if err := p.link.flushIfFull(); err != nil {
+			return moved, err
 		}
 	}
 	return moved, nil
@@ -106,7 +105,7 @@ func (p *producer) post(last bool) {
 		op = verbs.OpRDMAWriteImm
 	case c.cfg.Op == OpWrite:
 		op = verbs.OpRDMAWrite
-	case p.numbered():
+	case c.numbersMessages():
 		op = verbs.OpSendImm // too short to hold its number
 	}
 	wr := c.sq.Add(traffic.Request{Kind: requestMessage, Seq: p.next, Op: op}, c.mem.sge(at, p.size))
@@ -122,10 +121,6 @@ func (p *producer) post(last bool) {
 		p.sentAt = c.proc.Now()
 	}
 }
-
-// numbered reports whether immediate data holds the message number. Without it the order
-// counts.
-func (p *producer) numbered() bool { return p.size < traffic.StampLen && !p.link.traits.SeparateImm }
 
 // publish writes messages into public memory, where the peer can read them.
 func (p *producer) publish() (moved bool) {

@@ -69,6 +69,8 @@ func (c *conn) sendNotices() {
 	}
 }
 
+// sendNotice adds a message without data to the batch, whose immediate data has a kind and a count. It reports false
+// if the send queue has no room.
 func (c *conn) sendNotice(kind immKind, count int) bool {
 	if c.sq.Room() < 1 || c.sq.Full() {
 		return false
@@ -104,7 +106,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 		c.handleReadable(countOf(wc.Imm, c.in.readable))
 	case wc.Opcode == verbs.WCOpRecvRDMAWithImm && withImm && kind == immMessage && c.in != nil && op == OpWrite:
 		c.in.writesAnnounced(countOf(wc.Imm, c.in.next))
-	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.in.numbered() && n <= r.slotLen:
+	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.numbersMessages() && n <= r.slotLen:
 		hint := -1
 		if withImm {
 			hint = countOf(wc.Imm, c.in.next) - 1

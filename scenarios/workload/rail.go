@@ -75,19 +75,21 @@ func (r *rail) openShared(num, slots, room int) (err error) {
 	return r.shared.attach(r.srq)
 }
 
+// close closes the resources that the connections of the rail shared.
 func (r *rail) close() error {
 	var errs []error
 	for _, e := range r.endpoints {
 		errs = append(errs, e.close())
 	}
-	if r.srq != nil {
-		errs = append(errs, r.srq.Close(), r.shared.mem.close())
+	errs = append(errs, traffic.Close(r.srq))
+	if r.shared != nil {
+		errs = append(errs, r.shared.mem.close())
 	}
 	if r.word != nil {
 		errs = append(errs, r.word.close())
 	}
 	if r.cm != nil {
-		errs = append(errs, r.cm.close())
+		errs = append(errs, r.cm.listener.Close())
 	}
 	return errors.Join(append(errs, r.Queues.Close())...)
 }
@@ -115,6 +117,7 @@ func (m *memory) register(r *rail, access verbs.Access) (err error) {
 
 func (m *memory) sge(off, n int) verbs.SGE { return verbs.SGEOf(m.mr, off, n) }
 
+// close deregisters the memory.
 func (m *memory) close() error {
 	if m.mr == nil {
 		return nil

@@ -255,6 +255,7 @@ type qpRecorder struct {
 	live *liveState
 }
 
+// CreateQP implements verbs.Context.
 func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,12 +22,14 @@ type liveState struct {
 	hadQP bool
 }
 
+// publish sets the text that status returns.
 func (l *liveState) publish(at time.Duration, text string) {
 	l.mu.Lock()
 	l.text, l.at = text, at
 	l.mu.Unlock()
 }
 
+// status returns the published text and its time.
 func (l *liveState) status() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,6 +39,7 @@ func (l *liveState) status() string {
 	return fmt.Sprintf("at %v: %s", l.at, l.text)
 }
 
+// add records connected queue pairs, which breakAll breaks; nil ones are ignored.
 func (l *liveState) add(qps ...verbs.QP) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,24 +51,18 @@ func (l *liveState) add(qps ...verbs.QP) {
 	}
 }
 
+// remove undoes add.
 func (l *liveState) remove(qps ...verbs.QP) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, gone := range qps {
-		for i, q := range l.qps {
-			if q == gone {
-				l.qps = append(l.qps[:i], l.qps[i+1:]...)
-				break
-			}
-		}
-	}
+	l.qps = slices.DeleteFunc(l.qps, func(q verbs.QP) bool { return slices.Contains(qps, q) })
 }
 
 // breakAll moves the current queue pairs to the error state. Between two connections there
 // may be none.
 func (l *liveState) breakAll() error {
 	l.mu.Lock()
-	qps, made := append([]verbs.QP(nil), l.qps...), l.hadQP
+	qps, made := slices.Clone(l.qps), l.hadQP
 	l.mu.Unlock()
 	if !made {
 		return errors.New("no queue pair to break: the program has not connected one yet")
@@ -134,6 +132,7 @@ func (c *conn) status() string {
 	return s
 }
 
+// ordinal returns an English ordinal number: 1st, 2nd.
 func ordinal(n int) string {
 	switch {
 	case n%10 == 1 && n%100 != 11:

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func (c *Config) Validate(hosts, rails int) error {
 		v.bad("kind", "%q is none of %s", c.Kind, join(Kinds()))
 		return v.errs
 	}
-	v.ranks(k, hosts)
+	v.ranks(hosts)
 	v.traffic(k)
 	v.transport(k)
 	v.errorHandling(k, rails)
@@ -65,22 +66,36 @@ type validator struct {
 	errs ConfigError
 }
 
+// bad records an error about a key.
 func (v *validator) bad(key, format string, args ...any) {
 	v.errs = append(v.errs, KeyError{key, fmt.Sprintf(format, args...)})
 }
 
+// check records an error about a key unless ok.
+func (v *validator) check(ok bool, key, format string, args ...any) {
+	if !ok {
+		v.bad(key, format, args...)
+	}
+}
+
+// within checks that n, the value of key, is in low to high.
 func (v *validator) within(key string, n, low, high int) {
-	if n < low || n > high {
-		v.bad(key, "%d is not in %d to %d", n, low, high)
+	v.check(n >= low && n <= high, key, "%d is not in %d to %d", n, low, high)
+}
+
+// withinIfSet is within for a value that may be left out, which is 0 then.
+func (v *validator) withinIfSet(key string, n, low, high int) {
+	if n != 0 {
+		v.within(key, n, low, high)
 	}
 }
 
+// oneOf checks that got, the value of key, is one of the values that the kind of workload permits.
 func (v *validator) oneOf(key, got string, of []string) {
-	if !slices.Contains(of, got) {
-		v.bad(key, "%q is not for %s, which takes %s", got, v.cfg.Kind, join(of))
-	}
+	v.check(slices.Contains(of, got), key, "%q is not for %s, which takes %s", got, v.cfg.Kind, join(of))
 }
 
+// join lists names with commas.
 func join[T ~string](all []T) string {
 	names := make([]string, len(all))
 	for i, s := range all {
@@ -90,14 +105,12 @@ func join[T ~string](all []T) string {
 }
 
 // ranks checks the number of ranks.
-func (v *validator) ranks(k rules, hosts int) {
-	n := v.cfg.Ranks
-	if n == 0 {
-		n = hosts
-	}
+func (v *validator) ranks(hosts int) {
+	const minRanks = 2
+	n := cmp.Or(v.cfg.Ranks, hosts)
 	switch {
-	case n < k.minRanks:
-		v.bad("ranks", "%d ranks: %s needs at least %d", n, v.cfg.Kind, k.minRanks)
+	case n < minRanks:
+		v.bad("ranks", "%d ranks: %s needs at least %d", n, v.cfg.Kind, minRanks)
 	case n > hosts:
 		v.bad("ranks", "%d ranks on %d hosts: there is one a host", n, hosts)
 	case n > MaxRanks:
@@ -108,29 +121,17 @@ func (v *validator) ranks(k rules, hosts int) {
 // traffic checks services, operation, depth, and the number and size of messages.
 func (v *validator) traffic(k rules) {
 	c := v.cfg
-	if c.Messages != 0 {
-		most := MaxMessages
-		if c.Kind == Random {
-			most = maxRandom
-		}
-		v.within("messages", c.Messages, 1, most)
+	mostMessages, leastDepth := MaxMessages, 1
+	if c.Kind == Random {
+		mostMessages, leastDepth = maxRandom, 2
 	}
-	if c.Bytes != 0 {
-		v.within("bytes", c.Bytes, 1, MaxBytes)
-	}
-	if c.Depth != 0 {
-		low := 1
-		if c.Kind == Random {
-			low = 2
-		}
-		v.within("depth", c.Depth, low, MaxDepth)
-	}
+	v.withinIfSet("messages", c.Messages, 1, mostMessages)
+	v.withinIfSet("bytes", c.Bytes, 1, MaxBytes)
+	v.withinIfSet("depth", c.Depth, leastDepth, MaxDepth)
 	for i, s := range c.Services {
 		v.oneOf(fmt.Sprintf("services[%d]", i), s, k.services)
 	}
-	if len(c.Services) > 1 && c.Kind != Random {
-		v.bad("services", "only random takes more than one")
-	}
+	v.check(len(c.Services) <= 1 || c.Kind == Random, "services", "only random takes more than one")
 	if c.Op != "" {
 		if len(k.ops) == 0 {
 			v.bad("op", "%s chooses its operations itself: leave it out", c.Kind)
@@ -168,17 +169,12 @@ func (v *validator) service() {
 // datagrams checks the limits of rd.
 func (v *validator) datagrams() {
 	c := v.cfg
-	if slices.Contains(c.Services, ServiceUD) {
-		v.bad("services", "the datagrams of a NIC are of ud or of rd, not of both")
-	}
-	if len(c.MTU) > 0 {
-		v.bad("mtu", "datagrams of rd are as long as the links carry: leave it out")
-	}
-	if c.excused(ExcuseGivesUp) {
-		v.bad("excuses", "gives_up is for connections, which rd has none of")
-	}
+	v.check(!slices.Contains(c.Services, ServiceUD), "services", "the datagrams of a NIC are of ud or of rd, not of both")
+	v.check(len(c.MTU) == 0, "mtu", "datagrams of rd are as long as the links carry: leave it out")
+	v.check(!c.excused(ExcuseGivesUp), "excuses", "gives_up is for connections, which rd has none of")
 }
 
+// datagramLimit is the longest message of a UD service.
 func (v *validator) datagramLimit() int {
 	if len(v.cfg.MTU) == 0 {
 		return verbs.MTU4096.Bytes()
@@ -190,13 +186,10 @@ func (v *validator) datagramLimit() int {
 func (v *validator) transport(k rules) {
 	c := v.cfg
 	for i, n := range c.MTU {
-		if n <= 0 || verbs.MTUFor(n).Bytes() != n {
-			v.bad(fmt.Sprintf("mtu[%d]", i), "%d is none of 256, 512, 1024, 2048, 4096", n)
-		}
+		v.check(n > 0 && verbs.MTUFor(n).Bytes() == n, fmt.Sprintf("mtu[%d]", i),
+			"%d is none of 256, 512, 1024, 2048, 4096", n)
 	}
-	if len(c.MTU) > 1 && c.Kind == Random {
-		v.bad("mtu", "random has one MTU for both ends")
-	}
+	v.check(len(c.MTU) <= 1 || c.Kind != Random, "mtu", "random has one MTU for both ends")
 	if c.Retries != nil {
 		v.within("retries", *c.Retries, 0, 7)
 	}
@@ -213,36 +206,24 @@ func (v *validator) transport(k rules) {
 		{"pause", c.Pause, time.Hour},
 		{"think", c.Think, time.Hour},
 	} {
-		if d.value < 0 || d.value > d.most {
-			v.bad(d.key, "%v is not in 0 to %v", d.value, d.most)
-		}
+		v.check(d.value >= 0 && d.value <= d.most, d.key, "%v is not in 0 to %v", d.value, d.most)
 	}
-	if c.CM && !k.cm {
-		v.bad("cm", "%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
-	}
+	v.check(!c.CM || k.cm, "cm",
+		"%s connects its queue pairs itself; stream, pingpong and calls can use the connection manager", c.Kind)
 	if c.CM || c.Kind == Calls {
 		const why = "the connection manager chooses it: leave it out"
-		if len(c.MTU) > 0 {
-			v.bad("mtu", why)
-		}
-		if c.Timeout != 0 {
-			v.bad("timeout", why)
-		}
-		if c.RNRTimer != 0 {
-			v.bad("rnr_timer", why)
-		}
+		v.check(len(c.MTU) == 0, "mtu", why)
+		v.check(c.Timeout == 0, "timeout", why)
+		v.check(c.RNRTimer == 0, "rnr_timer", why)
 	}
-	if c.CM && c.service() != ServiceRC && c.service() != ServiceSRQ {
-		v.bad("cm", "connections through the connection manager are of rc or srq, not %s", c.service())
-	}
+	v.check(!c.CM || c.service() == ServiceRC || c.service() == ServiceSRQ,
+		"cm", "connections through the connection manager are of rc or srq, not %s", c.service())
 }
 
 // errorHandling checks reconnect, failover, pause, spin and excuses.
 func (v *validator) errorHandling(k rules, rails int) {
 	c := v.cfg
-	if c.Reconnect && !k.reconnect {
-		v.bad("reconnect", "%s does not connect anew: its model follows one connection", c.Kind)
-	}
+	v.check(!c.Reconnect || k.reconnect, "reconnect", "%s does not connect anew: its model follows one connection", c.Kind)
 	if c.Failover {
 		switch {
 		case !k.reconnect || c.Kind == Calls:
@@ -253,15 +234,11 @@ func (v *validator) errorHandling(k rules, rails int) {
 			v.bad("failover", "there is one rail only: fabric.rails gives hosts more")
 		}
 	}
-	if c.Pause != 0 && !k.pause {
-		v.bad("pause", "a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
-	}
-	if c.Pause != 0 && c.Kind != Random && c.Op != "" && c.Op != OpSend {
-		v.bad("pause", "only op: send waits for receives, %s does not", c.Op)
-	}
-	if c.Kind == Calls && c.Spin {
-		v.bad("spin", "calls wait for events")
-	}
+	v.check(c.Pause == 0 || k.pause, "pause",
+		"a receiver of %s cannot be slow: each message waits for the one before", c.Kind)
+	v.check(c.Pause == 0 || c.Kind == Random || c.Op == "" || c.Op == OpSend, "pause",
+		"only op: send waits for receives, %s does not", c.Op)
+	v.check(c.Kind != Calls || !c.Spin, "spin", "calls wait for events")
 	for i, e := range c.Excuses {
 		v.oneOf(fmt.Sprintf("excuses[%d]", i), e, []string{ExcuseLoses, ExcuseDuplicates, ExcuseReorders, ExcuseGivesUp})
 	}

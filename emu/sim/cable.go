@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// carrier is the link state of a cable.
+type carrier struct {
+	isDown bool
+	epoch  uint32 // number of times the link went down
+}
+
+// set takes the link down, which empties the queues of both directions, or up. It reports whether that is a change.
+func (c *carrier) set(down bool, a, b *linkDir) bool {
+	if c.isDown == down {
+		return false
+	}
+	c.isDown = down
+	state := "up"
+	if down {
+		state = "down"
+		c.epoch++
+		a.flush()
+		b.flush()
+	}
+	a.net.w.Tracef("%s link %s", a.name, state)
+	return true
+}
+
+// linkDir is one direction of a cable, with the queue in front of it and the impairment at its far end.
+type linkDir struct {
+	net       *Net
+	name      string // of the port or trunk
+	place     string // in traces and reports of drops
+	direction string // "up" or "down"
+	port      *Port  // nil on a trunk
+	cfg       *LinkConfig
+	carrier   *carrier
+	wire
+	ecnRand    *rand.Rand
+	impairment *impairment   // nil if there is none
+	forward    func(*packet) // handles a packet that has crossed the cable and passed the impairment
+	stats      Stats
+}
+
+// transmit puts pk into the egress queue of a switch and schedules its arrival at the far end. It reports false
+// for a packet that it drops because it is too big or does not fit in the queue.
+func (d *linkDir) transmit(pk *packet) bool {
+	n, size := d.net, pk.IPBytes()
+	queued := d.backlog(n.w.now)
+	switch {
+	case size > d.cfg.MTU:
+		d.drop(pk, &d.stats.Drops.TooBig, "too-big")
+		return false
+	case queued+size > d.cfg.QueueBytes:
+		d.drop(pk, &d.stats.Drops.QueueFull, "queue-full")
+		return false
+	}
+	d.stats.QueueBytesMax = max(d.stats.QueueBytesMax, queued+size)
+	if e := &d.cfg.ECN; e.MaxBytes > 0 && queued > e.MinBytes && e.shouldMark(d.ecnRand, queued) && pk.markCE() {
+		d.stats.Marked++
+	}
+	d.putOnWire(pk)
+	return true
+}
+
+// putOnWire schedules the arrival of pk at the far end.
+func (d *linkDir) putOnWire(pk *packet) {
+	n := d.net
+	pk.dir, pk.epoch = d, d.carrier.epoch
+	n.w.At(d.send(n.w.now, pk.IPBytes()), (*cableArrival)(n), uint64(pk.id))
+}
+
+// shouldMark decides whether to mark a packet that found a queue longer than
+// MinBytes. It draws a random number for every packet, so that packets without
+// ECT do not shift the marks of the others.
+func (e *ECNConfig) shouldMark(red *rand.Rand, queued int) bool {
+	draw := uint64(randBelow(red, impair.PPM))
+	return queued > e.MaxBytes ||
+		draw*uint64(e.MaxBytes-e.MinBytes) < uint64(e.MaxPPM)*uint64(queued-e.MinBytes)
+}
+
+// markCE sets CE if pk has an ECT codepoint, and reports whether it did.
+func (pk *packet) markCE() bool {
+	if ecn := pk.ECNBits(); ecn == link.NotECT || ecn == link.CE {
+		return false
+	}
+	pk.TClass |= link.CE
+	return true
+}
+
+// Handlers of the packet whose id is the argument.
+type (
+	cableArrival    Net // the packet has crossed the cable of its linkDir
+	afterImpairment Net // the packet has passed the impairment at the end of the cable
+)
+
+// HandleEvent implements Handler.
+func (h *cableArrival) HandleEvent(_ mono.Time, id uint64) {
+	pk := h.packets[id]
+	d := pk.dir
+	if pk.epoch != d.carrier.epoch {
+		d.drop(pk, &d.stats.Drops.LinkDown, "lost-link")
+		return
+	}
+	if d.port == nil {
+		d.stats.Delivered++
+		d.stats.DeliveredBytes += uint64(pk.IPBytes())
+	}
+	d.impair(pk)
+}
+
+// HandleEvent implements Handler.
+func (h *afterImpairment) HandleEvent(_ mono.Time, id uint64) {
+	pk := h.packets[id]
+	pk.dir.forward(pk)
+}
+
+// impair passes pk through the impairment at the end of the cable, if there is one, and forwards it.
+func (d *linkDir) impair(pk *packet) {
+	if d.impairment != nil {
+		d.impairment.apply(pk)
+		return
+	}
+	d.forward(pk)
+}
+
+// impairment applies an impair.Pipe to the packets of a linkDir.
+type impairment struct {
+	*linkDir
+	pipe  *impair.Pipe
+	out   []impair.Outcome // of the last call of the pipe
+	timer Timer            // for packets that the pipe holds
+}
+
+// addImpairment creates the impairment, unless cfg changes no packet.
+func (d *linkDir) addImpairment(cfg impair.Config) error {
+	n := d.net
+	pipe, err := impair.NewPipe(cfg, n.cfg.Dissector, func(kind string) impair.Source {
+		return n.w.Rand(n.randName(d.name, d.direction+"/"+kind))
+	})
+	if err != nil {
+		return d.impairError(err)
+	}
+	if !pipe.Transparent() {
+		d.impairment = &impairment{linkDir: d, pipe: pipe}
+		d.impairment.timer.init(n.w, d.impairment, 0)
+	}
+	return nil
+}
+
+// setSpecs replaces the random impairments.
+func (d *linkDir) setSpecs(specs []impair.Spec) error {
+	if d.impairment == nil {
+		return d.addImpairment(impair.Config{Specs: specs})
+	}
+	if err := d.impairment.pipe.SetSpecs(specs); err != nil {
+		return d.impairError(err)
+	}
+	return nil
+}
+
+func (d *linkDir) impairError(err error) error {
+	return &ImpairError{Port: d.name, Direction: d.direction, Err: err}
+}
+
+// pipe returns the pipe of the impairment; nil if there is none.
+func (d *linkDir) pipe() *impair.Pipe {
+	if d.impairment == nil {
+		return nil
+	}
+	return d.impairment.pipe
+}
+
+// apply passes pk through the pipe.
+func (im *impairment) apply(pk *packet) {
+	im.out = im.pipe.Apply(im.net.w.now, &pk.Datagram, im.out[:0])
+	if len(im.out) == 0 {
+		im.net.reportDrop(im.name, "impaired", &pk.Datagram)
+	}
+	im.forwardOutput(pk.from, pk.to)
+	im.net.releasePacket(pk)
+}
+
+// HandleEvent implements Handler: it forwards packets that the pipe has held until now.
+func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
+	im.out = im.pipe.HandleTimer(now, im.out[:0])
+	im.forwardOutput(im.port, im.port)
+}
+
+// forwardOutput forwards the output of the pipe, after its delays, and arms the timer
+// for packets that the pipe holds.
+func (im *impairment) forwardOutput(from, to *Port) {
+	n := im.net
+	for i := range im.out {
+		o := &im.out[i]
+		pk := n.newPacket(&o.Datagram, from, to)
+		pk.dir = im.linkDir
+		if o.Delay > 0 {
+			n.w.After(o.Delay, (*afterImpairment)(n), uint64(pk.id))
+		} else {
+			im.forward(pk)
+		}
+	}
+	im.timer.Reset(im.pipe.NextTimer())
+}
+
+// wire is one direction of a cable and its queue. It needs no events: the
+// departure time of a packet is known when it is queued.
+type wire struct {
+	pacer       impair.Pacer
+	latency     time.Duration
+	overhead    int // bytes of framing per packet
+	departures  ring[departure]
+	queuedBytes int // bytes in departures
+}
+
+type departure struct {
+	at    mono.Time // when the last bit leaves
+	bytes int
+}
+
+// newWire returns an empty wire with the rate, latency and framing of a cable.
+func newWire(l *LinkConfig) wire {
+	return wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
+}
+
+// send queues n bytes and returns when they arrive at the far end.
+func (x *wire) send(now mono.Time, n int) mono.Time {
+	left := x.pacer.Next(now, n+x.overhead)
+	if left > now {
+		x.departures.push(departure{at: left, bytes: n})
+		x.queuedBytes += n
+	}
+	return left.Add(x.latency)
+}
+
+// backlog returns the bytes in the queue, including the packet being sent.
+func (x *wire) backlog(now mono.Time) int {
+	for x.departures.len() > 0 && x.departures.front().at <= now {
+		x.queuedBytes -= x.departures.pop().bytes
+	}
+	return x.queuedBytes
+}
+
+// nextDeparture returns when the next packet leaves. The queue must not be
+// empty.
+func (x *wire) nextDeparture() mono.Time { return x.departures.front().at }
+
+// flush empties the queue when the link goes down.
+func (x *wire) flush() {
+	x.pacer.Reset()
+	x.departures, x.queuedBytes = ring[departure]{}, 0
+}
