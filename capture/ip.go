@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 )
 
 // IP is an IPv4 or IPv6 header.
@@ -63,16 +65,16 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	size, total := int(b[0]&0x0F)*4, int(binary.BigEndian.Uint16(b[2:]))
 	fragment := binary.BigEndian.Uint16(b[6:])
 	*ip = IP{
-		Version: 4, Src: netip.AddrFrom4([4]byte(b[12:])), Dst: netip.AddrFrom4([4]byte(b[16:])),
-		TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
-		DontFragment: fragment&0x4000 != 0, Offset: int(fragment&0x1FFF) * 8,
+		Version: 4, TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
+		DontFragment: fragment&ipframe.DontFragment != 0, Offset: int(fragment&0x1FFF) * 8,
 	}
 	ip.Fragment = fragment&0x3FFF != 0
+	ip.Src, ip.Dst = ipframe.Addrs(b)
 	if size < 20 || len(b) < size || total < size {
 		return nil, "IPv4 lengths contradict each other"
 	}
 	ip.header = b[:size]
-	ip.ChecksumOK = onesComplementSum(ip.header) == 0xFFFF
+	ip.ChecksumOK = ipframe.Checksum(ip.header) == 0
 	ip.Length = total - size
 	return b[size:min(total, len(b))], ""
 }
@@ -83,10 +85,10 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	}
 	word := binary.BigEndian.Uint32(b)
 	*ip = IP{
-		Version: 6, Src: netip.AddrFrom16([16]byte(b[8:])), Dst: netip.AddrFrom16([16]byte(b[24:])),
-		TClass: uint8(word >> 20), FlowLabel: word & 0xFFFFF, HopLimit: b[7], Protocol: b[6],
+		Version: 6, TClass: uint8(word >> 20), FlowLabel: word & 0xFFFFF, HopLimit: b[7], Protocol: b[6],
 		Length: int(binary.BigEndian.Uint16(b[4:])), ChecksumOK: true, DontFragment: true,
 	}
+	ip.Src, ip.Dst = ipframe.Addrs(b)
 	rest = b[40:min(40+ip.Length, len(b))]
 	for {
 		size := 0
@@ -110,18 +112,6 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 		ip.Protocol, rest = rest[0], rest[size:]
 		ip.Length, ip.Extensions = ip.Length-size, ip.Extensions+size
 	}
-}
-
-// onesComplementSum returns the ones' complement sum of b, whose length is even.
-func onesComplementSum(b []byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xFFFF + sum>>16
-	}
-	return uint16(sum)
 }
 
 // UDP is a UDP header.

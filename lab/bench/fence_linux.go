@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 )
 
 // fenceTimeout is how long a frame may take to the device's host.
@@ -32,7 +33,7 @@ func (t *benchNetwork) fence(from, to netip.Addr) error {
 	}
 	defer socket.Close()
 	dst := netip.AddrPortFrom(to, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
-	frame := appendPacket(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
+	frame := ipframe.AppendUDP(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
 	sent, err := onEachCPU(func() error { return t.wire.Send(frame) })
 	if err != nil {
 		return fmt.Errorf("fence after the previous case: %w", err)

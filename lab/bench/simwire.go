@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -40,7 +41,7 @@ func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Dat
 	}
 	x.inFlight = append(x.inFlight, conformance.Frame{
 		At:     time.Duration(now.Add(pathLatency)),
-		Packet: appendPacket(make([]byte, 0, d.IPBytes()), d),
+		Packet: ipframe.AppendUDP(make([]byte, 0, d.IPBytes()), d),
 	})
 	x.w.After(pathLatency, x, 0)
 }
@@ -149,7 +150,7 @@ func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 		d := &ds[i]
 		if k := d.FlowLabel >> unknownShift; k > 0 {
 			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[k-1], d.Dst.Port())
-			d.FlowLabel &= flowLabel
+			d.FlowLabel &= ipframe.FlowLabelMask
 		}
 	}
 	return n, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -51,11 +52,11 @@ func (f *Filter) HandleTimer(now time.Duration, emit uswitch.Emit) { f.next.Hand
 func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	var h headers
 	if h.parse(b) {
-		src, dst = h.addrs(b)
+		src, dst = ipframe.Addrs(b[h.l3:])
 		return src, dst, true
 	}
 	at, typ, ok := etherPayload(b)
-	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == etherIPv4 {
+	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == ipframe.EtherTypeIPv4 {
 		return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
 	}
 	return src, dst, false

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
@@ -91,7 +92,7 @@ func partial(tb testing.TB, b []byte) []byte {
 		tb.Fatal("no UDP or TCP")
 	}
 	b = bytes.Clone(b)
-	sum := fold(h.pseudoSum(b))
+	sum := ipframe.Fold(h.pseudoSum(b))
 	b[at], b[at+1] = byte(sum>>8), byte(sum)
 	return b
 }
@@ -105,7 +106,7 @@ func verify(f uswitch.Frame) error {
 			return fmt.Errorf("partial, and neither UDP nor TCP: %x", b)
 		}
 		at, _ := h.checksumAt()
-		if sum := fold(h.pseudoSum(b)); b[at] != byte(sum>>8) || b[at+1] != byte(sum) {
+		if sum := ipframe.Fold(h.pseudoSum(b)); b[at] != byte(sum>>8) || b[at+1] != byte(sum) {
 			return fmt.Errorf("partial checksum %x, want %04x", b[at:at+2], sum)
 		}
 		b[at], b[at+1] = 0xff, 0xff
@@ -158,7 +159,7 @@ func read(tb testing.TB, b []byte) link.Datagram {
 	tb.Helper()
 	var h headers
 	var d link.Datagram
-	if !h.parse(b) || h.proto != protoUDP {
+	if !h.parse(b) || h.proto != ipframe.UDP {
 		tb.Fatalf("no datagram in %x", b)
 	}
 	h.datagram(b, &d)

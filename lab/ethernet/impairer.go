@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
@@ -76,7 +77,7 @@ type udpDissector struct {
 
 // Dissect implements impair.Dissector; false unless the current packet is UDP.
 func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
-	if d.impairer.headers.proto != protoUDP {
+	if d.impairer.headers.proto != ipframe.UDP {
 		return 0, 0, false
 	}
 	return d.Dissector.Dissect(payload)
@@ -84,7 +85,7 @@ func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 
 // SetField implements impair.Dissector; an error unless the current packet is UDP.
 func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) error {
-	if d.impairer.headers.proto != protoUDP {
+	if d.impairer.headers.proto != ipframe.UDP {
 		return fmt.Errorf("field %s: the packet is not UDP", field)
 	}
 	return d.Dissector.SetField(dg, field, value)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
@@ -209,7 +210,7 @@ func TestCaptureOfRealFrames(t *testing.T) {
 	count := map[string]int{}
 	for _, r := range readCapture(t, file.Bytes()) {
 		var h headers
-		if !h.parse(r.data) || h.proto != protoUDP {
+		if !h.parse(r.data) || h.proto != ipframe.UDP {
 			continue
 		}
 		must.Do(t, verify(uswitch.Frame{Bytes: r.data}))
