@@ -60,3 +60,16 @@ func TestCausesHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// Pending returns the octets of a side that belong to no complete frame.
+func (d *ConnDeframer) Pending(side int) []byte {
+	return append(d.sides[side].waiting, d.sides[side].fpdus.Pending()...)
+}
+
+// String formats the frame as a line of a ladder diagram.
+func (h ParsedFrame) String() string {
+	if h.Startup != nil {
+		return h.Startup.String()
+	}
+	return h.FPDU.String()
+}
