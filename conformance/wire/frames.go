@@ -12,10 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-const (
-	ethernetHeaderLen = 14 // of Ethernet
-	ipv6FragmentNext  = 44
-)
+const ethernetHeaderLen = 14
 
 // station has the addresses of the wire, and makes and parses its frames.
 type station struct {
@@ -74,21 +71,17 @@ func (s *station) ethernetFrame(ip []byte) []byte {
 // etherType returns the type for the IP version in a packet's header. Packets with an
 // invalid version get the type of the wire's first address.
 func (s *station) etherType(ip []byte) uint16 {
-	six := s.addrs[0].Is6()
+	version := uint8(0)
 	if len(ip) > 0 {
-		switch ip[0] >> 4 {
-		case 4:
-			six = false
-		case 6:
-			six = true
-		}
+		version = ip[0] >> 4
 	}
-	if six {
+	if version == 6 || version != 4 && s.addrs[0].Is6() {
 		return packet.EtherTypeIPv6
 	}
 	return packet.EtherTypeIPv4
 }
 
+// destination returns the destination address of an IP packet; false if the header is too short or of another version.
 func destination(ip []byte) (a netip.Addr, ok bool) {
 	switch {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
@@ -105,7 +98,7 @@ func isUDP(ip []byte) bool {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
 		return ip[9] == packet.ProtocolUDP
 	case len(ip) >= 40 && ip[0]>>4 == 6:
-		return ip[6] == packet.ProtocolUDP || ip[6] == ipv6FragmentNext && len(ip) > 40 && ip[40] == packet.ProtocolUDP
+		return ip[6] == packet.ProtocolUDP || ip[6] == packet.ProtocolFragment && len(ip) > 40 && ip[40] == packet.ProtocolUDP
 	}
 	return false
 }
@@ -153,9 +146,6 @@ func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	return h.Append(nil, n.Answer(nil, q, s.mac))
 }
 
-// allNodes is the all-nodes multicast address.
-var allNodes = netip.MustParseAddr("ff02::1")
-
 // announcements are gratuitous ARP requests and unsolicited neighbour advertisements. They
 // replace entries of an earlier wire in neighbour tables, which last up to a minute.
 func (s *station) announcements() (frames [][]byte) {
@@ -166,8 +156,8 @@ func (s *station) announcements() (frames [][]byte) {
 			continue
 		}
 		n := packet.Neighbor{Type: packet.NeighborAdvertisement, Override: true, Target: a, MAC: s.mac}
-		h.Dst, h.Type = packet.MulticastMAC(allNodes), packet.EtherTypeIPv6
-		frames = append(frames, h.Append(nil, n.Append(nil, a, allNodes)))
+		h.Dst, h.Type = packet.MulticastMAC(netip.IPv6LinkLocalAllNodes()), packet.EtherTypeIPv6
+		frames = append(frames, h.Append(nil, n.Append(nil, a, netip.IPv6LinkLocalAllNodes())))
 	}
 	return frames
 }
