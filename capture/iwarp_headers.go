@@ -8,24 +8,24 @@ import (
 
 func (m *MPAStart) headers() []Header {
 	h := Header{Name: m.op()}
-	h.add("markers", m.Markers, "")
-	h.add("CRC", m.CRC, "")
-	h.add("reject", m.Reject, "")
-	h.add("enhanced", m.Enhanced, "")
+	h.add("markers", m.Markers)
+	h.add("CRC", m.CRC)
+	h.add("reject", m.Reject)
+	h.add("enhanced", m.Enhanced)
 	if m.Reserved != 0 {
 		h.add("reserved", m.Reserved, hexText(m.Reserved))
 	}
-	h.add("revision", m.Revision, "")
+	h.add("revision", m.Revision)
 	h.add("private data", len(m.PrivateData), fmt.Sprintf("%d octets", len(m.PrivateData)))
 	e, _, ok := m.Split()
 	if !ok {
 		return []Header{h}
 	}
 	x := Header{Name: "enhanced"}
-	x.add("peer to peer", e.PeerToPeer, "")
-	x.add("RTR by Send", e.RTRSend, "")
-	x.add("RTR by Write", e.RTRWrite, "")
-	x.add("RTR by Read", e.RTRRead, "")
+	x.add("peer to peer", e.PeerToPeer)
+	x.add("RTR by Send", e.RTRSend)
+	x.add("RTR by Write", e.RTRWrite)
+	x.add("RTR by Read", e.RTRRead)
 	x.add("IRD", e.IRD, depth(e.IRD))
 	x.add("ORD", e.ORD, depth(e.ORD))
 	return []Header{h, x}
@@ -33,16 +33,16 @@ func (m *MPAStart) headers() []Header {
 
 func (f *FPDU) headers() []Header {
 	h := Header{Name: "FPDU"}
-	h.add("ULPDU_Length", f.Length, "")
-	h.add("position", f.Offset, "")
+	h.add("ULPDU_Length", f.Length)
+	h.add("position", f.Offset)
 	h.add("pad", wire.PadLen(f.Length), fmt.Sprintf("%d octets", wire.PadLen(f.Length)))
-	h.add("markers", f.Markers, "")
+	h.add("markers", f.Markers)
 	text := f.CRCStatus.String()
 	if f.CRCStatus != wire.CRCUnknown {
 		text = fmt.Sprintf("0x%08x (%v)", f.CRC, f.CRCStatus)
 	}
 	h.add("CRC", f.CRCStatus.String(), text)
-	h.add("framing guessed", f.Guessed, "")
+	h.add("framing guessed", f.Guessed)
 	all := []Header{h}
 	if !f.HeadersComplete {
 		return all
@@ -59,7 +59,7 @@ func (f *FPDU) headers() []Header {
 		all = append(all, terminateHeaders(&s.Terminate)...)
 	case wire.OpImmediate, wire.OpImmediateSE:
 		i := Header{Name: "Immediate Data"}
-		i.add("data", fmt.Sprintf("%x", s.Immediate), "")
+		i.add("data", fmt.Sprintf("%x", s.Immediate))
 		all = append(all, i)
 	case wire.OpAtomicRequest:
 		a := Header{Name: "Atomic Request"}
@@ -84,10 +84,10 @@ func (f *FPDU) headers() []Header {
 func ddpHeader(name string, d *wire.Header) Header {
 	h := Header{Name: name}
 	h.add("opcode", uint8(d.Control.Opcode), fmt.Sprintf("%d (%v)", uint8(d.Control.Opcode), d.Control.Opcode))
-	h.add("tagged", d.Control.Tagged, "")
-	h.add("last", d.Control.Last, "")
-	h.add("DDP version", d.Control.DDPVersion, "")
-	h.add("RDMAP version", d.Control.RDMAPVersion, "")
+	h.add("tagged", d.Control.Tagged)
+	h.add("last", d.Control.Last)
+	h.add("DDP version", d.Control.DDPVersion)
+	h.add("RDMAP version", d.Control.RDMAPVersion)
 	if d.Control.DDPReserved != 0 || d.Control.RDMAPReserved != 0 {
 		h.add("reserved", d.Control.DDPReserved<<4|d.Control.RDMAPReserved, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
 	}
@@ -97,9 +97,9 @@ func ddpHeader(name string, d *wire.Header) Header {
 		return h
 	}
 	h.add("invalidate STag", uint32(d.Untagged.Invalidate), hexText(d.Untagged.Invalidate))
-	h.add("QN", uint32(d.Untagged.QN), "")
-	h.add("MSN", uint32(d.Untagged.MSN), "")
-	h.add("MO", d.Untagged.MO, "")
+	h.add("QN", uint32(d.Untagged.QN))
+	h.add("MSN", uint32(d.Untagged.MSN))
+	h.add("MO", d.Untagged.MO)
 	return h
 }
 
@@ -107,7 +107,7 @@ func readHeader(name string, r *wire.ReadRequest) Header {
 	h := Header{Name: name}
 	h.add("sink STag", uint32(r.SinkSTag), hexText(r.SinkSTag))
 	h.add("sink TO", r.SinkTO, hexText(r.SinkTO))
-	h.add("size", r.Size, "")
+	h.add("size", r.Size)
 	h.add("source STag", uint32(r.SrcSTag), hexText(r.SrcSTag))
 	h.add("source TO", r.SrcTO, hexText(r.SrcTO))
 	return h
@@ -116,12 +116,12 @@ func readHeader(name string, r *wire.ReadRequest) Header {
 func terminateHeaders(t *wire.Terminate) []Header {
 	h := Header{Name: "Terminate"}
 	h.add("layer", uint8(t.Error.Layer), t.Error.Layer.String())
-	h.add("type", t.Error.Type, "")
+	h.add("type", t.Error.Type)
 	h.add("code", t.Error.Code, fmt.Sprintf("0x%02x", t.Error.Code))
-	h.add("error", t.Error.String(), "")
-	h.add("bit order", t.Order.String(), "")
+	h.add("error", t.Error.String())
+	h.add("bit order", t.Order.String())
 	if t.HasLength || t.HasDDP {
-		h.add("segment length", t.SegmentLength, "")
+		h.add("segment length", t.SegmentLength)
 	}
 	all := []Header{h}
 	if t.HasDDP {

@@ -113,15 +113,15 @@ func (r *RoCE) headers() (all []Header) {
 	if r.CM != nil {
 		m := Header{Name: "MAD"}
 		m.add("class", r.CM.Header.Class, hexText(r.CM.Header.Class))
-		m.add("class version", r.CM.Header.ClassVersion, "")
+		m.add("class version", r.CM.Header.ClassVersion)
 		m.add("method", r.CM.Header.Method, hexText(r.CM.Header.Method))
 		m.add("transaction", r.CM.Header.TID, hexText(r.CM.Header.TID))
 		m.add("attribute", uint16(r.CM.Header.Attr), r.CM.Name())
-		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Fields})
+		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Body.Fields})
 	}
 	end := Header{Name: "payload"}
-	end.add("length", r.payload, "")
-	end.add("pad", r.BTH.PadCount, "")
+	end.add("length", r.payload)
+	end.add("pad", r.BTH.PadCount)
 	icrc := r.ICRC.String()
 	if r.ICRC != ChecksumUnknown {
 		icrc = fmt.Sprintf("0x%08x (%v)", r.ICRCValue, r.ICRC)
@@ -133,15 +133,15 @@ func (r *RoCE) headers() (all []Header) {
 func (r *RoCE) bth() Header {
 	h := Header{Name: "BTH"}
 	h.add("opcode", uint8(r.BTH.Opcode), fmt.Sprintf("0x%02x (%s)", uint8(r.BTH.Opcode), r.BTH.Opcode))
-	h.add("solicited", r.BTH.Solicited, "")
-	h.add("migration", r.BTH.MigReq, "")
-	h.add("version", r.BTH.TVer, "")
+	h.add("solicited", r.BTH.Solicited)
+	h.add("migration", r.BTH.MigReq)
+	h.add("version", r.BTH.TVer)
 	h.add("P_Key", r.BTH.PKey, fmt.Sprintf("0x%04x", r.BTH.PKey))
-	h.add("FECN", r.BTH.FECN, "")
-	h.add("BECN", r.BTH.BECN, "")
+	h.add("FECN", r.BTH.FECN)
+	h.add("BECN", r.BTH.BECN)
 	h.add("destination QP", r.BTH.DestQP, hexText(r.BTH.DestQP))
-	h.add("ack request", r.BTH.AckReq, "")
-	h.add("PSN", uint32(r.BTH.PSN), "")
+	h.add("ack request", r.BTH.AckReq)
+	h.add("PSN", uint32(r.BTH.PSN))
 	if r.BTH.Reserved6 != 0 || r.BTH.Reserved7 != 0 {
 		h.add("reserved", uint16(r.BTH.Reserved6)<<8|uint16(r.BTH.Reserved7), fmt.Sprintf("%#x, %#x", r.BTH.Reserved6, r.BTH.Reserved7))
 	}
