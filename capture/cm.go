@@ -189,6 +189,9 @@ func (c *CM) addCommIDs(local, remote uint32) {
 	}
 }
 
+// hexField returns a field whose text is the number in hexadecimal.
+func hexField[T uint32 | uint64](name string, v T) Field { return Field{name, v, hexText(v)} }
+
 // hexText formats a number as 0x1f.
 func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string {
 	return fmt.Sprintf("%#x", uint64(v))

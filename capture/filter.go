@@ -56,6 +56,7 @@ func ValidateOpPattern(pattern string) error {
 	return nil
 }
 
+// contains reports whether v is in the range, which may wrap.
 func (r Range) contains(v uint32) bool {
 	if r.First > r.Last {
 		return v >= r.First || v <= r.Last

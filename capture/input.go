@@ -51,6 +51,7 @@ type input struct {
 
 const gzipMagic = "\x1f\x8b"
 
+// newInput returns the input of a file that may be compressed.
 func newInput(r io.Reader) (*input, error) {
 	in := &input{r: bufio.NewReaderSize(r, 1<<16)}
 	if magic, _ := in.r.Peek(len(gzipMagic)); string(magic) == gzipMagic {

@@ -23,9 +23,8 @@ type IP struct {
 	Offset       int    // of the fragment
 	ChecksumOK   bool   // IPv4
 	FlowLabel    uint32 // IPv6
-	Extensions   int    // IPv6: length of extension headers
 
-	header []byte // IPv4, with options
+	packet []byte // as far as captured, without link-layer padding
 }
 
 // IP protocol numbers.
@@ -58,6 +57,7 @@ func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
 	return nil, fmt.Sprintf("IP version %d", b[0]>>4)
 }
 
+// parseIPv4 is parseIP for IPv4.
 func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "IPv4 header is cut off"
@@ -73,12 +73,13 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	if size < 20 || len(b) < size || total < size {
 		return nil, "IPv4 lengths contradict each other"
 	}
-	ip.header = b[:size]
-	ip.ChecksumOK = ipframe.Checksum(ip.header) == 0
+	ip.packet = b[:min(total, len(b))]
+	ip.ChecksumOK = ipframe.Checksum(b[:size]) == 0
 	ip.Length = total - size
-	return b[size:min(total, len(b))], ""
+	return ip.packet[size:], ""
 }
 
+// parseIPv6 is parseIP for IPv6. It skips extension headers.
 func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	if len(b) < 40 {
 		return nil, "IPv6 header is cut off"
@@ -89,7 +90,8 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 		Length: int(binary.BigEndian.Uint16(b[4:])), ChecksumOK: true, DontFragment: true,
 	}
 	ip.Src, ip.Dst = ipframe.Addrs(b)
-	rest = b[40:min(40+ip.Length, len(b))]
+	ip.packet = b[:min(40+ip.Length, len(b))]
+	rest = ip.packet[40:]
 	for {
 		size := 0
 		switch ip.Protocol {
@@ -110,9 +112,11 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 			return nil, "IPv6 extension header is cut off"
 		}
 		ip.Protocol, rest = rest[0], rest[size:]
-		ip.Length, ip.Extensions = ip.Length-size, ip.Extensions+size
+		ip.Length -= size
 	}
 }
+
+const udpHeaderLen = 8
 
 // UDP is a UDP header.
 type UDP struct {
@@ -142,6 +146,8 @@ const (
 	FlagURG
 )
 
+// parse decodes the header of a datagram of length bytes, and returns the payload as far as captured. problem is empty
+// on success.
 func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 8 {
 		return nil, "UDP header is cut off"
@@ -156,6 +162,8 @@ func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	return b[8:min(8+u.Length, len(b))], ""
 }
 
+// parse decodes the header of a segment of length bytes, and returns the payload as far as captured. problem is empty on
+// success.
 func (t *TCP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "TCP header is cut off"

@@ -6,6 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
+// headers implements part.
 func (m *MPAStart) headers() []Header {
 	h := Header{Name: m.op()}
 	h.add("markers", m.Markers)
@@ -31,6 +32,7 @@ func (m *MPAStart) headers() []Header {
 	return []Header{h, x}
 }
 
+// headers implements part: the FPDU, the DDP segment and the RDMAP header.
 func (f *FPDU) headers() []Header {
 	h := Header{Name: "FPDU"}
 	h.add("ULPDU_Length", f.Length)
@@ -81,6 +83,7 @@ func (f *FPDU) headers() []Header {
 	return all
 }
 
+// ddpHeader returns the fields of a DDP header, which is called name.
 func ddpHeader(name string, d *wire.Header) Header {
 	h := Header{Name: name}
 	h.add("opcode", uint8(d.Control.Opcode), fmt.Sprintf("%d (%v)", uint8(d.Control.Opcode), d.Control.Opcode))
@@ -103,6 +106,7 @@ func ddpHeader(name string, d *wire.Header) Header {
 	return h
 }
 
+// readHeader returns the fields of an RDMA Read Request header, which is called name.
 func readHeader(name string, r *wire.ReadRequest) Header {
 	h := Header{Name: name}
 	h.add("sink STag", uint32(r.SinkSTag), hexText(r.SinkSTag))
@@ -113,6 +117,7 @@ func readHeader(name string, r *wire.ReadRequest) Header {
 	return h
 }
 
+// terminateHeaders returns the Terminate header and the headers that it quotes.
 func terminateHeaders(t *wire.Terminate) []Header {
 	h := Header{Name: "Terminate"}
 	h.add("layer", uint8(t.Error.Layer), t.Error.Layer.String())
@@ -162,6 +167,7 @@ func (d *PDU) Headers() []Header { return d.part().headers() }
 // PayloadLen returns the length of the application payload on the wire.
 func (d *PDU) PayloadLen() int { return d.part().payloadLen() }
 
+// part is a RoCE packet, an MPA start-up frame or an FPDU; see the methods of PDU.
 type part interface {
 	op() string
 	summary() string
@@ -169,6 +175,7 @@ type part interface {
 	payloadLen() int
 }
 
+// part returns the pointer that is set.
 func (d *PDU) part() part {
 	switch {
 	case d.RoCE != nil:

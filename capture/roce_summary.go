@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
+// summary implements part.
 func (r *RoCE) summary() string {
 	if r.CM != nil {
 		return r.CM.Summary()
@@ -104,6 +105,7 @@ func (r *RoCE) SyndromeText() (text string, ok bool) {
 	return SyndromeText(r.AETH.Syndrome), true
 }
 
+// headers implements part.
 func (r *RoCE) headers() (all []Header) {
 	all = append(all, r.bth())
 	if r.HeadersComplete {
@@ -130,6 +132,7 @@ func (r *RoCE) headers() (all []Header) {
 	return append(all, end)
 }
 
+// bth returns the fields of the base transport header.
 func (r *RoCE) bth() Header {
 	h := Header{Name: "BTH"}
 	h.add("opcode", uint8(r.BTH.Opcode), fmt.Sprintf("0x%02x (%s)", uint8(r.BTH.Opcode), r.BTH.Opcode))
@@ -148,25 +151,25 @@ func (r *RoCE) bth() Header {
 	return h
 }
 
+// extensions returns the extension headers of the opcode; has reports whether it has one.
 func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header := func(set wire.HeaderSet, name string, fields ...Field) {
 		if has(set) {
 			all = append(all, Header{name, fields})
 		}
 	}
-	header(wire.HasRDETH, "RDETH", Field{"EE context", r.RDETH.EEContext, hexText(r.RDETH.EEContext)})
-	header(wire.HasXRCETH, "XRCETH", Field{"SRQ", r.XRCETH.SRQN, hexText(r.XRCETH.SRQN)})
-	header(wire.HasDETH, "DETH", Field{"Q_Key", r.DETH.QKey, hexText(r.DETH.QKey)}, Field{"source QP", r.DETH.SrcQP, hexText(r.DETH.SrcQP)})
+	header(wire.HasRDETH, "RDETH", hexField("EE context", r.RDETH.EEContext))
+	header(wire.HasXRCETH, "XRCETH", hexField("SRQ", r.XRCETH.SRQN))
+	header(wire.HasDETH, "DETH", hexField("Q_Key", r.DETH.QKey), hexField("source QP", r.DETH.SrcQP))
 	header(wire.HasFETH, "FETH", Field{"placement", uint8(r.FETH.Placement), ""}, Field{"selectivity", uint8(r.FETH.Selectivity), ""})
-	header(wire.HasRETH, "RETH", Field{"virtual address", r.RETH.VA, hexText(r.RETH.VA)}, Field{"R_Key", r.RETH.RKey, hexText(r.RETH.RKey)},
+	header(wire.HasRETH, "RETH", hexField("virtual address", r.RETH.VA), hexField("R_Key", r.RETH.RKey),
 		Field{"DMA length", r.RETH.DMALen, ""})
-	header(wire.HasAtomicETH, "AtomicETH", Field{"virtual address", r.AtomicETH.VA, hexText(r.AtomicETH.VA)},
-		Field{"R_Key", r.AtomicETH.RKey, hexText(r.AtomicETH.RKey)}, Field{"swap or add", r.AtomicETH.SwapAdd, hexText(r.AtomicETH.SwapAdd)},
-		Field{"compare", r.AtomicETH.Compare, hexText(r.AtomicETH.Compare)})
-	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))},
-		Field{"MSN", uint32(r.AETH.MSN), ""})
-	header(wire.HasAtomicAckETH, "AtomicAckETH", Field{"original", r.AtomicAckETH.Original, hexText(r.AtomicAckETH.Original)})
-	header(wire.HasImm, "ImmDt", Field{"immediate", uint32(r.Imm), hexText(uint32(r.Imm))})
-	header(wire.HasIETH, "IETH", Field{"R_Key", r.IETH.RKey, hexText(r.IETH.RKey)})
+	header(wire.HasAtomicETH, "AtomicETH", hexField("virtual address", r.AtomicETH.VA), hexField("R_Key", r.AtomicETH.RKey),
+		hexField("swap or add", r.AtomicETH.SwapAdd), hexField("compare", r.AtomicETH.Compare))
+	syndrome := fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))
+	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), syndrome}, Field{"MSN", uint32(r.AETH.MSN), ""})
+	header(wire.HasAtomicAckETH, "AtomicAckETH", hexField("original", r.AtomicAckETH.Original))
+	header(wire.HasImm, "ImmDt", hexField("immediate", uint32(r.Imm)))
+	header(wire.HasIETH, "IETH", hexField("R_Key", r.IETH.RKey))
 	return all
 }

@@ -55,6 +55,7 @@ func DefaultTsharkOptions() []string { return options(heuristics) }
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
+// options returns the command-line options that set preferences and disable heuristics.
 func options(heuristics []string) (args []string) {
 	for _, p := range preferences {
 		args = append(args, "-o", p)

@@ -52,6 +52,7 @@ func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	return w, nil
 }
 
+// open checks the configuration, and binds the sockets in the network namespace of the calling thread.
 func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {
@@ -131,6 +132,7 @@ func (w *UDP) bind(at netip.AddrPort) (s *socket, err error) {
 	return s, err
 }
 
+// closeAll closes and removes all sockets.
 func closeAll(sockets map[netip.AddrPort]*socket) {
 	for at, s := range sockets {
 		s.file.Close()

@@ -64,6 +64,7 @@ func (p Packet) bth() BTH {
 	return h
 }
 
+// pad returns the bytes between payload and ICRC.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad
