@@ -97,15 +97,15 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 		}
 	}
 	if len(pkt.PDUs) == 0 {
-		entry(st.ops, pkt.Protocol).add(pkt, 0)
+		countersOf(st.ops, pkt.Protocol).add(pkt, 0)
 	}
 	for i := range pkt.PDUs { // a TCP segment counts for each of its PDUs
-		entry(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
+		countersOf(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
 	}
 }
 
-// entry returns the counters of a name. It adds them if there are none.
-func entry(m map[string]*counters, name string) *counters {
+// countersOf returns the counters of a name. It adds them if there are none.
+func countersOf(m map[string]*counters, name string) *counters {
 	t := m[name]
 	if t == nil {
 		t = &counters{Name: name}
@@ -161,7 +161,7 @@ func (st *stats) nameFlows(s *Stream) {
 		if several && key.iface < len(s.Interfaces()) {
 			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
 		}
-		entry(st.namedFlows, name).merge(t)
+		countersOf(st.namedFlows, name).merge(t)
 	}
 	clear(st.flows)
 }

@@ -186,8 +186,8 @@ func (d *datagram) packet() []byte {
 	return ip.Append(nil, udp.Append(nil, ip, d.payload))
 }
 
-// cannot returns the error for a packet that a socket cannot send.
-func cannot(format string, args ...any) error {
+// cannotSend returns the error for a packet that a socket cannot send.
+func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
@@ -196,20 +196,20 @@ func cannot(format string, args ...any) error {
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, cannotSend("%v", err)
 	}
 	if len(padding) > 0 {
-		return nil, cannot("%d bytes after the packet, in its frame", len(padding))
+		return nil, cannotSend("%d bytes after the packet, in its frame", len(padding))
 	}
 	if p := *ip.Protocol; p != packet.ProtocolUDP {
-		return nil, cannot("IP protocol %d", p)
+		return nil, cannotSend("IP protocol %d", p)
 	}
 	udp, data, trailing, err := packet.ParseUDP(payload)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, cannotSend("%v", err)
 	}
 	if len(trailing) > 0 {
-		return nil, cannot("%d bytes after the datagram, in its packet", len(trailing))
+		return nil, cannotSend("%d bytes after the datagram, in its packet", len(trailing))
 	}
 	d := &datagram{
 		src: netip.AddrPortFrom(ip.Src, *udp.SrcPort), dst: netip.AddrPortFrom(ip.Dst, *udp.DstPort),
@@ -220,7 +220,7 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	}
 	made := d.packet()
 	if !bytes.Equal(made, wanted) {
-		return nil, cannot("%s", difference(made, ip, udp))
+		return nil, cannotSend("%s", difference(made, ip, udp))
 	}
 	return d, nil
 }
@@ -231,13 +231,13 @@ func (c *UDPConfig) checkSendable(d *datagram) error {
 	to := d.dst.Addr()
 	switch {
 	case !slices.Contains(c.Addrs, d.src.Addr()):
-		return cannot("source address %v; this host has %v", d.src.Addr(), c.Addrs)
+		return cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
 	case !to.IsMulticast() && !slices.Contains(c.Device, to):
-		return cannot("destination address %v; the device has %v", to, c.Device)
+		return cannotSend("destination address %v; the device has %v", to, c.Device)
 	case d.src.Port() == 0 || d.dst.Port() == 0:
-		return cannot("UDP port 0")
+		return cannotSend("UDP port 0")
 	case d.hopLimit == 0:
-		return cannot("a hop limit of 0")
+		return cannotSend("a hop limit of 0")
 	}
 	return nil
 }

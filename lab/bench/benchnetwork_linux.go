@@ -243,7 +243,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 		return nil
 	}
 	if p.Jitter > 0 && p.KeepOrder {
-		return cannotf("jitter without reordering, which netem lacks")
+		return cannotCarryf("jitter without reordering, which netem lacks")
 	}
 	for _, port := range []string{devicePort, partnerPort} {
 		if err := t.fabric.Netem(port, spec); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/ipframe"
 )
 
-// cannotf returns an error for a packet that a simulated wire cannot carry.
-func cannotf(format string, args ...any) error {
+// cannotCarryf returns an error for a packet that a simulated wire cannot carry.
+func cannotCarryf(format string, args ...any) error {
 	return fmt.Errorf("a simulated wire carries only valid UDP datagrams: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
@@ -19,7 +19,7 @@ func cannotf(format string, args ...any) error {
 // link.Padded.
 func parsePacket(b []byte) (d link.Datagram, err error) {
 	if len(b) == 0 {
-		return d, cannotf("the packet is empty")
+		return d, cannotCarryf("the packet is empty")
 	}
 	var udp []byte
 	switch version := b[0] >> 4; version {
@@ -28,24 +28,24 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 	case 6:
 		udp, err = parseIPv6(&d, b)
 	default:
-		return d, cannotf("IP version %d", version)
+		return d, cannotCarryf("IP version %d", version)
 	}
 	if err != nil {
 		return d, err
 	}
 	if d.HopLimit == 0 {
-		return d, cannotf("a hop limit of 0")
+		return d, cannotCarryf("a hop limit of 0")
 	}
 	if len(udp) < link.UDPHeaderLen {
-		return d, cannotf("a UDP header of %d bytes", len(udp))
+		return d, cannotCarryf("a UDP header of %d bytes", len(udp))
 	}
 	if length := int(binary.BigEndian.Uint16(udp[4:])); length != len(udp) {
-		return d, cannotf("UDP length %d with %d bytes", length, len(udp))
+		return d, cannotCarryf("UDP length %d with %d bytes", length, len(udp))
 	}
 	if binary.BigEndian.Uint16(udp[6:]) == 0 {
 		d.Variants |= link.NoChecksum
 	} else if ipframe.Fold(ipframe.Sum(ipframe.PseudoHeaderSum(d.Src.Addr(), d.Dst.Addr(), ipframe.UDP, len(udp)), udp)) != 0xffff {
-		return d, cannotf("a wrong UDP checksum, %#04x", binary.BigEndian.Uint16(udp[6:]))
+		return d, cannotCarryf("a wrong UDP checksum, %#04x", binary.BigEndian.Uint16(udp[6:]))
 	}
 	d.Src = netip.AddrPortFrom(d.Src.Addr(), binary.BigEndian.Uint16(udp))
 	d.Dst = netip.AddrPortFrom(d.Dst.Addr(), binary.BigEndian.Uint16(udp[2:]))
@@ -56,20 +56,20 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 // parseIPv4 parses the IPv4 header of a packet into d, and returns the UDP datagram.
 func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv4HeaderLen {
-		return nil, cannotf("a truncated IPv4 header of %d bytes", len(b))
+		return nil, cannotCarryf("a truncated IPv4 header of %d bytes", len(b))
 	}
 	length, flags := int(binary.BigEndian.Uint16(b[2:])), binary.BigEndian.Uint16(b[6:])
 	switch {
 	case b[0] != 0x45:
-		return nil, cannotf("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
+		return nil, cannotCarryf("an IPv4 header of %d bytes", int(b[0]&0xf)*4)
 	case length > len(b):
-		return nil, cannotf("IPv4 length %d in a packet of %d bytes", length, len(b))
+		return nil, cannotCarryf("IPv4 length %d in a packet of %d bytes", length, len(b))
 	case flags&^ipframe.DontFragment != 0:
-		return nil, cannotf("IPv4 flags and fragment offset %#04x", flags)
+		return nil, cannotCarryf("IPv4 flags and fragment offset %#04x", flags)
 	case b[9] != ipframe.UDP:
-		return nil, cannotf("IP protocol %d", b[9])
+		return nil, cannotCarryf("IP protocol %d", b[9])
 	case ipframe.Checksum(b[:link.IPv4HeaderLen]) != 0:
-		return nil, cannotf("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
+		return nil, cannotCarryf("a wrong IPv4 checksum, %#04x", binary.BigEndian.Uint16(b[10:]))
 	}
 	ipframe.ReadIP(b, d)
 	if flags == 0 {
@@ -84,21 +84,21 @@ func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 // parseIPv6 parses the IPv6 header of a packet into d, and returns the UDP datagram.
 func parseIPv6(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv6HeaderLen {
-		return nil, cannotf("a truncated IPv6 header of %d bytes", len(b))
+		return nil, cannotCarryf("a truncated IPv6 header of %d bytes", len(b))
 	}
 	ipframe.ReadIP(b, d)
 	length := int(binary.BigEndian.Uint16(b[4:]))
 	switch {
 	case length > len(b)-link.IPv6HeaderLen:
-		return nil, cannotf("IPv6 payload length %d with %d bytes", length, len(b)-link.IPv6HeaderLen)
+		return nil, cannotCarryf("IPv6 payload length %d with %d bytes", length, len(b)-link.IPv6HeaderLen)
 	case length < len(b)-link.IPv6HeaderLen:
 		d.Variants |= link.Padded
 	}
 	if b[6] != ipframe.UDP {
-		return nil, cannotf("IPv6 next header %d", b[6])
+		return nil, cannotCarryf("IPv6 next header %d", b[6])
 	}
 	if d.Src.Addr().Is4In6() || d.Dst.Addr().Is4In6() {
-		return nil, cannotf("IPv4 addresses mapped into an IPv6 packet, from %v to %v", d.Src.Addr(), d.Dst.Addr())
+		return nil, cannotCarryf("IPv4 addresses mapped into an IPv6 packet, from %v to %v", d.Src.Addr(), d.Dst.Addr())
 	}
 	return b[link.IPv6HeaderLen:][:length], nil
 }

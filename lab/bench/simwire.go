@@ -121,12 +121,12 @@ func (x *simWire) redirectUnknown(d *link.Datagram) error {
 		}
 	}
 	if to.Is4() != (x.cfg.family == 4) {
-		return cannotf("to %v, and the device has %v", to, x.cfg.local)
+		return cannotCarryf("to %v, and the device has %v", to, x.cfg.local)
 	}
 	i := slices.Index(x.unknownAddrs, to)
 	if i < 0 {
 		if i = len(x.unknownAddrs); i == maxUnknown {
-			return cannotf("more than %d unknown addresses", maxUnknown)
+			return cannotCarryf("more than %d unknown addresses", maxUnknown)
 		}
 		x.unknownAddrs = append(x.unknownAddrs, to)
 	}

@@ -47,7 +47,7 @@ func (p Packet) Faults(mtu int) []Fault {
 	if p.raw == nil || p.ICRC == nil {
 		return fs // the other fields were not parsed
 	}
-	if !p.unseen {
+	if !p.fromSocket {
 		fs.network(p)
 	}
 	fs.bth(p)

@@ -219,11 +219,11 @@ type ParsedFrame struct {
 // Feed adds octets that side 0 or 1 has sent, and returns the frames that are complete.
 // FPDUs are parsed once the start-up frames of both sides are known.
 func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
-	var heard []ParsedFrame
+	var frames []ParsedFrame
 	me, other := &d.sides[side], &d.sides[1-side]
 	if me.framed {
 		me.fpdus.Feed(b)
-		return me.next(side, heard)
+		return me.next(side, frames)
 	}
 	me.waiting = append(me.waiting, b...)
 	if !me.started {
@@ -232,35 +232,35 @@ func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
 			return nil
 		}
 		me.start, me.waiting, me.started = start, rest, true
-		heard = append(heard, ParsedFrame{Side: side, Startup: &me.start})
+		frames = append(frames, ParsedFrame{Side: side, Startup: &me.start})
 	}
 	if me.started && other.started {
-		heard = me.frame(other, side, heard)
-		heard = other.frame(me, 1-side, heard)
+		frames = me.frame(other, side, frames)
+		frames = other.frame(me, 1-side, frames)
 	}
-	return heard
+	return frames
 }
 
-// frame switches a side from start-up frames to FPDUs, and appends those that are complete to heard.
-func (l *direction) frame(other *direction, side int, heard []ParsedFrame) []ParsedFrame {
+// frame switches a side from start-up frames to FPDUs, and appends those that are complete to frames.
+func (l *direction) frame(other *direction, side int, frames []ParsedFrame) []ParsedFrame {
 	if l.framed {
-		return heard
+		return frames
 	}
 	l.framed = true
 	l.fpdus.Markers = Val(other.start.M)
 	l.fpdus.CRC = Val(l.start.C) || Val(other.start.C)
 	l.fpdus.Feed(l.waiting)
 	l.waiting = nil
-	return l.next(side, heard)
+	return l.next(side, frames)
 }
 
-// next appends the complete FPDUs of a side to heard.
-func (l *direction) next(side int, heard []ParsedFrame) []ParsedFrame {
+// next appends the complete FPDUs of a side to frames.
+func (l *direction) next(side int, frames []ParsedFrame) []ParsedFrame {
 	for {
 		g, ok := l.fpdus.Next()
 		if !ok {
-			return heard
+			return frames
 		}
-		heard = append(heard, ParsedFrame{Side: side, FPDU: &g})
+		frames = append(frames, ParsedFrame{Side: side, FPDU: &g})
 	}
 }
