@@ -9,8 +9,8 @@ import (
 // CM is a message of the InfiniBand connection manager.
 type CM struct {
 	Header wire.MADHeader
-	// Fields are the fields of the body.
-	Fields []Field
+	// Body has the fields of the message.
+	Body Header
 	// RejectReason is set if the message rejects something.
 	RejectReason string
 
@@ -39,69 +39,111 @@ func parseCM(b []byte) *CM {
 	return c
 }
 
-// parseBody decodes the message and sets its fields and summary.
-func (c *CM) parseBody(b []byte) (err error) {
-	switch c.Header.Attr {
-	case wire.AttrREQ:
-		var m wire.REQ
-		if _, err = m.Parse(b); err == nil {
-			c.describeREQ(&m)
-		}
-	case wire.AttrREP:
-		var m wire.REP
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-			c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
-			c.add("starting PSN", m.StartPSN, "")
-			c.add("responder resources", m.RespRes, "")
-			c.add("initiator depth", m.InitDepth, "")
-			c.add("RNR retry", m.RNRRetry, "")
-			c.add("target ACK delay", m.TargetAckDelay, "")
-			c.add("SRQ", m.SRQ, "")
-			c.summary = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.summary, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
-		}
-	case wire.AttrRTU:
-		var m wire.RTU
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-		}
-	case wire.AttrREJ:
-		var m wire.REJ
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-			c.add("about", m.About.String(), "")
-			c.add("reason", uint16(m.Reason), fmt.Sprintf("%d (%v)", uint16(m.Reason), m.Reason))
-			c.RejectReason = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
-			c.summary += " " + c.RejectReason
-		}
-	case wire.AttrMRA:
-		var m wire.MRA
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-			c.add("about", m.About.String(), "")
-			c.add("service timeout", m.ServiceTimeout, wire.CMTimeout(m.ServiceTimeout).String())
-			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, wire.CMTimeout(m.ServiceTimeout))
-		}
-	case wire.AttrDREQ:
-		var m wire.DREQ
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-			c.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
-			c.summary += fmt.Sprintf(" QP %#x", m.RemoteQPN)
-		}
-	case wire.AttrDREP:
-		var m wire.DREP
-		if _, err = m.Parse(b); err == nil {
-			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-		}
-	case wire.AttrSIDRREQ, wire.AttrSIDRREP:
-		err = c.parseSIDR(b)
-	case wire.AttrLAP, wire.AttrAPR:
-		err = c.parseAlternatePath(b)
+// cmBody is a CM message of package wire.
+type cmBody[M any] interface {
+	*M
+	Parse(b []byte) (rest []byte, err error)
+}
+
+// describe decodes the body b of a CM message of type M, and calls add with it.
+func describe[M any, P cmBody[M]](b []byte, add func(m P)) error {
+	m := P(new(M))
+	_, err := m.Parse(b)
+	if err == nil {
+		add(m)
 	}
 	return err
 }
 
+// parseBody decodes the message and sets its fields and summary.
+func (c *CM) parseBody(b []byte) error {
+	switch c.Header.Attr {
+	case wire.AttrREQ:
+		return describe(b, c.describeREQ)
+	case wire.AttrREP:
+		return describe(b, c.describeREP)
+	case wire.AttrRTU:
+		return describe(b, func(m *wire.RTU) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
+	case wire.AttrREJ:
+		return describe(b, func(m *wire.REJ) {
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+			c.Body.add("about", m.About.String())
+			c.Body.add("reason", uint16(m.Reason), numberAndName(m.Reason))
+			c.RejectReason = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
+			c.summary += " " + c.RejectReason
+		})
+	case wire.AttrMRA:
+		return describe(b, func(m *wire.MRA) {
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+			c.Body.add("about", m.About.String())
+			c.Body.add("service timeout", m.ServiceTimeout, wire.CMTimeout(m.ServiceTimeout).String())
+			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, wire.CMTimeout(m.ServiceTimeout))
+		})
+	case wire.AttrDREQ:
+		return describe(b, func(m *wire.DREQ) {
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+			c.Body.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
+			c.summary += fmt.Sprintf(" QP %#x", m.RemoteQPN)
+		})
+	case wire.AttrDREP:
+		return describe(b, func(m *wire.DREP) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
+	case wire.AttrSIDRREQ:
+		return describe(b, func(m *wire.SIDRREQ) {
+			c.Body.add("request ID", m.RequestID, hexText(m.RequestID))
+			c.Body.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
+			c.summary = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
+		})
+	case wire.AttrSIDRREP:
+		return describe(b, c.describeSIDRREP)
+	case wire.AttrLAP:
+		return describe(b, func(m *wire.LAP) {
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+			c.Body.add("alternate remote GID", m.Alternate.RemoteGID.String())
+			c.summary += " alternate path to " + m.Alternate.RemoteGID.String()
+		})
+	case wire.AttrAPR:
+		return describe(b, func(m *wire.APR) {
+			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+			c.Body.add("status", uint8(m.Status), numberAndName(m.Status))
+			if m.Status != wire.APLoaded {
+				c.RejectReason = "alternate path refused: " + m.Status.String()
+			}
+			c.summary += " " + m.Status.String()
+		})
+	}
+	return nil
+}
+
+// describeREP adds the fields of a REP.
+func (c *CM) describeREP(m *wire.REP) {
+	c.addCommIDs(m.LocalCommID, m.RemoteCommID)
+	c.Body.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
+	c.Body.add("starting PSN", m.StartPSN)
+	c.Body.add("responder resources", m.RespRes)
+	c.Body.add("initiator depth", m.InitDepth)
+	c.Body.add("RNR retry", m.RNRRetry)
+	c.Body.add("target ACK delay", m.TargetAckDelay)
+	c.Body.add("SRQ", m.SRQ)
+	c.summary = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.summary, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
+}
+
+// describeSIDRREP adds the fields of a SIDR_REP.
+func (c *CM) describeSIDRREP(m *wire.SIDRREP) {
+	c.Body.add("request ID", m.RequestID, hexText(m.RequestID))
+	c.Body.add("status", uint8(m.Status), numberAndName(m.Status))
+	c.Body.add("QPN", m.QPN, hexText(m.QPN))
+	c.Body.add("Q_Key", m.QKey, hexText(m.QKey))
+	c.summary = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
+	if m.Status != wire.SIDRValid {
+		c.RejectReason = "SIDR refused: " + m.Status.String()
+		c.summary = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
+	}
+}
+
+// numberAndName formats a code as its number and its name: "8 (invalid service ID)".
+func numberAndName[T ~uint8 | ~uint16](v T) string { return fmt.Sprintf("%d (%v)", uint16(v), v) }
+
+// describeREQ adds the fields of a REQ, and the addresses that rdma_cm puts in its private data.
 func (c *CM) describeREQ(m *wire.REQ) {
 	transport := map[wire.CMTransport]string{wire.CMTransportRC: "RC", wire.CMTransportUC: "UC", wire.CMTransportRD: "RD"}[m.Transport]
 	if m.Transport == wire.CMTransportExt && m.ExtTransport == wire.ExtXRC {
@@ -109,99 +151,48 @@ func (c *CM) describeREQ(m *wire.REQ) {
 	}
 	mtu := 128 << (m.MTU & 7)
 	c.addCommIDs(m.LocalCommID, 0)
-	c.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
-	c.add("transport", transport, "")
-	c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
-	c.add("starting PSN", m.StartPSN, "")
-	c.add("path MTU", mtu, "")
-	c.add("responder resources", m.RespRes, "")
-	c.add("initiator depth", m.InitDepth, "")
-	c.add("retry count", m.RetryCount, "")
-	c.add("RNR retry", m.RNRRetry, "")
-	c.add("ACK timeout", m.Primary.AckTimeout, wire.CMTimeout(m.Primary.AckTimeout).String())
-	c.add("max CM retries", m.MaxCMRetries, "")
-	c.add("SRQ", m.SRQ, "")
-	c.add("primary local GID", m.Primary.LocalGID.String(), "")
-	c.add("primary remote GID", m.Primary.RemoteGID.String(), "")
+	c.Body.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
+	c.Body.add("transport", transport)
+	c.Body.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
+	c.Body.add("starting PSN", m.StartPSN)
+	c.Body.add("path MTU", mtu)
+	c.Body.add("responder resources", m.RespRes)
+	c.Body.add("initiator depth", m.InitDepth)
+	c.Body.add("retry count", m.RetryCount)
+	c.Body.add("RNR retry", m.RNRRetry)
+	c.Body.add("ACK timeout", m.Primary.AckTimeout, wire.CMTimeout(m.Primary.AckTimeout).String())
+	c.Body.add("max CM retries", m.MaxCMRetries)
+	c.Body.add("SRQ", m.SRQ)
+	c.Body.add("primary local GID", m.Primary.LocalGID.String())
+	c.Body.add("primary remote GID", m.Primary.RemoteGID.String())
 	from := ""
 	if m.ServiceID.IsIP() {
 		var h wire.CMAHeader
 		if _, err := h.Parse(m.PrivateData[:]); err == nil && h.SrcAddr().IsValid() {
 			from = fmt.Sprintf(" from %v port %d", h.SrcAddr(), h.SrcPort)
-			c.add("rdma_cm source", fmt.Sprintf("%v port %d", h.SrcAddr(), h.SrcPort), "")
-			c.add("rdma_cm destination", h.DstAddr().String(), "")
+			c.Body.add("rdma_cm source", fmt.Sprintf("%v port %d", h.SrcAddr(), h.SrcPort))
+			c.Body.add("rdma_cm destination", h.DstAddr().String())
 		}
 	}
 	c.summary += fmt.Sprintf(" %s %v QP %#x PSN %d MTU %d depth %d/%d%s",
 		transport, m.ServiceID, m.LocalQPN, m.StartPSN, mtu, m.RespRes, m.InitDepth, from)
 }
 
-func (c *CM) parseSIDR(b []byte) error {
-	if c.Header.Attr == wire.AttrSIDRREQ {
-		var m wire.SIDRREQ
-		if _, err := m.Parse(b); err != nil {
-			return err
-		}
-		c.add("request ID", m.RequestID, hexText(m.RequestID))
-		c.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
-		c.summary = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
-		return nil
-	}
-	var m wire.SIDRREP
-	if _, err := m.Parse(b); err != nil {
-		return err
-	}
-	c.add("request ID", m.RequestID, hexText(m.RequestID))
-	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
-	c.add("QPN", m.QPN, hexText(m.QPN))
-	c.add("Q_Key", m.QKey, hexText(m.QKey))
-	c.summary = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
-	if m.Status != wire.SIDRValid {
-		c.RejectReason = "SIDR refused: " + m.Status.String()
-		c.summary = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
-	}
-	return nil
-}
-
-func (c *CM) parseAlternatePath(b []byte) error {
-	if c.Header.Attr == wire.AttrLAP {
-		var m wire.LAP
-		if _, err := m.Parse(b); err != nil {
-			return err
-		}
-		c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-		c.add("alternate remote GID", m.Alternate.RemoteGID.String(), "")
-		c.summary += " alternate path to " + m.Alternate.RemoteGID.String()
-		return nil
-	}
-	var m wire.APR
-	if _, err := m.Parse(b); err != nil {
-		return err
-	}
-	c.addCommIDs(m.LocalCommID, m.RemoteCommID)
-	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
-	if m.Status != wire.APLoaded {
-		c.RejectReason = "alternate path refused: " + m.Status.String()
-	}
-	c.summary += " " + m.Status.String()
-	return nil
-}
-
 // addCommIDs starts the summary with the communication IDs, which identify the
 // connection.
 func (c *CM) addCommIDs(local, remote uint32) {
-	c.add("local comm ID", local, hexText(local))
+	c.Body.add("local comm ID", local, hexText(local))
 	c.summary = fmt.Sprintf("id %#x", local)
 	if remote != 0 {
-		c.add("remote comm ID", remote, hexText(remote))
+		c.Body.add("remote comm ID", remote, hexText(remote))
 		c.summary += fmt.Sprintf("/%#x", remote)
 	}
 }
 
-func (c *CM) add(name string, value any, text string) {
-	c.Fields = append(c.Fields, Field{name, value, text})
-}
+// hexField returns a field whose text is the number in hexadecimal.
+func hexField[T uint32 | uint64](name string, v T) Field { return Field{name, v, hexText(v)} }
 
+// hexText formats a number as 0x1f.
 func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string {
 	return fmt.Sprintf("%#x", uint64(v))
 }

@@ -50,6 +50,7 @@ func (p *Printer) details(pkt *Packet) string {
 	return trimLines(b.String())
 }
 
+// trimLines removes trailing spaces from each line.
 func trimLines(s string) string {
 	lines := strings.SplitAfter(s, "\n")
 	for i, l := range lines {
@@ -115,6 +116,7 @@ const maxNames = 1 << 12
 // hostNames maps addresses to host names.
 type hostNames struct{ byAddr map[netip.Addr]string }
 
+// add names an address, unless it has a name or there are too many.
 func (n *hostNames) add(a netip.Addr, name string) {
 	if n.byAddr == nil {
 		n.byAddr = make(map[netip.Addr]string)

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// dissect decodes s.p.
+// dissect decodes the headers and messages of the current packet, s.p.
 func (s *Stream) dissect() {
 	p := &s.p
 	b, ok := s.decodeLink()
@@ -33,11 +33,8 @@ func (s *Stream) dissectIP(b []byte) {
 	p := &s.p
 	b, problem := p.IP.parseIP(b)
 	if problem != "" {
-		p.Protocol, p.Note = "IP", problem
-		// A packet that the capture truncated is not malformed.
-		if p.Truncated() == 0 {
-			p.mark(MarkMalformed, problem)
-		}
+		p.Protocol = "IP"
+		p.stopDecoding(problem)
 		return
 	}
 	if p.IP.Version == 4 && !p.IP.ChecksumOK {
@@ -72,10 +69,7 @@ func (s *Stream) dissectUDP(b []byte) {
 	p.Protocol = "UDP"
 	payload, problem := p.UDP.parse(b, p.IP.Length)
 	if problem != "" {
-		p.Note = problem
-		if p.Truncated() == 0 {
-			p.mark(MarkMalformed, problem)
-		}
+		p.stopDecoding(problem)
 		return
 	}
 	if p.UDP.DstPort == wire.Port {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,8 +24,8 @@ type Range struct{ First, Last uint32 }
 
 // ParseRange parses "7", "7-12" or "0xfffff0-3".
 func ParseRange(s string) (Range, error) {
-	first, last, is := strings.Cut(s, "-")
-	if !is {
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
 		last = first
 	}
 	a, err := parse24(first)
@@ -38,6 +39,7 @@ func ParseRange(s string) (Range, error) {
 // ParseQP parses a queue pair number.
 func ParseQP(s string) (uint32, error) { return parse24(s) }
 
+// parse24 parses a 24-bit number, decimal or with a prefix such as 0x.
 func parse24(s string) (uint32, error) {
 	v, err := strconv.ParseUint(strings.TrimSpace(s), 0, 24)
 	if err != nil {
@@ -54,6 +56,7 @@ func ValidateOpPattern(pattern string) error {
 	return nil
 }
 
+// contains reports whether v is in the range, which may wrap.
 func (r Range) contains(v uint32) bool {
 	if r.First > r.Last {
 		return v >= r.First || v <= r.Last
@@ -72,43 +75,28 @@ func (f *Filter) match(s *Stream, p *Packet) bool {
 	if len(f.QPs) == 0 && len(f.PSNs) == 0 && len(f.Ops) == 0 {
 		return true
 	}
-	for i := range p.PDUs {
-		if f.pdu(&p.PDUs[i]) {
-			return true
-		}
+	if slices.ContainsFunc(p.PDUs, f.pdu) {
+		return true
 	}
 	// For packets without PDUs, Ops applies to the protocol.
 	return len(p.PDUs) == 0 && len(f.QPs) == 0 && len(f.PSNs) == 0 && f.op(p.Protocol)
 }
 
 // pdu reports whether a PDU matches QPs, PSNs and Ops.
-func (f *Filter) pdu(d *PDU) bool {
+func (f *Filter) pdu(d PDU) bool {
 	r := d.RoCE
 	if len(f.QPs) > 0 && (r == nil || !f.qp(r)) {
 		return false
 	}
-	if len(f.PSNs) > 0 && (r == nil || !f.psn(uint32(r.BTH.PSN))) {
+	if len(f.PSNs) > 0 && (r == nil || !slices.ContainsFunc(f.PSNs, func(p Range) bool { return p.contains(uint32(r.BTH.PSN)) })) {
 		return false
 	}
 	return len(f.Ops) == 0 || f.op(d.Op()) || f.op(d.Aliases()...)
 }
 
+// qp reports whether a packet is to one of QPs, or a datagram from one of them.
 func (f *Filter) qp(r *RoCE) bool {
-	for _, qp := range f.QPs {
-		if r.BTH.DestQP == qp || r.DETH.SrcQP == qp && r.DETH.SrcQP != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *Filter) psn(v uint32) bool {
-	for _, r := range f.PSNs {
-		if r.contains(v) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.QPs, r.BTH.DestQP) || r.DETH.SrcQP != 0 && slices.Contains(f.QPs, r.DETH.SrcQP)
 }
 
 // op reports whether a name matches Ops. It ignores case and treats "_" as a space.
@@ -130,22 +118,13 @@ func (f *Filter) host(s *Stream, a netip.Addr) bool {
 		return false
 	}
 	name, named := s.Host(a)
-	for _, want := range f.Hosts {
+	return slices.ContainsFunc(f.Hosts, func(want string) bool {
 		if addr, err := netip.ParseAddr(want); err == nil {
-			if addr == a {
-				return true
-			}
-			continue
+			return addr == a
 		}
 		if prefix, err := netip.ParsePrefix(want); err == nil {
-			if prefix.Contains(a) {
-				return true
-			}
-			continue
+			return prefix.Contains(a)
 		}
-		if named && strings.EqualFold(name, want) {
-			return true
-		}
-	}
-	return false
+		return named && strings.EqualFold(name, want)
+	})
 }

@@ -51,6 +51,7 @@ type input struct {
 
 const gzipMagic = "\x1f\x8b"
 
+// newInput returns the input of a file that may be compressed.
 func newInput(r io.Reader) (*input, error) {
 	in := &input{r: bufio.NewReaderSize(r, 1<<16)}
 	if magic, _ := in.r.Peek(len(gzipMagic)); string(magic) == gzipMagic {
@@ -72,24 +73,17 @@ func (in *input) read(n int) ([]byte, error) {
 	b := in.buf[:n]
 	got, err := io.ReadFull(in.r, b)
 	in.offset += int64(got)
-	return b, truncatedIfUnexpectedEOF(err)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrTruncated
+	}
+	return b, err
 }
 
 // skip discards n octets.
 func (in *input) skip(n int64) error {
 	got, err := io.CopyN(io.Discard, in.r, n)
 	in.offset += got
-	if errors.Is(err, io.EOF) {
-		return ErrTruncated
-	}
-	return err
-}
-
-func truncatedIfUnexpectedEOF(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return ErrTruncated
-	}
-	return err
+	return truncatedIfEOF(err)
 }
 
 // truncatedIfEOF replaces io.EOF inside a record by ErrTruncated.

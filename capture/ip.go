@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/fabrictest/fabrictest/emu/link"
 )
 
 // IP is an IPv4 or IPv6 header.
@@ -21,9 +23,8 @@ type IP struct {
 	Offset       int    // of the fragment
 	ChecksumOK   bool   // IPv4
 	FlowLabel    uint32 // IPv6
-	Extensions   int    // IPv6: length of extension headers
 
-	header []byte // IPv4, with options
+	packet []byte // as far as captured, without link-layer padding
 }
 
 // IP protocol numbers.
@@ -56,6 +57,7 @@ func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
 	return nil, fmt.Sprintf("IP version %d", b[0]>>4)
 }
 
+// parseIPv4 is parseIP for IPv4.
 func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "IPv4 header is cut off"
@@ -63,31 +65,33 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	size, total := int(b[0]&0x0F)*4, int(binary.BigEndian.Uint16(b[2:]))
 	fragment := binary.BigEndian.Uint16(b[6:])
 	*ip = IP{
-		Version: 4, Src: netip.AddrFrom4([4]byte(b[12:])), Dst: netip.AddrFrom4([4]byte(b[16:])),
-		TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
-		DontFragment: fragment&0x4000 != 0, Offset: int(fragment&0x1FFF) * 8,
+		Version: 4, TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
+		DontFragment: fragment&link.DontFragment != 0, Offset: int(fragment&0x1FFF) * 8,
 	}
 	ip.Fragment = fragment&0x3FFF != 0
+	ip.Src, ip.Dst = link.IPAddrs(b)
 	if size < 20 || len(b) < size || total < size {
 		return nil, "IPv4 lengths contradict each other"
 	}
-	ip.header = b[:size]
-	ip.ChecksumOK = onesComplementSum(ip.header) == 0xFFFF
+	ip.packet = b[:min(total, len(b))]
+	ip.ChecksumOK = link.Checksum(b[:size]) == 0
 	ip.Length = total - size
-	return b[size:min(total, len(b))], ""
+	return ip.packet[size:], ""
 }
 
+// parseIPv6 is parseIP for IPv6. It skips extension headers.
 func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	if len(b) < 40 {
 		return nil, "IPv6 header is cut off"
 	}
 	word := binary.BigEndian.Uint32(b)
 	*ip = IP{
-		Version: 6, Src: netip.AddrFrom16([16]byte(b[8:])), Dst: netip.AddrFrom16([16]byte(b[24:])),
-		TClass: uint8(word >> 20), FlowLabel: word & 0xFFFFF, HopLimit: b[7], Protocol: b[6],
+		Version: 6, TClass: uint8(word >> 20), FlowLabel: word & 0xFFFFF, HopLimit: b[7], Protocol: b[6],
 		Length: int(binary.BigEndian.Uint16(b[4:])), ChecksumOK: true, DontFragment: true,
 	}
-	rest = b[40:min(40+ip.Length, len(b))]
+	ip.Src, ip.Dst = link.IPAddrs(b)
+	ip.packet = b[:min(40+ip.Length, len(b))]
+	rest = ip.packet[40:]
 	for {
 		size := 0
 		switch ip.Protocol {
@@ -108,21 +112,11 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 			return nil, "IPv6 extension header is cut off"
 		}
 		ip.Protocol, rest = rest[0], rest[size:]
-		ip.Length, ip.Extensions = ip.Length-size, ip.Extensions+size
+		ip.Length -= size
 	}
 }
 
-// onesComplementSum returns the ones' complement sum of b, whose length is even.
-func onesComplementSum(b []byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xFFFF + sum>>16
-	}
-	return uint16(sum)
-}
+const udpHeaderLen = 8
 
 // UDP is a UDP header.
 type UDP struct {
@@ -152,6 +146,8 @@ const (
 	FlagURG
 )
 
+// parse decodes the header of a datagram of length bytes, and returns the payload as far as captured. problem is empty
+// on success.
 func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 8 {
 		return nil, "UDP header is cut off"
@@ -166,6 +162,8 @@ func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	return b[8:min(8+u.Length, len(b))], ""
 }
 
+// parse decodes the header of a segment of length bytes, and returns the payload as far as captured. problem is empty on
+// success.
 func (t *TCP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "TCP header is cut off"

@@ -6,43 +6,45 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
+// headers implements part.
 func (m *MPAStart) headers() []Header {
 	h := Header{Name: m.op()}
-	h.add("markers", m.Markers, "")
-	h.add("CRC", m.CRC, "")
-	h.add("reject", m.Reject, "")
-	h.add("enhanced", m.Enhanced, "")
+	h.add("markers", m.Markers)
+	h.add("CRC", m.CRC)
+	h.add("reject", m.Reject)
+	h.add("enhanced", m.Enhanced)
 	if m.Reserved != 0 {
 		h.add("reserved", m.Reserved, hexText(m.Reserved))
 	}
-	h.add("revision", m.Revision, "")
+	h.add("revision", m.Revision)
 	h.add("private data", len(m.PrivateData), fmt.Sprintf("%d octets", len(m.PrivateData)))
 	e, _, ok := m.Split()
 	if !ok {
 		return []Header{h}
 	}
 	x := Header{Name: "enhanced"}
-	x.add("peer to peer", e.PeerToPeer, "")
-	x.add("RTR by Send", e.RTRSend, "")
-	x.add("RTR by Write", e.RTRWrite, "")
-	x.add("RTR by Read", e.RTRRead, "")
+	x.add("peer to peer", e.PeerToPeer)
+	x.add("RTR by Send", e.RTRSend)
+	x.add("RTR by Write", e.RTRWrite)
+	x.add("RTR by Read", e.RTRRead)
 	x.add("IRD", e.IRD, depth(e.IRD))
 	x.add("ORD", e.ORD, depth(e.ORD))
 	return []Header{h, x}
 }
 
+// headers implements part: the FPDU, the DDP segment and the RDMAP header.
 func (f *FPDU) headers() []Header {
 	h := Header{Name: "FPDU"}
-	h.add("ULPDU_Length", f.Length, "")
-	h.add("position", f.Offset, "")
+	h.add("ULPDU_Length", f.Length)
+	h.add("position", f.Offset)
 	h.add("pad", wire.PadLen(f.Length), fmt.Sprintf("%d octets", wire.PadLen(f.Length)))
-	h.add("markers", f.Markers, "")
+	h.add("markers", f.Markers)
 	text := f.CRCStatus.String()
 	if f.CRCStatus != wire.CRCUnknown {
 		text = fmt.Sprintf("0x%08x (%v)", f.CRC, f.CRCStatus)
 	}
 	h.add("CRC", f.CRCStatus.String(), text)
-	h.add("framing guessed", f.Guessed, "")
+	h.add("framing guessed", f.Guessed)
 	all := []Header{h}
 	if !f.HeadersComplete {
 		return all
@@ -59,7 +61,7 @@ func (f *FPDU) headers() []Header {
 		all = append(all, terminateHeaders(&s.Terminate)...)
 	case wire.OpImmediate, wire.OpImmediateSE:
 		i := Header{Name: "Immediate Data"}
-		i.add("data", fmt.Sprintf("%x", s.Immediate), "")
+		i.add("data", fmt.Sprintf("%x", s.Immediate))
 		all = append(all, i)
 	case wire.OpAtomicRequest:
 		a := Header{Name: "Atomic Request"}
@@ -81,13 +83,14 @@ func (f *FPDU) headers() []Header {
 	return all
 }
 
+// ddpHeader returns the fields of a DDP header, which is called name.
 func ddpHeader(name string, d *wire.Header) Header {
 	h := Header{Name: name}
 	h.add("opcode", uint8(d.Control.Opcode), fmt.Sprintf("%d (%v)", uint8(d.Control.Opcode), d.Control.Opcode))
-	h.add("tagged", d.Control.Tagged, "")
-	h.add("last", d.Control.Last, "")
-	h.add("DDP version", d.Control.DDPVersion, "")
-	h.add("RDMAP version", d.Control.RDMAPVersion, "")
+	h.add("tagged", d.Control.Tagged)
+	h.add("last", d.Control.Last)
+	h.add("DDP version", d.Control.DDPVersion)
+	h.add("RDMAP version", d.Control.RDMAPVersion)
 	if d.Control.DDPReserved != 0 || d.Control.RDMAPReserved != 0 {
 		h.add("reserved", d.Control.DDPReserved<<4|d.Control.RDMAPReserved, fmt.Sprintf("%#x, %#x", d.Control.DDPReserved, d.Control.RDMAPReserved))
 	}
@@ -97,31 +100,33 @@ func ddpHeader(name string, d *wire.Header) Header {
 		return h
 	}
 	h.add("invalidate STag", uint32(d.Untagged.Invalidate), hexText(d.Untagged.Invalidate))
-	h.add("QN", uint32(d.Untagged.QN), "")
-	h.add("MSN", uint32(d.Untagged.MSN), "")
-	h.add("MO", d.Untagged.MO, "")
+	h.add("QN", uint32(d.Untagged.QN))
+	h.add("MSN", uint32(d.Untagged.MSN))
+	h.add("MO", d.Untagged.MO)
 	return h
 }
 
+// readHeader returns the fields of an RDMA Read Request header, which is called name.
 func readHeader(name string, r *wire.ReadRequest) Header {
 	h := Header{Name: name}
 	h.add("sink STag", uint32(r.SinkSTag), hexText(r.SinkSTag))
 	h.add("sink TO", r.SinkTO, hexText(r.SinkTO))
-	h.add("size", r.Size, "")
+	h.add("size", r.Size)
 	h.add("source STag", uint32(r.SrcSTag), hexText(r.SrcSTag))
 	h.add("source TO", r.SrcTO, hexText(r.SrcTO))
 	return h
 }
 
+// terminateHeaders returns the Terminate header and the headers that it quotes.
 func terminateHeaders(t *wire.Terminate) []Header {
 	h := Header{Name: "Terminate"}
 	h.add("layer", uint8(t.Error.Layer), t.Error.Layer.String())
-	h.add("type", t.Error.Type, "")
+	h.add("type", t.Error.Type)
 	h.add("code", t.Error.Code, fmt.Sprintf("0x%02x", t.Error.Code))
-	h.add("error", t.Error.String(), "")
-	h.add("bit order", t.Order.String(), "")
+	h.add("error", t.Error.String())
+	h.add("bit order", t.Order.String())
 	if t.HasLength || t.HasDDP {
-		h.add("segment length", t.SegmentLength, "")
+		h.add("segment length", t.SegmentLength)
 	}
 	all := []Header{h}
 	if t.HasDDP {
@@ -162,6 +167,7 @@ func (d *PDU) Headers() []Header { return d.part().headers() }
 // PayloadLen returns the length of the application payload on the wire.
 func (d *PDU) PayloadLen() int { return d.part().payloadLen() }
 
+// part is a RoCE packet, an MPA start-up frame or an FPDU; see the methods of PDU.
 type part interface {
 	op() string
 	summary() string
@@ -169,6 +175,7 @@ type part interface {
 	payloadLen() int
 }
 
+// part returns the pointer that is set.
 func (d *PDU) part() part {
 	switch {
 	case d.RoCE != nil:

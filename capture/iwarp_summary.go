@@ -16,6 +16,7 @@ func (m *MPAStart) op() string {
 
 func (m *MPAStart) payloadLen() int { return 0 }
 
+// summary implements part.
 func (m *MPAStart) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, CRC %s, markers %s", m.Revision, onOff(m.CRC), onOff(m.Markers))
@@ -55,6 +56,7 @@ func onOff(v bool) string {
 	return "off"
 }
 
+// depth formats an IRD or ORD.
 func depth(n uint16) string {
 	if n == wire.DepthNotNegotiated {
 		return "not negotiated"
@@ -62,6 +64,7 @@ func depth(n uint16) string {
 	return fmt.Sprint(n)
 }
 
+// op implements part.
 func (f *FPDU) op() string {
 	if !f.HeadersComplete && len(f.ULPDU) < wire.ControlLen {
 		return "FPDU"
@@ -77,6 +80,7 @@ func (f *FPDU) payloadLen() int {
 	return len(f.Segment.Payload) + f.Length - len(f.ULPDU)
 }
 
+// summary implements part.
 func (f *FPDU) summary() string {
 	var b strings.Builder
 	if f.HeadersComplete {
@@ -93,6 +97,7 @@ func (f *FPDU) summary() string {
 	return b.String()
 }
 
+// summariseSegment appends the fields of a complete segment.
 func (f *FPDU) summariseSegment(b *strings.Builder) {
 	s := &f.Segment
 	info, _ := s.Control.Opcode.Info()
@@ -138,6 +143,7 @@ func (f *FPDU) summariseSegment(b *strings.Builder) {
 	}
 }
 
+// summariseTerminate appends the error of a Terminate, and the segment that it is about.
 func (f *FPDU) summariseTerminate(b *strings.Builder) {
 	t := &f.Segment.Terminate
 	fmt.Fprintf(b, " %v", t.Error)

@@ -58,6 +58,7 @@ type jsonHeader struct {
 	Fields map[string]any `json:"fields"`
 }
 
+// json prints a packet as a JSON object.
 func (p *Printer) json(s *Stream, pkt *Packet) error {
 	out := jsonPacket{
 		Number: pkt.Number, Since: pkt.SinceFirst.Seconds(), Interface: pkt.Interface.Name,
@@ -96,6 +97,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// headerJSON converts a header. Keys are the names of fields in lower case, with underscores.
 func headerJSON(h Header) jsonHeader {
 	fields := make(map[string]any, len(h.Fields))
 	for _, f := range h.Fields {
@@ -104,6 +106,7 @@ func headerJSON(h Header) jsonHeader {
 	return jsonHeader{h.Name, fields}
 }
 
+// pduJSON converts a PDU.
 func pduJSON(d *PDU) jsonPDU {
 	out := jsonPDU{Op: d.Op(), Summary: d.Summary(), Payload: d.PayloadLen()}
 	switch {

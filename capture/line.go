@@ -91,6 +91,7 @@ func (p *Printer) time(pkt *Packet) string {
 	return seconds(d)
 }
 
+// seconds formats a duration with nine decimals, or six and spaces if the last three are zeros.
 func seconds(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -111,6 +112,7 @@ type endpoints struct {
 	ports          bool // show ports; not for RoCE
 }
 
+// endpointsOf returns the endpoints of a packet: IP addresses, or MAC addresses without IP.
 func endpointsOf(pkt *Packet) endpoints {
 	if pkt.IP.Version == 0 {
 		return endpoints{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
@@ -134,6 +136,7 @@ func (e endpoints) format(s *Stream) string {
 	return "-"
 }
 
+// host formats one endpoint: its host name if s knows one, else its address, and the port if ports are shown.
 func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
@@ -165,6 +168,7 @@ func arpNote(b []byte) string {
 	}
 }
 
+// icmpNote summarises an ICMP message.
 func icmpNote(b []byte) string {
 	if len(b) < 8 {
 		return "cut off"
@@ -190,6 +194,7 @@ var icmpv6Names = map[byte]string{
 	143: "multicast listener report",
 }
 
+// icmpv6Note summarises an ICMPv6 message.
 func icmpv6Note(b []byte) string {
 	if len(b) < 8 {
 		return "cut off"

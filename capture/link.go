@@ -27,43 +27,32 @@ const (
 // maxVLANs bounds the VLAN tags that are decoded.
 const maxVLANs = 4
 
+// linkHeaders are the decoded link headers. typeAt is the offset of the EtherType, -1 if there is none.
+var linkHeaders = map[LinkType]struct{ length, typeAt int }{
+	LinkRaw: {0, -1}, LinkRawBSD: {0, -1}, LinkIPv4: {0, -1}, LinkIPv6: {0, -1}, LinkNull: {4, -1}, LinkLoop: {4, -1},
+	LinkEthernet: {14, 12}, LinkSLL: {16, 14}, LinkSLL2: {20, 0},
+}
+
 // decodeLink decodes the link header and returns the rest; ok is false if it cannot be
 // decoded.
 func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	p, b := &s.p, s.p.Data
-	cut := func(header int) ([]byte, bool) {
-		if len(b) < header {
-			p.Protocol, p.Note = "-", fmt.Sprintf("%d bytes, too short for a link header", len(b))
-			return nil, false
-		}
-		return b[header:], true
+	h, known := linkHeaders[p.Interface.LinkType]
+	switch {
+	case !known:
+		p.Protocol, p.Note = "-", fmt.Sprintf("%d bytes of link type %d, which is not decoded", p.Length, p.Interface.LinkType)
+		return nil, false
+	case len(b) < h.length:
+		p.Protocol, p.Note = "-", fmt.Sprintf("%d bytes, too short for a link header", len(b))
+		return nil, false
+	case h.typeAt < 0:
+		return b[h.length:], true
 	}
-	switch p.Interface.LinkType {
-	case LinkRaw, LinkRawBSD, LinkIPv4, LinkIPv6:
-		return b, true
-	case LinkNull, LinkLoop:
-		return cut(4)
-	case LinkEthernet:
-		if rest, ok = cut(14); ok {
-			p.Link = Link{Dst: [6]byte(b), Src: [6]byte(b[6:]), HasMAC: true, Type: binary.BigEndian.Uint16(b[12:])}
-			rest = p.Link.decodeVLANs(rest)
-		}
-		return rest, ok
-	case LinkSLL:
-		if rest, ok = cut(16); ok {
-			p.Link = Link{Type: binary.BigEndian.Uint16(b[14:])}
-			rest = p.Link.decodeVLANs(rest)
-		}
-		return rest, ok
-	case LinkSLL2:
-		if rest, ok = cut(20); ok {
-			p.Link = Link{Type: binary.BigEndian.Uint16(b)}
-			rest = p.Link.decodeVLANs(rest)
-		}
-		return rest, ok
+	p.Link.Type = binary.BigEndian.Uint16(b[h.typeAt:])
+	if p.Interface.LinkType == LinkEthernet {
+		p.Link.Dst, p.Link.Src, p.Link.HasMAC = [6]byte(b), [6]byte(b[6:]), true
 	}
-	p.Protocol, p.Note = "-", fmt.Sprintf("%d bytes of link type %d, which is not decoded", p.Length, p.Interface.LinkType)
-	return nil, false
+	return p.Link.decodeVLANs(b[h.length:]), true
 }
 
 // decodeVLANs removes VLAN tags.

@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -88,18 +90,23 @@ type Packet struct {
 // Truncated returns the number of octets that were not captured.
 func (p *Packet) Truncated() int { return p.Length - len(p.Data) }
 
+// mark adds a mark with its details.
 func (p *Packet) mark(kind MarkKind, text string) {
 	p.Marks = append(p.Marks, Mark{kind, text})
 }
 
+// stopDecoding notes a problem for which the packet is not decoded further. The packet is malformed, unless the
+// capture truncated it.
+func (p *Packet) stopDecoding(problem string) {
+	p.Note = problem
+	if p.Truncated() == 0 {
+		p.mark(MarkMalformed, problem)
+	}
+}
+
 // Has reports whether p has a mark of the given kind.
 func (p *Packet) Has(kind MarkKind) bool {
-	for i := range p.Marks {
-		if p.Marks[i].Kind == kind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Marks, func(m Mark) bool { return m.Kind == kind })
 }
 
 // Src returns the source address and port; the port is 0 if there is none, and the
@@ -109,6 +116,7 @@ func (p *Packet) Src() netip.AddrPort { return netip.AddrPortFrom(p.IP.Src, p.po
 // Dst returns the destination; see Src.
 func (p *Packet) Dst() netip.AddrPort { return netip.AddrPortFrom(p.IP.Dst, p.ports()[1]) }
 
+// ports returns the source and the destination port; zeros if there are none.
 func (p *Packet) ports() [2]uint16 {
 	switch {
 	case p.UDP.Present:
@@ -124,10 +132,10 @@ func (p *Packet) ports() [2]uint16 {
 func (p *Packet) Headers() (all []Header) {
 	if p.Link.HasMAC {
 		h := Header{Name: "Ethernet"}
-		h.add("source", net.HardwareAddr(p.Link.Src[:]).String(), "")
-		h.add("destination", net.HardwareAddr(p.Link.Dst[:]).String(), "")
+		h.add("source", net.HardwareAddr(p.Link.Src[:]).String())
+		h.add("destination", net.HardwareAddr(p.Link.Dst[:]).String())
 		for _, v := range p.Link.VLANs {
-			h.add("VLAN", v, "")
+			h.add("VLAN", v)
 		}
 		h.add("type", p.Link.Type, fmt.Sprintf("0x%04x", p.Link.Type))
 		all = append(all, h)
@@ -137,21 +145,21 @@ func (p *Packet) Headers() (all []Header) {
 	}
 	if p.UDP.Present {
 		h := Header{Name: "UDP"}
-		h.add("source port", p.UDP.SrcPort, "")
-		h.add("destination port", p.UDP.DstPort, "")
+		h.add("source port", p.UDP.SrcPort)
+		h.add("destination port", p.UDP.DstPort)
 		h.add("length", p.UDP.Length, fmt.Sprintf("%d + 8", p.UDP.Length))
 		h.add("checksum", p.UDP.Checksum, hexText(p.UDP.Checksum))
 		all = append(all, h)
 	}
 	if p.TCP.Present {
 		h := Header{Name: "TCP"}
-		h.add("source port", p.TCP.SrcPort, "")
-		h.add("destination port", p.TCP.DstPort, "")
-		h.add("sequence", p.TCP.Seq, "")
-		h.add("acknowledgement", p.TCP.Ack, "")
+		h.add("source port", p.TCP.SrcPort)
+		h.add("destination port", p.TCP.DstPort)
+		h.add("sequence", p.TCP.Seq)
+		h.add("acknowledgement", p.TCP.Ack)
 		h.add("flags", p.TCP.Flags, p.TCP.FlagNames())
-		h.add("window", p.TCP.Window, "")
-		h.add("length", p.TCP.Length, "")
+		h.add("window", p.TCP.Window)
+		h.add("length", p.TCP.Length)
 		all = append(all, h)
 	}
 	for i := range p.PDUs {
@@ -160,26 +168,28 @@ func (p *Packet) Headers() (all []Header) {
 	return all
 }
 
+// headers returns the fields of the IP header.
 func (ip *IP) headers() Header {
 	h := Header{Name: fmt.Sprintf("IPv%d", ip.Version)}
-	h.add("source", ip.Src.String(), "")
-	h.add("destination", ip.Dst.String(), "")
-	h.add("DSCP", ip.TClass>>2, "")
+	h.add("source", ip.Src.String())
+	h.add("destination", ip.Dst.String())
+	h.add("DSCP", ip.TClass>>2)
 	h.add("ECN", ip.TClass&ecnMask, [...]string{"not capable", "ECT(1)", "ECT(0)", "congestion experienced"}[ip.TClass&ecnMask])
-	h.add("hop limit", ip.HopLimit, "")
-	h.add("protocol", ip.Protocol, "")
+	h.add("hop limit", ip.HopLimit)
+	h.add("protocol", ip.Protocol)
 	if ip.Version == 4 {
 		h.add("identification", ip.ID, hexText(ip.ID))
-		h.add("don't fragment", ip.DontFragment, "")
-		h.add("checksum good", ip.ChecksumOK, "")
+		h.add("don't fragment", ip.DontFragment)
+		h.add("checksum good", ip.ChecksumOK)
 	} else {
 		h.add("flow label", ip.FlowLabel, hexText(ip.FlowLabel))
 	}
 	return h
 }
 
-func (h *Header) add(name string, value any, text string) {
-	h.Fields = append(h.Fields, Field{name, value, text})
+// add adds a field. text is its formatted value if the default format does not suit.
+func (h *Header) add(name string, value any, text ...string) {
+	h.Fields = append(h.Fields, Field{name, value, strings.Join(text, "")})
 }
 
 // String returns Text, or the formatted value.

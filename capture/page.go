@@ -28,6 +28,7 @@ type page struct {
 	widthsFixed bool // the first page has been printed
 }
 
+// appendLine buffers a line, and prints the page if it is full or lines are not buffered.
 func (p *Printer) appendLine(l line) error {
 	p.page.lines = append(p.page.lines, l)
 	if p.page.live || p.page.widthsFixed || len(p.page.lines) >= pageLines {
@@ -38,6 +39,7 @@ func (p *Printer) appendLine(l line) error {
 
 func (p *Printer) appendText(text string) error { return p.appendLine(line{text: text}) }
 
+// flushPage prints the buffered lines, with columns as wide as their widest text so far.
 func (p *Printer) flushPage() error {
 	for i := range p.page.lines {
 		l := &p.page.lines[i]
@@ -125,6 +127,7 @@ func (p *Printer) format(l *line) string {
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
+// colourOf returns the escape sequence for the protocol and operation of a line; empty for none.
 func (p *Printer) colourOf(l *line) string {
 	switch {
 	case l.dimmed:
@@ -159,6 +162,7 @@ func markText(l *line) string {
 	return "! " + strings.Join(texts, "; ")
 }
 
+// markColour returns the colour of marks: red if one is an error, else yellow.
 func markColour(all []Mark) string {
 	for _, m := range all {
 		switch m.Kind {

@@ -45,6 +45,7 @@ type pcapFile struct {
 	hostNames hostNames
 }
 
+// openPcap reads the file header. magic are the first four bytes, read as little endian.
 func openPcap(in *input, magic uint32) (*pcapFile, error) {
 	f := &pcapFile{in: in, order: binary.LittleEndian, nano: magic == magicNano || magic == magicNanoSwapped}
 	if magic == magicMicroSwapped || magic == magicNanoSwapped {
@@ -65,6 +66,7 @@ func openPcap(in *input, magic uint32) (*pcapFile, error) {
 func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
 func (f *pcapFile) hosts() *hostNames       { return &f.hostNames }
 
+// next implements source.
 func (f *pcapFile) next(r *record) error {
 	b, err := f.in.read(pcapRecordLen)
 	if err != nil {

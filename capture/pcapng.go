@@ -48,6 +48,7 @@ type interfaceClock struct {
 	snapLen   uint32
 }
 
+// openPcapng reads the first section header.
 func openPcapng(in *input) (*pcapngFile, error) {
 	f := &pcapngFile{in: in, order: binary.LittleEndian}
 	head, err := in.read(8)
@@ -146,6 +147,7 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	return f.forEachOption(body[12:], func(uint16, []byte) error { return nil })
 }
 
+// handleBlock decodes the body of a block. found reports that it is a packet, which is then in r.
 func (f *pcapngFile) handleBlock(kind uint32, b []byte, r *record) (found bool, err error) {
 	switch kind {
 	case blockInterface:
@@ -235,6 +237,7 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	})
 }
 
+// simplePacket reads a simple packet block, which has no time and belongs to the first interface.
 func (f *pcapngFile) simplePacket(b []byte, r *record) error {
 	if len(f.ifs) == 0 || len(b) < 4 {
 		return errors.New("a simple packet block without an interface or a length")

@@ -135,6 +135,3 @@ func (p *Printer) Finish() error {
 	}
 	return p.w.Flush()
 }
-
-// Selected returns the number of packets that the filter selected.
-func (p *Printer) Selected() int { return p.shown }

@@ -161,8 +161,8 @@ func TestMemoryIsBoundedForLongFiles(t *testing.T) {
 	s := must.Get(Open(r))(t)
 	p := NewPrinter(io.Discard, PrintOptions{Stats: true})
 	must.Do(t, p.Show(t.Context(), s))
-	if p.Selected() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.namedFlows) > 20 {
-		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Selected(), cap(p.page.lines), len(p.stats.namedFlows))
+	if p.shown < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.namedFlows) > 20 {
+		t.Errorf("of %d packets, %d lines and %d flows are kept", p.shown, cap(p.page.lines), len(p.stats.namedFlows))
 	}
 }
 
@@ -176,5 +176,5 @@ func BenchmarkLines(b *testing.B) {
 	b.ReportAllocs()
 	p := NewPrinter(io.Discard, PrintOptions{})
 	must.Do(b, p.Show(b.Context(), s))
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(p.Selected()), "ns/packet")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(p.shown), "ns/packet")
 }

@@ -124,6 +124,7 @@ func (q *requestTracker) fillGap(psn wire.PSN) bool {
 	return false
 }
 
+// psnRange formats n PSNs from the first on.
 func psnRange(from wire.PSN, n int32) string {
 	if n == 1 {
 		return fmt.Sprintf("PSN %d", from)

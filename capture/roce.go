@@ -1,13 +1,12 @@
 package capture
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
@@ -104,44 +103,21 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	return nil
 }
 
-// checkICRC verifies the ICRC of a complete packet.
+// checkICRC verifies the ICRC of a complete packet, and returns the ICRC field. b is the UDP payload.
 func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
 		return ChecksumUnknown, 0
 	}
 	value := binary.LittleEndian.Uint32(b[len(b)-wire.ICRCLen:])
-	good := false
-	if p.IP.DontFragment && len(p.IP.header) <= wire.IPv4HeaderLen && p.IP.Extensions == 0 {
-		good = wire.NewICRC(p.Src(), p.Dst()).Check(p.IP.ID, b)
-	} else {
-		good = genericICRC(p, b) == value
+	behind := p.IP.Length - udpHeaderLen - len(b) // bytes after the datagram in the IP packet
+	right, err := ib.ICRC(p.IP.packet[:len(p.IP.packet)-behind])
+	if err != nil || right != value {
+		return ChecksumBad, value
 	}
-	if good {
-		return ChecksumGood, value
-	}
-	return ChecksumBad, value
+	return ChecksumGood, value
 }
 
-// genericICRC computes the ICRC for IPv4 headers that package wire does not support:
-// with options, or without the DF flag.
-func genericICRC(p *Packet, b []byte) uint32 {
-	sum := crc32.ChecksumIEEE(bytes.Repeat([]byte{0xFF}, 8))
-	ip := bytes.Clone(p.IP.header)
-	if len(ip) == 0 { // IPv6 with extension headers, which RoCEv2 does not use
-		return 0
-	}
-	ip[1], ip[8], ip[10], ip[11] = 0xFF, 0xFF, 0xFF, 0xFF
-	sum = crc32.Update(sum, crc32.IEEETable, ip)
-	udp := binary.BigEndian.AppendUint16(nil, p.UDP.SrcPort)
-	udp = binary.BigEndian.AppendUint16(udp, p.UDP.DstPort)
-	udp = binary.BigEndian.AppendUint16(udp, uint16(p.UDP.Length+8))
-	udp = append(udp, 0xFF, 0xFF)
-	udp = append(udp, b[:wire.BTHLen]...)
-	udp[8+4] = 0xFF
-	sum = crc32.Update(sum, crc32.IEEETable, udp)
-	return crc32.Update(sum, crc32.IEEETable, b[wire.BTHLen:len(b)-wire.ICRCLen])
-}
-
+// op implements part: the opcode, or the CM message.
 func (r *RoCE) op() string {
 	if r.CM != nil {
 		return "CM " + r.CM.Name()
@@ -154,6 +130,7 @@ func (r *RoCE) op() string {
 
 func (r *RoCE) payloadLen() int { return r.payload }
 
+// aliases returns other names of the operation for filters; see PDU.Aliases.
 func (r *RoCE) aliases() (names []string) {
 	if _, op, ok := strings.Cut(r.op(), " "); ok {
 		names = append(names, op)

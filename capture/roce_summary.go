@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
+// summary implements part.
 func (r *RoCE) summary() string {
 	if r.CM != nil {
 		return r.CM.Summary()
@@ -104,6 +105,7 @@ func (r *RoCE) SyndromeText() (text string, ok bool) {
 	return SyndromeText(r.AETH.Syndrome), true
 }
 
+// headers implements part.
 func (r *RoCE) headers() (all []Header) {
 	all = append(all, r.bth())
 	if r.HeadersComplete {
@@ -113,15 +115,15 @@ func (r *RoCE) headers() (all []Header) {
 	if r.CM != nil {
 		m := Header{Name: "MAD"}
 		m.add("class", r.CM.Header.Class, hexText(r.CM.Header.Class))
-		m.add("class version", r.CM.Header.ClassVersion, "")
+		m.add("class version", r.CM.Header.ClassVersion)
 		m.add("method", r.CM.Header.Method, hexText(r.CM.Header.Method))
 		m.add("transaction", r.CM.Header.TID, hexText(r.CM.Header.TID))
 		m.add("attribute", uint16(r.CM.Header.Attr), r.CM.Name())
-		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Fields})
+		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Body.Fields})
 	}
 	end := Header{Name: "payload"}
-	end.add("length", r.payload, "")
-	end.add("pad", r.BTH.PadCount, "")
+	end.add("length", r.payload)
+	end.add("pad", r.BTH.PadCount)
 	icrc := r.ICRC.String()
 	if r.ICRC != ChecksumUnknown {
 		icrc = fmt.Sprintf("0x%08x (%v)", r.ICRCValue, r.ICRC)
@@ -130,43 +132,44 @@ func (r *RoCE) headers() (all []Header) {
 	return append(all, end)
 }
 
+// bth returns the fields of the base transport header.
 func (r *RoCE) bth() Header {
 	h := Header{Name: "BTH"}
 	h.add("opcode", uint8(r.BTH.Opcode), fmt.Sprintf("0x%02x (%s)", uint8(r.BTH.Opcode), r.BTH.Opcode))
-	h.add("solicited", r.BTH.Solicited, "")
-	h.add("migration", r.BTH.MigReq, "")
-	h.add("version", r.BTH.TVer, "")
+	h.add("solicited", r.BTH.Solicited)
+	h.add("migration", r.BTH.MigReq)
+	h.add("version", r.BTH.TVer)
 	h.add("P_Key", r.BTH.PKey, fmt.Sprintf("0x%04x", r.BTH.PKey))
-	h.add("FECN", r.BTH.FECN, "")
-	h.add("BECN", r.BTH.BECN, "")
+	h.add("FECN", r.BTH.FECN)
+	h.add("BECN", r.BTH.BECN)
 	h.add("destination QP", r.BTH.DestQP, hexText(r.BTH.DestQP))
-	h.add("ack request", r.BTH.AckReq, "")
-	h.add("PSN", uint32(r.BTH.PSN), "")
+	h.add("ack request", r.BTH.AckReq)
+	h.add("PSN", uint32(r.BTH.PSN))
 	if r.BTH.Reserved6 != 0 || r.BTH.Reserved7 != 0 {
 		h.add("reserved", uint16(r.BTH.Reserved6)<<8|uint16(r.BTH.Reserved7), fmt.Sprintf("%#x, %#x", r.BTH.Reserved6, r.BTH.Reserved7))
 	}
 	return h
 }
 
+// extensions returns the extension headers of the opcode; has reports whether it has one.
 func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header := func(set wire.HeaderSet, name string, fields ...Field) {
 		if has(set) {
 			all = append(all, Header{name, fields})
 		}
 	}
-	header(wire.HasRDETH, "RDETH", Field{"EE context", r.RDETH.EEContext, hexText(r.RDETH.EEContext)})
-	header(wire.HasXRCETH, "XRCETH", Field{"SRQ", r.XRCETH.SRQN, hexText(r.XRCETH.SRQN)})
-	header(wire.HasDETH, "DETH", Field{"Q_Key", r.DETH.QKey, hexText(r.DETH.QKey)}, Field{"source QP", r.DETH.SrcQP, hexText(r.DETH.SrcQP)})
+	header(wire.HasRDETH, "RDETH", hexField("EE context", r.RDETH.EEContext))
+	header(wire.HasXRCETH, "XRCETH", hexField("SRQ", r.XRCETH.SRQN))
+	header(wire.HasDETH, "DETH", hexField("Q_Key", r.DETH.QKey), hexField("source QP", r.DETH.SrcQP))
 	header(wire.HasFETH, "FETH", Field{"placement", uint8(r.FETH.Placement), ""}, Field{"selectivity", uint8(r.FETH.Selectivity), ""})
-	header(wire.HasRETH, "RETH", Field{"virtual address", r.RETH.VA, hexText(r.RETH.VA)}, Field{"R_Key", r.RETH.RKey, hexText(r.RETH.RKey)},
+	header(wire.HasRETH, "RETH", hexField("virtual address", r.RETH.VA), hexField("R_Key", r.RETH.RKey),
 		Field{"DMA length", r.RETH.DMALen, ""})
-	header(wire.HasAtomicETH, "AtomicETH", Field{"virtual address", r.AtomicETH.VA, hexText(r.AtomicETH.VA)},
-		Field{"R_Key", r.AtomicETH.RKey, hexText(r.AtomicETH.RKey)}, Field{"swap or add", r.AtomicETH.SwapAdd, hexText(r.AtomicETH.SwapAdd)},
-		Field{"compare", r.AtomicETH.Compare, hexText(r.AtomicETH.Compare)})
-	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))},
-		Field{"MSN", uint32(r.AETH.MSN), ""})
-	header(wire.HasAtomicAckETH, "AtomicAckETH", Field{"original", r.AtomicAckETH.Original, hexText(r.AtomicAckETH.Original)})
-	header(wire.HasImm, "ImmDt", Field{"immediate", uint32(r.Imm), hexText(uint32(r.Imm))})
-	header(wire.HasIETH, "IETH", Field{"R_Key", r.IETH.RKey, hexText(r.IETH.RKey)})
+	header(wire.HasAtomicETH, "AtomicETH", hexField("virtual address", r.AtomicETH.VA), hexField("R_Key", r.AtomicETH.RKey),
+		hexField("swap or add", r.AtomicETH.SwapAdd), hexField("compare", r.AtomicETH.Compare))
+	syndrome := fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))
+	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), syndrome}, Field{"MSN", uint32(r.AETH.MSN), ""})
+	header(wire.HasAtomicAckETH, "AtomicAckETH", hexField("original", r.AtomicAckETH.Original))
+	header(wire.HasImm, "ImmDt", hexField("immediate", uint32(r.Imm)))
+	header(wire.HasIETH, "IETH", hexField("R_Key", r.IETH.RKey))
 	return all
 }

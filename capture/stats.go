@@ -31,6 +31,7 @@ type counters struct {
 	first, last time.Time
 }
 
+// add counts a packet with payload bytes of application data.
 func (t *counters) add(pkt *Packet, payload int) {
 	t.Packets++
 	t.Bytes += int64(pkt.Length)
@@ -96,14 +97,15 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 		}
 	}
 	if len(pkt.PDUs) == 0 {
-		entry(st.ops, pkt.Protocol).add(pkt, 0)
+		countersOf(st.ops, pkt.Protocol).add(pkt, 0)
 	}
 	for i := range pkt.PDUs { // a TCP segment counts for each of its PDUs
-		entry(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
+		countersOf(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
 	}
 }
 
-func entry(m map[string]*counters, name string) *counters {
+// countersOf returns the counters of a name. It adds them if there are none.
+func countersOf(m map[string]*counters, name string) *counters {
 	t := m[name]
 	if t == nil {
 		t = &counters{Name: name}
@@ -121,6 +123,7 @@ type statsFlow struct {
 	roce      bool
 }
 
+// flow returns the counters of a packet's flow; those of all other flows if there are too many.
 func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
 	switch {
@@ -158,7 +161,7 @@ func (st *stats) nameFlows(s *Stream) {
 		if several && key.iface < len(s.Interfaces()) {
 			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
 		}
-		entry(st.namedFlows, name).merge(t)
+		countersOf(st.namedFlows, name).merge(t)
 	}
 	clear(st.flows)
 }
@@ -187,6 +190,7 @@ func sorted(m map[string]*counters) []*counters {
 	return all
 }
 
+// text prints the statistics as tables.
 func (st *stats) text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
 	d := st.total.last.Sub(st.total.first)
@@ -242,6 +246,7 @@ func (st *stats) writeMarks(w io.Writer) {
 	}
 }
 
+// json prints the statistics as a JSON object.
 func (st *stats) json(w io.Writer) error {
 	marks := map[string]int{}
 	for k, n := range st.marks {
@@ -261,6 +266,7 @@ func (st *stats) json(w io.Writer) error {
 	}})
 }
 
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n >= 10<<30:

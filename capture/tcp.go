@@ -56,10 +56,7 @@ func (s *Stream) dissectTCP(b []byte) {
 	p.Protocol = "TCP"
 	payload, problem := p.TCP.parse(b, p.IP.Length)
 	if problem != "" {
-		p.Note = problem
-		if p.Truncated() == 0 {
-			p.mark(MarkMalformed, problem)
-		}
+		p.stopDecoding(problem)
 		return
 	}
 	t := &p.TCP

@@ -3,7 +3,6 @@ package fuzz_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -104,13 +103,7 @@ func captured(t testing.TB, pattern string, f func(file string, protocol uint8, 
 		t.Fatalf("no captures at %s: %v", pattern, err)
 	}
 	for _, name := range files {
-		r := must.Get(os.Open(name))(t)
-		all, err := packet.ReadCapture(r)
-		_ = r.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for _, c := range all {
+		for _, c := range testutil.ReadCaptureFile(t, name) {
 			b, ok := c.IP()
 			if !ok {
 				continue

@@ -142,6 +142,13 @@ func (l *Line) Addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(fo
 
 func (l *Line) String() string { return strings.Join(*l, " ") }
 
+// AddFlag adds the name of a flag if it is set.
+func (l *Line) AddFlag(name string, flag *bool) {
+	if Get(flag, false) {
+		l.Addf("%s", name)
+	}
+}
+
 // AddField adds a field, in the given format, if it is not nil.
 func AddField[T any](l *Line, format string, v *T) {
 	if v != nil {

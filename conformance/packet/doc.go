@@ -1,6 +1,5 @@
 // Package packet models packets for conformance cases: IPv4 and IPv6, UDP, Ethernet with
-// ARP and neighbour discovery, and capture files. The packages below it model the
-// protocols above UDP and TCP.
+// ARP and neighbour discovery. The packages below it model the protocols above UDP and TCP.
 //
 // A header is a struct of pointers. A nil field gets its default value when building, and
 // matches any value when comparing. The same value therefore describes a packet to send
@@ -17,5 +16,5 @@
 //
 // Parsing accepts any bytes: it returns the fields that it could parse, and an error for
 // the rest. Results do not alias the input unless a comment says so. Methods do not change
-// their receivers; a capture file belongs to one goroutine.
+// their receivers.
 package packet

@@ -49,9 +49,6 @@ func ParseFields(b []byte, v any) (rest []byte, err error) {
 	return b[l.size:], nil
 }
 
-// FieldsLen returns the length of the header described by v, a struct of [AppendFields].
-func FieldsLen(v any) int { return layoutOf(structOf(v).Type()).size }
-
 // Or returns the struct v with its zero fields replaced by those of defaults. Fields that are
 // structs are taken as a whole.
 func Or[T any](v, defaults T) T {

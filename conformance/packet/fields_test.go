@@ -44,7 +44,7 @@ func TestFields(t *testing.T) {
 	if !reflect.DeepEqual(got, fullSample) {
 		t.Errorf("parsed %+v, want %+v", got, fullSample)
 	}
-	if n := FieldsLen(got); n != 40 {
+	if n := len(AppendFields(nil, got)); n != 40 {
 		t.Errorf("length %d", n)
 	}
 	for n := range 40 {

@@ -24,12 +24,6 @@ type Neighbor struct {
 	MAC MAC
 }
 
-// SolicitedNode returns the solicited-node multicast address of an address.
-func SolicitedNode(a netip.Addr) netip.Addr {
-	b := a.As16()
-	return netip.AddrFrom16([16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: b[13], 14: b[14], 15: b[15]})
-}
-
 // Append appends an IPv6 packet from src to dst with the message.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}

@@ -35,10 +35,7 @@ type Ethernet struct {
 
 var _ conformance.Wire = (*Ethernet)(nil)
 
-const (
-	bufferBytes = 8 << 20
-	maxIPLen    = 1<<16 - 1
-)
+const maxIPLen = 1<<16 - 1
 
 // OpenEthernet opens the wire in the network namespace of the calling thread, which needs
 // CAP_NET_RAW.
@@ -56,6 +53,7 @@ func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	return w, nil
 }
 
+// openEthernet opens the socket of a wire, whose goroutine the caller starts.
 func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	intf, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
@@ -77,14 +75,11 @@ func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	w.file = os.NewFile(uintptr(fd), "packet:"+cfg.Interface)
-	if w.conn, err = w.file.SyscallConn(); err != nil {
-		w.file.Close()
-		return nil, err
-	}
-	return w, nil
+	w.file, w.conn, err = newFile(fd, "packet:"+cfg.Interface)
+	return w, err
 }
 
+// configureSocket sets the options of a packet socket, and binds it to the interface with this index.
 func configureSocket(fd, index int) error {
 	for _, o := range []struct {
 		level, opt int
@@ -98,10 +93,8 @@ func configureSocket(fd, index int) error {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferBytes); err != nil {
-			return fmt.Errorf("SO_RCVBUF: %w", err)
-		}
+	if err := setReceiveBuffer(fd); err != nil {
+		return err
 	}
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}); err != nil {
@@ -118,6 +111,7 @@ func configureSocket(fd, index int) error {
 // Send implements conformance.Wire. Packets sent while the link is down are lost.
 func (w *Ethernet) Send(packet []byte) error { return w.send(w.ethernetFrame(packet)) }
 
+// send sends a frame. It is lost if the link is down.
 func (w *Ethernet) send(frame []byte) (err error) {
 	cerr := w.conn.Write(func(fd uintptr) bool {
 		_, err = unix.Write(int(fd), frame)
@@ -177,56 +171,34 @@ func (w *Ethernet) readLoop() {
 	defer close(w.closed)
 	buf, control := make([]byte, ethernetHeaderLen+maxIPLen+4), make([]byte, 256)
 	for {
-		var n, oobn int
-		var err error
-		cerr := w.conn.Read(func(fd uintptr) bool {
-			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, control, 0)
-			return !errors.Is(err, unix.EAGAIN)
-		})
+		n, oobn, _, _, err := receiveMessage(w.conn, buf, control)
 		switch {
-		case cerr != nil:
-			return // closed
+		case errors.Is(err, os.ErrClosed):
+			return
 		case err != nil: // ENETDOWN: the link is down
 			continue
 		}
-		seen, partialChecksum := parseEthernetControl(control[:oobn])
+		info, _ := parseControl(control[:oobn])
 		ip, answer := w.handleFrame(buf[:n])
 		if answer != nil {
 			_ = w.send(answer) // the host retries
 		}
 		if ip != nil {
-			w.deliver(ip, seen, partialChecksum)
+			w.deliver(ip, &info)
 		}
 	}
 }
 
-func (w *Ethernet) deliver(ip []byte, seen time.Time, partialChecksum bool) {
-	a := arrival{seen: seen, Frame: conformance.Frame{Packet: append([]byte(nil), ip...)}}
+// deliver queues a packet for Recv, or an error if it shows an offload.
+func (w *Ethernet) deliver(ip []byte, info *ancillary) {
+	a := arrival{seen: info.seen, Frame: conformance.Frame{Packet: append([]byte(nil), ip...)}}
 	switch {
-	case partialChecksum:
+	case info.partialChecksum:
 		a.err = fmt.Errorf("wire at %s: packet with a partial checksum: switch off the offload at the device's end (ethtool -K IF tx off)", w.intf)
 	case len(ip) > w.mtu:
 		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
 	w.add(a, false, 0)
-}
-
-// parseEthernetControl returns the receive time of a frame, and whether its checksum is partial.
-func parseEthernetControl(b []byte) (seen time.Time, partialChecksum bool) {
-	seen = time.Now()
-	messages, err := unix.ParseSocketControlMessage(b)
-	if err != nil {
-		return seen, false
-	}
-	for _, m := range messages {
-		switch {
-		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS:
-			seen = receiveTime(seen, m.Data)
-		case m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 4:
-			partialChecksum = nativeUint32(m.Data)&unix.TP_STATUS_CSUMNOTREADY != 0
-		}
-	}
-	return seen, partialChecksum
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface

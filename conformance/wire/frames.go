@@ -12,10 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-const (
-	ethernetHeaderLen = 14 // of Ethernet
-	ipv6FragmentNext  = 44
-)
+const ethernetHeaderLen = 14
 
 // station has the addresses of the wire, and makes and parses its frames.
 type station struct {
@@ -74,21 +71,17 @@ func (s *station) ethernetFrame(ip []byte) []byte {
 // etherType returns the type for the IP version in a packet's header. Packets with an
 // invalid version get the type of the wire's first address.
 func (s *station) etherType(ip []byte) uint16 {
-	six := s.addrs[0].Is6()
+	version := uint8(0)
 	if len(ip) > 0 {
-		switch ip[0] >> 4 {
-		case 4:
-			six = false
-		case 6:
-			six = true
-		}
+		version = ip[0] >> 4
 	}
-	if six {
+	if version == 6 || version != 4 && s.addrs[0].Is6() {
 		return packet.EtherTypeIPv6
 	}
 	return packet.EtherTypeIPv4
 }
 
+// destination returns the destination address of an IP packet; false if the header is too short or of another version.
 func destination(ip []byte) (a netip.Addr, ok bool) {
 	switch {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
@@ -105,7 +98,7 @@ func isUDP(ip []byte) bool {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
 		return ip[9] == packet.ProtocolUDP
 	case len(ip) >= 40 && ip[0]>>4 == 6:
-		return ip[6] == packet.ProtocolUDP || ip[6] == ipv6FragmentNext && len(ip) > 40 && ip[40] == packet.ProtocolUDP
+		return ip[6] == packet.ProtocolUDP || ip[6] == packet.ProtocolFragment && len(ip) > 40 && ip[40] == packet.ProtocolUDP
 	}
 	return false
 }
@@ -153,9 +146,6 @@ func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	return h.Append(nil, n.Answer(nil, q, s.mac))
 }
 
-// allNodes is the all-nodes multicast address.
-var allNodes = netip.MustParseAddr("ff02::1")
-
 // announcements are gratuitous ARP requests and unsolicited neighbour advertisements. They
 // replace entries of an earlier wire in neighbour tables, which last up to a minute.
 func (s *station) announcements() (frames [][]byte) {
@@ -166,8 +156,8 @@ func (s *station) announcements() (frames [][]byte) {
 			continue
 		}
 		n := packet.Neighbor{Type: packet.NeighborAdvertisement, Override: true, Target: a, MAC: s.mac}
-		h.Dst, h.Type = packet.MulticastMAC(allNodes), packet.EtherTypeIPv6
-		frames = append(frames, h.Append(nil, n.Append(nil, a, allNodes)))
+		h.Dst, h.Type = packet.MulticastMAC(netip.IPv6LinkLocalAllNodes()), packet.EtherTypeIPv6
+		frames = append(frames, h.Append(nil, n.Append(nil, a, netip.IPv6LinkLocalAllNodes())))
 	}
 	return frames
 }
@@ -196,8 +186,8 @@ func (d *datagram) packet() []byte {
 	return ip.Append(nil, udp.Append(nil, ip, d.payload))
 }
 
-// cannot returns the error for a packet that a socket cannot send.
-func cannot(format string, args ...any) error {
+// cannotSend returns the error for a packet that a socket cannot send.
+func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
@@ -206,20 +196,20 @@ func cannot(format string, args ...any) error {
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, cannotSend("%v", err)
 	}
 	if len(padding) > 0 {
-		return nil, cannot("%d bytes after the packet, in its frame", len(padding))
+		return nil, cannotSend("%d bytes after the packet, in its frame", len(padding))
 	}
 	if p := *ip.Protocol; p != packet.ProtocolUDP {
-		return nil, cannot("IP protocol %d", p)
+		return nil, cannotSend("IP protocol %d", p)
 	}
 	udp, data, trailing, err := packet.ParseUDP(payload)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, cannotSend("%v", err)
 	}
 	if len(trailing) > 0 {
-		return nil, cannot("%d bytes after the datagram, in its packet", len(trailing))
+		return nil, cannotSend("%d bytes after the datagram, in its packet", len(trailing))
 	}
 	d := &datagram{
 		src: netip.AddrPortFrom(ip.Src, *udp.SrcPort), dst: netip.AddrPortFrom(ip.Dst, *udp.DstPort),
@@ -230,7 +220,7 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	}
 	made := d.packet()
 	if !bytes.Equal(made, wanted) {
-		return nil, cannot("%s", difference(made, ip, udp))
+		return nil, cannotSend("%s", difference(made, ip, udp))
 	}
 	return d, nil
 }
@@ -241,13 +231,13 @@ func (c *UDPConfig) checkSendable(d *datagram) error {
 	to := d.dst.Addr()
 	switch {
 	case !slices.Contains(c.Addrs, d.src.Addr()):
-		return cannot("source address %v; this host has %v", d.src.Addr(), c.Addrs)
+		return cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
 	case !to.IsMulticast() && !slices.Contains(c.Device, to):
-		return cannot("destination address %v; the device has %v", to, c.Device)
+		return cannotSend("destination address %v; the device has %v", to, c.Device)
 	case d.src.Port() == 0 || d.dst.Port() == 0:
-		return cannot("UDP port 0")
+		return cannotSend("UDP port 0")
 	case d.hopLimit == 0:
-		return cannot("a hop limit of 0")
+		return cannotSend("a hop limit of 0")
 	}
 	return nil
 }

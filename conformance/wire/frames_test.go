@@ -65,7 +65,7 @@ func TestAnswersARPAndNeighborSolicitations(t *testing.T) {
 	nd := func(src, target string) []byte {
 		to := netip.MustParseAddr(target)
 		n := packet.Neighbor{Type: packet.NeighborSolicitation, Target: to, MAC: asker}
-		return packet.Ethernet{Src: asker, Type: packet.EtherTypeIPv6}.Append(nil, n.Append(nil, netip.MustParseAddr(src), packet.SolicitedNode(to)))
+		return packet.Ethernet{Src: asker, Type: packet.EtherTypeIPv6}.Append(nil, n.Append(nil, netip.MustParseAddr(src), netip.IPv6LinkLocalAllNodes()))
 	}
 	reply := ask("10.0.0.2", "10.0.0.1")
 	reply.Op = packet.ARPReply

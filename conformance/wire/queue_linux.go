@@ -68,6 +68,7 @@ func (q *queue) add(a arrival, byTime bool, lost uint64) {
 	q.wake()
 }
 
+// wake lets a blocked Recv look at the queue.
 func (q *queue) wake() {
 	select {
 	case q.signal <- struct{}{}:
@@ -77,11 +78,9 @@ func (q *queue) wake() {
 
 // Recv implements conformance.Wire. It returns an error if packets were dropped.
 func (q *queue) Recv(timeout time.Duration) (conformance.Frame, error) {
-	var expired <-chan time.Time
+	var expired <-chan time.Time // nil, and therefore never ready, without a timeout
 	if timeout >= 0 {
-		t := time.NewTimer(timeout)
-		defer t.Stop()
-		expired = t.C
+		expired = time.After(timeout)
 	}
 	for timedOut := false; ; {
 		if a, ok := q.next(); ok {

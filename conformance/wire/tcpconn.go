@@ -59,6 +59,7 @@ type chunk struct {
 	sentRanges [][2]int
 }
 
+// end returns the sequence number after the chunk.
 func (p *chunk) end() seqNum {
 	n := len(p.data)
 	if p.flags&(syn|fin) != 0 {

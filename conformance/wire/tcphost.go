@@ -193,6 +193,7 @@ func (h *TCPHost) sendRST(s *segment) {
 	h.send(&r)
 }
 
+// send sends a segment. An error of the wire ends the host.
 func (h *TCPHost) send(s *segment) {
 	if err := h.cfg.Wire.Send(s.packet()); err != nil {
 		h.fail(fmt.Errorf("send %v: %w", s, err))
@@ -253,11 +254,9 @@ func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 // It calls done with h.mu held.
 func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool) error {
 	defer h.cfg.OnWait(what)()
-	var expired <-chan time.Time
+	var expired <-chan time.Time // nil, and therefore never ready, without a timeout
 	if timeout >= 0 {
-		t := time.NewTimer(timeout)
-		defer t.Stop()
-		expired = t.C
+		expired = time.After(timeout)
 	}
 	for {
 		h.mu.Lock()

@@ -145,15 +145,16 @@ func (s *tcpStream) Write(b []byte) error {
 	if err != nil {
 		return err
 	}
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	if s.c.err == nil && s.c.finQueued {
-		return errors.New("the stream is closed for writing")
-	}
-	if s.c.err == nil {
-		s.c.write(time.Now(), b)
-	}
-	return s.c.err
+	return s.locked(func(c *tcpConn, now time.Time) error {
+		switch {
+		case c.err != nil:
+			return c.err
+		case c.finQueued:
+			return errors.New("the stream is closed for writing")
+		}
+		c.write(now, b)
+		return c.err
+	})
 }
 
 // Read implements conformance.Stream.
@@ -170,39 +171,40 @@ func (s *tcpStream) Read(timeout time.Duration) (b []byte, err error) {
 	return nil, cmp.Or(err, waited)
 }
 
-// CloseWrite implements conformance.Stream.
-func (s *tcpStream) CloseWrite() error {
+// locked calls a method of the connection, with the host locked.
+func (s *tcpStream) locked(call func(c *tcpConn, now time.Time) error) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.c.closeWrite(time.Now())
-	return s.c.err
+	return call(s.c, time.Now())
+}
+
+// CloseWrite implements conformance.Stream.
+func (s *tcpStream) CloseWrite() error {
+	return s.locked(func(c *tcpConn, now time.Time) error {
+		c.closeWrite(now)
+		return c.err
+	})
 }
 
 // Reset implements conformance.Stream.
 func (s *tcpStream) Reset() error {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	s.c.abort(net.ErrClosed)
-	return nil
+	return s.locked(func(c *tcpConn, _ time.Time) error {
+		c.abort(net.ErrClosed)
+		return nil
+	})
 }
 
 // Hold implements conformance.RawStream.
 func (s *tcpStream) Hold(b []byte) error {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return s.c.hold(b)
+	return s.locked(func(c *tcpConn, _ time.Time) error { return c.hold(b) })
 }
 
 // SendHeldFIN implements conformance.RawStream.
 func (s *tcpStream) SendHeldFIN(from int) error {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return s.c.sendHeldFIN(time.Now(), from)
+	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendHeldFIN(now, from) })
 }
 
 // SendHeld implements conformance.RawStream.
 func (s *tcpStream) SendHeld(from, to int) error {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return s.c.sendHeldRange(time.Now(), from, to, 0)
+	return s.locked(func(c *tcpConn, now time.Time) error { return c.sendHeldRange(now, from, to, 0) })
 }

@@ -52,6 +52,7 @@ func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	return w, nil
 }
 
+// open checks the configuration, and binds the sockets in the network namespace of the calling thread.
 func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {
@@ -91,7 +92,7 @@ func (w *UDP) Send(packet []byte) error {
 	case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return nil
 	case errors.Is(err, unix.EMSGSIZE):
-		return cannot("packet of %d bytes exceeds the MTU of %s, %d", len(packet), w.cfg.Interface, w.mtu)
+		return cannotSend("packet of %d bytes exceeds the MTU of %s, %d", len(packet), w.cfg.Interface, w.mtu)
 	case err != nil:
 		return fmt.Errorf("send from %v to %v: %w", d.src, d.dst, err)
 	}
@@ -113,7 +114,7 @@ func (w *UDP) sendSocket(at netip.AddrPort) (*socket, error) {
 	}
 	s, err := w.bind(at)
 	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EACCES) {
-		return nil, cannot("from UDP port %d: %v", at.Port(), err)
+		return nil, cannotSend("from UDP port %d: %v", at.Port(), err)
 	}
 	if err != nil {
 		return nil, err
@@ -131,6 +132,7 @@ func (w *UDP) bind(at netip.AddrPort) (s *socket, err error) {
 	return s, err
 }
 
+// closeAll closes and removes all sockets.
 func closeAll(sockets map[netip.AddrPort]*socket) {
 	for at, s := range sockets {
 		s.file.Close()

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -18,16 +21,10 @@ func (w *UDP) readLoop(s *socket) {
 	buf, oob := make([]byte, maxUDPLen), make([]byte, 512)
 	var drops uint32
 	for {
-		var n, oobn, flags int
-		var from unix.Sockaddr
-		var err error
-		cerr := s.conn.Read(func(fd uintptr) bool {
-			n, oobn, flags, from, err = unix.Recvmsg(int(fd), buf, oob, 0)
-			return !errors.Is(err, unix.EAGAIN)
-		})
+		n, oobn, flags, from, err := receiveMessage(s.conn, buf, oob)
 		switch {
-		case cerr != nil:
-			return // closed
+		case errors.Is(err, os.ErrClosed):
+			return
 		case err != nil:
 			continue // an ICMP error of an earlier send
 		}
@@ -40,6 +37,19 @@ func (w *UDP) readLoop(s *socket) {
 		w.deliver(d, &t, t.drops-drops, err)
 		drops = t.drops
 	}
+}
+
+// receiveMessage receives a message with its control messages by recvmsg(2). It blocks, and returns an error that wraps
+// os.ErrClosed once the socket is closed.
+func receiveMessage(conn syscall.RawConn, buf, control []byte) (n, controlLen, flags int, from unix.Sockaddr, err error) {
+	cerr := conn.Read(func(fd uintptr) bool {
+		n, controlLen, flags, from, err = unix.Recvmsg(int(fd), buf, control, 0)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if cerr != nil {
+		err = fmt.Errorf("%w: %w", os.ErrClosed, cerr)
+	}
+	return n, controlLen, flags, from, err
 }
 
 // deliver queues a datagram for Recv.
@@ -89,13 +99,15 @@ func controlMessage(level, kind int, value uint8) []byte {
 	return b
 }
 
-// ancillary is the ancillary data of a received datagram.
+// ancillary is the ancillary data of a received datagram or frame.
 type ancillary struct {
 	seen     time.Time
 	hopLimit *uint8
 	tclass   *uint8
 	flowInfo *uint32 // IPv6 traffic class and flow label
 	drops    uint32  // total of datagrams dropped by the socket
+	// partialChecksum: the sender has left the checksum of the frame to its NIC.
+	partialChecksum bool
 }
 
 // parseControl parses control messages. The time is monotonic.
@@ -111,6 +123,7 @@ func parseControl(b []byte) (t ancillary, err error) {
 	return t, nil
 }
 
+// parse sets the field of t that a control message has.
 func (t *ancillary) parse(level, kind int, data []byte) {
 	number := func() *uint8 {
 		if len(data) >= 4 {
@@ -136,6 +149,8 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 		if len(data) >= 4 {
 			t.flowInfo = new(binary.BigEndian.Uint32(data))
 		}
+	case [2]int{unix.SOL_PACKET, unix.PACKET_AUXDATA}:
+		t.partialChecksum = len(data) >= 4 && binary.NativeEndian.Uint32(data)&unix.TP_STATUS_CSUMNOTREADY != 0
 	}
 }
 
@@ -173,12 +188,10 @@ func receiveTime(now time.Time, b []byte) time.Time {
 	if len(b) < sizeofTimespec {
 		return now
 	}
-	sec, nsec := int64(int32(nativeUint32(b))), int64(int32(nativeUint32(b[4:])))
+	sec, nsec := int64(int32(binary.NativeEndian.Uint32(b))), int64(int32(binary.NativeEndian.Uint32(b[4:])))
 	if sizeofTimespec == 16 {
 		sec, nsec = int64(binary.NativeEndian.Uint64(b)), int64(binary.NativeEndian.Uint64(b[8:]))
 	}
 	// The age is a difference of wall clocks; the result is monotonic.
 	return now.Add(-max(0, now.Round(0).Sub(time.Unix(sec, nsec))))
 }
-
-func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

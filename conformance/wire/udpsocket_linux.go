@@ -19,6 +19,7 @@ type socket struct {
 	checksumOff bool
 }
 
+// option is a socket option with its name in linux headers.
 type option struct {
 	level, name, value int
 	label              string
@@ -71,14 +72,33 @@ func bind(at netip.AddrPort, index int) (*socket, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	s.file = os.NewFile(uintptr(fd), "udp:"+at.String())
-	if s.conn, err = s.file.SyscallConn(); err != nil {
-		s.file.Close()
-		return nil, err
-	}
-	return s, nil
+	s.file, s.conn, err = newFile(fd, "udp:"+at.String())
+	return s, err
 }
 
+// newFile returns a file that owns a socket, and its raw connection. If it fails the socket is closed.
+func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
+	file := os.NewFile(uintptr(fd), name)
+	conn, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+	}
+	return file, conn, err
+}
+
+// setReceiveBuffer sets the size of a socket's receive buffer. Without privileges the kernel limits it.
+func setReceiveBuffer(fd int) error {
+	const size = 8 << 20
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil {
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size); err != nil {
+		return fmt.Errorf("SO_RCVBUF: %w", err)
+	}
+	return nil
+}
+
+// configure sets the options of a new socket, and binds it to s.at. index is that of the interface.
 func (s *socket) configure(fd int, ipv6 bool, index int) error {
 	for _, o := range options(ipv6, index) {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
@@ -90,11 +110,8 @@ func (s *socket) configure(fd int, ipv6 bool, index int) error {
 			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
 		}
 	}
-	// Without privileges the kernel limits the buffer.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferBytes); err != nil {
-			return fmt.Errorf("SO_RCVBUF: %w", err)
-		}
+	if err := setReceiveBuffer(fd); err != nil {
+		return err
 	}
 	switch err := unix.Bind(fd, sockaddr(s.at, index)); {
 	case errors.Is(err, unix.EADDRINUSE):

@@ -226,7 +226,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 		return nil
 	}
 	if p.Jitter > 0 && p.KeepOrder {
-		return cannotf("jitter without reordering, which netem lacks")
+		return cannotCarryf("jitter without reordering, which netem lacks")
 	}
 	for _, port := range []string{devicePort, partnerPort} {
 		if err := t.fabric.Netem(port, spec); err != nil {
@@ -269,7 +269,7 @@ func (t *benchNetwork) fence(from, to netip.Addr) error {
 	}
 	defer socket.Close()
 	dst := netip.AddrPortFrom(to, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
-	frame := appendPacket(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
+	frame := link.AppendUDP(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
 	sent, err := onEachCPU(func() error { return t.wire.Send(frame) })
 	if err != nil {
 		return fmt.Errorf("fence after the previous case: %w", err)

@@ -21,12 +21,12 @@ var datagramsOfBoth = []link.Datagram{
 
 func TestPacketRoundTrip(t *testing.T) {
 	for _, d := range datagramsOfBoth {
-		p := appendPacket(nil, &d)
+		p := link.AppendUDP(nil, &d)
 		got, err := parsePacket(p)
 		if err != nil || !reflect.DeepEqual(got, d) || len(p) != d.IPBytes() {
 			t.Errorf("%+v became %+v, %v", d, got, err)
 		}
-		if p[9] == protocolUDP && binary.BigEndian.Uint16(p[6:]) != dontFragment {
+		if p[9] == link.ProtocolUDP && binary.BigEndian.Uint16(p[6:]) != link.DontFragment {
 			t.Error("no DF over IPv4")
 		}
 		// No checksum is as good as one.
@@ -40,7 +40,7 @@ func TestPacketRoundTrip(t *testing.T) {
 
 func TestOnesComplementSum(t *testing.T) {
 	d := link.Datagram{Src: netip.MustParseAddrPort("192.0.2.1:1024"), Dst: netip.MustParseAddrPort("192.0.2.2:53"), HopLimit: 64, IPID: 1, Payload: []byte{1, 2, 3}}
-	p := appendPacket(nil, &d)
+	p := link.AppendUDP(nil, &d)
 	// By hand: 4500+001f+0001+4000+4011+c000+0201+c000+0202 = 24934, folded 4936, inverted b6c9.
 	if got := binary.BigEndian.Uint16(p[10:]); got != 0xb6c9 {
 		t.Errorf("header checksum %#04x", got)
@@ -52,10 +52,10 @@ func TestOnesComplementSum(t *testing.T) {
 }
 
 func TestParsePacketErrors(t *testing.T) {
-	v4, v6 := appendPacket(nil, &datagramsOfBoth[0]), appendPacket(nil, &datagramsOfBoth[2])
+	v4, v6 := link.AppendUDP(nil, &datagramsOfBoth[0]), link.AppendUDP(nil, &datagramsOfBoth[2])
 	seal := func(p []byte) {
 		p[10], p[11] = 0, 0
-		binary.BigEndian.PutUint16(p[10:], ^onesComplementSum(0, p[:20]))
+		binary.BigEndian.PutUint16(p[10:], link.Checksum(p[:20]))
 	}
 	for name, packet := range map[string][]byte{
 		"nothing":           nil,
@@ -94,7 +94,7 @@ func TestParsePacketErrors(t *testing.T) {
 		link.NoChecksum:  changed(v6, func(p []byte) { p[46], p[47] = 0, 0 }),
 	} {
 		d, err := parsePacket(packet)
-		if err != nil || d.Variants != want || !bytes.Equal(appendPacket(nil, &d), packet) {
+		if err != nil || d.Variants != want || !bytes.Equal(link.AppendUDP(nil, &d), packet) {
 			t.Errorf("%+v, %v, and it was %x", d, err, packet)
 		}
 	}

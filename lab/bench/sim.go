@@ -226,7 +226,7 @@ func notLocal(a netip.Addr, local []netip.Addr) error {
 // setAddressUnsupported is setAddress for streams, which do not depend on addresses
 // here.
 func setAddressUnsupported(netip.Addr, bool) error {
-	return cannotf("removing an address, which does not affect streams here")
+	return cannotCarryf("removing an address, which does not affect streams here")
 }
 
 // setPath sets the impairments of the device's link.
@@ -243,7 +243,7 @@ func setPathUnsupported(p conformance.Path) error {
 	if p == (conformance.Path{}) {
 		return nil
 	}
-	return cannotf("impairments of streams, which have no packets here")
+	return cannotCarryf("impairments of streams, which have no packets here")
 }
 
 // finish closes the devices and ends tasks. An error of the case comes first.

@@ -40,7 +40,7 @@ func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Dat
 	}
 	x.inFlight = append(x.inFlight, conformance.Frame{
 		At:     time.Duration(now.Add(pathLatency)),
-		Packet: appendPacket(make([]byte, 0, d.IPBytes()), d),
+		Packet: link.AppendUDP(make([]byte, 0, d.IPBytes()), d),
 	})
 	x.w.After(pathLatency, x, 0)
 }
@@ -120,12 +120,12 @@ func (x *simWire) redirectUnknown(d *link.Datagram) error {
 		}
 	}
 	if to.Is4() != (x.cfg.family == 4) {
-		return cannotf("to %v, and the device has %v", to, x.cfg.local)
+		return cannotCarryf("to %v, and the device has %v", to, x.cfg.local)
 	}
 	i := slices.Index(x.unknownAddrs, to)
 	if i < 0 {
 		if i = len(x.unknownAddrs); i == maxUnknown {
-			return cannotf("more than %d unknown addresses", maxUnknown)
+			return cannotCarryf("more than %d unknown addresses", maxUnknown)
 		}
 		x.unknownAddrs = append(x.unknownAddrs, to)
 	}
@@ -149,7 +149,7 @@ func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 		d := &ds[i]
 		if k := d.FlowLabel >> unknownShift; k > 0 {
 			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[k-1], d.Dst.Port())
-			d.FlowLabel &= flowLabel
+			d.FlowLabel &= link.FlowLabelMask
 		}
 	}
 	return n, err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -51,11 +51,11 @@ func (f *Filter) HandleTimer(now time.Duration, emit uswitch.Emit) { f.next.Hand
 func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 	var h headers
 	if h.parse(b) {
-		src, dst = h.addrs(b)
+		src, dst = link.IPAddrs(b[h.l3:])
 		return src, dst, true
 	}
 	at, typ, ok := etherPayload(b)
-	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == etherIPv4 {
+	if arp := b[min(at, len(b)):]; ok && typ == etherARP && len(arp) >= 28 && binary.BigEndian.Uint16(arp[2:]) == link.EtherTypeIPv4 {
 		return netip.AddrFrom4([4]byte(arp[14:18])), netip.AddrFrom4([4]byte(arp[24:28])), true
 	}
 	return src, dst, false
@@ -84,6 +84,7 @@ type explainer interface {
 	explanation() string
 }
 
+// enableExplanation implements explainer.
 func (p *Impairer) enableExplanation() { p.explainEnabled = true }
 
 // explanation lists the effects whose counters in the Pipe have grown since the last frame
@@ -92,24 +93,23 @@ func (p *Impairer) explanation() string {
 	after, before := p.pipe.Counters(), &p.before
 	var effects []string
 	for _, c := range []struct {
-		effect  string
-		counter func(*impair.Counters) uint64
+		effect string
+		grown  bool
 	}{
-		{"lost", func(c *impair.Counters) uint64 { return c.Lost }},
-		{"lost in a burst", func(c *impair.Counters) uint64 { return c.LostInBurst }},
-		{"lost: queue full", func(c *impair.Counters) uint64 { return c.Overflowed }},
-		{"lost by an event", func(c *impair.Counters) uint64 { return c.EventsDropped }},
-		{"duplicated", func(c *impair.Counters) uint64 { return c.Duplicated }},
-		{"reordered", func(c *impair.Counters) uint64 { return c.Reordered }},
-		{"corrupted", func(c *impair.Counters) uint64 { return c.Corrupted }},
-		{"truncated", func(c *impair.Counters) uint64 { return c.Truncated }},
-		{"marked", func(c *impair.Counters) uint64 { return c.Marked }},
-		{"event", func(c *impair.Counters) uint64 { return c.EventsFired }},
+		{"lost", after.Lost != before.Lost},
+		{"lost in a burst", after.LostInBurst != before.LostInBurst},
+		{"lost: queue full", after.Overflowed != before.Overflowed},
+		{"lost by an event", after.EventsDropped != before.EventsDropped},
+		{"duplicated", after.Duplicated != before.Duplicated},
+		{"reordered", after.Reordered != before.Reordered},
+		{"corrupted", after.Corrupted != before.Corrupted},
+		{"truncated", after.Truncated != before.Truncated},
+		{"marked", after.Marked != before.Marked},
+		{"event", after.EventsFired != before.EventsFired},
 	} {
-		if c.counter(&after) == c.counter(before) || (c.effect == "event" && len(effects) > 0) {
-			continue
+		if c.grown && (c.effect != "event" || len(effects) == 0) {
+			effects = append(effects, c.effect)
 		}
-		effects = append(effects, c.effect)
 	}
 	return strings.Join(effects, ", ")
 }

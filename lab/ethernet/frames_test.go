@@ -91,7 +91,7 @@ func partial(tb testing.TB, b []byte) []byte {
 		tb.Fatal("no UDP or TCP")
 	}
 	b = bytes.Clone(b)
-	sum := fold(h.pseudoSum(b))
+	sum := link.FoldSum(h.pseudoSum(b))
 	b[at], b[at+1] = byte(sum>>8), byte(sum)
 	return b
 }
@@ -105,7 +105,7 @@ func verify(f uswitch.Frame) error {
 			return fmt.Errorf("partial, and neither UDP nor TCP: %x", b)
 		}
 		at, _ := h.checksumAt()
-		if sum := fold(h.pseudoSum(b)); b[at] != byte(sum>>8) || b[at+1] != byte(sum) {
+		if sum := link.FoldSum(h.pseudoSum(b)); b[at] != byte(sum>>8) || b[at+1] != byte(sum) {
 			return fmt.Errorf("partial checksum %x, want %04x", b[at:at+2], sum)
 		}
 		b[at], b[at+1] = 0xff, 0xff
@@ -158,7 +158,7 @@ func read(tb testing.TB, b []byte) link.Datagram {
 	tb.Helper()
 	var h headers
 	var d link.Datagram
-	if !h.parse(b) || h.proto != protoUDP {
+	if !h.parse(b) || h.proto != link.ProtocolUDP {
 		tb.Fatalf("no datagram in %x", b)
 	}
 	h.datagram(b, &d)

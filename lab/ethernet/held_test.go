@@ -10,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -145,7 +146,7 @@ func FuzzImpairer(f *testing.F) {
 		tap := NewCapture(&bytes.Buffer{}, CaptureOptions{}).Tap("x", NewFilter(p, func(_, _ netip.Addr) bool { return false }))
 		valid := verify(in) == nil
 		var h headers
-		if h.parse(b) && h.proto != protoUDP && h.proto != protoTCP {
+		if h.parse(b) && h.proto != link.ProtocolUDP && h.proto != link.ProtocolTCP {
 			valid = false // other protocols keep stale checksums
 		}
 		check := func(_ time.Duration, g uswitch.Frame) {

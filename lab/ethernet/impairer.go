@@ -76,7 +76,7 @@ type udpDissector struct {
 
 // Dissect implements impair.Dissector; false unless the current packet is UDP.
 func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
-	if d.impairer.headers.proto != protoUDP {
+	if d.impairer.headers.proto != link.ProtocolUDP {
 		return 0, 0, false
 	}
 	return d.Dissector.Dissect(payload)
@@ -84,7 +84,7 @@ func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 
 // SetField implements impair.Dissector; an error unless the current packet is UDP.
 func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) error {
-	if d.impairer.headers.proto != protoUDP {
+	if d.impairer.headers.proto != link.ProtocolUDP {
 		return fmt.Errorf("field %s: the packet is not UDP", field)
 	}
 	return d.Dissector.SetField(dg, field, value)

@@ -209,7 +209,7 @@ func TestCaptureOfRealFrames(t *testing.T) {
 	count := map[string]int{}
 	for _, r := range readCapture(t, file.Bytes()) {
 		var h headers
-		if !h.parse(r.data) || h.proto != protoUDP {
+		if !h.parse(r.data) || h.proto != link.ProtocolUDP {
 			continue
 		}
 		must.Do(t, verify(uswitch.Frame{Bytes: r.data}))

@@ -2,7 +2,6 @@ package ethernet
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -11,16 +10,12 @@ import (
 const (
 	etherLen = 14
 
-	etherIPv4 = 0x0800
 	etherARP  = 0x0806
-	etherIPv6 = 0x86dd
 	etherVLAN = 0x8100
 	etherQinQ = 0x88a8
 
 	protoICMP   = 1
 	protoIGMP   = 2
-	protoTCP    = 6
-	protoUDP    = 17
 	protoICMPv6 = 58
 	// protoFragment stands for a packet without a complete transport header.
 	protoFragment = 44
@@ -50,9 +45,9 @@ func (h *headers) parse(b []byte) bool {
 	}
 	h.l3 = at
 	switch typ {
-	case etherIPv4:
+	case link.EtherTypeIPv4:
 		ok = h.parseIPv4(b)
-	case etherIPv6:
+	case link.EtherTypeIPv6:
 		ok = h.parseIPv6(b)
 	default:
 		return false
@@ -131,11 +126,11 @@ func (h *headers) parseIPv6(b []byte) bool {
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
-	case protoUDP:
+	case link.ProtocolUDP:
 		if len(t) < link.UDPHeaderLen || int(binary.BigEndian.Uint16(t[4:])) != len(t) {
 			h.proto = protoFragment
 		}
-	case protoTCP:
+	case link.ProtocolTCP:
 		if len(t) < 20 || int(t[12]>>4)*4 < 20 || int(t[12]>>4)*4 > len(t) {
 			h.proto = protoFragment
 		}
@@ -155,72 +150,24 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// addrs returns the source and destination of the packet.
-func (h *headers) addrs(b []byte) (src, dst netip.Addr) {
-	ip := b[h.l3:]
-	if h.v6 {
-		return netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40]))
-	}
-	return netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
-}
-
 // datagram sets d to the packet, as a link would receive it. The ports are 0
 // unless it is UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
-	src, dst := h.addrs(b)
-	var sport, dport uint16
-	if h.proto == protoUDP {
-		sport, dport = binary.BigEndian.Uint16(b[h.l4:]), binary.BigEndian.Uint16(b[h.l4+2:])
+	link.ReadIP(b[h.l3:], d)
+	d.Payload = b[h.payload:h.end:h.end]
+	if h.proto == link.ProtocolUDP {
+		d.Src = netip.AddrPortFrom(d.Src.Addr(), binary.BigEndian.Uint16(b[h.l4:]))
+		d.Dst = netip.AddrPortFrom(d.Dst.Addr(), binary.BigEndian.Uint16(b[h.l4+2:]))
 	}
-	*d = link.Datagram{
-		Src: netip.AddrPortFrom(src, sport), Dst: netip.AddrPortFrom(dst, dport),
-		Payload: b[h.payload:h.end:h.end],
-	}
-	ip := b[h.l3:]
-	if h.v6 {
-		word := binary.BigEndian.Uint32(ip)
-		d.TClass, d.FlowLabel, d.HopLimit = uint8(word>>20), word&flowLabelMask, ip[7]
-		return
-	}
-	d.TClass, d.HopLimit, d.IPID = ip[1], ip[8], uint32(binary.BigEndian.Uint16(ip[4:]))
-}
-
-const flowLabelMask = 1<<20 - 1
-
-// sum adds b to s in the ones' complement arithmetic of the Internet checksum,
-// eight bytes at a time. fold reduces the result to 16 bits.
-func sum(s uint64, b []byte) uint64 {
-	var carry uint64
-	for ; len(b) >= 8; b = b[8:] {
-		s, carry = bits.Add64(s, binary.BigEndian.Uint64(b), carry)
-	}
-	s, carry = bits.Add64(s, carry, 0)
-	if len(b) > 0 {
-		var last [8]byte
-		copy(last[:], b)
-		var c uint64
-		s, c = bits.Add64(s, binary.BigEndian.Uint64(last[:]), 0)
-		carry += c
-	}
-	s, carry = bits.Add64(s, carry, 0)
-	return s + carry
-}
-
-// fold reduces a result of sum to 16 bits.
-func fold(s uint64) uint16 {
-	s = s>>32 + s&0xffffffff
-	s = s>>32 + s&0xffffffff
-	s = s>>16 + s&0xffff
-	return uint16(s>>16 + s&0xffff)
 }
 
 // checksumAt returns the offset of the transport checksum; false for other
 // protocols.
 func (h *headers) checksumAt() (int, bool) {
 	switch h.proto {
-	case protoUDP:
+	case link.ProtocolUDP:
 		return h.l4 + 6, true
-	case protoTCP:
+	case link.ProtocolTCP:
 		return h.l4 + 16, true
 	}
 	return 0, false
@@ -232,7 +179,7 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	if h.v6 {
 		addresses = b[h.l3+8 : h.l3+40]
 	}
-	return sum(uint64(h.proto)+uint64(h.end-h.l4), addresses)
+	return link.SumWords(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
 // setChecksum sets the transport checksum. If partial is set, the sender has left
@@ -246,12 +193,12 @@ func (h *headers) setChecksum(b []byte, partial bool) {
 	field := b[at : at+2]
 	switch {
 	case partial:
-		binary.BigEndian.PutUint16(field, fold(h.pseudoSum(b)))
-	case h.proto == protoUDP && field[0] == 0 && field[1] == 0:
+		binary.BigEndian.PutUint16(field, link.FoldSum(h.pseudoSum(b)))
+	case h.proto == link.ProtocolUDP && field[0] == 0 && field[1] == 0:
 	default:
 		field[0], field[1] = 0, 0
-		check := ^fold(sum(h.pseudoSum(b), b[h.l4:h.end]))
-		if check == 0 && h.proto == protoUDP {
+		check := ^link.FoldSum(link.SumWords(h.pseudoSum(b), b[h.l4:h.end]))
+		if check == 0 && h.proto == link.ProtocolUDP {
 			check = 0xffff
 		}
 		binary.BigEndian.PutUint16(field, check)

@@ -30,7 +30,7 @@ func (e *frameTemplate) set(h *headers, b []byte, partial bool) {
 // dataOffset returns the offset of the application's data: h.payload, but for TCP the end of
 // its header with options, which h.payload does not skip.
 func (h *headers) dataOffset(b []byte) int {
-	if h.proto == protoTCP {
+	if h.proto == link.ProtocolTCP {
 		return h.l4 + int(b[h.l4+12]>>4)*4
 	}
 	return h.payload
@@ -42,7 +42,7 @@ func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
 	b = append(b, e.header...)
 	h := e.headers
-	if h.proto == protoTCP {
+	if h.proto == link.ProtocolTCP {
 		b = e.appendTCP(b, d.Payload)
 	} else {
 		b = append(b, d.Payload...)
@@ -50,7 +50,7 @@ func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	f := b[start:]
 	h.end = len(f)
 	h.setIP(f, d)
-	if h.proto == protoUDP {
+	if h.proto == link.ProtocolUDP {
 		binary.BigEndian.PutUint16(f[h.l4+4:], uint16(h.end-h.l4))
 	}
 	h.setChecksum(f, e.partial)
@@ -86,7 +86,7 @@ func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {
-		binary.BigEndian.PutUint32(ip, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&flowLabelMask)
+		binary.BigEndian.PutUint32(ip, 6<<28|uint32(d.TClass)<<20|d.FlowLabel&link.FlowLabelMask)
 		binary.BigEndian.PutUint16(ip[4:], uint16(len(ip)-link.IPv6HeaderLen))
 		ip[7] = d.HopLimit
 		return
@@ -97,7 +97,7 @@ func (h *headers) setIP(f []byte, d *link.Datagram) {
 		binary.BigEndian.PutUint16(ip[4:], uint16(d.IPID))
 	}
 	ip[10], ip[11] = 0, 0
-	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(0, ip[:h.l4-h.l3])))
+	binary.BigEndian.PutUint16(ip[10:], link.Checksum(ip[:h.l4-h.l3]))
 }
 
 // A Pipe that holds a packet for reordering stores only its payload and

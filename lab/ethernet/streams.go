@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
@@ -127,11 +128,11 @@ type tcpSegment struct {
 
 // parse parses a frame; false if it has no complete TCP segment.
 func (t *tcpSegment) parse(b []byte) bool {
-	if !t.headers.parse(b) || t.proto != protoTCP {
+	if !t.headers.parse(b) || t.proto != link.ProtocolTCP {
 		return false
 	}
 	tcp := b[t.l4:t.end]
-	src, dst := t.addrs(b)
+	src, dst := link.IPAddrs(b[t.l3:])
 	t.data, t.seq, t.flags = t.dataOffset(b), binary.BigEndian.Uint32(tcp[4:]), tcp[13]
 	t.flow = flow{
 		netip.AddrPortFrom(src, binary.BigEndian.Uint16(tcp)),

@@ -111,23 +111,8 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 	t.capture.file.Write(pcaplink.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
 }
 
-// captureBuffer is the size of the write buffer.
-const captureBuffer = 256 << 10
-
-// CaptureOptions configure a Capture.
-type CaptureOptions struct {
-	// Epoch is the date of switch time 0; the default is the Unix epoch.
-	Epoch time.Time
-	// Comment is stored in the file, such as the command that replays it.
-	Comment string
-	// MaxBytes limits the file size; 0 means unlimited. Further frames are
-	// omitted, and the end of the file says how many.
-	MaxBytes int64
-	// OnError, if not nil, is called once, from the goroutine of a switch, if
-	// the capture ends early; OnLimit if MaxBytes is reached.
-	OnError func(error)
-	OnLimit func()
-}
+// CaptureOptions are those of the pcapng file. NewCapture sets LinkType and BufferBytes.
+type CaptureOptions = pcaplink.FileOptions
 
 // Capture writes frames to a pcapng file with nanosecond timestamps. Each Tap
 // is one of its interfaces.
@@ -143,10 +128,8 @@ type Capture struct{ file *pcaplink.File }
 
 // NewCapture starts a file on w. The file is complete after Close.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
-	return &Capture{pcaplink.NewFile(w, pcaplink.FileOptions{
-		LinkType: layers.LinkTypeEthernet, Epoch: opts.Epoch, Comment: opts.Comment,
-		MaxBytes: opts.MaxBytes, BufferBytes: captureBuffer, OnError: opts.OnError, OnLimit: opts.OnLimit,
-	})}
+	opts.LinkType, opts.BufferBytes = layers.LinkTypeEthernet, 256<<10
+	return &Capture{pcaplink.NewFile(w, opts)}
 }
 
 // Flush writes all buffered frames to the file.

@@ -3,7 +3,6 @@ package interop
 import (
 	"encoding/binary"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 var (
@@ -23,9 +22,7 @@ var (
 // captured returns the frames of a capture, in order.
 func captured(t *testing.T, file string) (frames [][]byte) {
 	t.Helper()
-	f := must.Get(os.Open(file))(t)
-	defer f.Close()
-	for _, c := range must.Get(packet.ReadCapture(f))(t) {
+	for _, c := range testutil.ReadCaptureFile(t, file) {
 		frames = append(frames, c.Data)
 	}
 	return frames

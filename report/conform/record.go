@@ -9,6 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -68,11 +72,11 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	if fillChecksums {
 		comment = checksumComment
 	}
-	cw, err := packet.NewCaptureWriter(w, comment)
+	intf := pcapgo.NgInterface{LinkType: layers.LinkTypeRaw}
+	ng, err := pcapgo.NewNgWriterInterface(w, intf, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Comment: comment}})
 	if err != nil {
 		return err
 	}
-	epoch := time.Duration(begun.UnixNano())
 	var notes []string
 	flows := make(map[int]*flow)
 	for i := range events {
@@ -90,7 +94,7 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 				// Write the handshake before the first data.
 				for j, p := range f.handshake() {
 					at := e.At - time.Duration(3-j)*100*time.Nanosecond
-					if err := cw.Write(packet.Captured{At: epoch + max(0, at), Link: packet.LinkRaw, Data: p.data, Out: p.out}); err != nil {
+					if err := writePacket(ng, begun.Add(max(0, at)), p.out, p.data, nil); err != nil {
 						return err
 					}
 				}
@@ -102,14 +106,27 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 		}
 		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN
 		for _, p := range packets {
-			c := packet.Captured{At: epoch + e.At, Link: packet.LinkRaw, Data: p, Out: out, Comment: strings.Join(notes, "\n")}
-			if err := cw.Write(c); err != nil {
+			if err := writePacket(ng, begun.Add(e.At), out, p, notes); err != nil {
 				return err
 			}
 			notes = nil
 		}
 	}
-	return nil
+	return ng.Flush()
+}
+
+// writePacket adds a packet to a capture, with its notes as one comment. out means that the peer of the device sent it.
+func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes []string) error {
+	opts := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}}
+	if out {
+		opts.Flags.Direction = pcapgo.NgEpbFlagDirectionOutbound
+	}
+	if len(notes) > 0 {
+		const maxComment = 0xfff0 // of a pcapng option
+		comment := strings.Join(notes, "\n")
+		opts.Comments = []string{comment[:min(len(comment), maxComment)]}
+	}
+	return ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data), Length: len(data)}, data, opts)
 }
 
 // peerSendsFirst reports whether the peer, not the device, sent the first data of a stream. In

@@ -17,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -139,9 +140,9 @@ func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var b bytes.Buffer
 		must.Do(t, conform.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)))
-		all := must.Get(packet.ReadCapture(&b))(t)
+		all := testutil.ReadCapture(t, &b)
 		// A handshake, two frames, three segments, two FINs.
-		if len(all) != 3+2+3+2 || !all[0].Out || all[1].Out || all[0].At > all[3].At || all[3].At != 1000*time.Second+time.Millisecond {
+		if len(all) != 3+2+3+2 || !all[0].Out || all[1].Out || all[0].At.After(all[3].At) || !all[3].At.Equal(time.Unix(1000, 1e6)) {
 			t.Fatalf("IPv%d: %d packets: %+v", family, len(all), all)
 		}
 	}
@@ -184,9 +185,9 @@ func TestNotesBecomeCommentsOfNextPacket(t *testing.T) {
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	var out bytes.Buffer
 	must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
-	all, err := packet.ReadCapture(&out)
-	if err != nil || len(all) != 1 || all[0].Comment != "post a SEND" || !all[0].Out || all[0].At != 7 {
-		t.Errorf("%+v, %v", all, err)
+	all := testutil.ReadCapture(t, &out)
+	if len(all) != 1 || all[0].Comment != "post a SEND" || !all[0].Out || all[0].At.UnixNano() != 7 {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -214,8 +215,8 @@ func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	}
 	var out bytes.Buffer
 	must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
-	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || len(all[0].Data) != len(udp(3)) {
-		t.Errorf("%+v, %v", all, err)
+	if all := testutil.ReadCapture(t, &out); len(all) != 1 || len(all[0].Data) != len(udp(3)) {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -237,9 +238,9 @@ func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
 		if says := bytes.Contains(out.Bytes(), []byte("filled in")); says != c.filled {
 			t.Errorf("the file says that they are filled in: %v, want %v", says, c.filled)
 		}
-		all, err := packet.ReadCapture(&out)
-		if err != nil || len(all) != len(c.packets) {
-			t.Fatalf("%d packets, %v", len(all), err)
+		all := testutil.ReadCapture(t, &out)
+		if len(all) != len(c.packets) {
+			t.Fatalf("%d packets", len(all))
 		}
 		for i, p := range all {
 			if !c.filled {

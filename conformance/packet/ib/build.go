@@ -14,7 +14,7 @@ func (p Packet) Or(defaults Packet) Packet {
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
 	p.BTH = packet.Or(p.BTH, defaults.BTH)
 	p.Extensions = packet.Or(p.Extensions, defaults.Extensions)
-	p.udpSummed = p.udpSummed || defaults.udpSummed
+	p.udpChecksum = p.udpChecksum || defaults.udpChecksum
 	return p
 }
 
@@ -22,18 +22,18 @@ func (p Packet) Or(defaults Packet) Packet {
 func (p Packet) Build() []byte {
 	size := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)
-	right := icrc(b[:len(b)-len(p.Behind)], size, p.IP.Is6())
-	seal := value(p.ICRC, right)
-	if p.seal != nil {
-		seal = p.seal(right)
+	right := icrcOf(b[:len(b)-len(p.Behind)], size, p.IP.Is6())
+	icrc := value(p.ICRC, right)
+	if p.chooseICRC != nil {
+		icrc = p.chooseICRC(right)
 	}
-	if len(p.odd) > 0 {
+	if len(p.inFlight) > 0 {
 		p = clone(p) // the changes must not modify the caller's packet
 	}
-	for _, change := range p.odd {
+	for _, change := range p.inFlight {
 		change(&p)
 	}
-	b = p.assemble(seal)
+	b = p.assemble(icrc)
 	for _, change := range p.damage {
 		change(b)
 	}
@@ -46,7 +46,7 @@ func (p Packet) assemble(icrc uint32) []byte {
 	b = append(b, p.body()...)
 	b = binary.LittleEndian.AppendUint32(b, icrc)
 	udp := packet.Or(p.UDP, packet.UDP{SrcPort: new(uint16(0xc000)), DstPort: new(uint16(Port))})
-	if udp.Checksum == nil && !p.udpSummed {
+	if udp.Checksum == nil && !p.udpChecksum {
 		udp.Checksum = new(uint16(0))
 	}
 	return p.IP.Append(nil, append(udp.Append(nil, p.IP, b), p.Behind...))
@@ -64,6 +64,7 @@ func (p Packet) bth() BTH {
 	return h
 }
 
+// pad returns the bytes between payload and ICRC.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad

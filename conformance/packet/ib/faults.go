@@ -47,7 +47,7 @@ func (p Packet) Faults(mtu int) []Fault {
 	if p.raw == nil || p.ICRC == nil {
 		return fs // the other fields were not parsed
 	}
-	if !p.unseen {
+	if !p.fromSocket {
 		fs.network(p)
 	}
 	fs.bth(p)
@@ -62,6 +62,7 @@ func (fs *faults) add(rule FaultRule, format string, args ...any) {
 	*fs = append(*fs, Fault{rule, fmt.Sprintf(format, args...)})
 }
 
+// network checks the IP and UDP headers.
 func (fs *faults) network(p Packet) {
 	if h := p.IP; !h.Is6() {
 		if len(h.Options) > 0 {
@@ -85,6 +86,7 @@ func (fs *faults) network(p Packet) {
 	}
 }
 
+// bth checks the BTH.
 func (fs *faults) bth(p Packet) {
 	h := p.BTH
 	if *h.TVer != 0 {
@@ -107,6 +109,7 @@ func (fs *faults) bth(p Packet) {
 	}
 }
 
+// payload checks padding and payload length; mtu is 0 if it is not known.
 func (fs *faults) payload(p Packet, mtu int) {
 	n := len(p.Payload)
 	if want := -n & 3; int(*p.BTH.PadCnt) != want {
@@ -142,6 +145,7 @@ func (fs *faults) payload(p Packet, mtu int) {
 	}
 }
 
+// extensions checks the extension headers, and the contents of a CNP.
 func (fs *faults) extensions(p Packet) {
 	reserved := uint32(0)
 	if h := p.DETH; h != nil {

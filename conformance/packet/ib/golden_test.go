@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // golden are the packets of testdata/golden.pcap, as a case would write them down.
@@ -75,23 +75,9 @@ func connection(p Packet) Packet {
 	}
 }
 
-func capture(t testing.TB, path string) []packet.Captured {
+func goldenPackets(t testing.TB) []testutil.CapturedPacket {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	all, err := packet.ReadCapture(f)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return all
-}
-
-func goldenPackets(t testing.TB) []packet.Captured {
-	t.Helper()
-	all := capture(t, filepath.Join("testdata", "golden.pcap"))
+	all := testutil.ReadCaptureFile(t, filepath.Join("testdata", "golden.pcap"))
 	if len(all) != len(golden) {
 		t.Fatalf("%d golden packets, the table has %d", len(all), len(golden))
 	}
@@ -192,7 +178,7 @@ func TestCaptures(t *testing.T) {
 	}
 	total := map[Opcode]int{}
 	for _, file := range files {
-		for i, c := range capture(t, file) {
+		for i, c := range testutil.ReadCaptureFile(t, file) {
 			b, ok := c.IP()
 			if !ok {
 				continue // ARP

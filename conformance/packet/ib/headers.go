@@ -173,6 +173,7 @@ func (k AckKind) String() string {
 	return fmt.Sprintf("reserved ACK %d", uint8(k))
 }
 
+// defaultValue is the rest of the syndrome if it is not set: an ACK has no credit count.
 func (k AckKind) defaultValue() uint8 {
 	if k == AckPositive {
 		return NoCredits

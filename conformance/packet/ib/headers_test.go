@@ -122,7 +122,7 @@ func TestFieldsDoNotOverlap(t *testing.T) {
 	parts := []any{REQ{}, MRA{}, REJ{}, REP{}, DREQ{}, SIDRREQ{}, SIDRREP{}}
 	for i, h := range append(whole, parts...) {
 		typ := reflect.TypeOf(h)
-		size := packet.FieldsLen(h)
+		size := len(packet.AppendFields(nil, h))
 		zeros := reflect.New(typ)
 		if _, err := packet.ParseFields(make([]byte, size), zeros.Interface()); err != nil {
 			t.Fatal(err)

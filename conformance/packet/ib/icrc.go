@@ -26,14 +26,14 @@ func ICRC(ip []byte) (uint32, error) {
 	if len(ip) < size+udpLen+bthLen+icrcLen {
 		return 0, fmt.Errorf("ICRC: %w: %d bytes after the IP header, not %d", packet.ErrShort, len(ip)-size, udpLen+bthLen+icrcLen)
 	}
-	return icrc(ip, size, h.Is6()), nil
+	return icrcOf(ip, size, h.Is6()), nil
 }
 
-// icrc is ICRC for an IP header of known size and version, whatever its version field.
-func icrc(ip []byte, size int, six bool) uint32 {
+// icrcOf is ICRC for an IP header of known size and family, whatever its version field says.
+func icrcOf(ip []byte, size int, isIPv6 bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip[:len(ip)-icrcLen]...)
 	h := b[8:]
-	if six {
+	if isIPv6 {
 		h[0] |= 0x0f
 		setOnes(h[1:4])
 		setOnes(h[7:8])

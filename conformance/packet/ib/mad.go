@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -96,26 +95,26 @@ func DiffCM(want, got Message) packet.Differences {
 
 // describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
-	l := line{"CM " + m.attr().String()}
+	l := packet.Line{"CM " + m.attr().String()}
 	if value(h.Status, 0) != 0 {
-		l.addf("status %#04x", *h.Status)
+		l.Addf("status %#04x", *h.Status)
 	}
 	switch m := m.(type) {
 	case REQ:
-		l.addf("comm %08x service %#x qp %#x starting psn %d", *m.LocalCommID, *m.ServiceID, *m.QPN, *m.StartingPSN)
+		l.Addf("comm %08x service %#x qp %#x starting psn %d", *m.LocalCommID, *m.ServiceID, *m.QPN, *m.StartingPSN)
 	case REP:
-		l.addf("comm %08x for %08x qp %#x starting psn %d", *m.LocalCommID, *m.RemoteCommID, *m.QPN, *m.StartingPSN)
+		l.Addf("comm %08x for %08x qp %#x starting psn %d", *m.LocalCommID, *m.RemoteCommID, *m.QPN, *m.StartingPSN)
 	case REJ:
-		l.addf("comm %08x for %08x: %v", *m.LocalCommID, *m.RemoteCommID, *m.Reason)
+		l.Addf("comm %08x for %08x: %v", *m.LocalCommID, *m.RemoteCommID, *m.Reason)
 	case SIDRREQ:
-		l.addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
+		l.Addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
 	case SIDRREP:
-		l.addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
+		l.Addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
 	default:
 		v := reflect.ValueOf(m)
-		l.addf("comm %08x for %08x", v.FieldByName("LocalCommID").Elem(), v.FieldByName("RemoteCommID").Elem())
+		l.Addf("comm %08x for %08x", v.FieldByName("LocalCommID").Elem(), v.FieldByName("RemoteCommID").Elem())
 	}
-	return strings.Join(l, " ")
+	return l.String()
 }
 
 // Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or

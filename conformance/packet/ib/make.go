@@ -4,6 +4,7 @@ package ib
 // expectations of few fields.
 func Op(op Opcode) Packet { return Packet{BTH: BTH{Opcode: &op}} }
 
+// request is a packet without extension headers.
 func request(op Opcode, psn PSN, payload []byte) Packet {
 	p := Op(op).WithPSN(psn)
 	p.Payload = payload
@@ -110,6 +111,7 @@ func DatagramImm(psn PSN, qkey, srcQP, imm uint32, payload []byte) Packet {
 // none is an empty payload; nil would match any.
 var none = []byte{}
 
+// response is a packet with the AETH of an ACK.
 func response(op Opcode, psn PSN, msn uint32, payload []byte) Packet {
 	p := request(op, psn, payload)
 	p.AETH = &AETH{Kind: new(AckPositive)}

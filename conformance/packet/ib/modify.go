@@ -147,13 +147,13 @@ func (p Packet) WithSrcPort(port uint16) Packet { p.UDP.SrcPort = &port; return 
 func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return p }
 
 // WithUDPChecksum sends the correct UDP checksum instead of 0.
-func (p Packet) WithUDPChecksum() Packet { p.udpSummed = true; return p }
+func (p Packet) WithUDPChecksum() Packet { p.udpChecksum = true; return p }
 
 // WithTrailer adds bytes after the IP packet, like the padding of a short frame.
 func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }
 
 // Sealed lets f choose the ICRC, given the correct one.
-func (p Packet) Sealed(f func(right uint32) uint32) Packet { p.seal = f; return p }
+func (p Packet) Sealed(f func(right uint32) uint32) Packet { p.chooseICRC = f; return p }
 
 // BadICRC flips one bit of the ICRC.
 func (p Packet) BadICRC() Packet {
@@ -170,7 +170,7 @@ func (p Packet) SwappedICRC() Packet { return p.Sealed(bits.ReverseBytes32) }
 //
 // The function sees the fields that were set, those of [Packet.Or] included.
 func (p Packet) InFlight(change func(*Packet)) Packet {
-	p.odd = append(slices.Clip(p.odd), change)
+	p.inFlight = append(slices.Clip(p.inFlight), change)
 	return p
 }
 

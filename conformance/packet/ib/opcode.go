@@ -213,6 +213,7 @@ var rcOps = map[Opcode]OpInfo{
 
 var opcodes = makeOpcodes()
 
+// makeOpcodes returns the opcodes of all transports, derived from those of RC.
 func makeOpcodes() map[Opcode]OpInfo {
 	all := map[Opcode]OpInfo{
 		OpCNP:           {Name: "CNP", Transport: Congestion, Kind: KindCNP, Payload: PayloadCNP},

@@ -100,7 +100,7 @@ func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
 // WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding and
 // ICRC), which building then computes.
 func (p Packet) WithoutComputed() Packet {
-	p.udpSummed = value(p.UDP.Checksum, 0) != 0
+	p.udpChecksum = value(p.UDP.Checksum, 0) != 0
 	p.IP, p.UDP = p.IP.WithoutComputed(), p.UDP.WithoutComputed()
 	p.BTH.PadCnt, p.Pad, p.ICRC, p.raw = nil, nil, nil, nil
 	return p

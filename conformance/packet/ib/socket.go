@@ -14,20 +14,20 @@ func (p Packet) Unseen() Packet {
 	h.IHL, h.Length, h.ID, h.ReservedFlag, h.DF, h.MF, h.FragOff, h.Checksum, h.Options = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	p.UDP.Length, p.UDP.Checksum = nil, nil
 	p.Behind, p.Trailer = nil, nil
-	p.unseen = true
+	p.fromSocket = true
 	return p
 }
 
-// About names the fields of the expectation p that a UDP socket did not report of got, and
-// that therefore cannot be judged.
+// About returns the names of fields that the expected packet p has and that a UDP socket did not report of got. The case
+// cannot judge them.
 func (p Packet) About(got Packet) (unseen []string) {
-	if !got.unseen {
+	if !got.fromSocket {
 		return nil
 	}
 	h, u := p.IP, p.UDP
 	for _, f := range []struct {
-		asked bool
-		name  string
+		expected bool
+		name     string
 	}{
 		{h.IHL != nil, "IHL"},
 		{h.Length != nil, "IP length"},
@@ -42,7 +42,7 @@ func (p Packet) About(got Packet) (unseen []string) {
 		{u.Checksum != nil, "UDP checksum"},
 		{p.Behind != nil, "what is behind the datagram"},
 	} {
-		if f.asked {
+		if f.expected {
 			unseen = append(unseen, f.name)
 		}
 	}
@@ -66,7 +66,7 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	if err != nil {
 		return 0, false, false
 	}
-	missing := right ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
+	difference := right ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
 	var rows icrcRows
 	for i := range 17 {
 		at, bit := 4+i/8, byte(0x80)>>(i%8)
@@ -80,7 +80,7 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 			rows[bits.Len32(r.changes)-1] = r
 		}
 	}
-	left := rows.reduce(icrcRow{changes: missing})
+	left := rows.reduce(icrcRow{changes: difference})
 	return uint16(left.bits >> 1), left.bits&1 != 0, left.changes == 0
 }
 

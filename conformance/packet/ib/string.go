@@ -1,34 +1,30 @@
 package ib
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/fabrictest/fabrictest/conformance/packet"
 
 // String formats the packet as a line of a ladder diagram: "SEND_ONLY psn 100 AckReq 64 B",
 // "NAK psn 103 sequence msn 5". It shows the set fields, and a wrong ICRC of a parsed packet.
 func (p Packet) String() string {
-	var l line
-	l.add(p.title())
+	l := packet.Line{p.title()}
 	if p.BTH.PSN != nil && p.Opcode() != OpCNP {
-		l.addf("psn %d", *p.BTH.PSN)
+		l.Addf("psn %d", *p.BTH.PSN)
 	}
-	l.headers(p)
-	l.bits(p.BTH)
+	addHeaders(&l, p)
+	addBits(&l, p.BTH)
 	switch info, known := p.Info(); {
 	case p.Body != nil:
-		l.addf("%d B behind the BTH", len(p.Body))
+		l.Addf("%d B behind the BTH", len(p.Body))
 	case p.Payload != nil && (!known || info.Payload != PayloadNone && info.Payload != PayloadCNP || len(p.Payload) > 0 && info.Payload == PayloadNone):
-		l.addf("%d B", len(p.Payload))
+		l.Addf("%d B", len(p.Payload))
 	}
 	switch {
 	case p.raw == nil:
 	case p.ICRC == nil:
-		l.add("cut short")
+		l.Addf("cut short")
 	case p.CheckICRC() != nil:
-		l.add("wrong ICRC")
+		l.Addf("wrong ICRC")
 	}
-	return strings.Join(l, " ")
+	return l.String()
 }
 
 // title names the packet by its syndrome or message, or else its opcode.
@@ -51,110 +47,95 @@ func (p Packet) title() string {
 	return op.String()
 }
 
-type line []string
-
-func (l *line) add(s string)                 { *l = append(*l, s) }
-func (l *line) addf(format string, a ...any) { l.add(fmt.Sprintf(format, a...)) }
-
-// number adds a field if it is set.
-func number[T any](l *line, format string, p *T) {
-	if p != nil {
-		l.addf(format, *p)
-	}
-}
-
-func (l *line) headers(p Packet) {
+// addHeaders adds the fields of the extension headers.
+func addHeaders(l *packet.Line, p Packet) {
 	if p.Opcode() == OpCNP {
-		number(l, "qp %#x", p.BTH.DestQP)
+		packet.AddField(l, "qp %#x", p.BTH.DestQP)
 	}
 	if h := p.XRCETH; h != nil {
-		number(l, "srq %#x", h.SRQ)
+		packet.AddField(l, "srq %#x", h.SRQ)
 	}
 	if h := p.DETH; h != nil && !(p.Opcode() == OpUDSendOnly && p.DestQP() == 1) {
-		number(l, "qkey %#x", h.QKey)
-		number(l, "from %#x", h.SrcQP)
+		packet.AddField(l, "qkey %#x", h.QKey)
+		packet.AddField(l, "from %#x", h.SrcQP)
 	}
 	if h := p.FETH; h != nil {
-		number(l, "placement %d", h.Placement)
-		number(l, "selectivity %d", h.Selectivity)
+		packet.AddField(l, "placement %d", h.Placement)
+		packet.AddField(l, "selectivity %d", h.Selectivity)
 	}
 	if h := p.RETH; h != nil {
-		number(l, "va %#x", h.VA)
-		number(l, "rkey %#x", h.RKey)
-		number(l, "len %d", h.Len)
+		packet.AddField(l, "va %#x", h.VA)
+		packet.AddField(l, "rkey %#x", h.RKey)
+		packet.AddField(l, "len %d", h.Len)
 	}
 	if h := p.AtomicETH; h != nil {
-		number(l, "va %#x", h.VA)
-		number(l, "rkey %#x", h.RKey)
+		packet.AddField(l, "va %#x", h.VA)
+		packet.AddField(l, "rkey %#x", h.RKey)
 		if p.Opcode().Operation() == OpCompareSwap {
-			number(l, "compare %#x", h.Compare)
-			number(l, "swap %#x", h.SwapAdd)
+			packet.AddField(l, "compare %#x", h.Compare)
+			packet.AddField(l, "swap %#x", h.SwapAdd)
 		} else {
-			number(l, "add %#x", h.SwapAdd)
+			packet.AddField(l, "add %#x", h.SwapAdd)
 		}
 	}
 	if h := p.AETH; h != nil {
-		l.syndrome(*h)
-		number(l, "msn %d", h.MSN)
+		addSyndrome(l, *h)
+		packet.AddField(l, "msn %d", h.MSN)
 	}
 	if h := p.AtomicAck; h != nil {
-		number(l, "original %#x", h.Original)
+		packet.AddField(l, "original %#x", h.Original)
 	}
 	if h := p.Imm; h != nil {
-		number(l, "imm %#x", h.Data)
+		packet.AddField(l, "imm %#x", h.Data)
 	}
 	if h := p.IETH; h != nil {
-		number(l, "invalidate %#x", h.RKey)
+		packet.AddField(l, "invalidate %#x", h.RKey)
 	}
 }
 
-// syndrome adds the value of a syndrome unless it is the default.
-func (l *line) syndrome(h AETH) {
+// addSyndrome adds the value of a syndrome unless it is the default.
+func addSyndrome(l *packet.Line, h AETH) {
 	if h.Value == nil {
 		return
 	}
 	switch value(h.Kind, AckPositive) {
 	case AckPositive:
 		if n, told := Credits(*h.Value); told {
-			l.addf("credits %d", n)
+			l.Addf("credits %d", n)
 		}
 	case AckRNR:
-		l.addf("timer %d (%v)", *h.Value, RNRTimer(*h.Value))
+		l.Addf("timer %d (%v)", *h.Value, RNRTimer(*h.Value))
 	case AckNegative:
-		l.add(NakCode(*h.Value).String())
+		l.Addf("%v", NakCode(*h.Value))
 	default:
-		l.addf("syndrome %#02x", h.Syndrome())
+		l.Addf("syndrome %#02x", h.Syndrome())
 	}
 }
 
-// describe formats the syndrome.
+// describe formats the syndrome: "NAK remote access".
 func (h AETH) describe() string {
-	l := line{"any"}
+	l := packet.Line{"any"}
 	if h.Kind != nil {
 		l[0] = h.Kind.String()
 	}
-	l.syndrome(h)
-	return strings.Join(l, " ")
+	addSyndrome(&l, h)
+	return l.String()
 }
 
-// bits adds the set bits of the BTH, and fields without their default value.
-func (l *line) bits(h BTH) {
-	flags := []struct {
-		name string
-		set  *bool
-	}{{"SE", h.SE}, {"MigReq", h.MigReq}, {"FECN", h.FECN}, {"BECN", h.BECN}, {"AckReq", h.AckReq}}
-	for _, f := range flags {
-		if value(f.set, false) {
-			l.add(f.name)
-		}
-	}
+// addBits adds the set bits of the BTH, and fields without their default value.
+func addBits(l *packet.Line, h BTH) {
+	l.AddFlag("SE", h.SE)
+	l.AddFlag("MigReq", h.MigReq)
+	l.AddFlag("FECN", h.FECN)
+	l.AddFlag("BECN", h.BECN)
+	l.AddFlag("AckReq", h.AckReq)
 	if value(h.PKey, 0xffff) != 0xffff {
-		l.addf("pkey %#04x", *h.PKey)
+		l.Addf("pkey %#04x", *h.PKey)
 	}
 	if value(h.TVer, 0) != 0 {
-		l.addf("tver %d", *h.TVer)
+		l.Addf("tver %d", *h.TVer)
 	}
 	if value(h.Resv6, 0) != 0 || value(h.Resv7, 0) != 0 {
-		l.addf("reserved %#02x %#02x", value(h.Resv6, 0), value(h.Resv7, 0))
+		l.Addf("reserved %#02x %#02x", value(h.Resv6, 0), value(h.Resv7, 0))
 	}
 }

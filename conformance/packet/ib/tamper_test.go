@@ -37,7 +37,7 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"type of service":           {path4, false, func(p *Packet) { p.IP.TClass = new(uint8(3)) }},
 		"time to live":              {path4, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
 		"IP checksum":               {path4, false, func(p *Packet) { p.IP.Checksum = new(uint16(3)) }},
-		"UDP checksum":              {path4, false, func(p *Packet) { p.udpSummed = true }},
+		"UDP checksum":              {path4, false, func(p *Packet) { p.udpChecksum = true }},
 		"FECN":                      {path4, false, func(p *Packet) { *p = p.FECN() }},
 		"BECN":                      {path4, false, func(p *Packet) { *p = p.BECN() }},
 		"bits beside them":          {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
@@ -59,7 +59,7 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"traffic class":             {path6, false, func(p *Packet) { p.IP.TClass = new(uint8(0xff)) }},
 		"flow label":                {path6, false, func(p *Packet) { p.IP.FlowLabel = new(uint32(0xfffff)) }},
 		"hop limit":                 {path6, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
-		"UDP checksum, IPv6":        {path6, false, func(p *Packet) { p.udpSummed = true }},
+		"UDP checksum, IPv6":        {path6, false, func(p *Packet) { p.udpChecksum = true }},
 		"destination address, IPv6": {path6, true, func(p *Packet) { p.IP.Dst = netip.MustParseAddr("fd00::3") }},
 		"source port, IPv6":         {path6, true, func(p *Packet) { p.UDP.SrcPort = new(uint16(7)) }},
 	} {

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // piece is what a TCP segment of a capture carries that was not seen before.
@@ -29,18 +29,9 @@ type connection struct {
 // connections returns those of a capture in the order in which they began.
 func connections(t *testing.T, path string) []*connection {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	packets, err := packet.ReadCapture(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []*connection
 	known := map[[2]netip.AddrPort]*connection{}
-	for i, p := range packets {
+	for i, p := range testutil.ReadCaptureFile(t, path) {
 		b, ok := p.IP()
 		if !ok {
 			continue

@@ -60,3 +60,11 @@ func TestCausesHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// String formats the frame as a line of a ladder diagram.
+func (h ParsedFrame) String() string {
+	if h.Startup != nil {
+		return h.Startup.String()
+	}
+	return h.FPDU.String()
+}

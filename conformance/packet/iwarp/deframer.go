@@ -38,9 +38,6 @@ func Diff(want Frame, got ReceivedFPDU) packet.Differences {
 	return d
 }
 
-// Matches reports whether got matches the expected frame.
-func Matches(want Frame, got ReceivedFPDU) bool { return len(Diff(want, got)) == 0 }
-
 // Deframer parses the stream of one direction, fed in pieces of any size. It trusts every
 // length field.
 type Deframer struct {
@@ -96,6 +93,7 @@ func (d *Deframer) Next() (ReceivedFPDU, bool) {
 	return g, true
 }
 
+// crcState compares a received CRC with the correct one.
 func crcState(got, right uint32) CRCState {
 	switch got {
 	case right:
@@ -130,6 +128,7 @@ func (g ReceivedFPDU) oddFrame(crcInUse bool) (odd oddities) {
 	return odd
 }
 
+// odd describes what is unusual about a marker; empty if nothing is.
 func (m Marker) odd() string {
 	switch {
 	case m.Ptr&^ptrUnused != m.Want:
@@ -152,12 +151,14 @@ type markerReader struct {
 	markers []Marker
 }
 
+// begin removes a marker that is due before the FPDU.
 func (r *markerReader) begin() {
 	r.start = r.at
 	r.markerIfDue()
 	r.start = r.at
 }
 
+// markerIfDue removes a marker at the current stream offset. It sets short if the marker is incomplete.
 func (r *markerReader) markerIfDue() {
 	if !r.on || r.at%markerInterval != 0 {
 		return
@@ -176,6 +177,7 @@ func (r *markerReader) markerIfDue() {
 	r.at += markerLen
 }
 
+// take returns the next n octets without markers; false if there are fewer.
 func (r *markerReader) take(n int) (p []byte, ok bool) {
 	p = make([]byte, 0, n)
 	for len(p) < n && !r.short {
@@ -214,22 +216,14 @@ type ParsedFrame struct {
 	FPDU    *ReceivedFPDU
 }
 
-// String formats it as one line.
-func (h ParsedFrame) String() string {
-	if h.Startup != nil {
-		return h.Startup.String()
-	}
-	return h.FPDU.String()
-}
-
 // Feed adds octets that side 0 or 1 has sent, and returns the frames that are complete.
 // FPDUs are parsed once the start-up frames of both sides are known.
 func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
-	var heard []ParsedFrame
+	var frames []ParsedFrame
 	me, other := &d.sides[side], &d.sides[1-side]
 	if me.framed {
 		me.fpdus.Feed(b)
-		return me.next(side, heard)
+		return me.next(side, frames)
 	}
 	me.waiting = append(me.waiting, b...)
 	if !me.started {
@@ -238,35 +232,36 @@ func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
 			return nil
 		}
 		me.start, me.waiting, me.started = start, rest, true
-		heard = append(heard, ParsedFrame{Side: side, Startup: &me.start})
+		frames = append(frames, ParsedFrame{Side: side, Startup: &me.start})
 	}
 	if me.started && other.started {
-		heard = me.frame(other, side, heard)
-		heard = other.frame(me, 1-side, heard)
+		frames = me.frame(other, side, frames)
+		frames = other.frame(me, 1-side, frames)
 	}
-	return heard
+	return frames
 }
 
-// frame switches from start-up frames to FPDUs.
-func (l *direction) frame(other *direction, side int, heard []ParsedFrame) []ParsedFrame {
+// frame switches a side from start-up frames to FPDUs, and appends those that are complete to frames.
+func (l *direction) frame(other *direction, side int, frames []ParsedFrame) []ParsedFrame {
 	if l.framed {
-		return heard
+		return frames
 	}
 	l.framed = true
 	l.fpdus.Markers = Val(other.start.M)
 	l.fpdus.CRC = Val(l.start.C) || Val(other.start.C)
 	l.fpdus.Feed(l.waiting)
 	l.waiting = nil
-	return l.next(side, heard)
+	return l.next(side, frames)
 }
 
-func (l *direction) next(side int, heard []ParsedFrame) []ParsedFrame {
+// next appends the complete FPDUs of a side to frames.
+func (l *direction) next(side int, frames []ParsedFrame) []ParsedFrame {
 	for {
 		g, ok := l.fpdus.Next()
 		if !ok {
-			return heard
+			return frames
 		}
-		heard = append(heard, ParsedFrame{Side: side, FPDU: &g})
+		frames = append(frames, ParsedFrame{Side: side, FPDU: &g})
 	}
 }
 

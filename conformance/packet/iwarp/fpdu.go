@@ -131,6 +131,7 @@ func (m MPA) crc(right uint32, inUse bool) uint32 {
 	}
 }
 
+// diff adds the framing fields of got that differ from the expected ones.
 func (m MPA) diff(d *packet.Differences, got MPA) {
 	packet.DiffValue(d, "ULPDU_Length", "%d", m.Length, got.Length)
 	packet.DiffBytes(d, "pad", m.Pad, got.Pad)
@@ -199,6 +200,7 @@ func (w *markerWriter) begin() {
 	w.start = w.at
 }
 
+// markerIfDue inserts a marker if one is due at the current stream offset.
 func (w *markerWriter) markerIfDue() {
 	if !w.on || w.at%markerInterval != 0 {
 		return
@@ -213,6 +215,7 @@ func (w *markerWriter) markerIfDue() {
 	w.at += markerLen
 }
 
+// write appends octets of the FPDU, with the markers that are due among them.
 func (w *markerWriter) write(p []byte) {
 	for len(p) > 0 {
 		w.markerIfDue()

@@ -60,20 +60,8 @@ type ImmediateHeader struct {
 	Value *uint64  `at:"0,64" fmt:"%#x"`
 }
 
-// The first two octets of a segment: T, L, four reserved bits, two bits of DDP version;
-// two bits of RDMAP version, two reserved bits, four bits of opcode.
-const (
-	bitTagged       = 0x80
-	bitLast         = 0x40
-	maskDDPReserved = 0x0f // after the shift
-	maskVersion     = 0x03
-	maskReserved    = 0x03 // RDMAP's, after the shift
-	maskOpcode      = 0x0f
-
-	shiftDDPReserved   = 2
-	shiftRDMAPReserved = 4
-	shiftRDMAPVersion  = 6
-)
+// bitTagged is the T bit in the first octet of a segment.
+const bitTagged = 0x80
 
 // Lengths of headers.
 const (
@@ -121,6 +109,7 @@ type TerminateHeader struct {
 	DDPHeader, RDMAPHeader []byte
 }
 
+// append appends the header with its quoted headers.
 func (h TerminateHeader) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(h, TerminateHeader{
 		LengthValid: new(h.SegmentLength != nil),
@@ -164,6 +153,7 @@ func ddpHeaderLen(ctrl byte) int {
 	return untaggedLen
 }
 
+// diff adds the fields of got that differ from the expected header h.
 func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
 	packet.DiffFields(d, "", h, got)
 	packet.DiffValue(d, "SegmentLength", "%d", h.SegmentLength, got.SegmentLength)
@@ -202,6 +192,7 @@ func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 	return ParseSegment(b), true
 }
 
+// inSiwOrder reports whether a control word is in the bit order of siw; see InSiwBitOrder.
 func inSiwOrder(ctrl []byte, started bool) bool {
 	code := ctrl[1]
 	switch {

@@ -139,6 +139,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
+// append appends the block with its SACK.
 func (a AckBlock) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
 	for _, w := range a.SACK {
@@ -147,6 +148,7 @@ func (a AckBlock) append(b []byte) []byte {
 	return b
 }
 
+// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even its fields are there.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a = new(AckBlock)
 	b, err := packet.ParseFields(b, a)
@@ -164,6 +166,7 @@ func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	return a, b[4*n:], true
 }
 
+// diff adds the fields of got that differ from the expected block a.
 func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
 	packet.DiffFields(d, "Ack.", a, got)
 	if a.SACK != nil && !slices.Equal(a.SACK, got.SACK) {
@@ -212,6 +215,7 @@ type StartBlock struct {
 	SourceKey   *uint32  `at:"12,32" fmt:"%#x"`
 }
 
+// append appends the block, with its StartBlock if it has one.
 func (d DataBlock) append(b []byte) []byte {
 	b = packet.AppendFields(b, d)
 	if d.Start != nil {

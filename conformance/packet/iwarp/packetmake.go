@@ -53,6 +53,7 @@ func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, room int) 
 	return all
 }
 
+// writeRecord is the packet of a Write-Record message of length octets that carries data at message offset mo.
 func writeRecord(msn uint32, at Addr, mo, length uint32, data []byte, immediate uint32) Packet {
 	p := UD(Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
 	p.Record = &RecordHeader{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}

@@ -64,6 +64,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
+// parseRD parses the blocks of a reliable packet. It returns the rest, and whether a block is incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -114,7 +115,7 @@ func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 // Matches reports whether got matches the expected packet.
 func (p Packet) Matches(got ReceivedPacket) bool { return len(p.Diff(got)) == 0 }
 
-// diffPart compares blocks.
+// diffPart compares optional parts of a packet by diff; nil in want matches any.
 func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
 	switch {
 	case want == nil:
@@ -164,6 +165,7 @@ func (g *ReceivedPacket) findOddities(short bool) {
 	}
 }
 
+// oddRD lists unusual values in the blocks of a reliable packet.
 func (g *ReceivedPacket) oddRD() {
 	h := &g.Header
 	if *h.Kind != KindRD {
@@ -188,6 +190,7 @@ func (g *ReceivedPacket) oddRD() {
 	}
 }
 
+// oddSegment lists unusual values of the segment.
 func (g *ReceivedPacket) oddSegment() {
 	s := *g.Segment
 	switch {
@@ -233,14 +236,9 @@ func (p Packet) String() string {
 		l.Addf("version %d", v)
 	}
 	p.describeBlocks(&l)
-	for _, f := range []struct {
-		name string
-		v    *bool
-	}{{"ack-now", p.Header.AckNow}, {"marked", p.Header.Marked}, {"repeats", p.Header.Repeats}} {
-		if Val(f.v) {
-			l.Addf("%s", f.name)
-		}
-	}
+	l.AddFlag("ack-now", p.Header.AckNow)
+	l.AddFlag("marked", p.Header.Marked)
+	l.AddFlag("repeats", p.Header.Repeats)
 	if p.Segment != nil {
 		l.Addf("%s", p.describeSegment())
 	}
@@ -250,9 +248,10 @@ func (p Packet) String() string {
 	if state := Val(p.CRCStatus); state != CRCRight {
 		l.Addf("with CRC %v", state)
 	}
-	return strings.Join(l, " ")
+	return l.String()
 }
 
+// describeBlocks adds the fields of the blocks.
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)
@@ -283,6 +282,7 @@ func (p Packet) describeBlocks(l *packet.Line) {
 	}
 }
 
+// describeSegment formats the segment, with the header of a Write-Record.
 func (p Packet) describeSegment() string {
 	if p.Record == nil {
 		return p.Segment.String()
@@ -293,5 +293,5 @@ func (p Packet) describeSegment() string {
 	packet.AddField(&l, "mo %d", p.Record.MO)
 	packet.AddField(&l, "of %d B", p.Record.Length)
 	packet.AddField(&l, "imm %#x", p.Record.Immediate)
-	return strings.Join(l, " ")
+	return l.String()
 }

@@ -2,7 +2,6 @@ package iwarp
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -33,12 +32,13 @@ type Segment struct {
 	Verbatim []byte
 }
 
-// DDP has the DDP header fields (RFC 5041 section 4).
+// DDP has the DDP header fields (RFC 5041 section 4). Its tags are about the first octet of a segment.
 type DDP struct {
-	Tagged   *bool  // T; nil: by the fields below
-	Last     *bool  // L; nil: true
-	Reserved *uint8 // four bits; nil: 0
-	Version  *uint8 // DV; nil: 1
+	_        struct{} `size:"1"`
+	Tagged   *bool    `at:"0.0,1"`         // T; nil: by the fields below
+	Last     *bool    `at:"0.1,1" def:"1"` // L
+	Reserved *uint8   `at:"0.2,4"`
+	Version  *uint8   `at:"0.6,2" def:"1"` // DV
 
 	// Tagged segments.
 	STag *uint32
@@ -49,11 +49,12 @@ type DDP struct {
 	MO  *uint32
 }
 
-// RDMAP has the RDMAP control fields (RFC 5040 section 4.1).
+// RDMAP has the RDMAP control fields (RFC 5040 section 4.1). Its tags are about the second octet of a segment.
 type RDMAP struct {
-	Version  *uint8 // RV; nil: 1
-	Reserved *uint8 // two bits; nil: 0
-	Opcode   *Opcode
+	_        struct{} `size:"1"`
+	Version  *uint8   `at:"0.0,2" def:"1"` // RV
+	Reserved *uint8   `at:"0.2,2"`
+	Opcode   *Opcode  `at:"0.4,4"`
 	// InvalidateSTag is present in untagged segments only, and used by two kinds of Send.
 	InvalidateSTag *uint32
 }
@@ -100,6 +101,7 @@ func (s Segment) Append(b []byte) []byte {
 // Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
+// appendHeaders appends the DDP and RDMAP headers.
 func (s Segment) appendHeaders(b []byte) []byte {
 	b = s.appendDDP(b)
 	switch {
@@ -117,22 +119,12 @@ func (s Segment) appendHeaders(b []byte) []byte {
 	return append(b, s.OtherHeader...)
 }
 
+// appendDDP appends the DDP header.
 func (s Segment) appendDDP(b []byte) []byte {
 	d, r := &s.DDP, &s.RDMAP
 	tagged := s.IsTagged()
-	var ctrl uint8
-	if packet.Get(d.Tagged, tagged) {
-		ctrl |= bitTagged
-	}
-	if packet.Get(d.Last, true) {
-		ctrl |= bitLast
-	}
-	ctrl |= fit("DDP.Reserved", Val(d.Reserved), maskDDPReserved) << shiftDDPReserved
-	ctrl |= fit("DDP.Version", packet.Get(d.Version, version), maskVersion)
-	ulp := fit("RDMAP.Version", packet.Get(r.Version, version), maskVersion)<<shiftRDMAPVersion |
-		fit("RDMAP.Reserved", Val(r.Reserved), maskReserved)<<shiftRDMAPReserved |
-		fit("RDMAP.Opcode", uint8(s.Op()), maskOpcode)
-	b = append(b, ctrl, ulp)
+	b = packet.AppendFields(b, packet.Or(*d, DDP{Tagged: &tagged}))
+	b = packet.AppendFields(b, r)
 	if tagged {
 		b = binary.BigEndian.AppendUint32(b, Val(d.STag))
 		return binary.BigEndian.AppendUint64(b, Val(d.TO))
@@ -147,14 +139,6 @@ func (s Segment) appendDDP(b []byte) []byte {
 // compares every bit.
 func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
 
-// fit panics if v does not fit its field.
-func fit(field string, v, mask uint8) uint8 {
-	if v&^mask != 0 {
-		panic(fmt.Sprintf("%s: %#x does not fit its field, the largest value of which is %#x", field, v, mask))
-	}
-	return v
-}
-
 // ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
 // remaining octets are payload; Append returns the same octets. The T bit decides which
 // header is parsed. The result does not alias b.
@@ -162,7 +146,8 @@ func ParseSegment(b []byte) Segment {
 	b = append([]byte{}, b...)
 	var s Segment
 	if len(b) >= controlLen {
-		s.parseControl(b[0], b[1])
+		rest, _ := packet.ParseFields(b, &s.DDP)
+		_, _ = packet.ParseFields(rest, &s.RDMAP)
 		if len(b) >= ddpHeaderLen(b[0]) {
 			s.Payload = s.parseHeaders(b)
 			return s
@@ -170,20 +155,6 @@ func ParseSegment(b []byte) Segment {
 	}
 	s.Verbatim = b
 	return s
-}
-
-func (s *Segment) parseControl(ctrl, ulp byte) {
-	s.DDP = DDP{
-		Tagged:   new(ctrl&bitTagged != 0),
-		Last:     new(ctrl&bitLast != 0),
-		Reserved: new(ctrl >> shiftDDPReserved & maskDDPReserved),
-		Version:  new(ctrl & maskVersion),
-	}
-	s.RDMAP = RDMAP{
-		Version:  new(ulp >> shiftRDMAPVersion),
-		Reserved: new(ulp >> shiftRDMAPReserved & maskReserved),
-		Opcode:   new(Opcode(ulp & maskOpcode)),
-	}
 }
 
 // parseHeaders parses a complete DDP header, and the RDMAP header if it is complete; a
@@ -227,6 +198,7 @@ func (s Segment) Diff(d *packet.Differences, got Segment) {
 	}
 }
 
+// diff adds the fields of got that differ from the expected header h.
 func (h DDP) diff(d *packet.Differences, got DDP) {
 	packet.DiffValue(d, "T", "%t", h.Tagged, got.Tagged)
 	packet.DiffValue(d, "L", "%t", h.Last, got.Last)
@@ -239,23 +211,19 @@ func (h DDP) diff(d *packet.Differences, got DDP) {
 	packet.DiffValue(d, "MO", "%d", h.MO, got.MO)
 }
 
+// diff adds the fields of got that differ from the expected header h.
 func (h RDMAP) diff(d *packet.Differences, got RDMAP) {
 	packet.DiffValue(d, "RV", "%d", h.Version, got.Version)
 	packet.DiffValue(d, "RDMAP reserved bits", "%#x", h.Reserved, got.Reserved)
 	packet.DiffValue(d, "Invalidate STag", "%#x", h.InvalidateSTag, got.InvalidateSTag)
 }
 
+// diffHeaders compares the RDMAP headers.
 func (s Segment) diffHeaders(d *packet.Differences, got Segment) {
 	packet.DiffHeader(d, "Read Request header", "", s.Read, got.Read)
 	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
 	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
 	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
-	switch {
-	case s.Terminate == nil:
-	case got.Terminate == nil:
-		d.Add("Terminate header", "one", "none")
-	default:
-		s.Terminate.diff(d, got.Terminate)
-	}
+	diffPart(d, "Terminate header", s.Terminate, got.Terminate, (*TerminateHeader).diff)
 	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
 }

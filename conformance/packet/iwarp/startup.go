@@ -219,14 +219,10 @@ func (s StartupFrame) String() string {
 		l.Addf("MPA KEY %q", key)
 	}
 	packet.AddField(&l, "rev %d", s.Rev)
-	for _, f := range []struct {
-		name string
-		v    *bool
-	}{{"M", s.M}, {"C", s.C}, {"S", s.S}, {"rejected", s.R}} {
-		if Val(f.v) {
-			l.Addf("%s", f.name)
-		}
-	}
+	l.AddFlag("M", s.M)
+	l.AddFlag("C", s.C)
+	l.AddFlag("S", s.S)
+	l.AddFlag("rejected", s.R)
 	if Val(s.Reserved) != 0 {
 		l.Addf("reserved %#x", *s.Reserved)
 	}
@@ -239,18 +235,12 @@ func (s StartupFrame) String() string {
 	return l.String()
 }
 
+// describe adds the depths and the set flags.
 func (e *Enhanced) describe(l *packet.Line) {
 	packet.AddField(l, "ird %d", e.IRD)
 	packet.AddField(l, "ord %d", e.ORD)
-	if Val(e.PeerToPeer) {
-		l.Addf("p2p")
-	}
-	for _, f := range []struct {
-		name string
-		v    *bool
-	}{{"rtr-send", e.SendRTR}, {"rtr-write", e.WriteRTR}, {"rtr-read", e.ReadRTR}} {
-		if Val(f.v) {
-			l.Addf("%s", f.name)
-		}
-	}
+	l.AddFlag("p2p", e.PeerToPeer)
+	l.AddFlag("rtr-send", e.SendRTR)
+	l.AddFlag("rtr-write", e.WriteRTR)
+	l.AddFlag("rtr-read", e.ReadRTR)
 }

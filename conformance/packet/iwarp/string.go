@@ -30,6 +30,7 @@ func (s Segment) String() string {
 	return l.String()
 }
 
+// describePlace adds the fields that say where the segment goes.
 func (s Segment) describePlace(l *packet.Line) {
 	packet.AddField(l, "stag %#x", s.DDP.STag)
 	packet.AddField(l, "to %#x", s.DDP.TO)
@@ -42,6 +43,7 @@ func (s Segment) describePlace(l *packet.Line) {
 	}
 }
 
+// describeHeaders adds the fields of the RDMAP header.
 func (s Segment) describeHeaders(l *packet.Line) {
 	if h := s.Read; h != nil {
 		packet.AddField(l, "%d B", h.Size)
@@ -66,6 +68,7 @@ func (s Segment) describeHeaders(l *packet.Line) {
 	}
 }
 
+// describeData adds the payload length, and whether the segment is the last of its message.
 func (s Segment) describeData(l *packet.Line) {
 	f, _ := s.Op().form()
 	switch {
@@ -108,6 +111,7 @@ func (s Segment) describeOddControl(l *packet.Line) {
 	}
 }
 
+// describe adds the cause and the quoted segment.
 func (h *TerminateHeader) describe(l *packet.Line) {
 	packet.AddField(l, "%v", h.Cause)
 	if wrong, ok := h.QuotedSegment(); ok {
@@ -115,6 +119,7 @@ func (h *TerminateHeader) describe(l *packet.Line) {
 	}
 }
 
+// place formats a tagged address as STag+TO.
 func place(stag *uint32, to *uint64) string {
 	return fmt.Sprintf("%s+%s", hexOrAny(stag), hexOrAny(to))
 }
@@ -143,6 +148,7 @@ func (s Segment) Oddities() []string {
 	return odd
 }
 
+// oddControl lists unusual values of the control fields. f is the layout of the opcode, known if it is assigned.
 func (s Segment) oddControl(odd *oddities, f form, known bool) {
 	odd.unless("DV", packet.Get(s.DDP.Version, version), version)
 	odd.unless("RV", packet.Get(s.RDMAP.Version, version), version)
@@ -190,6 +196,7 @@ func (s Segment) oddHeader(odd *oddities, f form) {
 	}
 }
 
+// odd lists unusual values of a Terminate in segment s.
 func (h *TerminateHeader) odd(odd *oddities, s Segment) {
 	if h == nil {
 		return

@@ -26,7 +26,7 @@ type FileOptions struct {
 	// BufferBytes is the size of the write buffer, whose contents are lost if the process
 	// is killed.
 	BufferBytes int
-	// OnError, if not nil, is called with the first error.
+	// OnError, if not nil, is called with the first error, from the goroutine that writes.
 	OnError func(error)
 	// OnLimit, if not nil, is called when MaxBytes is reached.
 	OnLimit func()

@@ -110,10 +110,10 @@ func TestFrameDecodesWithGopacket(t *testing.T) {
 		if uint32(ip.Id) != d.IPID || ip.Flags != layers.IPv4DontFragment || ip.TTL != 17 || ip.TOS != 0x6a {
 			t.Fatalf("%d bytes: IPv4 header %+v", n, ip)
 		}
-		if checksum(ip.Contents) != 0 {
-			t.Fatalf("%d bytes: a right header sums to 0, not %#x", n, checksum(ip.Contents))
+		if link.Checksum(ip.Contents) != 0 {
+			t.Fatalf("%d bytes: a right header sums to 0, not %#x", n, link.Checksum(ip.Contents))
 		}
-		if sum := foldSum(pseudoSum(d.Src.Addr(), d.Dst.Addr(), protocolUDP, 8+n) + sumWords(ip.Payload)); sum != 0 || udp.Checksum == 0 {
+		if sum := link.FoldSum(link.SumWords(link.PseudoHeaderSum(d.Src.Addr(), d.Dst.Addr(), link.ProtocolUDP, 8+n), ip.Payload)); sum != 0xffff || udp.Checksum == 0 {
 			t.Fatalf("%d bytes: a right datagram sums to 0, not %#x; checksum %#x", n, sum, udp.Checksum)
 		}
 		if int(ip.Length) != 28+n || int(udp.Length) != 8+n || udp.DstPort != 4791 {

@@ -170,7 +170,7 @@ func (s *capturedStream) Connected(now mono.Time) bool {
 // Write implements link.StreamLink, and captures the bytes that were written.
 func (s *capturedStream) Write(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Write(now, b)
-	s.writeSegments(now, b[:n])
+	s.writeSegments(now, b[:n], s.writeOut, &s.sent)
 	return n, err
 }
 
@@ -182,17 +182,20 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 		b = append(b, buf[:min(len(buf), n-len(b))]...)
 	}
 	s.net.scratch = b
-	s.writeSegments(now, b)
+	s.writeSegments(now, b, s.writeOut, &s.sent)
 	return n, err
 }
 
-// writeSegments captures b as outbound segments.
-func (s *capturedStream) writeSegments(now mono.Time, b []byte) {
+// segmentWriter captures a segment with a payload: writeOut or writeIn.
+type segmentWriter func(now mono.Time, flags link.SegmentFlags, payload []byte)
+
+// writeSegments captures b as segments of one direction, whose next sequence number is *seq.
+func (s *capturedStream) writeSegments(now mono.Time, b []byte, write segmentWriter, seq *uint64) {
 	for len(b) > 0 {
 		s.ensureHandshake(now)
 		part, flags := s.firstSegment(b)
-		s.writeOut(now, flags, part)
-		s.sent += uint64(len(part))
+		write(now, flags, part)
+		*seq += uint64(len(part))
 		b = b[len(part):]
 	}
 }
@@ -210,13 +213,7 @@ func (s *capturedStream) firstSegment(b []byte) ([]byte, link.SegmentFlags) {
 // Read implements link.StreamLink, and captures the bytes that were read, or how the stream ended.
 func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	n, err := s.StreamLink.Read(now, b)
-	for rest := b[:n]; len(rest) > 0; {
-		s.ensureHandshake(now)
-		part, flags := s.firstSegment(rest)
-		s.writeIn(now, flags, part)
-		s.rcvd += uint64(len(part))
-		rest = rest[len(part):]
-	}
+	s.writeSegments(now, b[:n], s.writeIn, &s.rcvd)
 	if err != nil {
 		s.writeEnd(now, err)
 	}
