@@ -46,6 +46,14 @@ func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
 	}
 }
 
+// Completions returns the completions that r.CQ has now.
+func (r *Rig) Completions() (all []verbs.WC) {
+	for wc, ok := r.PollCompletion(0); ok; wc, ok = r.PollCompletion(0) {
+		all = append(all, wc)
+	}
+	return all
+}
+
 // ExpectCompletion fails the case unless the next completion has this work request ID
 // and status. It returns the completion.
 func (r *Rig) ExpectCompletion(id uint64, status verbs.WCStatus) verbs.WC {

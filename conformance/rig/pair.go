@@ -80,19 +80,15 @@ const qKey = 0x0a0b0c0d
 // newEndpoint creates a completion queue and a queue pair, RC if the device has it and else UD,
 // in the state INIT.
 func newEndpoint(r *Rig) *Endpoint {
-	e := &Endpoint{Rig: r}
-	var err error
-	e.CQ, err = r.Device.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})
-	r.Must("a completion queue", err)
+	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
 	qpType := verbs.QPTypeUD
 	if r.Caps.Has(verbs.CapRC) {
 		qpType = verbs.QPTypeRC
 	}
-	e.QP, err = r.Device.CreateQP(verbs.QPInit{
+	e.QP = r.CreateQP(verbs.QPInit{
 		Type: qpType, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
-	r.Must(fmt.Sprintf("a queue pair of %v", qpType), err)
 	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
 }

@@ -15,9 +15,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "thirteen bits of 0 in every packet",
 	Defects: []string{"ReservedBitsSent"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		for _, pkt := range c.variedPackets() {
-			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
-		}
+		c.expectInAllPackets(ib.Packet{}.WithReserved(0, 0))
 	}),
 }, {
 	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"),
@@ -28,9 +26,8 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 		}
-		c.PostSend(c.QP, c.SendWR(100, 8))
-		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f), 100)
+		c.request(0, c.SendWR(100, 8))
+		c.completeWith(c.peerAck(0, 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
 	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"),
@@ -40,12 +37,10 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Defects: []string{"DropMigReqZero"}, Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
-			c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-			c.PostSend(c.QP, c.SendWR(100, 8))
-			c.expect(ib.SendOnly(c.DevicePSN(n), nil))
-			ack := ib.Ack(c.DevicePSN(n), uint32(n+1))
-			ack.BTH.MigReq = &mig
-			c.completeWith(ack, 100)
+			withMigReq := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p }
+			c.expectAccepted(n, withMigReq)
+			c.request(n, c.SendWR(100, 8))
+			c.completeWith(withMigReq(c.peerAck(n, uint32(n+1))), 100)
 		}
 	}),
 }, {
@@ -66,15 +61,16 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 	Expects: "no packet with SE; the post may be refused",
 	Defects: []string{"SolicitedEverywhere"}, Run: onConn(Setup{}, func(c *Conn) {
-		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+		wr := c.WriteWR(1, 8)
+		wr.Flags = verbs.SendSolicited
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
 		// immediate data only.
 		if _, err := c.QP.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
 			c.expectSilence(silencePeriod)
 			return
 		}
-		c.expect(ib.WriteOnly(c.DevicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.expect(c.wantWrite(0, 8)[0].NoSE())
+		c.Send(c.peerAck(0, 1))
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
@@ -83,20 +79,20 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 	Expects: "a completion and an event for each",
 	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
-		channel := p.useCompChannel(64)
+		events := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 3, recvLen: 2048})
-		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE())
-		c.expectSolicitedEvent(channel)
-		c.ExpectRecv(1, 16)
-		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.Send(ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.SendLast(c.PeerPSN(2), Data(16)).AckReq().SE())
-		c.expectSolicitedEvent(channel)
-		c.ExpectRecv(2, 1040)
-		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.Send(ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
-		c.expectSolicitedEvent(channel)
-		c.ExpectRecv(3, 16)
+		for i, message := range [][]ib.Packet{
+			{c.peerSend(0, 16)},
+			{ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.SendLast(c.PeerPSN(2), Data(16)).AckReq()},
+			{ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 16), 7, Data(16)).AckReq()},
+		} {
+			c.armCQ(true)
+			last := len(message) - 1
+			message[last] = message[last].SE()
+			c.Send(message...)
+			c.expectCQEvent(events)
+			c.ExpectRecv(uint64(i+1), last*1024+16)
+		}
 	}),
 }, {
 	ID: "bth/se/unsolicited-message-raises-none", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
@@ -104,17 +100,14 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND without SE, then one with it",
 	Expects: "two completions, one event after the second",
 	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
-		channel := p.useCompChannel(64)
+		events := p.useCompChannel(64)
 		c := p.connect(Setup{Receives: 2})
-		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
+		c.armCQ(true)
 		c.expectAccepted(0)
 		c.Sync()
-		if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-			c.Must("a completion channel that can be waited on", err)
-			c.Fail("no event for a message without SE", "one")
-		}
+		c.expectNoCQEvent(events)
 		c.expectAccepted(1, ib.Packet.SE)
-		c.expectSolicitedEvent(channel)
+		c.expectCQEvent(events)
 	}),
 }, {
 	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics,
@@ -160,7 +153,9 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 // unless the last packet of each has SE as wanted and no other packet has it.
 func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
-		c.PostSend(c.QP, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+		wr := c.WriteWR(7, n)
+		wr.Opcode, wr.Flags, wr.Imm = op, flags|verbs.SendSignaled, 5
+		c.PostSend(c.QP, wr)
 		all := c.nextPackets(ib.Packets(n, MTU))
 		for i, pkt := range all {
 			se := want && i == len(all)-1
@@ -168,13 +163,4 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 		}
 		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
 	}
-}
-
-// expectSolicitedEvent fails the case unless the channel has a completion event.
-func (c *Conn) expectSolicitedEvent(channel verbs.CompChannel) {
-	_, err := channel.Wait(c.ResponseTimeout())
-	if errors.Is(err, verbs.ErrTimeout) {
-		c.Fail("an event for a message with SE", "none in %v", c.ResponseTimeout())
-	}
-	c.Must("a completion channel that can be waited on", err)
 }

@@ -13,7 +13,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Expects: "a response to the last only",
 	Defects: []string{"BTHUnchecked"}, Run: onRC(func(c *Conn) {
 		for v := range uint8(15) {
-			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithTVer(v + 1))
+			c.expectDropped(c.peerSend(0, 16).WithTVer(v + 1))
 		}
 		c.expectAccepted(0)
 	}),
@@ -75,7 +75,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		for _, op := range reserved {
 			c := p.connect(Setup{Receives: 1})
 			c.Send(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)).AckReq())
-			c.expect(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+			c.expect(c.deviceNak(0, ib.NakInvalidRequest, 0))
 			c.AwaitState(c.QP, verbs.QPStateErr)
 		}
 	}),
@@ -120,7 +120,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		used := []uint32{uint32(c.QP.QPN()), uint32(c.SyncQP().QPN())}
 		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 			if qpn != used[0] && qpn != used[1] {
-				c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(qpn))
+				c.expectDropped(c.peerSend(0, 16).To(qpn))
 			}
 		}
 		c.expectAccepted(0)
@@ -131,8 +131,8 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"QPNLoose"}, Run: onRC(func(c *Conn) {
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+		c.expectDropped(c.peerSend(0, 16).To(uint32(verbs.MulticastQPN)))
+		c.expectDropped(c.peerWrite(0, 16).To(uint32(verbs.MulticastQPN)))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -156,7 +156,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil),
 			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2048), nil),
 			ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 0), 7, nil),
-			ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)),
+			c.peerRead(0, 8),
 			ib.SendOnlyImm(c.PeerPSN(0), 7, nil),
 		}
 		// A device may refuse requests that it does not support.

@@ -76,7 +76,7 @@ func (p *Port) RequireICRCFields() {
 // unchanged.
 func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.Send(pkt)
-	if got, ok := c.packetAfterSync(silencePeriod); ok {
+	if got, ok := c.NextAfterSync(silencePeriod); ok {
 		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
 	}
 	if wc, ok := c.PollCompletion(0); ok {
@@ -90,11 +90,11 @@ func (c *Conn) expectDropped(pkt ib.Packet) {
 // unless the device acknowledges it and completes receive n+1. It also shows that earlier
 // packets have not changed the expected PSN.
 func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
-	pkt := ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()
+	pkt := c.peerSend(n, 16)
 	for _, f := range modify {
 		pkt = f(pkt)
 	}
-	c.exchange(pkt, ib.Ack(c.PeerPSN(n), uint32(n+1)))
+	c.exchange(pkt, c.deviceAck(n, uint32(n+1)))
 	c.ExpectRecv(uint64(n+1), 16)
 	c.ExpectBytes(c.LocalMem, n*64, Data(16))
 	c.LocalMem.Snapshot()

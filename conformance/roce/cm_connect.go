@@ -21,9 +21,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		l := p.cmListen(verbs.PortSpaceTCP)
 		asked := p.Now()
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
-		if took := p.Now() - asked; took > ib.AckTimeout(code) {
-			p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
-		}
+		took := p.Now() - asked
+		p.Check(took <= ib.AckTimeout(code), fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
 		k.establish()
 		k.expectDelivery(0)
 	}),
@@ -45,11 +44,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 		p.SendPacket(req)
 		k.expectSameREPs()
-		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
-			p.Fail("one request for the application", "a second one from %v", second.Remote())
-		} else if !errors.Is(err, verbs.ErrTimeout) {
-			p.Must("a listener", err)
-		}
+		p.expectNoRequest(l)
 	}),
 }, {
 	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"),
@@ -112,14 +107,9 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
 		p.Check(err != nil, "no connection without an RTU", "one")
 		// The device may send a REJ.
-		for {
-			pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
-			if !ok {
-				return
-			}
-			if _, m, err := pkt.CM(); err != nil || ib.AttrOf(m) == ib.AttrREP {
-				p.Fail("no REP beyond the third retry", "%v", pkt)
-			}
+		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
+			_, m, err := pkt.CM()
+			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
 		}
 	}),
 }, {
@@ -154,8 +144,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.ExpectState(k.QP, verbs.QPStateRTS)
 
 		k = p.cmOpen(l, 2)
-		k.Send(ib.WriteOnly(k.PeerPSN(0), k.RETH(0, 0), nil).AckReq())
-		k.expectPacket(ib.Ack(k.PeerPSN(0), 1).To(peerQPN + 2))
+		k.Send(k.peerWrite(0, 0))
+		k.expectPacket(k.deviceAck(0, 1).To(peerQPN + 2))
 		k.expectEstablished("a WRITE")
 	}),
 }, {
@@ -185,9 +175,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.cmCheck(want, pkt, m)
 		req, _ := m.(ib.REQ)
 		h, _, err := ib.ParseAddrHeader(req.Private)
-		if err != nil || h.Src != p.deviceAddr || h.Dst != p.Peer {
-			p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
-		}
+		p.Check(err == nil && h.Src == p.deviceAddr && h.Dst == p.Peer,
+			fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
 		mad, _, _ := pkt.CM()
 		p.SendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
 		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
@@ -197,15 +186,9 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 
 // expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
 func (k *cmSession) expectSameREPs() {
-	for {
-		pkt, ok := k.packetAfterSync(shortWait)
-		if !ok {
-			return
-		}
+	for _, pkt := range k.Drain(shortWait) {
 		_, m, err := pkt.CM()
-		if err != nil {
-			k.Fail("nothing, or the same REP", "%v", pkt)
-		}
+		k.Check(err == nil, "nothing, or the same REP", "%v", pkt)
 		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && ib.AttrOf(m) != ib.AttrMRA {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
@@ -217,22 +200,24 @@ func (k *cmSession) expectSameREPs() {
 // case may have read the clock late.
 func (k *cmSession) expectREPRetransmission(code uint8) {
 	last, was := k.Now(), k.deviceID
-	k.expectREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
-	if k.deviceID != was {
-		k.Fail(fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
-	}
-	if pause := k.Now() - last; pause < ib.AckTimeout(code)*9/10 {
-		k.Fail(fmt.Sprintf("a retransmission of the REP after %v", ib.AckTimeout(code)), "%v", pause)
-	}
+	timeout := ib.AckTimeout(code)
+	k.expectREP(4*timeout + k.ResponseTimeout())
+	k.Check(k.deviceID == was, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
+	pause := k.Now() - last
+	k.Check(pause >= timeout*9/10, fmt.Sprintf("a retransmission of the REP after %v", timeout), "%v", pause)
 }
 
-// cmDeliveryTime is how long to wait for a request to reach the application. In virtual
-// time a long wait costs nothing.
-func cmDeliveryTime(p *Port) time.Duration {
+// expectNoRequest fails the case if the application gets a connection request within a second of
+// virtual time, or 100 ms of real time.
+func (p *Port) expectNoRequest(l verbs.Listener) {
+	deliveryTime := 100 * time.Millisecond
 	if p.Virtual {
-		return time.Second
+		deliveryTime = time.Second
 	}
-	return 100 * time.Millisecond
+	if req, err := l.GetRequest(deliveryTime); !errors.Is(err, verbs.ErrTimeout) {
+		p.Must("a listener", err)
+		p.Fail("no other request for the application", "one from %v", req.Remote())
+	}
 }
 
 var cmEndCases = overCM.Cases([]conformance.Case{{
@@ -243,12 +228,10 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmEstablish(l, 0)
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
 		k.AwaitState(k.QP, verbs.QPStateErr)
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 
 		k = p.cmEstablish(l, 1)
 		closing := p.Go("disconnect", k.established.Disconnect)
@@ -257,8 +240,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 		p.Sync()
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 	}),
 }, {
 	ID:   "cm/life/thousands-of-connections-leave-no-residue",
@@ -299,23 +281,20 @@ func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 // cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
 func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
-	k.sendDREQ()
-	k.expectDREP()
+	k.disconnect()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
 	p.Must("a queue pair that is destroyed", k.QP.Close())
 	p.Must("memory that is deregistered", k.TargetMem.Close())
 	p.Must("memory that is deregistered", k.LocalMem.Close())
-	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
-		continue // flushed receives
-	}
+	p.Completions() // discards flushed receives
 }
 
 // sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
 // that follows from the timeouts in the REQ.
 func (p *Port) sleepTimeWait() {
+	timeWait := 3 * time.Second
 	if p.Virtual {
-		p.Sleep(10 * time.Minute)
-		return
+		timeWait = 10 * time.Minute
 	}
-	p.Sleep(3 * time.Second)
+	p.Sleep(timeWait)
 }

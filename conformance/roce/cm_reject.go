@@ -67,19 +67,16 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n := range uint32(200) {
-			req := p.cmRandomRequest(n)
-			p.SendPacket(ib.CM(uint64(n), req))
+			p.SendPacket(ib.CM(uint64(n), p.cmRandomRequest(n)))
 			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
 				p.cmRejectAll(l)
 			}
-			for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
+			for _, pkt := range p.Drain(shortWait) {
 				_, m, err := pkt.CM()
-				if err != nil {
-					p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
-				}
-				if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
-					p.Fail("a REJ with another reason than an invalid LID", "%v", pkt)
-				}
+				p.Check(err == nil, "a message of the communication manager", "%v (%v)", pkt, err)
+				rej, isREJ := m.(ib.REJ)
+				p.Check(!isREJ || *rej.Reason != ib.RejInvalidLID && *rej.Reason != ib.RejInvalidAltLID,
+					"a REJ with another reason than an invalid LID", "%v", pkt)
 			}
 		}
 	}),
@@ -98,12 +95,8 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 			p.SendPacket(ib.CM(uint64(comm), req))
 			p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 		}
-		if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
-			p.Must("a listener", err)
-			p.Fail("no request for the application", "one from %v", req.Remote())
-		}
-		k := p.cmOpen(l, 0)
-		k.establish()
+		p.expectNoRequest(l)
+		p.cmOpen(l, 0).establish()
 	}),
 }, {
 	ID:   "cm/sidr/answered-with-qp-and-key",

@@ -14,7 +14,7 @@ var counterRecoveryCases = []conformance.Case{
 		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ", []*rig.Counter{cntDuplicates},
 		func(p *Port) rig.Counts {
 			c := p.Connect(Setup{})
-			read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16))
+			read := c.peerRead(1, 16)
 			c.Send(writePacket(c, 0), read)
 			awaitPSN(c, c.PeerPSN(1))
 			c.Send(writePacket(c, 0), writePacket(c, 0), writePacket(c, 0), read, read)
@@ -39,27 +39,15 @@ var counterRecoveryCases = []conformance.Case{
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
 				c.AwaitPackets(8)
-				c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
+				c.Send(c.peerNak(lost, ib.NakSequence, 0))
 				awaitPSN(c, c.DevicePSN(7))
-				c.completeWith(ib.Ack(c.DevicePSN(7), 1), 1)
+				c.completeWith(c.peerAck(7, 1), 1)
 			}
 			return nil
 		}),
 	withLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
 		"twice, an ACK for a SEND after an unanswered READ; then the response", []*rig.Counter{cntImpliedNAKs},
-		func(p *Port) rig.Counts {
-			c := p.Connect(Setup{})
-			for i := range 2 {
-				c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))
-				c.AwaitPackets(2)
-				c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-				c.Drain(0)
-				c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
-				c.ExpectCompletions(verbs.WCSuccess, 1, 2)
-				c.Drain(0)
-			}
-			return rig.Counts{cntImpliedNAKs: rig.Exactly(2)}
-		}), "ImpliedNAKCounterStuck"),
+		causeImpliedNAKs), "ImpliedNAKCounterStuck"),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
 		"no response to a SEND with retry_cnt 3", []*rig.Counter{cntAckTimeouts, cntResentPkts, cntRetriesEnd},
 		func(p *Port) rig.Counts {
@@ -75,7 +63,7 @@ var counterRecoveryCases = []conformance.Case{
 		func(p *Port) rig.Counts {
 			c := p.Connect(Setup{})
 			for range 3 {
-				c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
+				c.Send(c.peerSend(0, 8))
 				c.Await("an RNR NAK", func(a *Arrival) bool { return a.IsAck(ib.AckRNR) })
 			}
 			return nil
@@ -109,12 +97,29 @@ var counterRecoveryCases = []conformance.Case{
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, MTU))
 				c.AwaitPackets(1)
-				c.Send(ib.Nak(c.DevicePSN(0), code, 0))
+				c.Send(c.peerNak(0, code, 0))
 				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, "an error", "success")
 			}
 			return nil
 		}),
+}
+
+// causeImpliedNAKs acknowledges a SEND after an unanswered READ, twice, which implies that the READ
+// response was lost. Then it answers both.
+func causeImpliedNAKs(p *Port) rig.Counts {
+	c := p.Connect(Setup{})
+	for i := range 2 {
+		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))
+		c.AwaitPackets(2)
+		ack := c.peerAck(2*i+1, uint32(2*i+2))
+		c.Send(ack)
+		c.Drain(0)
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ack)
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
+		c.Drain(0) // the device may have retransmitted both
+	}
+	return rig.Counts{cntImpliedNAKs: rig.Exactly(2)}
 }
 
 // drop is a modification of a packet that makes the device drop it.

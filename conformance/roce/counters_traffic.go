@@ -3,7 +3,6 @@ package roce
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -26,7 +25,7 @@ func withLumina(c conformance.Case, defects ...string) conformance.Case {
 
 // writePacket returns the peer's n-th packet: a WRITE with AckReq.
 func writePacket(c *Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).AckReq()
+	return c.peerWrite(n, 8)
 }
 
 // awaitPSN waits for a response with this PSN.
@@ -61,10 +60,10 @@ var counterTrafficCases = []conformance.Case{
 func serveRequests(p *Port) (taken int) {
 	c := p.Connect(Setup{Receives: 3})
 	for ; taken < 3; taken++ {
-		c.Send(ib.SendOnly(c.PeerPSN(taken), Data(16)).AckReq())
+		c.Send(c.peerSend(taken, 16))
 		c.ExpectRecv(uint64(taken+1), 16)
 	}
-	c.Send(writePacket(c, 3), writePacket(c, 4), ib.ReadRequest(c.PeerPSN(5), c.RETH(0, 2500)))
+	c.Send(writePacket(c, 3), writePacket(c, 4), c.peerRead(5, 2500))
 	awaitPSN(c, c.PeerPSN(7))
 	return taken
 }
@@ -76,9 +75,9 @@ func sendRequests(p *Port) (sent int) {
 	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
 	c.AwaitPackets(7)
 	for ; sent < 3; sent++ {
-		c.completeWith(ib.Ack(c.DevicePSN(sent), uint32(sent+1)), uint64(sent+1))
+		c.completeWith(c.peerAck(sent, uint32(sent+1)), uint64(sent+1))
 	}
-	c.completeWith(ib.Ack(c.DevicePSN(6), 4), 4)
+	c.completeWith(c.peerAck(6, 4), 4)
 	return sent
 }
 
@@ -89,9 +88,9 @@ var counterResponseCases = []conformance.Case{
 			c := p.Connect(Setup{})
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
-			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
+			c.completeWith(c.peerAck(1, 2), 1, 2)
 			for range 3 {
-				c.Send(ib.Ack(c.DevicePSN(0), 1))
+				c.Send(c.peerAck(0, 1))
 			}
 			return rig.Counts{cntStaleResponses: rig.Exactly(3)}
 		}),
@@ -102,7 +101,7 @@ var counterResponseCases = []conformance.Case{
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.SendWR(1, 8))
 				c.AwaitPackets(1)
-				c.Send(ib.Ack(c.DevicePSN(100+i), 1))
+				c.Send(c.peerAck(100+i, 1))
 			}
 			return rig.Counts{cntUnsentResponses: rig.Exactly(3)}
 		}),
@@ -123,17 +122,7 @@ var counterResponseCases = []conformance.Case{
 var otherCounterCases = []conformance.Case{
 	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
 		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", []*rig.Counter{cntMarksSeen, cntCNPsSent, cntCNPsHandled},
-		func(p *Port) rig.Counts {
-			c := p.Connect(Setup{})
-			for i := range 3 {
-				c.Send(writePacket(c, i).CE())
-				c.Sleep(20 * time.Millisecond) // longer than the CNP interval of any device
-			}
-			for range 4 {
-				c.Send(ib.CNP())
-			}
-			return nil
-		})),
+		exchangeCNPs)),
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
 		"three REQs for a service without a listener", []*rig.Counter{cntMADsSent, cntMADsRcvd, cntCMRequests, cntCMRejects},
 		func(p *Port) rig.Counts {
@@ -159,11 +148,24 @@ var otherCounterCases = []conformance.Case{
 			c := p.Connect(Setup{Receives: n + 2})
 			p.CQ = cq
 			for i := range n + 1 {
-				c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
+				c.Send(c.peerSend(i, 8))
 			}
 			// The queue pair fails, and the flushed receive overruns the CQ too.
 			return rig.Counts{cntOverruns: rig.Between(1, 2)}
 		}),
+}
+
+// exchangeCNPs sends three marked WRITEs, for which the device sends CNPs, and four CNPs.
+func exchangeCNPs(p *Port) rig.Counts {
+	c := p.Connect(Setup{})
+	for i := range 3 {
+		c.Send(writePacket(c, i).CE())
+		c.Sleep(maxCNPInterval)
+	}
+	for range 4 {
+		c.Send(ib.CNP())
+	}
+	return nil // the recorded packets show all counts
 }
 
 // needsCM restricts a case to devices with a connection manager.

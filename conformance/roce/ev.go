@@ -21,11 +21,11 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
 		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
+		c.expect(c.deviceNak(0, ib.NakRemoteAccess, 0))
 		c.expectQPEvent(verbs.EventQPAccessErr)
 		c = p.connect(Setup{})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
+		c.expect(c.deviceNak(0, ib.NakRemoteAccess, 0))
 		c.expectQPEvent(verbs.EventQPAccessErr)
 		c.Sync()
 		c.expectNoMoreEvents()
@@ -36,7 +36,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a WRITE_MIDDLE without a FIRST",
 	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
 	Defects: []string{"NoQPEvents"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceNak(0, ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
 		c.Sync()
 		c.expectNoMoreEvents()
@@ -87,7 +87,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		stays := p.connect(Setup{Receives: 1})
 		gone.expectAccepted(0)
 		p.setAddress(second.deviceAddr, false)
-		gone.Send(ib.SendOnly(gone.PeerPSN(1), Data(16)).AckReq())
+		gone.Send(gone.peerSend(1, 16))
 		p.expectSilence(silencePeriod)
 		// The result of this request is unspecified, but it must not succeed or send
 		// anything.
@@ -239,11 +239,11 @@ func (c *Conn) armAltPath() {
 // this MigReq bit, and the case fails unless those of the device have it too.
 func (c *Conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
-	c.exchange(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()), mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
+	c.exchange(mig(c.peerSend(n, 16)), mig(c.deviceAck(n, uint32(n+1))))
 	c.ExpectRecv(uint64(n+1), 16)
 	c.PostSend(c.QP, c.SendWR(100, 8))
 	c.expect(mig(ib.SendOnly(c.DevicePSN(n), nil)))
-	c.completeWith(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))), 100)
+	c.completeWith(mig(c.peerAck(n, uint32(n+1))), 100)
 }
 
 // expectMigState fails the case unless a query returns this migration state.
@@ -277,8 +277,8 @@ func removeAndRestoreAddress(c *Conn) {
 	// The result of this request is unspecified, but it must not succeed or send
 	// anything.
 	_, _ = c.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)}})
-	c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
-	if pkt, ok := c.nextPacket(noAddressSilence); ok {
+	c.Send(c.peerSend(1, 16))
+	if pkt, ok := c.NextPacket(noAddressSilence); ok {
 		c.Fail("nothing is sent by a port without an address", "%v", pkt)
 	}
 	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {

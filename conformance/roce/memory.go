@@ -3,6 +3,7 @@ package roce
 import (
 	"encoding/binary"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,17 +18,20 @@ func (c *Conn) secondConn(s Setup) *Conn {
 	return c.connect(s)
 }
 
-// onEachConn calls body for each of the things, each time with a new connection: most
-// refusals move the queue pair to ERR.
-func onEachConn[T any](s Setup, things []T, body func(*Conn, T)) func(*Port) {
-	return func(p *Port) {
-		for _, thing := range things {
-			p.Note("now %+v", thing)
-			body(p.connect(s), thing)
-			// Discard packets of the old connection.
-			p.Sync()
-			p.DiscardSkipped()
-		}
+// onEachConn makes the body of a case that calls steps for each of the variants, each time with
+// a new connection: most refusals move the queue pair to ERR.
+func onEachConn[V any](s Setup, variants []V, steps func(*Conn, V)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { eachConn(p, s, variants, steps) })
+}
+
+// eachConn is onEachConn for a part of a body.
+func eachConn[V any](p *Port, s Setup, variants []V, steps func(*Conn, V)) {
+	for _, v := range variants {
+		p.Note("now %+v", v)
+		steps(p.connect(s), v)
+		// Discard packets of the old connection.
+		p.Sync()
+		p.DiscardSkipped()
 	}
 }
 
@@ -62,6 +66,19 @@ func (c *Conn) expectReadResponses(psn ib.PSN, bytes []byte) {
 	for _, want := range ib.ReadResponses(psn, ib.AnyMSN, bytes, MTU) {
 		c.expect(want)
 	}
+}
+
+// expectAcked sends a request, and fails the case unless the device acknowledges it.
+func (c *Conn) expectAcked(request ib.Packet) {
+	c.Send(request)
+	c.expectAck(request.PSN())
+}
+
+// expectRefused sends a request, and fails the case unless the device answers it by a NAK with
+// this code.
+func (c *Conn) expectRefused(request ib.Packet, code ib.NakCode) {
+	c.Send(request)
+	c.expectNak(request.PSN(), code)
 }
 
 // rethFor returns the RETH for n bytes of a region from off on.
@@ -128,7 +145,5 @@ func (p *Port) otherPD() verbs.PD {
 
 // newSRQ returns a shared receive queue for four receives.
 func (p *Port) newSRQ(pd verbs.PD) verbs.SRQ {
-	srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: pd, MaxWR: 4, MaxSGE: 1})
-	p.Must("a shared receive queue", err)
-	return srq
+	return p.CreateSRQ(verbs.SRQInit{PD: pd, MaxWR: 4, MaxSGE: 1})
 }

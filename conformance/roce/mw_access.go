@@ -26,17 +26,16 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Title:   "An access through a window has the rights of the window, whatever the region grants",
 	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Defects: []string{"WindowRights"}, Run: OnPort(onEachConn(Setup{}, []windowAccess{
+	Defects: []string{"WindowRights"}, Run: onEachConn(Setup{}, []windowAccess{
 		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
 	}, func(c *Conn, w windowAccess) {
 		win := c.bindWindow(verbs.MWType2, 1024, 256, w.access)
 		c.expectOpExecuted(w.granted, win.reth(0, 8))
 		win.m.Snapshot()
-		c.Send(w.refused.packet(c.PeerPSN(1), win.reth(0, 8)))
-		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
+		c.expectRefused(w.refused.packet(c.PeerPSN(1), win.reth(0, 8)), ib.NakRemoteAccess)
 		c.Sync()
 		c.ExpectUnchanged(win.m, 0, 0)
-	})),
+	}),
 }, {
 	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 	Title:   "An atomic through a window is executed if the window grants it, and refused if not",
@@ -48,13 +47,11 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		setWord(m, 128, 41)
 		granting := bindRange(m, at, 64, verbs.AccessRemoteAtomic)
 		key := c.bind(c.newWindow(verbs.MWType2), granting)
-		c.Send(ib.FetchAdd(c.PeerPSN(0), windowRETH(granting, key, 0, 8), 1))
-		c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), windowRETH(granting, key, 0, 8), 1), ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
 		c.expectWord(m, 128, 42)
 		other := bindRange(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		key = c.bind(c.newWindow(verbs.MWType2), other)
-		c.Send(ib.FetchAdd(c.PeerPSN(1), windowRETH(other, key, 0, 8), 1))
-		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
+		c.expectRefused(ib.FetchAdd(c.PeerPSN(1), windowRETH(other, key, 0, 8), 1), ib.NakRemoteAccess)
 		c.expectWord(m, 128, 42)
 	}),
 }, {
@@ -151,15 +148,14 @@ type windowAccess struct {
 func windowRange(kind verbs.MWType) func(*Port) {
 	return func(p *Port) {
 		for _, outside := range []int{252, -4} {
-			onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+			eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
 				win := c.bindWindow(kind, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 				c.expectOpExecuted(op, win.reth(248, 8))
 				win.m.Snapshot()
-				c.Send(op.packet(c.PeerPSN(1), win.reth(outside, 8)))
-				c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
+				c.expectRefused(op.packet(c.PeerPSN(1), win.reth(outside, 8)), ib.NakRemoteAccess)
 				c.Sync()
 				c.ExpectUnchanged(win.m, 0, 0)
-			})(p)
+			})
 		}
 	}
 }
@@ -243,6 +239,5 @@ func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
 // expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the
 // device refuses it with a remote access NAK.
 func (c *Conn) expectReadRefused(n int, at ib.RETH) {
-	c.Send(ib.ReadRequest(c.PeerPSN(n), at))
-	c.expectNak(c.PeerPSN(n), ib.NakRemoteAccess)
+	c.expectRefused(ib.ReadRequest(c.PeerPSN(n), at), ib.NakRemoteAccess)
 }

@@ -33,11 +33,11 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
 		Defects: []string{"BindUnchecked"}, Run: OnPort(func(p *Port) {
 			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
-				onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
+				eachConn(p, Setup{}, binds, func(c *Conn, b badBind) {
 					mw, info := b.bind(c, verbs.MWType1)
 					c.expectBindFails(mw, verbs.SendSignaled, info)
 					c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
-				})(p)
+				})
 			}
 		}),
 	},
@@ -129,10 +129,10 @@ func badBindCase(id, title, section, row string, binds []badBind, extraDefects .
 		Cite:  ibta(section, row), Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
 		Sends:   "binds a type 2 window to " + joinNames(binds),
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Run: OnPort(onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
+		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
 			c.expectBindFails(mw, verbs.SendSignaled, info)
-		})),
+		}),
 	}
 }
 

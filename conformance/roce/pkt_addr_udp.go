@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,9 +25,8 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 		index := p.gidIndex(p.deviceAddr)
 		c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 		c.expectAccepted(0)
-		c.PostSend(c.QP, c.SendWR(100, 8))
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
+		c.request(0, c.SendWR(100, 8))
+		c.completeWith(c.peerAck(0, 1), 100)
 	}),
 }, {
 	ID: "pkt/addr/packet-from-another-host-dropped", Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"),
@@ -35,11 +35,10 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
 	Defects: []string{"SourceUnchecked"}, Run: onRC(func(c *Conn) {
 		other := c.PeerAddr(1)
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
-		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().From(other))
-		c.PostSend(c.QP, c.SendWR(100, 8))
-		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).From(other))
+		c.expectDropped(c.peerSend(0, 16).From(other))
+		c.expectDropped(c.peerWrite(0, 16).From(other))
+		c.request(0, c.SendWR(100, 8))
+		c.expectDropped(c.peerAck(0, 1).From(other))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -63,8 +62,8 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
 	Defects: []string{"IPUnchecked"}, Run: onRC(func(c *Conn) {
 		second := c.Local[1]
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Via(c.Peer, second))
-		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().Via(c.Peer, second))
+		c.expectDropped(c.peerSend(0, 16).Via(c.Peer, second))
+		c.expectDropped(c.peerWrite(0, 16).Via(c.Peer, second))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -98,8 +97,7 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 
 // gidTable returns the GID table of port 1.
 func (p *Port) gidTable() (table []verbs.GIDEntry) {
-	attr := p.QueryPort()
-	for i := range attr.GIDs {
+	for i := range p.QueryPort().GIDs {
 		e, err := p.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // an empty entry
@@ -125,18 +123,14 @@ func (p *Port) gidIndex(a netip.Addr) uint8 {
 // rocev1OnlyAddr returns an address that the GID table has for RoCEv1 and not for RoCEv2.
 // The case ends as unsupported if there is none.
 func (p *Port) rocev1OnlyAddr() netip.Addr {
-	two := make(map[netip.Addr]bool)
-	for _, e := range p.gidTable() {
-		if e.Type == verbs.GIDTypeRoCEv2 {
-			two[e.GID.Addr()] = true
-		}
-	}
-	for _, e := range p.gidTable() {
-		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv1 && !two[a] && a.Is4() == p.deviceAddr.Is4() {
+	table := p.gidTable()
+	for _, e := range table {
+		a := e.GID.Addr()
+		if e.Type == verbs.GIDTypeRoCEv1 && !hasRoCEv2GID(table, a) && a.Is4() == p.deviceAddr.Is4() {
 			return a
 		}
 	}
-	rig.Abort(fmt.Errorf("the device has no GID for RoCEv1 only: %w", conformance.ErrBenchCannot))
+	rig.BenchCannot("the device has no GID for RoCEv1 only")
 	return netip.Addr{}
 }
 
@@ -147,7 +141,7 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Expects: "a response to the last only, which is sent to port 4791",
 	Defects: []string{"IPUnchecked"}, Run: onRC(func(c *Conn) {
 		for _, Port := range []uint16{4790, 4792, 0xc000} {
-			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithDstPort(Port))
+			c.expectDropped(c.peerSend(0, 16).WithDstPort(Port))
 		}
 		// The response must go to the RoCEv2 port, whatever the source port of the
 		// request: packets to other ports are not parsed as RoCEv2.
@@ -159,23 +153,16 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Title:   "Requests and retransmissions of a queue pair have one UDP source port",
 	Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
 	Expects: "one source port in all packets",
-	Defects: []string{"SourcePortPerPacket"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
+	Defects: []string{"SourcePortPerPacket"}, Run: onConn(Setup{}, func(c *Conn) {
 		var ports sourcePorts
 		for i := range 30 {
-			var wrs []verbs.SendWR
-			for k := range 4 {
-				wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(k, 32+k)})
-			}
-			c.PostSend(c.QP, wrs...)
-			ports.add(c.Port, c.nextPackets(4))
+			c.PostSend(c.QP, c.SendWR(1, 32), c.SendWR(2, 33), c.SendWR(3, 34), c.SendWR(4, 35))
+			ports.addNext(c.Port, 4)
 			if i%3 == 0 {
-				c.Send(ib.Nak(c.DevicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
-				ports.add(c.Port, c.nextPackets(2))
+				c.Send(c.peerNak(4*i+2, ib.NakSequence, uint32(4*i+2)))
+				ports.addNext(c.Port, 2)
 			}
-			c.Send(ib.Ack(c.DevicePSN(4*i+3), uint32(4*i+4)))
-			for k := range 4 {
-				c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
-			}
+			c.completeWith(c.peerAck(4*i+3, uint32(4*i+4)), 1, 2, 3, 4)
 		}
 	}),
 }, {
@@ -188,18 +175,18 @@ var udpCases = overRC.Cases([]conformance.Case{{
 		var ports sourcePorts
 		for i := range 50 {
 			from := uint16(0xc000 + 37*i)
-			write := ib.WriteOnly(c.PeerPSN(2*i), c.RETH(0, 8), Data(8)).AckReq().WithSrcPort(from)
+			write := c.peerWrite(2*i, 8).WithSrcPort(from)
 			c.Send(write)
-			ports.add(c.Port, c.nextPackets(1))
-			c.Send(ib.ReadRequest(c.PeerPSN(2*i+1), c.RETH(0, 8)).WithSrcPort(from + 1))
-			ports.add(c.Port, c.nextPackets(1))
+			ports.addNext(c.Port, 1)
+			c.Send(c.peerRead(2*i+1, 8).WithSrcPort(from + 1))
+			ports.addNext(c.Port, 1)
 			if i%10 == 0 {
 				c.Send(write.WithSrcPort(from + 2))
-				ports.add(c.Port, c.nextPackets(1))
+				ports.addNext(c.Port, 1)
 			}
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
-		ports.add(c.Port, c.nextPackets(1))
+		c.PostSend(c.QP, c.SendWR(1, 8))
+		ports.addNext(c.Port, 1)
 	}),
 }, {
 	ID:   "pkt/udp/checksum-is-left-out",
@@ -259,7 +246,7 @@ func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
 		payload := Data(16 * min(i, 1))
 		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
-		c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+		c.expect(c.deviceAck(i, uint32(i+1)))
 		c.ExpectRecv(uint64(i+1), len(payload))
 		c.ExpectBytes(c.LocalMem, 64*i, payload)
 		c.ExpectUnchanged(c.LocalMem, 64*i, len(payload))
@@ -290,19 +277,13 @@ func expectZeroChecksumAccepted(c *Conn) {
 }
 
 // sourcePorts checks that all packets have the same source port.
-type sourcePorts struct {
-	Port uint16
-	seen int
-}
+type sourcePorts struct{ first uint16 }
 
-func (s *sourcePorts) add(p *Port, pkts []ib.Packet) {
-	for _, pkt := range pkts {
-		if s.seen == 0 {
-			s.Port = *pkt.UDP.SrcPort
-		}
-		s.seen++
-		if got := *pkt.UDP.SrcPort; got != s.Port {
-			p.Fail(fmt.Sprintf("source port %d in all packets", s.Port), "%d in packet %d, %v", got, s.seen, pkt)
-		}
+// addNext fails the case unless the next n packets have the source port of the first packet.
+func (s *sourcePorts) addNext(p *Port, n int) {
+	for _, pkt := range p.nextPackets(n) {
+		got := *pkt.UDP.SrcPort
+		s.first = cmp.Or(s.first, got)
+		p.Check(got == s.first, fmt.Sprintf("source port %d in all packets", s.first), "%d in %v", got, pkt)
 	}
 }

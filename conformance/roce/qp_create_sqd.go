@@ -115,10 +115,10 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			c.sendUnacked(1)
 			c.sendUnacked(2)
 			c.toSQD(notify)
-			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+			c.completeWith(c.peerAck(0, 1), 1)
 			c.Sync()
 			c.expectNoMoreEvents()
-			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
+			c.completeWith(c.peerAck(1, 2), 2)
 			if notify {
 				c.expectQPEvent(verbs.EventSQDrained)
 			}
@@ -139,7 +139,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.QueryQP(c.QP)
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 		c.awaitDrained()
 		c.Must("SQD to RTS when it has drained", c.QP.Modify(toRTS, verbs.QPAttrState))
 		c = p.connect(Setup{signalAll: true})
@@ -163,7 +163,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ToState(c.QP, verbs.QPStateRTS)
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
 		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
-		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
+		c.completeWith(c.peerAck(1, 2), 1, 2)
 	}),
 }, {
 	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"),
@@ -174,7 +174,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.toSQD(false)
 		c.expectServed(0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
+		c.completeWith(c.peerAck(0, 1), 100)
 		c.awaitDrained()
 		c.expectServed(1)
 		c.ExpectState(c.QP, verbs.QPStateSQD)
@@ -203,9 +203,8 @@ func (c *Conn) sendUnacked(id uint64) {
 // READ.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
-	c.exchange(ib.SendOnly(c.PeerPSN(3*n), Data(16)).AckReq(), ib.Ack(c.PeerPSN(3*n), msn+1))
+	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.exchange(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq(), ib.Ack(c.PeerPSN(3*n+1), msn+2))
-	c.Send(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)))
-	c.expect(ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
+	c.exchange(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq(), c.deviceAck(3*n+1, msn+2))
+	c.exchange(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)), ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
 }

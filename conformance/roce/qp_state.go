@@ -36,7 +36,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8, 16)})
 		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[8:24]))
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 3)
+		c.completeWith(c.peerAck(0, 1), 3)
 		c.ToState(c.QP, verbs.QPStateErr)
 		c.expectNoCompletion()
 	}),
@@ -61,7 +61,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 			c.expect(ib.SendOnly(c.DevicePSN(i), nil))
 		}
 		c.expectSilence(silencePeriod)
-		c.Send(ib.Ack(c.DevicePSN(room-1), uint32(room)))
+		c.Send(c.peerAck(room-1, uint32(room)))
 		for i := range room {
 			c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 		}
@@ -122,8 +122,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		for round := range uint64(3) {
 			c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 5+round), ib.AtomicAck(c.PeerPSN(0), 1, was))
 			was += 5 + round
-			c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(64, 16), rig.Pattern(16, byte(round))).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(1), 2))
+			c.exchange(ib.WriteOnly(c.PeerPSN(1), c.RETH(64, 16), rig.Pattern(16, byte(round))).AckReq(), c.deviceAck(1, 2))
 			c.ExpectBytes(c.TargetMem, 64, rig.Pattern(16, byte(round)))
 			c.PostSend(c.QP, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 			c.expect(ib.SendOnly(c.DevicePSN(0), nil))
@@ -140,11 +139,11 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.sendUnacked(101)
 		c.ToState(c.QP, verbs.QPStateReset)
-		c.drain() // retransmissions before the reset
+		c.Drain(0) // retransmissions before the reset
 		c.reconnect()
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
+		c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
 		c.ExpectNoCompletion()
 	}),
 }, {
@@ -167,11 +166,11 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ErrCompletesRecvs"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{Receives: 3})
 		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
+		c.expect(c.deviceNak(0, ib.NakRemoteAccess, 0))
 		c.expectFlushed(0, 3)
 		c = p.connect(Setup{Receives: 3})
 		c.sendUnacked(101)
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakRemoteOp, 0))
+		c.Send(c.peerNak(0, ib.NakRemoteOp, 0))
 		c.ExpectCompletion(101, verbs.WCRemOpErr)
 		c.expectFlushed(0, 3)
 	}),

@@ -18,11 +18,11 @@ var ackCases = overRC.Cases([]conformance.Case{{
 			ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
 		}
 		for k, op := range ops {
-			c.exchange(packetOf(c, op, k), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+			c.exchange(packetOf(c, op, k), c.deviceAck(k, ib.AnyMSN))
 		}
 		k := len(ops)
-		c.exchange(ib.SendOnly(c.PeerPSN(k), nil).AckReq(), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
-		c.exchange(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq(), ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
+		c.exchange(c.peerSend(k, 0), c.deviceAck(k, ib.AnyMSN))
+		c.exchange(c.peerWrite(k+1, 0), c.deviceAck(k+1, ib.AnyMSN))
 	}),
 }, {
 	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May,
@@ -34,7 +34,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectOptionalAcks(0, 1)
 		c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)))
 		c.expectOptionalAcks(1, 2)
-		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
+		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
 		c.ExpectRecv(1, 16)
 		c.ExpectRecv(2, 16)
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
@@ -45,10 +45,9 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).NoAckReq())
+		c.Send(c.peerRead(0, 2500).NoAckReq())
 		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
-		c.Send(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 64)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
+		c.exchange(c.peerRead(3, 64).AckReq(), ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -61,8 +60,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
 		c.Send(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
-		c.Send(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
+		c.exchange(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -100,7 +98,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 				all := c.nextPackets(ib.Packets(n, MTU))
 				last := all[len(all)-1]
 				c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
-				c.completeWith(ib.Ack(c.DevicePSN(k-1), uint32(4*i+j+1)), 1)
+				c.completeWith(c.peerAck(k-1, uint32(4*i+j+1)), 1)
 			}
 		}
 	}),
@@ -111,7 +109,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Expects: "four completions in order",
 	Defects: []string{"AckCoversOne"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
-		c.completeWith(ib.Ack(c.DevicePSN(5), 4), 1, 2, 3, 4)
+		c.completeWith(c.peerAck(5, 4), 1, 2, 3, 4)
 	}),
 }, {
 	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "roce/rc/ack/7"),
@@ -120,21 +118,21 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Expects: "the SEND completes at the first, the WRITE at the last",
 	Defects: []string{"AckInsideCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 5000))
-		c.completeWith(ib.Ack(c.DevicePSN(1), 1), 1)
+		c.completeWith(c.peerAck(1, 1), 1)
 		for k := 2; k <= 4; k++ {
-			c.Send(ib.Ack(c.DevicePSN(k), 1))
+			c.Send(c.peerAck(k, 1))
 			c.expectNoCompletion()
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 2)
+		c.completeWith(c.peerAck(5, 2), 2)
 	}),
 }})
 
 // expectOptionalAcks fails the case if the device answers packets without AckReq, the
 // last of which is the peer's k-th, by anything but correct ACKs.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
-	for _, p := range c.drain() {
+	for _, p := range c.Drain(0) {
 		if p.DestQP() == peerQPN {
-			c.checkPacket(ib.Ack(c.PeerPSN(k), msn), p)
+			c.checkPacket(c.deviceAck(k, msn), p)
 		}
 	}
 }
@@ -196,7 +194,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Expects: "the READ completes with all its data",
 	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
-		ack := ib.Ack(c.DevicePSN(0), 1)
+		ack := c.peerAck(0, 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
 		c.Send(ack, r[0], ack, r[1], ack, r[2])
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
@@ -212,7 +210,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectRetransmission(all, 0) // the responses are late
-		ack := ib.Ack(c.DevicePSN(0), 1)
+		ack := c.peerAck(0, 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
 		c.Send(ack, r[0], r[2])
 		c.Send(ack, r[0], r[1], r[2])
@@ -227,10 +225,10 @@ var answerCases = overRC.Cases([]conformance.Case{{
 // the last, as if only the response to wr had been lost.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
-	c.completeWith(ib.Ack(c.DevicePSN(3), 4), 1)
+	c.completeWith(c.peerAck(3, 4), 1)
 	c.expectNoCompletion()
 	c.expectAll(all[1:])
-	c.Send(answer, ib.Ack(c.DevicePSN(3), 4))
+	c.Send(answer, c.peerAck(3, 4))
 	c.ExpectCompletions(verbs.WCSuccess, 2, 3, 4)
 	if len(answer.Payload) > 0 {
 		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
@@ -242,8 +240,8 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 // response.
 func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
 	request := c.request(0, wr)
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	again, ok := c.nextPacket(c.ResponseTimeout())
+	c.Send(c.peerAck(0, 1))
+	again, ok := c.NextPacket(c.ResponseTimeout())
 	if !ok {
 		wc := c.NextCompletion()
 		c.Check(wc.Status != verbs.WCSuccess, "a retransmission, or an error", "success")
@@ -284,17 +282,17 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Title:   "An acknowledgement with a reserved syndrome completes no request successfully",
 	Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
 	Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
-	Defects: []string{"BadRespSucceeds"}, Run: OnPort(onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
+	Defects: []string{"BadRespSucceeds"}, Run: onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
-	})),
+	}),
 }, {
 	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "roce/rc/ack/14"), Level: conformance.Should,
 	Title:   "A NAK with a reserved code is not treated as an ACK",
 	Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
 	Expects: "the NAK is ignored, or the WRITE completes with an error",
-	Defects: []string{"ReservedNAKIsAck"}, Run: OnPort(onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
+	Defects: []string{"ReservedNAKIsAck"}, Run: onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
-	})),
+	}),
 }, {
 	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
 	Title:   "An atomic acknowledge for a READ completes it with BAD_RESP_ERR and fails the QP",
@@ -325,12 +323,12 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Title:   "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 	Sends:   "to a WRITE of the device: a NAK with each code",
 	Expects: "the status of the code",
-	Defects: []string{"NAKFlushesAll"}, Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
+	Defects: []string{"NAKFlushesAll"}, Run: onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
 		c.postWrite(1, 16)
 		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
-		c.Send(ib.Nak(c.DevicePSN(0), n.code, 0))
+		c.Send(c.peerNak(0, n.code, 0))
 		c.ExpectCompletion(1, n.status)
-	})),
+	}),
 }, {
 	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "roce/rc/ack/15"),
 	Title:   "A fatal NAK completes requests before the refused one successfully and flushes those after it",
@@ -341,7 +339,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 			c.postWrite(uint64(i+1), 16)
 			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(i)))
 		}
-		c.completeWith(ib.Nak(c.DevicePSN(1), ib.NakRemoteAccess, 1), 1)
+		c.completeWith(c.peerNak(1, ib.NakRemoteAccess, 1), 1)
 		c.ExpectCompletion(2, verbs.WCRemAccessErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
 	}),
@@ -365,11 +363,11 @@ var fatalNAKs = []nakStatus{
 func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
 	c.postWrite(1, 16)
 	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
-	c.Send(ib.Ack(c.DevicePSN(0), 1).WithSyndrome(syndrome))
+	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
-	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+	c.completeWith(c.peerAck(0, 1), 1)
 }

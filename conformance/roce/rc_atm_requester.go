@@ -56,21 +56,21 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Title:   "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
 	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Defects: []string{"AtomicAnySize"}, Run: OnPort(onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
+	Defects: []string{"AtomicAnySize"}, Run: onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
 		c.expectFetchAddRefused(c.LocalMem.SGL(0, n))
-	})),
+	}),
 }, {
 	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"),
 	Title:   "An atomic with an invalid local buffer fails, and is not sent",
 	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Defects: []string{"AtomicSinkUnchecked"}, Run: OnPort(onEachConn(Setup{}, []badBuffer{
+	Defects: []string{"AtomicSinkUnchecked"}, Run: onEachConn(Setup{}, []badBuffer{
 		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
 		{"a key that does not exist", func(c *Conn) verbs.SGE {
 			return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
 		}},
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
-	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
+	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) }),
 }, {
 	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"),
 	Title:   "The compare field that FETCH_ADD does not use is sent as zero",

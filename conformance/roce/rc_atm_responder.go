@@ -43,12 +43,12 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Title:   "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
 	Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"AtomicMisaligned"}, Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
+	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
 		at := wordRETH(c.TargetMem, 2).Skip(off)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
 		c = c.secondConn(Setup{})
 		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
-	})),
+	}),
 }, {
 	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"),
 	Title:   "A QP without the remote atomic right refuses atomics as invalid requests",
@@ -64,19 +64,19 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Title:   "A region without the remote atomic right refuses atomics with a remote access NAK",
 	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: OnPort(onEachConn(Setup{}, []verbs.Access{
+	Defects: []string{"RightsIgnored"}, Run: onEachConn(Setup{}, []verbs.Access{
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 	}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
-	})),
+	}),
 }, {
 	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"),
 	Title:   "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
 	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Defects: []string{"RangeSlack"}, Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
+	Defects: []string{"RangeSlack"}, Run: onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
 		// Register a part of the memory again, so that the case sees changes after
 		// its end.
 		n := c.TargetMem.WordOffset(2) + inside
@@ -85,7 +85,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(mr.RKey()))
 		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
-	})),
+	}),
 }, {
 	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"),
 	Title:   "Atomics of several QPs on the same address lose no update",
@@ -195,7 +195,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 			ib.FetchAdd(c.PeerPSN(0), at, 6), ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 3), 5), ib.CompareSwap(c.PeerPSN(0), at, 105, 1),
 		} {
 			c.Send(odd)
-			if got, ok := c.packetAfterSync(shortWait); ok {
+			if got, ok := c.NextAfterSync(shortWait); ok {
 				c.checkPacket(saved, got)
 			}
 			c.expectWord(c.TargetMem, 2, 105)
@@ -224,18 +224,18 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
 	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"ShortAtomicWrite"}, Run: OnPort(onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
+	Defects: []string{"ShortAtomicWrite"}, Run: onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
 		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
-	})),
+	}),
 }, {
 	ID:      "rc/atm/misaligned-atomic-write-refused",
 	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
 	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
 	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"AtomicMisaligned"}, Run: OnPort(onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
+	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
 		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
-	})),
+	}),
 }, {
 	ID:      "rc/atm/duplicate-atomic-write-stores-nothing",
 	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
@@ -247,12 +247,11 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
 		c.exchange(first, done)
 		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
-		c.Send(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
-		c.expectAck(c.PeerPSN(1))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
 		c.exchange(first, done)
 		c.expectWord(c.TargetMem, 2, 7)
 		c.Send(first.WithPayload(hostOrder(8)))
-		if got, ok := c.packetAfterSync(shortWait); ok {
+		if got, ok := c.NextAfterSync(shortWait); ok {
 			c.checkPacket(done, got)
 		}
 		c.expectWord(c.TargetMem, 2, 7)

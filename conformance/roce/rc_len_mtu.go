@@ -45,7 +45,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		for _, n := range []int{1, 1024} {
 			c := p.connect(Setup{Receives: 1, recvLen: 4096})
 			c.Send(ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendLast(c.PeerPSN(1), Data(n)).AckReq())
-			c.expect(ib.Ack(c.PeerPSN(1), 1))
+			c.expect(c.deviceAck(1, 1))
 			c.ExpectRecv(1, 1024+n)
 		}
 		for _, n := range []int{0, 1028} {
@@ -65,7 +65,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"HugeLengthIsAccess"}, Run: OnPort(func(p *Port) {
 		for _, n := range []int{0x8000_0001, 0xffff_ffff} {
 			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, n), Data(1024))} })
-			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))} })
+			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{c.peerRead(0, n)} })
 			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.PeerPSN(0), ib.At(0x1000, 0x7f00, n))} })
 		}
 	}),
@@ -179,18 +179,12 @@ func (p *Port) expectRefused(packets func(*Conn) []ib.Packet) {
 		c.TargetMem.Snapshot()
 		c.LocalMem.Snapshot()
 	}
-	c.exchange(pkts[last].AckReq(), ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
+	c.exchange(pkts[last].AckReq(), c.deviceNak(last, ib.NakInvalidRequest, 0))
 	c.AwaitState(c.QP, verbs.QPStateErr)
 	c.ExpectUnchanged(c.TargetMem, 0, 0)
 	c.ExpectUnchanged(c.LocalMem, 0, 0)
-	for {
-		wc, ok := c.PollCompletion(0)
-		switch {
-		case !ok:
-			return
-		case wc.Status == verbs.WCSuccess:
-			c.Fail(fmt.Sprintf("no message from %v", pkts[last]), "receive %d of %d bytes", wc.WRID, wc.ByteLen)
-		}
+	for _, wc := range c.Completions() {
+		c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("no message from %v", pkts[last]), "%s", rig.Describe(&wc))
 	}
 }
 
@@ -199,13 +193,12 @@ func (p *Port) expectRefused(packets func(*Conn) []ib.Packet) {
 func (p *Port) expectExcessRefused() {
 	c := p.connect(Setup{})
 	c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1024), Data(1024)).AckReq())
-	got, ok := c.nextPacket(c.ResponseTimeout())
-	c.Check(ok, "a response to the FIRST packet", "nothing in %v", c.ResponseTimeout())
-	if ib.Ack(c.PeerPSN(0), 0).Diff(got) == nil {
-		c.exchange(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq(), ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
+	got := c.expectAnyPacket("a response to the FIRST packet")
+	if c.deviceAck(0, 0).Matches(got.Packet) {
+		c.exchange(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq(), c.deviceNak(1, ib.NakInvalidRequest, 0))
 		c.ExpectUnchanged(c.TargetMem, 0, 1024)
 	} else {
-		c.checkPacket(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0), got)
+		c.checkPacket(c.deviceNak(0, ib.NakInvalidRequest, 0), got)
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}
 	c.AwaitState(c.QP, verbs.QPStateErr)
@@ -240,7 +233,7 @@ func (c *Conn) expectSegmentation(mtu int) {
 				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
-			c.completeWith(ib.Ack(c.DevicePSN(psn-1), msn), 1)
+			c.completeWith(c.peerAck(psn-1, msn), 1)
 		}
 	}
 }

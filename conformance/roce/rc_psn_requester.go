@@ -15,7 +15,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
 	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
-		c.Send(ib.Ack(c.DevicePSN(3), 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), ib.Ack(c.DevicePSN(6), 4))
+		c.Send(c.peerAck(3, 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), c.peerAck(6, 4))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3, 4)
 	}),
 }, {
@@ -73,8 +73,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Expects: "no completion and memory unchanged, then the correct data",
 	Defects: []string{"OldAnswerCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.ReadWR(2, 8))
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), ib.Ack(c.DevicePSN(0), 1))
+		c.completeWith(c.peerAck(0, 1), 1)
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), c.peerAck(0, 1))
 		c.expectNoCompletion()
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)), 2)
@@ -88,9 +88,9 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Expects: "no completion before the ACK, and success then",
 	Defects: []string{"OldNAKFatal"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
+		c.Send(c.peerNak(0, ib.NakInvalidRequest, 1))
 		c.expectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
+		c.completeWith(c.peerAck(1, 2), 2)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
@@ -100,10 +100,10 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Expects: "nothing, then success",
 	Defects: []string{"StaleNAKRepeats"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
+		c.Send(c.peerNak(0, ib.NakSequence, 1))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
+		c.completeWith(c.peerAck(1, 2), 2)
 	}),
 }, {
 	ID: "rc/psn/rnr-nak-before-the-oldest-ignored", Cite: ibta("", "roce/rc/psn/14"),
@@ -119,7 +119,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		took, most := c.Now()-posted, ib.RNRTimer(0)/2
 		c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
 		c.expectSilence(silencePeriod)
-		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 2, 3)
+		c.completeWith(c.peerAck(2, 3), 2, 3)
 	}),
 }, {
 	ID: "rc/psn/no-more-than-half-the-space-open", Cite: ibta("", "roce/rc/psn/15"),
@@ -140,7 +140,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 			wr.SGL = []verbs.SGE{part, part, part, part}
 			c.PostSend(c.QP, wr)
 		}
-		sent := c.drain()
+		sent := c.Drain(0)
 		c.Check(len(sent) > 0, "a READ that fits", "no packet")
 		for i, p := range sent {
 			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
@@ -160,7 +160,7 @@ func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
 		c.Send(response(c.DevicePSN(beyond)))
 		c.expectNoCompletion()
 	}
-	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+	c.completeWith(c.peerAck(0, 1), 1)
 	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
@@ -168,5 +168,5 @@ func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
 // response to the first is then stale.
 func (c *Conn) sendTwoAckFirst() {
 	c.request(0, c.SendWR(1, 8), c.SendWR(2, 8))
-	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+	c.completeWith(c.peerAck(0, 1), 1)
 }

@@ -20,11 +20,9 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{Receives: 4})
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 			c.ExpectRecv(1, 8)
-			c.drain() // an ACK without AckReq
-			c.Send(packetOf(c, early, 3))
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(1), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(1), ib.AnyMSN))
+			c.Drain(0) // an ACK without AckReq
+			c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
 			c.ExpectRecv(2, 8)
 		}
 	}),
@@ -34,12 +32,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a SEND, then three more after a gap",
 	Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
 	Defects: []string{"NAKStorm"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		for i := 2; i < 5; i++ {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
+			c.Send(c.peerSend(i, 8))
 		}
-		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(1), ib.NakSequence, ib.AnyMSN))
+		c.expectIgnoringCNPs(c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
@@ -49,10 +46,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
 	Defects: []string{"NAKOnlyOnce"}, Run: onRC(func(c *Conn) {
 		for i := range 3 {
-			c.Send(ib.SendOnly(c.PeerPSN(i+6), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i+6, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -62,17 +57,16 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
 	Defects: []string{"EarlyExecution"}, Run: onRC(func(c *Conn) {
 		c.Send(
-			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 64), Data(64)).AckReq(),
-			ib.SendOnly(c.PeerPSN(2), Data(32)).AckReq(),
+			c.peerWrite(1, 64),
+			c.peerSend(2, 32),
 			ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(64, 64), 7, Data(64)).AckReq(),
 		)
-		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(0), ib.NakSequence, ib.AnyMSN))
+		c.expectIgnoringCNPs(c.deviceNak(0, ib.NakSequence, ib.AnyMSN))
 		c.expectSilenceIgnoringCNPs()
 		c.ExpectNoCompletion()
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		c.ExpectRecv(1, 8)
 	}),
 }, {
@@ -82,14 +76,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
 	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		for i := range 4 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 			c.ExpectRecv(uint64(i+1), 8)
 		}
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(1, ib.AnyMSN))
-		c.Send(ib.SendOnly(c.PeerPSN(5), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Nak(2, ib.NakSequence, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(1, 8), ib.Ack(1, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(5, 8), ib.Nak(2, ib.NakSequence, ib.AnyMSN))
 		c.ExpectNoCompletion()
 	}),
 }, {
@@ -98,11 +89,9 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
 	Expects: "an ACK for each, and one completion",
 	Defects: []string{"PSNUnsigned"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		for _, back := range []int{1, halfPSNs / 2, halfPSNs - 1, halfPSNs} {
-			c.Send(ib.SendOnly(c.PeerPSN(1-back), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(1-back, 8), ib.Ack(ib.AnyPSN, ib.AnyMSN))
 		}
 		c.ExpectRecv(1, 8)
 		c.ExpectNoCompletion()
@@ -114,10 +103,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
 	Defects: []string{"PSNHalvesUneven"}, Run: onRC(func(c *Conn) {
 		for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
-			c.Send(ib.SendOnly(c.PeerPSN(i+ahead), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i+ahead, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -130,8 +117,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
 			c.Send(ib.SendOnly(ib.PSN(first).Add(1), Data(8)).AckReq())
 			c.expectIgnoringCNPs(ib.Nak(ib.PSN(first), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(ib.PSN(first), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(ib.PSN(first), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(ib.SendOnly(ib.PSN(first), Data(8)).AckReq(), ib.Ack(ib.PSN(first), ib.AnyMSN))
 		}
 	}),
 }, {
@@ -143,7 +129,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.drain()
+		c.Drain(0)
 		c.Send(ib.WriteOnly(c.PeerPSN(1), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
 		c.expect(anyNak(c.PeerPSN(1), ib.AnyMSN))
 
@@ -152,8 +138,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)),
 			ib.WriteMiddle(c.PeerPSN(1), Data(MTU)),
 		)
-		c.drain()
-		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq(), anyNak(c.PeerPSN(2), ib.AnyMSN))
+		c.Drain(0)
+		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
 	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "roce/rc/psn/11"),
@@ -162,7 +148,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Expects: "a NAK with the PSN after the last response given",
 	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq())
+		c.Send(c.peerRead(0, 2500).AckReq())
 		c.nextPackets(3)
 		c.Send(ib.ReadRequest(c.PeerPSN(3), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 2500)).AckReq())
 		c.expect(anyNak(c.PeerPSN(3), ib.AnyMSN))
@@ -192,28 +178,25 @@ func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	return p
 }
 
-// expectIgnoringCNPs is [Conn.expect] that skips CNPs: some devices take a gap for
+// exchangeIgnoringCNPs is [Conn.exchange] that skips CNPs: some devices take a gap for
 // congestion, and send a CNP with the NAK.
+func (c *Conn) exchangeIgnoringCNPs(pkt, response ib.Packet) {
+	c.Send(pkt)
+	c.expectIgnoringCNPs(response)
+}
+
+// expectIgnoringCNPs is [Conn.expect] that skips CNPs.
 func (c *Conn) expectIgnoringCNPs(want ib.Packet) {
-	for {
-		got, ok := c.nextPacket(c.ResponseTimeout())
-		c.Check(ok, want.String(), "nothing in %v", c.ResponseTimeout())
-		if got.Opcode() != ib.OpCNP {
-			c.checkPacket(c.fromDevice(want), got)
-			return
-		}
+	got := c.expectAnyPacket(want.String())
+	for isCNP(&got) {
+		got = c.expectAnyPacket(want.String())
 	}
+	c.checkPacket(c.fromDevice(want), got)
 }
 
 // expectSilenceIgnoringCNPs is [Port.expectSilence] that skips CNPs.
 func (c *Conn) expectSilenceIgnoringCNPs() {
-	for {
-		p, ok := c.packetAfterSync(silencePeriod)
-		switch {
-		case !ok:
-			return
-		case p.Opcode() != ib.OpCNP:
-			c.Fail("nothing is sent", "%v", p)
-		}
+	for _, pkt := range c.Drain(silencePeriod) {
+		c.Check(isCNP(&pkt), "nothing is sent", "%v", pkt)
 	}
 }

@@ -31,7 +31,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ of four packets, and one of a single packet",
 	Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
 	Defects: []string{"AETHInMiddle"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)), ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 4)))
+		c.Send(c.peerRead(0, 4*MTU), c.peerRead(4, 4))
 		for i, want := range append(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:4*MTU], MTU),
 			ib.ReadResponseOnly(c.PeerPSN(4), ib.AnyMSN, c.TargetMem.Buf[:4])) {
 			got := c.expect(want)
@@ -45,7 +45,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 	Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
 	Defects: []string{"ReadPSNStuck"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)))
+		c.Send(c.peerRead(0, 4*MTU))
 		for i := range 4 {
 			c.expect(ib.Packet{}.WithPSN(c.PeerPSN(i)))
 		}
@@ -77,11 +77,9 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"RightsIgnored"}, Run: OnPort(func(p *Port) {
 		const noRead = allAccess &^ verbs.AccessRemoteRead
 		c := p.connect(Setup{access: noRead})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
+		c.expectRefused(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)), ib.NakInvalidRequest)
 		c = c.secondConn(Setup{})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+		c.expectRefused(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)), ib.NakRemoteAccess)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -90,8 +88,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 	Expects: "a NAK for an invalid request, and no data",
 	Defects: []string{"ZeroDepthIsOne"}, Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
+		c.expectRefused(c.peerRead(0, 8), ib.NakInvalidRequest)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -154,7 +151,7 @@ func (c *Conn) sendLongReads(n int) ib.PSN {
 	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
 	next := ib.Packets(longReadLen, MTU)
 	for range n {
-		c.Send(ib.ReadRequest(c.PeerPSN(next), c.RETH(0, 8)))
+		c.Send(c.peerRead(next, 8))
 		next++
 	}
 	return c.PeerPSN(next)
@@ -170,8 +167,8 @@ func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 			c.checkPacket(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
 			return
 		}
-		if got.PSN().Add(1) == psn && c.lastArrival < sent {
-			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, because the bench was slow: %w", conformance.ErrBenchCannot))
+		if got.PSN().Add(1) == psn && got.At < sent {
+			rig.BenchCannot("the READs were answered before the next request was sent, because the bench was slow")
 		}
 	}
 }
@@ -183,8 +180,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Expects: "the same responses to both",
 	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
 		read := c.readOnce(2500)
-		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
-		c.expectAck(c.PeerPSN(3))
+		c.expectAcked(c.peerWrite(3, 0))
 		c.Send(read)
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
 	}),
@@ -286,7 +282,7 @@ func (c *Conn) readInvalidatedWindow() {
 // readOnce reads n bytes from the start of c.TargetMem with the first PSN, and returns the
 // request.
 func (c *Conn) readOnce(n int) ib.Packet {
-	read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))
+	read := c.peerRead(0, n)
 	c.Send(read)
 	c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:n])
 	return read

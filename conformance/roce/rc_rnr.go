@@ -17,7 +17,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"RNRNoWait"}, Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		expectRNRWait(c, all, 20)
-		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
+		c.completeWith(c.peerAck(2, 3), 1, 2, 3)
 	}),
 }, {
 	ID: "rc/rnr/timer-table-is-exact-for-every-code", Cite: ibta("Table 45", "roce/rc/rnr/5"),
@@ -29,7 +29,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		for code := range uint8(32) {
 			expectRNRWait(c, all, code)
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"),
@@ -42,7 +42,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, wr)
 		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.DevicePSN(0))})
 		expectRNRWait(c, all, 0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"),
@@ -79,7 +79,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			expectRetryAfterRNR(c, all, 1)
 		}
 		c.ExpectState(c.QP, verbs.QPStateRTS)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
 	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"),
@@ -92,7 +92,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			expectRetryAfterRNR(c, all, 1)
 			c.expectRetransmission(all, 0) // by the transport timer
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
@@ -104,7 +104,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.sendEach(6)
 		for k := range all {
 			expectRetryAfterRNR(c, all[k:], 1)
-			c.completeWith(ib.Ack(c.DevicePSN(k), uint32(k+1)), uint64(k+1))
+			c.completeWith(c.peerAck(k, uint32(k+1)), uint64(k+1))
 		}
 	}),
 }, {
@@ -117,7 +117,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(3), 4), 3, 4)
+		c.completeWith(c.peerAck(3, 4), 3, 4)
 	}),
 }, {
 	ID: "rc/rnr/repetition-begins-inside-the-message", Cite: ibta("", "roce/rc/rnr/9"),
@@ -134,7 +134,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.expectAll(message, c.wantSend(3, 8))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(3), 2), 1, 2)
+		c.completeWith(c.peerAck(3, 2), 1, 2)
 	}),
 }, {
 	ID: "rc/rnr/transport-timer-rests-meanwhile", Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should,
@@ -144,7 +144,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"TimerRunsInRNR"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }})
 
@@ -197,7 +197,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"RNRTimerIgnored"}, Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-			c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
+			c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -212,7 +212,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectNoCompletion()
 		c.PostRecv(c.QP, 1)
-		c.exchange(write, ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(write, c.deviceAck(0, 1))
 		c.ExpectRecv(1, 64)
 		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
@@ -225,10 +225,10 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
 		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
 		c.Send(parts[:2]...)
-		c.drain()
+		c.Drain(0)
 		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
 		c.PostRecv(c.QP, 1)
-		c.exchange(last, ib.Ack(c.PeerPSN(2), ib.AnyMSN))
+		c.exchange(last, c.deviceAck(2, ib.AnyMSN))
 		c.ExpectRecv(1, 2500)
 		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
@@ -239,7 +239,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
 	Defects: []string{"SeqNAKAfterRNR"}, Run: onConn(Setup{}, func(c *Conn) {
 		for k := range 3 {
-			c.Send(ib.SendOnly(c.PeerPSN(k), Data(16)).AckReq())
+			c.Send(c.peerSend(k, 16))
 		}
 		c.expect(anyRNRNak(c.PeerPSN(0)))
 		c.expectSilence(silencePeriod)
@@ -259,7 +259,7 @@ func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		for _, op := range ops {
 			c := p.connect(Setup{})
-			c.exchange(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+			c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))
 			c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
 			c.ExpectState(c.QP, verbs.QPStateRTS)
 		}

@@ -26,20 +26,20 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	Title:   "A SEND into a receive with a bad key is refused with a NAK for a remote operational error",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "a NAK for a remote operational error",
-	Defects: []string{"BadRecvKeyIsAccess"}, Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
+	Defects: []string{"BadRecvKeyIsAccess"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
-	})),
+	}),
 }, {
 	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "roce/rc/send/2"),
 	Title:   "A receive with a bad key completes with LOC_PROT_ERR, and nothing is written",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "the receive completes with LOC_PROT_ERR",
-	Defects: []string{"RecvErrorIsQPOp"}, Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
+	Defects: []string{"RecvErrorIsQPOp"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
-	})),
+	}),
 }, {
 	ID:   "rc/send/srq-receive-of-another-domain-refused",
 	Cite: ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ,
@@ -51,8 +51,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{srq: srq})
 		foreign := c.otherPDMemory(verbs.AccessLocalWrite)
 		c.PostRecv(srq, 1, foreign.SGE(0, 64))
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
+		c.expectRefused(c.peerSend(0, 16), ib.NakRemoteOp)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
 		c.ExpectUnchanged(foreign, 0, 0)
 	}),
@@ -81,8 +80,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"EmptyMessagesIgnored"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.PostRecv(c.QP, 2)
 		for i := range 2 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), nil).AckReq())
-			c.expectAck(c.PeerPSN(i))
+			c.expectAcked(c.peerSend(i, 0))
 			c.ExpectRecv(uint64(i+1), 0)
 		}
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
@@ -100,7 +98,7 @@ var badReceives = []badBuffer{
 // sendInto posts a receive with this buffer, and sends a SEND to it.
 func (c *Conn) sendInto(r badBuffer) {
 	c.PostRecv(c.QP, 1, r.buffer(c))
-	c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+	c.Send(c.peerSend(0, 16))
 }
 
 // rdmaImm is immediate data that differs in every byte order.
@@ -114,7 +112,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpSendImm, 16)
 		c.expect(ib.SendOnlyImm(c.DevicePSN(0), rdmaImm, c.LocalMem.Buf[:16]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1)) // the next SEND may need the credit
+		c.Send(c.peerAck(0, 1)) // the next SEND may need the credit
 		c.postImm(verbs.OpSendImm, 2500)
 		c.expect(ib.SendFirst(c.DevicePSN(1), c.LocalMem.Buf[:MTU]))
 		c.expect(ib.SendMiddle(c.DevicePSN(2), c.LocalMem.Buf[MTU:2*MTU]))
@@ -128,7 +126,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpRDMAWriteImm, 16)
 		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.Send(c.peerAck(0, 1))
 		c.postImm(verbs.OpRDMAWriteImm, 1500)
 		c.expect(ib.WriteFirst(c.DevicePSN(1), rdmaRemoteRETH(1500), c.LocalMem.Buf[:MTU]))
 		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
@@ -176,8 +174,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
 		c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
-		c.Send(ib.SendOnlyInv(c.PeerPSN(1), win.key, Data(8)).AckReq())
-		c.expectAck(c.PeerPSN(1))
+		c.expectAcked(ib.SendOnlyInv(c.PeerPSN(1), win.key, Data(8)).AckReq())
 		c.ExpectRecv(1, 8)
 		c.expectReadRefused(2, win.reth(0, 8))
 	}),
@@ -205,7 +202,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Title:   "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
 	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
-	Defects: []string{"InvalidateAcked", "InvalidateNAKed"}, Run: OnPort(onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
+	Defects: []string{"InvalidateAcked", "InvalidateNAKed"}, Run: onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
 		packets := ib.Send(c.PeerPSN(0), Data(n), MTU)
 		last := &packets[len(packets)-1]
 		*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.TargetMem.RKey()), last.Payload).AckReq()
@@ -214,7 +211,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		}
 		c.Send(packets...)
 		c.expectSilentFailure(last.PSN())
-	})),
+	}),
 }, {
 	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"),
 	Title:   "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
@@ -263,7 +260,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		mw := c.newWindow(verbs.MWType2)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), mw.RKey(), Data(8)).AckReq())
 		other := c.secondConn(Setup{})
-		c.packetAfterSync(shortWait) // another case checks the response to the SEND
+		c.NextAfterSync(shortWait) // another case checks the response to the SEND
 		c.DiscardSkipped()
 		c.NextCompletion()
 		other.expectOpExecutedAt(0, writeOp, other.RETH(0, 8))
@@ -288,7 +285,7 @@ func (c *Conn) expectSilentFailure(psn ib.PSN) {
 	c.expectRequestFails()
 	c.AwaitState(c.QP, verbs.QPStateErr)
 	for {
-		pkt, ok := c.packetAfterSync(silencePeriod)
+		pkt, ok := c.NextAfterSync(silencePeriod)
 		if !ok {
 			return
 		}

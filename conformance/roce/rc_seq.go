@@ -59,13 +59,13 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"Interleaves"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.WriteWR(3, 2500), c.SendWR(4, 16))
 		checkNotInterleaved(c, c.nextPackets(8))
-		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 0))
-		var again []ib.Packet
+		c.Send(c.peerNak(1, ib.NakSequence, 0))
+		var again []Arrival
 		for len(again) == 0 || again[len(again)-1].PSN() != c.DevicePSN(7) {
 			again = append(again, c.nextPackets(1)...)
 		}
 		checkNotInterleaved(c, again)
-		c.completeWith(ib.Ack(c.DevicePSN(7), 4), 1, 2, 3, 4)
+		c.completeWith(c.peerAck(7, 4), 1, 2, 3, 4)
 	}),
 }, {
 	ID: "rc/seq/duplicate-read-leaves-the-open-message-alone", Cite: ibta("", "roce/rc/seq/6"),
@@ -73,13 +73,13 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
 	Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
 	Defects: []string{"DupReadResetsMessage"}, Run: onRC(func(c *Conn) {
-		read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq()
+		read := c.peerRead(0, 2500).AckReq()
 		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
 		answers := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)
 		for range 2 {
 			c.Send(read)
 			c.expectAll(answers)
-			c.exchange(write[0].AckReq(), ib.Ack(c.PeerPSN(3), ib.AnyMSN))
+			c.exchange(write[0].AckReq(), c.deviceAck(3, ib.AnyMSN))
 		}
 		c.Send(read)
 		c.expectAll(answers)
@@ -117,7 +117,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 	Expects: "one completion with the key, and the next receive for the next message",
 	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
-		key := boundWindowKey(c)
+		key := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead).key
 		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
@@ -127,8 +127,8 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 	Expects: "the first receive completes with an error that names the cause, then the others with WR_FLUSH_ERR in the order of posting",
 	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
-		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
+		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceAck(0, ib.AnyMSN))
+		c.Send(c.peerSend(1, 16))
 		// The status is not specified. Most devices report the one that the requester
 		// would see.
 		wc := c.NextCompletion()
@@ -168,7 +168,7 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 		if op == ib.OpWriteFirst && len(ops) > 1 {
 			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16))
 		}
-		c.exchange(p, ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+		c.exchange(p, c.deviceAck(k, ib.AnyMSN))
 	}
 }
 
@@ -182,8 +182,7 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 				c := p.connect(Setup{Receives: 2, recvLen: 4096})
 				sendEachAcked(c, before)
 				c.TargetMem.Snapshot()
-				c.Send(packetOf(c, op, len(before)))
-				c.expect(ib.Nak(c.PeerPSN(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
+				c.exchange(packetOf(c, op, len(before)), c.deviceNak(len(before), ib.NakInvalidRequest, ib.AnyMSN))
 				c.AwaitState(c.QP, verbs.QPStateErr)
 				c.expectSilence(shortWait)
 				c.ExpectUnchanged(c.TargetMem, 0, 0)
@@ -199,10 +198,8 @@ func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early after %v", early, before)
 	c := p.connect(Setup{Receives: 2, recvLen: 2048})
 	sendEachAcked(c, before)
-	c.Send(packetOf(c, early, len(before)+5))
-	c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(len(before)), ib.NakSequence, ib.AnyMSN))
-	c.Send(packetOf(c, due, len(before)))
-	c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(len(before)), ib.AnyMSN))
+	c.exchangeIgnoringCNPs(packetOf(c, early, len(before)+5), c.deviceNak(len(before), ib.NakSequence, ib.AnyMSN))
+	c.exchangeIgnoringCNPs(packetOf(c, due, len(before)), c.deviceAck(len(before), ib.AnyMSN))
 	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
@@ -212,28 +209,15 @@ func sendTwoPacketSend(c *Conn, end ib.Packet) verbs.WC {
 	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), end.AckReq())
 	wc := c.ExpectRecv(1, MTU+16)
 	c.expectNoCompletion()
-	c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
+	c.Send(c.peerSend(2, 8))
 	c.ExpectRecv(2, 8)
 	c.expectNoCompletion()
 	return wc
 }
 
-// boundWindowKey binds a type 2 window and returns its key.
-func boundWindowKey(c *Conn) verbs.RKey {
-	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
-	mw, err := c.PD.AllocMW(verbs.MWType2)
-	c.Must("a memory window", err)
-	key := verbs.NextRKey(mw.RKey())
-	c.PostSend(c.QP, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
-		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
-	}})
-	c.ExpectCompletion(99, verbs.WCSuccess)
-	return key
-}
-
 // checkNotInterleaved fails the case if a packet is between those of another message. The
 // first packet may continue a message.
-func checkNotInterleaved(c *Conn, all []ib.Packet) {
+func checkNotInterleaved(c *Conn, all []Arrival) {
 	open, kind := false, ib.KindSend
 	for i, p := range all {
 		info, _ := p.Info()

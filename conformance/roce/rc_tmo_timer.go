@@ -28,9 +28,9 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoTransportTimer"}, Run: OnPort(func(p *Port) {
 		connect := func() *Conn { return p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}) }
 		c := connect()
-		expectRetransmittedRequest(c, c.SendWR(1, 8), ib.Ack(c.DevicePSN(0), 1))
+		expectRetransmittedRequest(c, c.SendWR(1, 8), c.peerAck(0, 1))
 		c = connect()
-		expectRetransmittedRequest(c, c.WriteWR(1, 2500), ib.Ack(c.DevicePSN(2), 1))
+		expectRetransmittedRequest(c, c.WriteWR(1, 2500), c.peerAck(2, 1))
 		c = connect()
 		expectRetransmittedRequest(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
@@ -49,7 +49,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 				took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
 				c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 			}
-			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+			c.completeWith(c.peerAck(0, 1), 1)
 		}
 	}),
 }, {
@@ -66,7 +66,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 				c.expectAll(c.wantSend(0, 8))
 				apart = append(apart, c.Now()-last)
 			}
-			c.Send(ib.Ack(c.DevicePSN(0), 1))
+			c.Send(c.peerAck(0, 1))
 			most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
 			if !c.Virtual {
 				// A busy bench delays single intervals, rarely two in a row. The
@@ -86,7 +86,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.request(0, c.SendWR(1, 8))
 		c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
 		c.expectSilence(time.Minute)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
 	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "roce/rc/tmo/4"),
@@ -130,7 +130,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		all := c.request(0, c.WriteWR(1, 5000))
 		for k := range all {
 			c.expectRetransmission(all, k)
-			c.Send(ib.Ack(c.DevicePSN(k), uint32(k/4)))
+			c.Send(c.peerAck(k, uint32(k/4)))
 		}
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
@@ -161,7 +161,7 @@ func exhaustRetries(c *Conn) {
 	for range int(c.Attr.RetryCnt) + 1 {
 		c.expectAll(c.wantSend(0, 8))
 	}
-	if more, ok := c.nextPacket(8 * ib.AckTimeout(c.Attr.Timeout)); ok {
+	if more, ok := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout)); ok {
 		c.Fail(fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
 	}
 }
@@ -208,11 +208,7 @@ func (l *lossyLink) run() {
 				break
 			}
 		}
-		for {
-			wc, ok := l.PollCompletion(0)
-			if !ok {
-				break
-			}
+		for _, wc := range l.Completions() {
 			// A request fails after eight losses in a row, and later ones are flushed.
 			// With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
@@ -231,11 +227,11 @@ func (l *lossyLink) run() {
 // serveNext waits briefly for a packet of the device, and answers it unless it is
 // dropped. It reports whether there was one.
 func (l *lossyLink) serveNext() bool {
-	p, ok := l.nextPacket(shortWait)
+	p, ok := l.NextPacket(shortWait)
 	if !ok || l.drops() {
 		return ok
 	}
-	for _, a := range l.peer.Respond(p) {
+	for _, a := range l.peer.Respond(p.Packet) {
 		if !l.drops() {
 			l.Send(a)
 		}

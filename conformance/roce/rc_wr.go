@@ -28,8 +28,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
 	Expects: "an ACK",
 	Defects: []string{"ZeroLengthChecksKey"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
-		c.expectAck(c.PeerPSN(0))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
 	}),
 }, {
 	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"),
@@ -41,8 +40,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU)...)
 		c.expectAck(c.PeerPSN(3))
 		c.ExpectNoCompletion()
-		c.Send(ib.SendOnly(c.PeerPSN(4), Data(8)).AckReq())
-		c.expectAck(c.PeerPSN(4))
+		c.expectAcked(c.peerSend(4, 8))
 		c.ExpectRecv(1, 8)
 	}),
 }, {
@@ -94,13 +92,13 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"LongMessagesTaken"}, Run: OnPort(func(p *Port) {
 		sgl := p.longSGL()
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
-		onEachConn(Setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *Conn, op verbs.WROpcode) {
+		eachConn(p, Setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *Conn, op verbs.WROpcode) {
 			_, err := c.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
 			c.expectSilence(shortWait)
 			if err == nil {
 				c.expectRequestFails()
 			}
-		})(p)
+		})
 	}),
 }})
 

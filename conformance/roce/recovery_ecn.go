@@ -51,9 +51,8 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 			c.Send(writePacket(c, i))
 			awaitAck(c, i)
 		}
-		for _, a := range p.Drain(maxCNPInterval) {
-			c.Check(!isCNP(&a), "no CNP without a marked packet", "%v", a.Packet)
-		}
+		cnps := p.drainCNPs(maxCNPInterval)
+		c.Check(len(cnps) == 0, "no CNP without a marked packet", "%v", cnps)
 	}),
 }, {
 	ID:      "recovery/rate/falls-and-comes-back",
@@ -91,8 +90,6 @@ func judgeRates(p *Port, all []Measurement) {
 	p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
 }
 
-func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
-
 // markedWrite is the peer's n-th request packet, with a CE mark.
 func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
@@ -107,13 +104,7 @@ func cnpGeneration(p *Port) []Measurement {
 		sent := c.Send(markedWrite(c, i))
 		times = append(times, c.Await("a CNP", isCNP).At-sent)
 		c.Sleep(maxCNPInterval)
-		n := 1
-		for _, a := range c.Drain(0) {
-			if isCNP(&a) {
-				n++
-			}
-		}
-		cnps = append(cnps, float64(n))
+		cnps = append(cnps, float64(1+len(c.drainCNPs(0))))
 	}
 	return []Measurement{newTiming("cnp/generation", times), newMeasurement("cnp/for-a-mark", Packets, cnps)}
 }
@@ -135,22 +126,17 @@ func cnpPacing(p *Port) []Measurement {
 	}
 	spacing := (p.Now() - start) / marks
 	p.Sleep(maxCNPInterval)
-	var at []time.Duration
-	for _, a := range c.Drain(0) {
-		if isCNP(&a) {
-			at = append(at, a.At)
-		}
-	}
+	cnps := c.drainCNPs(0)
 	all := []Measurement{
 		newTiming("cnp/marks-apart", []time.Duration{spacing}),
-		newMeasurement(fmt.Sprintf("cnp/for-%d-marks", marks), Packets, []float64{float64(len(at))}),
+		newMeasurement(fmt.Sprintf("cnp/for-%d-marks", marks), Packets, []float64{float64(len(cnps))}),
 	}
-	if len(at) < 2 {
+	if len(cnps) < 2 {
 		return all
 	}
-	apart := make([]time.Duration, 0, len(at))
-	for i := range at[1:] {
-		apart = append(apart, at[i+1]-at[i])
+	apart := make([]time.Duration, 0, len(cnps))
+	for i := range cnps[1:] {
+		apart = append(apart, cnps[i+1].At-cnps[i].At)
 	}
 	return append(all, newTiming("cnp/apart", apart))
 }
@@ -164,10 +150,8 @@ func cnpScope(p *Port) []Measurement {
 	}
 	p.Sleep(maxCNPInterval)
 	cnps := make(map[uint32]float64)
-	for _, a := range p.Drain(0) {
-		if isCNP(&a) {
-			cnps[a.DestQP()]++
-		}
+	for _, cnp := range p.drainCNPs(0) {
+		cnps[cnp.DestQP()]++
 	}
 	count := func(cs ...*Conn) (n float64) {
 		for _, c := range cs {
@@ -195,7 +179,7 @@ func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
-	f.completeWith(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)), 1)
+	f.completeWith(f.peerAck(f.sent-1, uint32(f.messages)), 1)
 	return all[len(all)-1].At - all[0].At
 }
 

@@ -108,7 +108,7 @@ var recoveryLossCases = []conformance.Case{{
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		for _, lost := range []int{2, 5} {
-			sent := c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
+			sent := c.Send(c.peerNak(lost, ib.NakSequence, 0))
 			took := awaitRetransmission(c, lost).At - sent
 			c.Check(took <= promptLimit(p), fmt.Sprintf("retransmission of packet %d of the window within %v of its NAK", lost, promptLimit(p)), "after %v", took)
 			c.Drain(0)
@@ -143,7 +143,7 @@ var recoveryLossCases = []conformance.Case{{
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
-		told := c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 0))
+		told := c.Send(c.peerNak(3, ib.NakSequence, 0))
 		awaitRetransmission(c, 3)
 		took := awaitRetransmission(c, 3).At - told
 		c.Check(took >= ib.AckTimeout(code), fmt.Sprintf("a second retransmission not before %v", ib.AckTimeout(code)), "after %v", took)
@@ -245,7 +245,7 @@ func lossAt(p *Port, at int) (t lossTimes) {
 			case at:
 				lost = a.At
 			case at + 1:
-				nakSent = c.Send(ib.Nak(c.DevicePSN(i*window+at), ib.NakSequence, uint32(i)))
+				nakSent = c.Send(c.peerNak(i*window+at, ib.NakSequence, uint32(i)))
 			}
 		}
 		a := awaitRetransmission(c, i*window+at)
@@ -295,7 +295,7 @@ func timeouts(p *Port) (all []Measurement) {
 			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
 			last = a.At
 		}
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.Send(c.peerAck(0, 1))
 		// In real time the ACK may arrive after the last of these short timeouts.
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess || wc.Status == verbs.WCRetryExcErr && !c.Virtual, "success after the ACK", "%s", rig.Describe(&wc))
@@ -319,7 +319,7 @@ func rnrWaits(p *Port) (all []Measurement) {
 			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
 			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code), Nominal, waits))
 	}
 	return all

@@ -21,7 +21,7 @@ func ackTurnaround(p *Port) []Measurement {
 
 // awaitAck waits for the ACK of the peer's n-th request packet.
 func awaitAck(c *Conn, n int) Arrival {
-	return c.Await(ib.Ack(c.PeerPSN(n), ib.AnyMSN).String(), func(a *Arrival) bool {
+	return c.Await(c.deviceAck(n, ib.AnyMSN).String(), func(a *Arrival) bool {
 		return a.IsAck(ib.AckPositive) && a.PSN() == c.PeerPSN(n)
 	})
 }
@@ -36,7 +36,7 @@ func nakGeneration(p *Port) []Measurement {
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) {
 		sent := c.Send(writePacket(c, i+1))
-		nak := c.Await(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
+		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
 		n := 1
@@ -83,7 +83,7 @@ func nakReaction(p *Port) (all []Measurement) {
 		for i := range sampleCount(p) / 2 {
 			c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 			c.AwaitPackets(window)
-			sent := c.Send(ib.Nak(c.DevicePSN(i*window+place.at), ib.NakSequence, uint32(i)))
+			sent := c.Send(c.peerNak(i*window+place.at, ib.NakSequence, uint32(i)))
 			times = append(times, awaitRetransmission(c, i*window+place.at).At-sent)
 			ackWindow(c, (i+1)*window, i+1)
 		}
@@ -101,7 +101,7 @@ func awaitRetransmission(c *Conn, n int) Arrival {
 // returns the number of packets received before the ACK.
 func ackWindow(c *Conn, n, messages int) (more int) {
 	more = len(c.Drain(0))
-	c.completeWith(ib.Ack(c.DevicePSN(n-1), uint32(messages)), 1)
+	c.completeWith(c.peerAck(n-1, uint32(messages)), 1)
 	return more
 }
 
@@ -180,9 +180,9 @@ func impliedNAK(p *Port) []Measurement {
 	for i := range timeoutSamples {
 		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))
 		c.AwaitPackets(2)
-		sent := c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
+		sent := c.Send(c.peerAck(2*i+1, uint32(2*i+2)))
 		times = append(times, nextRead(c).At-sent)
-		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), c.peerAck(2*i+1, uint32(2*i+2)))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.Drain(0)
 	}

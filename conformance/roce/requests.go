@@ -118,7 +118,7 @@ func (c *Conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
 // index from on. The retransmission may start earlier.
 func (c *Conn) expectRetransmission(all []ib.Packet, from int) {
 	want := fmt.Sprintf("a retransmission of %v, or of packets before it", all[from])
-	got, ok := c.nextPacket(c.ResponseTimeout())
+	got, ok := c.NextPacket(c.ResponseTimeout())
 	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
 	at := 0
 	for at < from && all[at].PSN() != got.PSN() {
@@ -156,8 +156,7 @@ var (
 // expectOpRefused requests an operation with the first PSN, and fails the case unless the
 // device sends a NAK with this code and leaves targetMem unchanged.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.Send(op.packet(c.PeerPSN(0), at))
-	c.expectNak(c.PeerPSN(0), code)
+	c.expectRefused(op.packet(c.PeerPSN(0), at), code)
 	c.Sync()
 	c.ExpectUnchanged(c.TargetMem, 0, 0)
 }

@@ -19,7 +19,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		pair := q.connect(2)
 		for i := range 4 {
 			c := pair[i%2]
-			c.exchange(ib.SendOnly(c.PeerPSN(i/2), Data(10+i)).AckReq(), ib.Ack(c.PeerPSN(i/2), uint32(i/2+1)))
+			c.exchange(c.peerSend(i/2, 10+i), c.deviceAck(i/2, uint32(i/2+1)))
 			q.expectDelivered(c, Data(10+i))
 		}
 		q.expectUsedUp()
@@ -38,8 +38,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		for i := range 2 {
 			all[0].Send(first[i])
 			all[1].Send(second[i])
-			all[2].Send(ib.SendOnly(all[2].PeerPSN(i), Data(20+i)).AckReq())
-			all[2].expect(ib.Ack(all[2].PeerPSN(i), uint32(i+1)))
+			all[2].exchange(all[2].peerSend(i, 20+i), all[2].deviceAck(i, uint32(i+1)))
 			q.expectDelivered(all[2], Data(20+i))
 		}
 		all[1].Send(second[2])
@@ -67,11 +66,11 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Defects: []string{"RNRSilent"}, Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(1)
 		c := q.connect(1)[0]
-		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(c.peerSend(0, 16), c.deviceAck(0, 1))
 		q.expectDelivered(c, Data(16))
-		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
+		c.exchange(c.peerSend(1, 20), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
 		q.post(1)
-		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
+		c.exchange(c.peerSend(1, 20), c.deviceAck(1, 2))
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
@@ -110,9 +109,9 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		for round, sent := 0, 0; round < 2; round++ {
 			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
-				c.Send(ib.SendOnly(c.PeerPSN(sent), Data(16)).AckReq())
+				c.Send(c.peerSend(sent, 16))
 				sent++
-				c.expect(ib.Ack(c.PeerPSN(sent-1), uint32(sent)))
+				c.expect(c.deviceAck(sent-1, uint32(sent)))
 				q.expectDelivered(c, Data(16))
 				if left == 4 {
 					e := p.ExpectEvent(verbs.EventSRQLimitReached)
@@ -135,7 +134,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		p.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(c.peerSend(i, 16+i), c.deviceAck(i, uint32(i+1)))
 			q.expectDelivered(c, Data(16+i))
 		}
 	}),
@@ -248,7 +247,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range 4 {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))
 			q.expectDelivered(c, Data(16))
 		}
 	}),
@@ -290,7 +289,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range room {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i%32)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(c.peerSend(i, 16+i%32), c.deviceAck(i, uint32(i+1)))
 			q.expectDelivered(c, Data(16+i%32))
 		}
 		q.expectUsedUp()

@@ -25,11 +25,11 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8)},
 			)
 			c.nextPackets(4)
-			c.Send(ib.Ack(c.DevicePSN(3), 4))
+			c.Send(c.peerAck(3, 4))
 			// The ACK implies that the READ response was lost: the device may retransmit
 			// the READ and later requests at once.
 			c.expectNoCompletion()
-			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(3), 4))
+			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), c.peerAck(3, 4))
 			for _, id := range []uint64{1, 2, 4} {
 				c.ExpectCompletion(id, verbs.WCSuccess)
 			}
@@ -44,7 +44,7 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 			long := ib.Send(c.PeerPSN(2), Data(MTU+9), MTU)
 			c.Send(ib.SendOnly(c.PeerPSN(0), Data(11)), ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 12), 1, Data(12)))
 			c.Send(long...)
-			c.Send(ib.SendOnly(c.PeerPSN(4), Data(14)), ib.SendOnlyImm(c.PeerPSN(5), 2, Data(15)), ib.SendOnly(c.PeerPSN(6), Data(16)).AckReq())
+			c.Send(ib.SendOnly(c.PeerPSN(4), Data(14)), ib.SendOnlyImm(c.PeerPSN(5), 2, Data(15)), c.peerSend(6, 16))
 			for i, n := range []int{11, 12, MTU + 9, 14, 15, 16} {
 				c.ExpectRecv(uint64(i+1), n)
 			}
@@ -71,7 +71,7 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 			c.expect(ib.ReadRequest(c.DevicePSN(0), ib.At(0x1000, 7, 16)))
 			c.expect(ib.SendOnly(c.DevicePSN(1), nil))
 			c.expect(ib.WriteOnly(c.DevicePSN(2), ib.At(0x1000, 7, 8), nil))
-			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), ib.Ack(c.DevicePSN(2), 3))
+			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), c.peerAck(2, 3))
 			c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		}),
 	},
@@ -90,7 +90,7 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: to},
 				)
 				c.nextPackets(3)
-				c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(16)))
+				c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(16)))
 				for id := uint64(1); all && id <= 3; id++ {
 					c.ExpectCompletion(id, verbs.WCSuccess)
 				}
@@ -195,7 +195,7 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 			c.expectSilence(silencePeriod)
 			c.completeWith(answer(c.DevicePSN(1)).WithMSN(2), 2)
 			c.expect(ib.SendOnly(c.DevicePSN(2), c.LocalMem.Buf[64:72]))
-			c.completeWith(ib.Ack(c.DevicePSN(2), 3), 3)
+			c.completeWith(c.peerAck(2, 3), 3)
 		}),
 	}
 }
@@ -216,7 +216,7 @@ func writeImmPackets(c *Conn, psn int, payload []byte) []ib.Packet {
 // before it.
 func (c *Conn) expectReadRequest() {
 	for {
-		pkt, ok := c.nextPacket(c.ResponseTimeout())
+		pkt, ok := c.NextPacket(c.ResponseTimeout())
 		switch {
 		case !ok:
 			c.Fail("a READ request", "nothing in %v", c.ResponseTimeout())

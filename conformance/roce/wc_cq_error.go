@@ -47,7 +47,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"OverrunAcked"}, Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
 		for {
-			pkt, more := c.packetAfterSync(silencePeriod)
+			pkt, more := c.NextAfterSync(silencePeriod)
 			if !more {
 				return
 			}
@@ -160,9 +160,9 @@ func (p *Port) overrunCQ(left int) *Conn {
 	room := p.CQ.Depth()
 	c := p.connect(Setup{Receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	for i := range room + 1 {
-		c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
+		c.Send(c.peerSend(i, 16))
 		if i < room {
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.expect(c.deviceAck(i, uint32(i+1)))
 		}
 	}
 	return c
@@ -188,7 +188,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c = p.connect(Setup{})
 		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 		c.expect(ib.WriteOnly(c.DevicePSN(0), ib.At(0x1000, 7, 8), nil))
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakRemoteAccess, 0))
+		c.Send(c.peerNak(0, ib.NakRemoteAccess, 0))
 		c.expectErrorCompletion(2)
 	}),
 }, {
@@ -203,7 +203,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 			verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
 		)
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.Send(c.peerAck(0, 1))
 		// The first request is unsignaled and completes only if it fails.
 		c.ExpectCompletion(102, verbs.WCLocProtErr)
 		for range 2 {
@@ -226,7 +226,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		)
 		c.nextPackets(3)
 		c.Sync() // the device has processed the fourth request
-		c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
+		c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		c.ExpectBytes(c.LocalMem, 64, Data(8))
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
@@ -240,7 +240,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{Receives: 1})
 		c.sendUnacked(101)
 		c.sendUnacked(102)
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 0))
+		c.Send(c.peerNak(0, ib.NakInvalidRequest, 0))
 		c.expectErrorCompletions(101, 102, 1)
 		c = p.connect(Setup{Receives: 2})
 		c.PostSend(c.QP, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
@@ -261,7 +261,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{})
 			c.sendUnacked(1)
 			c.sendUnacked(2)
-			c.Send(ib.Nak(c.DevicePSN(0), nak.code, 0))
+			c.Send(c.peerNak(0, nak.code, 0))
 			c.ExpectCompletion(1, nak.status)
 			c.AwaitState(c.QP, verbs.QPStateErr)
 			c.ExpectCompletion(2, verbs.WCWRFlushErr)

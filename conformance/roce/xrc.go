@@ -29,7 +29,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		} {
 			c.expect(want.OnXRC(xrc.SRQN))
 			if i == 4 {
-				c.Send(ib.Ack(c.DevicePSN(4), 3).On(ib.XRC))
+				c.Send(c.peerAck(4, 3).On(ib.XRC))
 			}
 		}
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
@@ -42,11 +42,10 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
 	Defects: []string{"XRCETHMisplaced"}, Run: onXRC(func(x *xrcTarget) {
 		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
+		x.expect(x.deviceAck(0, 1).On(ib.XRC).WithPayload([]byte{}))
 		x.Send(ib.WriteOnly(x.PeerPSN(1), x.RETH(0, 16), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
-		x.Send(ib.ReadRequest(x.PeerPSN(2), x.RETH(0, 16)).OnXRC(x.srqs[0].Number()))
-		x.expect(ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
+		x.expect(x.deviceAck(1, 2).On(ib.XRC).WithPayload([]byte{}))
+		x.exchange(x.peerRead(2, 16).OnXRC(x.srqs[0].Number()), ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
 		x.expectDelivered(0, 16)
 	}),
 }, {
@@ -74,7 +73,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		for i := range 4 {
 			which := (i + 1) % 2
 			x.Send(ib.SendOnly(x.PeerPSN(i), Data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-			x.expect(ib.Ack(x.PeerPSN(i), uint32(i+1)).On(ib.XRC))
+			x.expect(x.deviceAck(i, uint32(i+1)).On(ib.XRC))
 			x.expectDelivered(which, 16+i)
 		}
 	}),
@@ -85,14 +84,14 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Expects: "both acknowledged and delivered",
 	Defects: []string{"XRCTargetDies"}, Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
+		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), x.deviceAck(0, 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
 		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
 		qpn := uint32(x.QP.QPN())
 		x.Must("a first handle that can be closed", x.QP.Close())
 		x.SendPacket(ib.SendOnly(x.PeerPSN(1), Data(24)).OnXRC(number).AckReq().To(qpn))
-		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC))
+		x.expect(x.deviceAck(1, 2).On(ib.XRC))
 		x.expectDelivered(0, 24)
 		x.ExpectState(second, verbs.QPStateRTR)
 	}),
@@ -155,8 +154,7 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 // expectRefused fails the case unless a SEND to this SRQ is refused as an invalid request
 // and uses no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
-	x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq())
-	x.expect(ib.Nak(x.PeerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
+	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()
 	for _, m := range x.mems {
 		x.ExpectUnchanged(m, 0, 0)
