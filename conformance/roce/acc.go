@@ -65,7 +65,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"WrappingRange"}, Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 			eachConn(p, Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
-				c.expectOpRefused(op, ib.At(va, uint32(c.TargetMem.RKey()), 8), ib.NakRemoteAccess)
+				c.expectOpRefused(op, ib.At(va, c.TargetMem.RKey(), 8), ib.NakRemoteAccess)
 			})
 		}
 	}),
@@ -166,8 +166,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		// Do not synchronize here: the synchronization QP causes events too.
 		for _, op := range []remoteOp{writeOp, readOp} {
 			c := p.connect(Setup{})
-			c.Send(op.packet(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8)))
-			c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+			c.expectRefused(op.packet(c.PeerPSN(0), c.unknownKeyRETH(8)), ib.NakRemoteAccess)
 			e := c.ExpectEvent(verbs.EventQPAccessErr)
 			c.Check(e.QP != nil && e.QP.QPN() == c.QP.QPN(), "the event of the QP that refused it", "%+v", e)
 		}

@@ -165,7 +165,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		bare(c.deviceNak(n, ib.NakSequence, uint32(n)))
 		c.Send(c.peerSend(n, 5))
 		bare(anyRNRNak(c.PeerPSN(n)))
-		c.Send(ib.WriteOnly(c.PeerPSN(n), ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), 5), Data(5)).AckReq())
+		c.Send(ib.WriteOnly(c.PeerPSN(n), c.unknownKeyRETH(5), Data(5)).AckReq())
 		bare(c.deviceNak(n, ib.NakRemoteAccess, uint32(n)))
 	}),
 }})

@@ -61,10 +61,10 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	Defects: []string{"FlushICRCDoubled"}, Run: onConn(Setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *Conn) {
 		c.RequireICRCFields()
 		c.PostSend(c.QP, verbs.SendWR{
-			WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
+			WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: PeerMemory,
 			Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
 		})
-		c.expect(ib.Flush(c.DevicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
+		c.expect(ib.Flush(c.DevicePSN(0), ib.FlushGlobal, ib.FlushRange, peerMemoryRETH(64)))
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 		c.Send(ib.Flush(c.PeerPSN(0), ib.FlushGlobal, ib.FlushRange, c.RETH(0, 64)))
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), 1, []byte{}))
@@ -101,15 +101,14 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 // answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields()
-	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	var wrs []verbs.SendWR
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {
 			wrs = append(wrs,
 				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, size)},
 				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234},
-				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, size), Remote: at},
-				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.LocalMem.SGL(0, size), Remote: at, Imm: 0x1234})
+				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, size), Remote: PeerMemory},
+				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.LocalMem.SGL(0, size), Remote: PeerMemory, Imm: 0x1234})
 			if c.Caps.Has(verbs.CapSendInv) {
 				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.LocalMem.SGL(0, size), InvalidateRKey: 0x77})
 			}
@@ -124,19 +123,17 @@ func exchangeAllRequests(c *Conn) {
 		psn += n
 		c.completeWith(c.peerAck(psn-1, uint32(i+1)), wr.WRID)
 	}
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: at})
-	c.expect(ib.ReadRequest(c.DevicePSN(psn), ib.At(at.Addr, at.RKey, 8)))
+	c.request(psn, c.ReadWR(1, 8))
 	c.completeWith(ib.ReadResponseOnly(c.DevicePSN(psn), uint32(len(wrs)+1), Data(8)), 1)
 	if !c.Caps.Has(verbs.CapAtomics) {
 		return
 	}
 	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-		c.PostSend(c.QP, verbs.SendWR{
-			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: at,
-			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
-		})
+		wr := c.fetchAddWR(1)
+		wr.Opcode, wr.Atomic = op, verbs.Atomic{CompareAdd: 5, Swap: 6}
+		c.PostSend(c.QP, wr)
 		c.nextPackets(1)
-		c.completeWith(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7), uint64(i))
+		c.completeWith(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7), 1)
 	}
 }
 
@@ -150,11 +147,7 @@ func exchangeAllResponses(c *Conn) {
 	for n := range 4 {
 		c.exchange(c.peerRead(psn, n), ib.ReadResponseOnly(c.PeerPSN(psn), anyMSN, c.TargetMem.Buf[:n]))
 		c.Send(c.peerRead(psn+1, 2048+n))
-		answers := ib.ReadResponses(c.PeerPSN(psn+1), anyMSN, c.TargetMem.Buf[:2048+n], MTU)
-		for _, pkt := range answers {
-			c.expect(pkt)
-		}
-		psn += 1 + len(answers)
+		psn += 1 + len(c.expectAll(ib.ReadResponses(c.PeerPSN(psn+1), anyMSN, c.TargetMem.Buf[:2048+n], MTU)))
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
 		c.exchange(ib.FetchAdd(c.PeerPSN(psn), c.RETH(0, 8), 1), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn)))

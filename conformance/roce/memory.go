@@ -86,26 +86,22 @@ func rethFor(m *rig.Memory, off, n int) ib.RETH {
 	return ib.At(m.Addr()+uint64(off), uint32(m.RKey()), n)
 }
 
-// rdmaRemote is the remote address that requests of the device use. The peer has no
-// memory there: the case makes up its content.
-var rdmaRemote = verbs.Remote{Addr: 0x7f11_2233_4455_6600, RKey: 0xa1b2c3d4}
-
-// rdmaRemoteRETH returns the RETH for n bytes at rdmaRemote.
-func rdmaRemoteRETH(n int) ib.RETH { return ib.At(rdmaRemote.Addr, uint32(rdmaRemote.RKey), n) }
-
-// postRead makes the device read n bytes from the peer into the start of localMem.
-func (c *Conn) postRead(n int) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: rdmaRemote})
-}
-
-// postWrite makes the device write n bytes from the start of localMem to the peer.
-func (c *Conn) postWrite(id uint64, n int) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: rdmaRemote})
-}
-
 // unknownKey returns a key that no region has. Both its index and its low byte differ
 // from those of k.
 func unknownKey(k verbs.RKey) verbs.RKey { return k ^ 0x00fff055 }
+
+// unknownKeyRETH returns the RETH for n bytes of TargetMem with a key that no region has.
+func (c *Conn) unknownKeyRETH(n int) ib.RETH {
+	return ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), n)
+}
+
+// deregisteredRETH is unknownKeyRETH with the key of a deregistered region.
+func (c *Conn) deregisteredRETH(n int) ib.RETH {
+	m := c.Memory(64, allAccess)
+	key := m.RKey()
+	c.Must("a region that can be deregistered", m.Close())
+	return ib.At(c.TargetMem.Addr(), key, n)
+}
 
 // wordRETH returns the RETH for the n-th word of a region.
 func wordRETH(m *rig.Memory, n int) ib.RETH { return rethFor(m, m.WordOffset(n), 8) }
@@ -122,13 +118,6 @@ func (c *Conn) expectWord(m *rig.Memory, n int, v uint64) {
 	c.Sync()
 	c.ExpectBytes(m, m.WordOffset(n), binary.NativeEndian.AppendUint64(nil, v))
 	c.ExpectUnchanged(m, m.WordOffset(n), 8)
-}
-
-// expectRequestFails fails the case unless the next completion is that of request 1, with
-// an error.
-func (c *Conn) expectRequestFails() {
-	wc := c.NextCompletion()
-	c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess, "the request to complete with an error", "%s", rig.Describe(&wc))
 }
 
 // otherPDMemory registers 64 bytes in another protection domain.

@@ -127,8 +127,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
 	Defects: []string{"LocalInvEarly"}, Run: onConn(Setup{}, func(c *Conn) {
 		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
-		c.postRead(8)
-		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
+		c.request(0, c.ReadWR(1, 8))
 		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
 		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
 		c.ExpectNoCompletion()

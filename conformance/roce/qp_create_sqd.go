@@ -58,7 +58,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		attr := p.QueryDevice()
 		const maxHandles = 1 << 17
 		if attr.MaxAH <= 0 || attr.MaxAH > maxHandles {
-			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, maxHandles, conformance.ErrBenchCannot))
+			rig.BenchCannot("the device claims %d address handles, and at most %d are tried", attr.MaxAH, maxHandles)
 		}
 		path := p.peerAttr(p.Peer).AH
 		for i := range attr.MaxAH {
@@ -73,9 +73,7 @@ var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvS
 
 // freshQP returns an RC queue pair in RESET.
 func (p *Port) freshQP() verbs.QP {
-	qp, err := p.Device.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
-	p.Must("a queue pair", err)
-	return qp
+	return p.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
 }
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
@@ -92,7 +90,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
 		pkt := c.expect(ib.SendFirst(c.DevicePSN(0), nil))
 		c.toSQD(false)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(2, 8))
 		for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
 			if pkt.HasAckReq() {
 				c.Send(ib.Ack(pkt.PSN(), 0))
@@ -156,13 +154,9 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"SQDNoResume"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		c.toSQD(false)
 		c.awaitDrained()
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(8, 16)},
-		)
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16))
 		c.ToState(c.QP, verbs.QPStateRTS)
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
-		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
+		c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16))
 		c.completeWith(c.peerAck(1, 2), 1, 2)
 	}),
 }, {
@@ -188,14 +182,12 @@ func (c *Conn) toSQD(notify bool) {
 
 // awaitDrained waits until the send queue is drained.
 func (c *Conn) awaitDrained() {
-	for until := c.Now() + c.ResponseTimeout(); c.QueryQP(c.QP).SQDraining; c.Sleep(shortWait) {
-		c.Check(c.Now() < until, "a send queue that has drained", "it still drains after %v", c.ResponseTimeout())
-	}
+	c.awaitCondition("a send queue that has drained", func() bool { return !c.QueryQP(c.QP).SQDraining })
 }
 
 // sendUnacked posts a SEND and waits for its packet, without acknowledging it.
 func (c *Conn) sendUnacked(id uint64) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+	c.PostSend(c.QP, unsignaled(c.SendWR(id, 8)))
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 

@@ -69,11 +69,7 @@ func (m *qpMover) Modify(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask) e
 // newQP returns a new queue pair in a state. It returns false for SQE if the device moves
 // queue pairs to ERR instead, which another case tests.
 func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
-	qp, err := m.Device.CreateQP(verbs.QPInit{
-		Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ,
-		Caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	m.Must("a queue pair", err)
+	qp := m.CreateQP(qpInit(m.Rig, m.kind, verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}))
 	at := verbs.QPStateReset
 	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		switch {
@@ -105,10 +101,7 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 // failSend makes a send of an unreliable queue pair fail, and reports whether the state
 // is SQE then.
 func (m *qpMover) failSend(qp verbs.QP) bool {
-	mem := m.Memory(8, verbs.AccessLocalWrite)
-	sge := mem.SGE(0, 8)
-	m.Must("a region that can be deregistered", mem.Close())
-	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
+	wr := m.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {
 		ah, err := m.PD.CreateAH(m.peerAttr(m.Peer).AH)
 		m.Must("an address handle", err)
@@ -117,6 +110,5 @@ func (m *qpMover) failSend(qp verbs.QP) bool {
 	m.PostSend(qp, wr)
 	wc := m.NextCompletion()
 	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
-	a := m.QueryQP(qp)
-	return a.State == verbs.QPStateSQE
+	return m.QueryQP(qp).State == verbs.QPStateSQE
 }

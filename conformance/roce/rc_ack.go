@@ -71,10 +71,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"AckOvertakesRead"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		for i := range 2 {
 			first := c.PeerPSN(65 * i)
-			c.Send(
-				ib.ReadRequest(first, c.RETH(0, memLen)).AckReq(),
-				ib.WriteOnly(first.Add(64), c.RETH(0, 0), nil).AckReq(),
-			)
+			c.Send(c.peerRead(65*i, memLen).AckReq(), c.peerWrite(65*i+64, 0))
 			c.expectAll(ib.ReadResponses(first, ib.AnyMSN, c.TargetMem.Buf, 256))
 			c.expect(ib.Ack(first.Add(64), ib.AnyMSN))
 			c.throttle()
@@ -243,8 +240,7 @@ func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded b
 	c.Send(c.peerAck(0, 1))
 	again, ok := c.NextPacket(c.ResponseTimeout())
 	if !ok {
-		wc := c.NextCompletion()
-		c.Check(wc.Status != verbs.WCSuccess, "a retransmission, or an error", "success")
+		c.expectErrorCompletion(wr.WRID)
 		return false
 	}
 	c.checkPacket(request[0], again)
@@ -299,8 +295,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postRead(8)
-		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
+		c.request(0, c.ReadWR(1, 8))
 		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 0x1122334455667788))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
@@ -312,8 +307,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postRead(2500)
-		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(2500)))
+		c.request(0, c.ReadWR(1, 2500))
 		c.Send(ib.ReadResponseMiddle(c.DevicePSN(0), Data(MTU)))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
@@ -324,8 +318,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Sends:   "to a WRITE of the device: a NAK with each code",
 	Expects: "the status of the code",
 	Defects: []string{"NAKFlushesAll"}, Run: onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
-		c.postWrite(1, 16)
-		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
+		c.request(0, c.WriteWR(1, 16))
 		c.Send(c.peerNak(0, n.code, 0))
 		c.ExpectCompletion(1, n.status)
 	}),
@@ -335,10 +328,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 	Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
 	Defects: []string{"NAKFlushesAll"}, Run: onConn(Setup{}, func(c *Conn) {
-		for i := range 3 {
-			c.postWrite(uint64(i+1), 16)
-			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(i)))
-		}
+		c.request(0, c.WriteWR(1, 16), c.WriteWR(2, 16), c.WriteWR(3, 16))
 		c.completeWith(c.peerNak(1, ib.NakRemoteAccess, 1), 1)
 		c.ExpectCompletion(2, verbs.WCRemAccessErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
@@ -361,8 +351,7 @@ var fatalNAKs = []nakStatus{
 // complete the WRITE with a status that fits, or ignore the packet; then an ACK must
 // complete it.
 func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
-	c.postWrite(1, 16)
-	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
+	c.request(0, c.WriteWR(1, 16))
 	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {

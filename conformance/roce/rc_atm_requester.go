@@ -14,12 +14,10 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
 	Expects: "each result is that of its response",
 	Defects: []string{"OldAnswerCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postFetchAdd(1, c.LocalMem.SGE(0, 8))
-		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(0)))
+		c.request(0, c.fetchAddWR(1, c.LocalMem.SGE(0, 8)))
 		c.completeWith(ib.AtomicAck(c.DevicePSN(0), 1, 10), 1)
 		c.LocalMem.Snapshot()
-		c.postFetchAdd(2, c.LocalMem.SGE(8, 8))
-		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(1)))
+		c.request(1, c.fetchAddWR(2, c.LocalMem.SGE(8, 8)))
 		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 666))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
@@ -34,7 +32,9 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Expects: "that number in memory, and nothing around it changed",
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
-			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8), Remote: rdmaRemote})
+			wr := c.fetchAddWR(1, c.LocalMem.SGE(64, 8))
+			wr.Opcode = op
+			c.PostSend(c.QP, wr)
 			c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
 			c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788+uint64(i)))
 			c.ExpectUnchanged(c.LocalMem, 64, 8)
@@ -46,7 +46,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 	Expects: "the first three bytes of the result in one, the others in the other",
 	Defects: []string{"AtomicOneSGE"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postFetchAdd(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5))
+		c.PostSend(c.QP, c.fetchAddWR(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5)))
 		c.answerNextAtomic(0, 0x1122334455667788)
 		c.ExpectBytes(c.LocalMem, 256, hostOrder(0x1122334455667788)[:3])
 		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
@@ -57,7 +57,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
 	Defects: []string{"AtomicAnySize"}, Run: onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
-		c.expectFetchAddRefused(c.LocalMem.SGL(0, n))
+		c.expectNeverSent(c.fetchAddWR(1, c.LocalMem.SGE(0, n)))
 	}),
 }, {
 	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"),
@@ -66,11 +66,9 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
 	Defects: []string{"AtomicSinkUnchecked"}, Run: onEachConn(Setup{}, []badBuffer{
 		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
-		{"a key that does not exist", func(c *Conn) verbs.SGE {
-			return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
-		}},
+		{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(8) }},
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
-	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) }),
+	}, func(c *Conn, bad badBuffer) { c.expectNeverSent(c.fetchAddWR(1, bad.buffer(c))) }),
 }, {
 	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"),
 	Title:   "The compare field that FETCH_ADD does not use is sent as zero",
@@ -79,38 +77,23 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Defects: []string{"FetchAddLeaks"}, Run: onConn(Setup{}, func(c *Conn) {
 		// A device that does not write the field sends old memory. Each packet is
 		// answered before the next is posted, so that the device reuses its memory.
-		operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
+		wr, operands := c.fetchAddWR(1), verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
+		wr.Atomic = operands
 		for n := 0; n < 32; n += 2 {
-			c.PostSend(c.QP, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.LocalMem.SGL(0, 8)))
-			c.expect(ib.CompareSwap(c.DevicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
+			wr.Opcode = verbs.OpAtomicCmpAndSwp
+			c.PostSend(c.QP, wr)
+			c.expect(ib.CompareSwap(c.DevicePSN(n), peerMemoryRETH(8), operands.CompareAdd, operands.Swap))
 			c.answerAtomic(n, 0)
-			c.PostSend(c.QP, atomicWR(verbs.OpAtomicFetchAdd, operands, c.LocalMem.SGL(0, 8)))
-			c.expect(ib.FetchAdd(c.DevicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
+			wr.Opcode = verbs.OpAtomicFetchAdd
+			c.PostSend(c.QP, wr)
+			c.expect(ib.FetchAdd(c.DevicePSN(n+1), peerMemoryRETH(8), operands.CompareAdd).WithCompare(0))
 			c.answerAtomic(n+1, 0)
 		}
 	}),
 }})
 
-// atomicWR returns an atomic request with both operands set.
-func atomicWR(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {
-	return verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote, Atomic: operands}
-}
-
 // hostOrder returns a number in host byte order.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-
-// postFetchAdd makes the device add 1 to the peer's memory.
-func (c *Conn) postFetchAdd(id uint64, result ...verbs.SGE) {
-	c.PostSend(c.QP, fetchAddInto(id, result))
-}
-
-// fetchAddInto returns a FETCH_ADD of 1 whose result is stored in these buffers.
-func fetchAddInto(id uint64, result []verbs.SGE) verbs.SendWR {
-	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result, Remote: rdmaRemote,
-		Atomic: verbs.Atomic{CompareAdd: 1},
-	}
-}
 
 // answerNextAtomic waits for the device's n-th packet, an atomic, and answers it.
 func (c *Conn) answerNextAtomic(n int, original uint64) {
@@ -123,13 +106,13 @@ func (c *Conn) answerAtomic(n int, original uint64) {
 	c.completeWith(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original), 1)
 }
 
-// expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these
-// buffers, at the post or by a completion with an error, and sends nothing.
-func (c *Conn) expectFetchAddRefused(buffers []verbs.SGE) {
-	_, err := c.QP.PostSend([]verbs.SendWR{fetchAddInto(1, buffers)})
+// expectNeverSent fails the case unless the device refuses a request, at the post or by a
+// completion with an error, and sends nothing.
+func (c *Conn) expectNeverSent(wr verbs.SendWR) {
+	_, err := c.QP.PostSend([]verbs.SendWR{wr})
 	c.expectSilence(shortWait)
 	if err == nil {
-		c.expectRequestFails()
+		c.expectErrorCompletion(wr.WRID)
 	}
 }
 
@@ -139,4 +122,12 @@ type badBuffer struct {
 	buffer func(*Conn) verbs.SGE
 }
 
+// String implements fmt.Stringer.
 func (p badBuffer) String() string { return p.name }
+
+// unknownKeySGE returns n bytes of LocalMem with an L_Key that no region has.
+func (c *Conn) unknownKeySGE(n int) verbs.SGE {
+	sge := c.LocalMem.SGE(0, n)
+	sge.LKey = verbs.LKey(unknownKey(verbs.RKey(sge.LKey)))
+	return sge
+}

@@ -202,7 +202,6 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		for range 2 {
 			c.exchangeIgnoringCNPs(c.peerSend(2, 8), anyRNRNak(c.PeerPSN(2)).WithMSN(2))
 		}
-		c.Send(ib.WriteOnly(c.PeerPSN(2), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(2), 2))
+		c.exchange(writeOp.packet(c.PeerPSN(2), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(2), 2))
 	}),
 }})

@@ -130,14 +130,10 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
 		c.Drain(0)
-		c.Send(ib.WriteOnly(c.PeerPSN(1), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(1), ib.AnyMSN))
+		c.exchange(writeOp.packet(c.PeerPSN(1), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(1), ib.AnyMSN))
 
 		c = p.connect(Setup{Receives: 2})
-		c.Send(
-			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)),
-			ib.WriteMiddle(c.PeerPSN(1), Data(MTU)),
-		)
+		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)), ib.WriteMiddle(c.PeerPSN(1), Data(MTU)))
 		c.Drain(0)
 		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
@@ -150,8 +146,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{})
 		c.Send(c.peerRead(0, 2500).AckReq())
 		c.nextPackets(3)
-		c.Send(ib.ReadRequest(c.PeerPSN(3), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 2500)).AckReq())
-		c.expect(anyNak(c.PeerPSN(3), ib.AnyMSN))
+		c.exchange(ib.ReadRequest(c.PeerPSN(3), c.unknownKeyRETH(2500)).AckReq(), anyNak(c.PeerPSN(3), ib.AnyMSN))
 
 		// A device that checks the whole range first sends no response; one that
 		// checks each packet sends the responses that it can.

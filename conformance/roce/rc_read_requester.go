@@ -44,13 +44,13 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
 	Expects: "a completion with an error, and no byte changed after the buffer",
 	Defects: []string{"LongReadOverflows"}, Run: onEachConn(Setup{}, []longResponse{
-		{8, []int{16}}, {1028, []int{MTU, 12}}, {8, []int{MTU, 4}},
+		{8, 16}, {1028, MTU + 12}, {8, MTU + 4},
 	}, func(c *Conn, t longResponse) {
 		c.startRead(Data(t.asked))
-		c.Send(t.responses(c.DevicePSN(0))...)
-		c.expectRequestFails()
+		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, Data(t.answered), MTU)...)
+		c.expectErrorCompletion(1)
 		c.Sync()
-		c.ExpectUnchanged(c.LocalMem, 0, t.asked)
+		c.ExpectUnchanged(c.LocalMem, SinkOffset, t.asked)
 	}),
 }, {
 	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "roce/rc/read/15"),
@@ -59,7 +59,9 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Expects: "LOC_PROT_ERR, the memory unchanged",
 	Defects: []string{"SinkUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
+		wr := c.ReadWR(1, 0)
+		wr.SGL = m.SGL(0, 64)
+		c.PostSend(c.QP, wr)
 		if _, sent := c.NextAfterSync(shortWait); sent {
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(64)))
 		}
@@ -86,7 +88,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		responses := c.startRead(Data(b.n))
 		responses[b.at] = responses[b.at].WithSyndrome(0x62)
 		c.Send(responses...)
-		c.expectRequestFails()
+		c.expectErrorCompletion(1)
 	}),
 }})
 
@@ -100,27 +102,14 @@ func (c *Conn) expectErrorOrRetry(bytes []byte) {
 	}
 	// The retransmission may start after the correct part of the response.
 	again := c.expect(ib.Op(ib.OpReadRequest))
-	from := int(*again.RETH.VA - rdmaRemote.Addr)
+	from := int(*again.RETH.VA - PeerMemory.Addr)
 	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of the original READ", "%v", again)
 	c.Send(ib.ReadResponses(again.PSN(), 1, bytes[from:], MTU)...)
 	c.expectReadDone(bytes)
 }
 
-// longResponse is the length of a READ and the payload lengths of its responses, which
-// are longer.
-type longResponse struct {
-	asked int
-	got   []int
-}
-
-// responses returns the READ responses from this PSN on.
-func (t longResponse) responses(psn ib.PSN) []ib.Packet {
-	total := 0
-	for _, n := range t.got {
-		total += n
-	}
-	return ib.ReadResponses(psn, 1, Data(total), MTU)
-}
+// longResponse is the length of a READ and the length of the responses to it, which are longer.
+type longResponse struct{ asked, answered int }
 
 // shortResponse are the payload lengths of the first two of three READ responses, and
 // whether the last response contains the missing bytes.
@@ -151,7 +140,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
 		c.Send(slices.Delete(responses, lost, lost+1)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*MTU)))
+		c.expect(ib.ReadRequest(c.DevicePSN(lost), peerMemoryRETH(len(bytes)).Skip(lost*MTU)))
 		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
 		c.expectReadDone(bytes)
 	}),
@@ -201,15 +190,14 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		bytes := Data(6 * MTU)
 		responses := c.startRead(bytes)
 		c.Send(slices.Delete(responses, 2, 4)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*MTU)))
+		c.expect(ib.ReadRequest(c.DevicePSN(2), peerMemoryRETH(len(bytes)).Skip(2*MTU)))
 	}),
 }})
 
 // startRead has the device read these bytes. It returns the responses without sending
 // them.
 func (c *Conn) startRead(bytes []byte) []ib.Packet {
-	c.postRead(len(bytes))
-	c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(len(bytes))))
+	c.request(0, c.ReadWR(1, len(bytes)))
 	return ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)
 }
 
@@ -223,6 +211,6 @@ func (c *Conn) awaitRetryFrom(got int, bytes []byte) {
 // expectReadDone fails the case unless the device's READ succeeds with these bytes.
 func (c *Conn) expectReadDone(bytes []byte) {
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.ExpectBytes(c.LocalMem, 0, bytes)
-	c.ExpectUnchanged(c.LocalMem, 0, len(bytes))
+	c.ExpectBytes(c.LocalMem, SinkOffset, bytes)
+	c.ExpectUnchanged(c.LocalMem, SinkOffset, len(bytes))
 }

@@ -65,7 +65,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
 	Expects: "a READ_REQUEST of length 0, and SUCCESS",
 	Defects: []string{"ZeroReadFails"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
+		c.PostSend(c.QP, c.ReadWR(1, 0))
 		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
@@ -109,7 +109,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"RdAtomicRoundsUp"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
 		for i := range all {
-			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8*i, 8), Remote: rdmaRemote}
+			wr := c.ReadWR(uint64(i), 8)
 			if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
 				wr.Opcode = verbs.OpAtomicFetchAdd
 			}

@@ -54,8 +54,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
 			exhaustRNRRetries(c)
 			c.expectSilence(silencePeriod)
-			wc := c.NextCompletion()
-			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+			c.expectErrorCompletion(1)
 		}
 	}),
 }, {

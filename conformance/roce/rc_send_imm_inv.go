@@ -89,9 +89,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 
 // badReceives are receive buffers that the device must not write to.
 var badReceives = []badBuffer{
-	{"a key that does not exist", func(c *Conn) verbs.SGE {
-		return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 64, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
-	}},
+	{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(64) }},
 	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
 }
 
@@ -125,10 +123,10 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 	Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpRDMAWriteImm, 16)
-		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
+		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), peerMemoryRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
 		c.Send(c.peerAck(0, 1))
 		c.postImm(verbs.OpRDMAWriteImm, 1500)
-		c.expect(ib.WriteFirst(c.DevicePSN(1), rdmaRemoteRETH(1500), c.LocalMem.Buf[:MTU]))
+		c.expect(ib.WriteFirst(c.DevicePSN(1), peerMemoryRETH(1500), c.LocalMem.Buf[:MTU]))
 		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
 	}),
 }, {
@@ -156,7 +154,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 
 // postImm makes the device send or write n bytes with immediate data.
 func (c *Conn) postImm(op verbs.WROpcode, n int) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: rdmaRemote})
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: PeerMemory})
 }
 
 // expectRecvImm fails the case unless the next completion is that of receive id, with n
@@ -282,13 +280,9 @@ func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 // pair goes to ERR, and the message that ends with this PSN gets no response. Earlier
 // packets may have been acknowledged.
 func (c *Conn) expectSilentFailure(psn ib.PSN) {
-	c.expectRequestFails()
+	c.expectErrorCompletion(1)
 	c.AwaitState(c.QP, verbs.QPStateErr)
-	for {
-		pkt, ok := c.NextAfterSync(silencePeriod)
-		if !ok {
-			return
-		}
+	for _, pkt := range c.Drain(silencePeriod) {
 		c.Check(pkt.IsAck(ib.AckPositive) && pkt.PSN().Less(psn), "no response to a SEND with a key that cannot be invalidated", "%v", pkt)
 	}
 }

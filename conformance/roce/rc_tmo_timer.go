@@ -97,8 +97,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		for _, n := range []uint8{0, 1, 2, 3, 6} {
 			c := p.connect(Setup{Modify: withTimeout(timeout4ms, n)})
 			exhaustRetries(c)
-			wc := c.NextCompletion()
-			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+			c.expectErrorCompletion(1)
 		}
 	}),
 }, {
@@ -161,9 +160,8 @@ func exhaustRetries(c *Conn) {
 	for range int(c.Attr.RetryCnt) + 1 {
 		c.expectAll(c.wantSend(0, 8))
 	}
-	if more, ok := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout)); ok {
-		c.Fail(fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
-	}
+	more, sent := c.NextPacket(8 * ib.AckTimeout(c.Attr.Timeout))
+	c.Check(!sent, fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
 }
 
 // lossyLink is a connection to a correct responder over a link that drops packets in both

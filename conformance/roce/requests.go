@@ -13,7 +13,10 @@ const SinkOffset = 8 << 10
 
 // PeerMemory is the remote address that requests of the device use. The peer has no
 // memory there: the case makes up its content.
-var PeerMemory = verbs.Remote{Addr: 0x7f00_1000, RKey: 0x00c0_ffee}
+var PeerMemory = verbs.Remote{Addr: 0x7f11_2233_4455_6600, RKey: 0xa1b2c3d4}
+
+// peerMemoryRETH is the expected RETH of a request of the device for n bytes of PeerMemory.
+func peerMemoryRETH(n int) ib.RETH { return ib.At(PeerMemory.Addr, PeerMemory.RKey, n) }
 
 // localSGL returns a list for n bytes of localMem, empty if n is 0.
 func (c *Conn) localSGL(off, n int) []verbs.SGE {
@@ -38,10 +41,13 @@ func (c *Conn) ReadWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localSGL(SinkOffset, n), Remote: PeerMemory}
 }
 
-// fetchAddWR returns a FETCH_ADD of 1.
-func (c *Conn) fetchAddWR(id uint64) verbs.SendWR {
+// fetchAddWR returns a FETCH_ADD of 1 with these buffers for the result, or one at SinkOffset.
+func (c *Conn) fetchAddWR(id uint64, result ...verbs.SGE) verbs.SendWR {
+	if len(result) == 0 {
+		result = c.LocalMem.SGL(SinkOffset, 8)
+	}
 	return verbs.SendWR{
-		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: c.localSGL(SinkOffset, 8),
+		WRID: id, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGL: result,
 		Remote: PeerMemory, Atomic: verbs.Atomic{CompareAdd: 1},
 	}
 }
@@ -54,17 +60,17 @@ func (c *Conn) wantSend(k, n int) []ib.Packet {
 
 // wantWrite is wantSend for a WRITE.
 func (c *Conn) wantWrite(k, n int) []ib.Packet {
-	return anyAckReq(ib.Write(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n), c.LocalMem.Buf[:n], c.Attr.PathMTU.Bytes()))
+	return anyAckReq(ib.Write(c.DevicePSN(k), peerMemoryRETH(n), c.LocalMem.Buf[:n], c.Attr.PathMTU.Bytes()))
 }
 
 // wantRead is wantSend for a READ.
 func (c *Conn) wantRead(k, n int) []ib.Packet {
-	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n))}
+	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), peerMemoryRETH(n))}
 }
 
 // wantFetchAdd is wantSend for a FETCH_ADD, which has n = 8 bytes.
 func (c *Conn) wantFetchAdd(k, n int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), ib.At(PeerMemory.Addr, PeerMemory.RKey, n), 1)}
+	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
 }
 
 // anyAckReq makes the expected packets match any value of AckReq.
@@ -118,8 +124,7 @@ func (c *Conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
 // index from on. The retransmission may start earlier.
 func (c *Conn) expectRetransmission(all []ib.Packet, from int) {
 	want := fmt.Sprintf("a retransmission of %v, or of packets before it", all[from])
-	got, ok := c.NextPacket(c.ResponseTimeout())
-	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
+	got := c.expectAnyPacket(want)
 	at := 0
 	for at < from && all[at].PSN() != got.PSN() {
 		at++

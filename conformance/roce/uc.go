@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -26,7 +27,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 16)
 		c.Send(
 			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
-			ib.WriteOnly(c.PeerPSN(4), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(16), Data(16)).On(ib.UC).AckReq(),
 			good,
 			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
 			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
@@ -41,16 +42,10 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
 	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
-		c.PostSend(c.QP,
-			c.SendWR(1, 32),
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n)},
-		)
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(0x1000, 7, 32), c.LocalMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.SendFirst(c.DevicePSN(2), nil).On(ib.UC))
-		c.expect(ib.SendMiddle(c.DevicePSN(3), nil).On(ib.UC))
-		c.expect(ib.SendLast(c.DevicePSN(4), c.LocalMem.Buf[n-100:n]).On(ib.UC))
+		c.PostSend(c.QP, c.SendWR(1, 32), c.WriteWR(2, 32), c.SendWR(3, n))
+		for _, want := range slices.Concat(c.wantSend(0, 32), c.wantWrite(1, 32), c.wantSend(2, n)) {
+			c.expect(want.On(ib.UC))
+		}
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
@@ -62,7 +57,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		psn := 0
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 			for _, n := range []int{0, 40, 2*ucMTU + 8} {
-				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				wr := c.WriteWR(1, n)
+				wr.Opcode = op
+				c.PostSend(c.QP, wr)
 				for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
 					c.checkPacket(ib.Packet{}.WithPSN(c.DevicePSN(psn)).NoAckReq(), pkt)
 					c.Check(pkt.Opcode().Transport() == ib.UC, "a UC packet", "%v", pkt)
@@ -77,19 +74,12 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Title:   "A READ or atomic posted to a UC queue pair fails, and is not sent",
 	Sends:   "nothing",
 	Expects: "that the post is refused, or that the request completes with an error; and no packet",
-	Defects: []string{"UCReadsSent"}, Run: OnPort(func(p *Port) {
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-			c := p.connect(ucSetup(0))
-			_, err := c.QP.PostSend([]verbs.SendWR{{
-				WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
-			}})
-			c.expectSilence(silencePeriod)
-			if err == nil {
-				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
-			}
-			c.Must("a queue pair that can be destroyed", c.QP.Close())
-		}
+	Defects: []string{"UCReadsSent"}, Run: onEachConn(ucSetup(0), []verbs.WROpcode{
+		verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+	}, func(c *Conn, op verbs.WROpcode) {
+		wr := c.ReadWR(1, 8)
+		wr.Opcode = op
+		c.expectNeverSent(wr)
 	}),
 }, {
 	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "roce/uc/9"),
@@ -97,10 +87,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
 	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
 	Defects: []string{"UCErrorIsFatal"}, Run: onUC(2, func(c *Conn) {
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-		)
+		c.PostSend(c.QP, c.badSendWR(100), c.SendWR(101, 8))
 		c.ExpectCompletion(100, verbs.WCLocProtErr)
 		c.ExpectCompletion(101, verbs.WCWRFlushErr)
 		c.AwaitState(c.QP, verbs.QPStateSQE)
@@ -119,10 +106,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
-		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		for i, to := range []ib.RETH{
-			ib.At(c.TargetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.RETH(memLen-8, 16),
-		} {
+		guarded := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+		for i, to := range []ib.RETH{c.deregisteredRETH(16), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
 			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
 			c.ExpectState(c.QP, verbs.QPStateRTS)
@@ -187,8 +172,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 			c.ExpectRecv(1, 48)
 			c.ExpectBytes(c.LocalMem, 0, Data(48))
 			c.Sync()
-			for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
-			}
+			c.Completions() // discards that of the other
 			c.Must("a queue pair that can be destroyed", c.QP.Close())
 		}
 	}),
@@ -294,6 +278,5 @@ func ucSend(psn ib.PSN, n int) []ib.Packet {
 
 // ucSendWithout returns a UC SEND of three packets, without the one with index lost.
 func ucSendWithout(psn ib.PSN, lost int) []ib.Packet {
-	all := ucSend(psn, 2*ucMTU+100)
-	return append(all[:lost], all[lost+1:]...)
+	return slices.Delete(ucSend(psn, 2*ucMTU+100), lost, lost+1)
 }

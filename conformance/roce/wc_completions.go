@@ -17,22 +17,13 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 		Sends:   "an ACK for the requests after a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
 		Defects: []string{"CompletionsOvertake"}, Run: onConn(Setup{}, func(c *Conn) {
-			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.PostSend(c.QP,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(64, 8), Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8)},
-			)
-			c.nextPackets(4)
+			c.request(0, c.ReadWR(1, 16), c.SendWR(2, 8), unsignaled(c.WriteWR(3, 8)), c.SendWR(4, 8))
 			c.Send(c.peerAck(3, 4))
 			// The ACK implies that the READ response was lost: the device may retransmit
 			// the READ and later requests at once.
 			c.expectNoCompletion()
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), c.peerAck(3, 4))
-			for _, id := range []uint64{1, 2, 4} {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
+			c.ExpectCompletions(verbs.WCSuccess, 1, 2, 4)
 		}),
 	},
 	{
@@ -61,16 +52,8 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 		Title:   "A request without a fence does not wait for responses to earlier READs",
 		Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
 		Expects: "all three before any answer",
-		Defects: []string{"AlwaysFenced"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
-			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.PostSend(c.QP,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: to},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(64, 8)},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(64, 8), Remote: to},
-			)
-			c.expect(ib.ReadRequest(c.DevicePSN(0), ib.At(0x1000, 7, 16)))
-			c.expect(ib.SendOnly(c.DevicePSN(1), nil))
-			c.expect(ib.WriteOnly(c.DevicePSN(2), ib.At(0x1000, 7, 8), nil))
+		Defects: []string{"AlwaysFenced"}, Run: onConn(Setup{}, func(c *Conn) {
+			c.request(0, c.ReadWR(1, 16), c.SendWR(2, 8), c.WriteWR(3, 8))
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)), c.peerAck(2, 3))
 			c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 		}),
@@ -83,16 +66,10 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 		Defects: []string{"SignalAllIgnored"}, Run: OnPort(func(p *Port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(Setup{signalAll: all})
-				to := verbs.Remote{Addr: 0x1000, RKey: 7}
-				c.PostSend(c.QP,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(64, 8)},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(64, 8), Remote: to},
-					verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: to},
-				)
-				c.nextPackets(3)
+				c.request(0, unsignaled(c.SendWR(1, 8)), unsignaled(c.WriteWR(2, 8)), unsignaled(c.ReadWR(3, 16)))
 				c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(16)))
-				for id := uint64(1); all && id <= 3; id++ {
-					c.ExpectCompletion(id, verbs.WCSuccess)
+				if all {
+					c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 				}
 				c.expectNoCompletion()
 			}
@@ -103,17 +80,13 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 		Title:   "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
 		Expects: "these lengths in the completions",
-		Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 1, signalAll: true}, func(c *Conn) {
-			psn := 0
+		Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 			for i, n := range []int{5, 2*MTU + 1} {
-				c.PostSend(c.QP, verbs.SendWR{
-					WRID: uint64(100 + i), Opcode: verbs.OpRDMARead, Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
-					SGL: []verbs.SGE{c.LocalMem.SGE(1024, 2), c.LocalMem.SGE(4096, n-2)},
-				})
-				c.expect(ib.ReadRequest(c.DevicePSN(psn), ib.At(0x1000, 7, n)))
-				c.Send(ib.ReadResponses(c.DevicePSN(psn), uint32(i+1), Data(n), MTU)...)
-				psn += ib.Packets(n, MTU)
-				wc := c.ExpectCompletion(uint64(100+i), verbs.WCSuccess)
+				wr := c.ReadWR(100, 0)
+				wr.SGL = []verbs.SGE{c.LocalMem.SGE(1024, 2), c.LocalMem.SGE(4096, n-2)}
+				c.request(i, wr)
+				c.Send(ib.ReadResponses(c.DevicePSN(i), uint32(i+1), Data(n), MTU)...)
+				wc := c.ExpectCompletion(100, verbs.WCSuccess)
 				c.Check(int(wc.ByteLen) == n, fmt.Sprintf("a READ of %d bytes", n), "%d", wc.ByteLen)
 				c.ExpectBytes(c.LocalMem, 1024, Data(n)[:2])
 				c.ExpectBytes(c.LocalMem, 4096, Data(n)[2:])
@@ -143,7 +116,7 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 		Expects: "the data in memory at the very moment of the completion event",
 		Defects: []string{"LatePlacement"}, Run: OnPort(func(p *Port) {
 			events := p.useCompChannel(64)
-			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, signalAll: true})
+			c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, memLen: 32 << 10})
 			psn := 0
 			for i, n := range []int{100, 2*MTU + 100} {
 				c.armCQ(false)
@@ -159,11 +132,11 @@ var completionCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conforma
 				psn += len(msg)
 			}
 			c.armCQ(false)
-			c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 3<<10), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			c.PostSend(c.QP, c.ReadWR(100, 3<<10))
 			c.expectReadRequest()
 			c.Send(ib.ReadResponses(c.DevicePSN(0), 1, rig.Pattern(3<<10, 9), MTU)...)
 			c.expectCompletionEvent(events, 100)
-			c.expectBytesNow(c.LocalMem, 0, rig.Pattern(3<<10, 9))
+			c.expectBytesNow(c.LocalMem, SinkOffset, rig.Pattern(3<<10, 9))
 		}),
 	},
 	{
@@ -185,16 +158,15 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
 		Run: onConn(Setup{signalAll: true}, func(c *Conn) {
-			for id := range uint64(2) {
-				c.PostSend(c.QP, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			}
-			c.PostSend(c.QP, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendFence, SGL: c.LocalMem.SGL(64, 8)})
+			first, second, send := c.ReadWR(1, 8), c.ReadWR(2, 8), c.SendWR(3, 8)
+			first.Opcode, second.Opcode, send.Flags = op, op, verbs.SendFence
+			c.PostSend(c.QP, first, second, send)
 			c.nextPackets(2)
 			c.expectSilence(silencePeriod)
 			c.completeWith(answer(c.DevicePSN(0)), 1)
 			c.expectSilence(silencePeriod)
 			c.completeWith(answer(c.DevicePSN(1)).WithMSN(2), 2)
-			c.expect(ib.SendOnly(c.DevicePSN(2), c.LocalMem.Buf[64:72]))
+			c.expectAll(c.wantSend(2, 8))
 			c.completeWith(c.peerAck(2, 3), 3)
 		}),
 	}
@@ -215,16 +187,11 @@ func writeImmPackets(c *Conn, psn int, payload []byte) []ib.Packet {
 // expectReadRequest waits for the device's first packet, a READ request. ACKs may come
 // before it.
 func (c *Conn) expectReadRequest() {
-	for {
-		pkt, ok := c.NextPacket(c.ResponseTimeout())
-		switch {
-		case !ok:
-			c.Fail("a READ request", "nothing in %v", c.ResponseTimeout())
-		case !pkt.IsAck(ib.AckPositive):
-			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(0)), pkt)
-			return
-		}
+	pkt := c.expectAnyPacket("a READ request")
+	for pkt.IsAck(ib.AckPositive) {
+		pkt = c.expectAnyPacket("a READ request")
 	}
+	c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(0)), pkt)
 }
 
 // expectCompletionEvent waits for a completion event, and fails the case unless the next

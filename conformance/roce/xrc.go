@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -14,26 +15,22 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Title:   "XRC requests have XRC opcodes and the SRQ number after the BTH",
 	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
+	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend}, func(c *Conn) {
 		n := 2*MTU + 4
-		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 24), XRC: xrc},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n), XRC: xrc},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
-			verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
-		)
-		for i, want := range []ib.Packet{
-			ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:24]), ib.SendFirst(c.DevicePSN(1), nil), ib.SendMiddle(c.DevicePSN(2), nil), ib.SendLast(c.DevicePSN(3), nil),
-			ib.WriteOnly(c.DevicePSN(4), ib.At(0x1000, 7, 24), c.LocalMem.Buf[:24]), ib.ReadRequest(c.DevicePSN(5), ib.At(0x1000, 7, 24)),
-		} {
-			c.expect(want.OnXRC(xrc.SRQN))
+		const srqn = 0xabc123
+		wrs := []verbs.SendWR{c.SendWR(1, 24), c.SendWR(2, n), c.WriteWR(3, 24), c.ReadWR(4, 24)}
+		for i := range wrs {
+			wrs[i].XRC.SRQN = srqn
+		}
+		c.PostSend(c.QP, wrs...)
+		for i, want := range slices.Concat(c.wantSend(0, 24), c.wantSend(1, n), c.wantWrite(4, 24), c.wantRead(5, 24)) {
+			c.expect(want.OnXRC(srqn))
 			if i == 4 {
 				c.Send(c.peerAck(4, 3).On(ib.XRC))
 			}
 		}
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
-		c.ExpectBytes(c.LocalMem, 0, Data(24))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(24))
 	}),
 }, {
 	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"),
@@ -119,8 +116,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		for i := range x.srqs {
 			x.srqs[i] = x.newSRQ(x.domain, i+1)
 		}
-		x.QP, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
-		p.Must("a target", err)
+		x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
 		x.Attr = p.peerAttr(p.Peer)
 		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
@@ -131,8 +127,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 
 // newSRQ makes a shared receive queue with four receives, with IDs from 100*hundreds on.
 func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
-	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
-	x.Must("an SRQ of XRC", err)
+	srq := x.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
 	mem := x.Memory(4*xrcRecvLen, verbs.AccessLocalWrite)
 	x.mems = append(x.mems, mem)
 	for i := range 4 {
@@ -145,9 +140,8 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 // bytes in a receive of srqs[which].
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
-	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
-		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
-	}
+	x.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == n && int(wc.WRID)/100-1 == which,
+		fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
