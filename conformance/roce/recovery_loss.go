@@ -33,6 +33,7 @@ func checkAtLeast(p *Port, m *Measurement, least float64, want string) {
 	p.Check(m.Min() >= least, fmt.Sprintf("%s: %s at least %.4g %s", want, m.Name, least, m.Unit), "%.4g", m.Min())
 }
 
+// us returns a time in microseconds.
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // checkReaction checks a reaction time: the longest sample in virtual time, the median in real
@@ -208,17 +209,23 @@ func lossRecovery(p *Port) (all []Measurement) {
 	var last lossTimes
 	for _, place := range lossPositions {
 		last = lossAt(p, place.at)
-		all = append(all, newTiming("loss/"+place.name+"/retransmission", last.sinceLoss), newMeasurement("loss/"+place.name+"/sent-again", Packets, last.retransmitted))
+		all = append(all,
+			newTiming("loss/"+place.name+"/retransmission",
+				fmt.Sprintf("from the %s packet of eight, which is lost, to its retransmission", place.ordinal), last.sinceLoss...),
+			newMeasurement("loss/"+place.name+"/sent-again",
+				fmt.Sprintf("packets retransmitted after the loss of the %s of eight", place.ordinal), Packets, last.retransmitted...))
 	}
-	return append(all, newMeasurement("loss/last/timeout", Nominal, multiples(last.sincePost, ib.AckTimeout(lossTimeoutCode(p)))))
+	return append(all, newMeasurement("loss/last/timeout", "the time to the retransmission of the last packet, in timeouts",
+		Nominal, multiples(last.sincePost, ib.AckTimeout(lossTimeoutCode(p)))...))
 }
 
 // lossByPosition measures the loss of each packet of the window. No case judges it;
 // comparing the positions shows where a device is slow.
 func lossByPosition(p *Port) []Measurement {
-	all := []Measurement{newTiming("loss/timer", []time.Duration{ib.AckTimeout(lossTimeoutCode(p))})}
+	all := []Measurement{newTiming("loss/timer", "the local ACK timeout in the following measurements", ib.AckTimeout(lossTimeoutCode(p)))}
 	for at := range window {
-		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1), lossAt(p, at).sinceLoss).atPosition(at))
+		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
+			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...).atPosition(at))
 	}
 	return all
 }
@@ -278,13 +285,17 @@ func multiples(times []time.Duration, nominal time.Duration) []float64 {
 	return all
 }
 
-// timeoutCodes are the measured codes: 0.5, 4.2 and 16.8 ms.
-var timeoutCodes = []uint8{7, 10, 12}
+// timerCode is the code of an ACK timeout or RNR timer, and its duration for readers.
+type timerCode struct {
+	code     uint8
+	duration string
+}
 
 // timeouts measures the times between retransmissions of an unacknowledged request, as
 // multiples of the timeout. The first sample begins when the request is posted.
 func timeouts(p *Port) (all []Measurement) {
-	for _, code := range timeoutCodes {
+	for _, timer := range []timerCode{{7, "0.5 ms"}, {10, "4.2 ms"}, {12, "16.8 ms"}} {
+		code := timer.code
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
@@ -299,18 +310,17 @@ func timeouts(p *Port) (all []Measurement) {
 		// In real time the ACK may arrive after the last of these short timeouts.
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess || wc.Status == verbs.WCRetryExcErr && !c.Virtual, "success after the ACK", "%s", rig.Describe(&wc))
-		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code), Nominal, between))
+		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code),
+			"between retransmissions, with a timeout of "+timer.duration, Nominal, between...))
 	}
 	return all
 }
 
-// rnrCodes are the measured codes: 10 us, 0.64 ms, 10.24 ms and 61.44 ms.
-var rnrCodes = []uint8{1, 12, 20, 25}
-
 // rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
 // RNR timer.
 func rnrWaits(p *Port) (all []Measurement) {
-	for _, code := range rnrCodes {
+	for _, timer := range []timerCode{{1, "10 us"}, {12, "0.64 ms"}, {20, "10.24 ms"}, {25, "61.44 ms"}} {
+		code := timer.code
 		c := p.Connect(Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
@@ -320,7 +330,8 @@ func rnrWaits(p *Port) (all []Measurement) {
 			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
 		}
 		c.completeWith(c.peerAck(0, 1), 1)
-		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code), Nominal, waits))
+		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code),
+			"from an RNR NAK to the retransmission, with a timer of "+timer.duration, Nominal, waits...))
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -16,7 +17,8 @@ func ackTurnaround(p *Port) []Measurement {
 		sent := c.Send(writePacket(c, i))
 		times = append(times, awaitAck(c, i).At-sent)
 	}
-	return []Measurement{newTiming("ack/turnaround", times)}
+	return []Measurement{newTiming("ack/turnaround",
+		"from a request to its ACK: the round-trip time, for comparison with the others", times...)}
 }
 
 // awaitAck waits for the ACK of the peer's n-th request packet.
@@ -39,22 +41,21 @@ func nakGeneration(p *Port) []Measurement {
 		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
-		n := 1
 		for k := range packetsAfterGap - 1 {
 			c.Send(writePacket(c, i+2+k))
 		}
-		for _, a := range p.Drain(0) {
-			if isSequenceNAK(&a) {
-				n++
-			}
-		}
-		naks = append(naks, float64(n))
+		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
+		naks = append(naks, float64(1+len(more)))
 		c.Send(writePacket(c, i))
 		awaitAck(c, i)
 	}
-	return []Measurement{newTiming("nak/generation", times), newMeasurement("nak/for-a-gap", Packets, naks)}
+	return []Measurement{
+		newTiming("nak/generation", "from the packet after a gap to the NAK", times...),
+		newMeasurement("nak/for-a-gap", "NAKs for a gap followed by four packets", Packets, naks...),
+	}
 }
 
+// isSequenceNAK reports whether a packet is a NAK for a sequence error.
 func isSequenceNAK(a *Arrival) bool { return a.IsNak(ib.NakSequence) }
 
 // window is the number of packets of a WRITE that the device sends at once.
@@ -62,9 +63,10 @@ const window = 8
 
 // lossPositions are the positions of lost packets in a window.
 var lossPositions = []struct {
-	name string
-	at   int
-}{{"first", 0}, {"middle", window / 2}, {"last", window - 1}}
+	name    string
+	at      int
+	ordinal string // for descriptions
+}{{"first", 0, "first"}, {"middle", window / 2, "fifth"}, {"last", window - 1, "last"}}
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
@@ -87,7 +89,8 @@ func nakReaction(p *Port) (all []Measurement) {
 			times = append(times, awaitRetransmission(c, i*window+place.at).At-sent)
 			ackWindow(c, (i+1)*window, i+1)
 		}
-		all = append(all, newTiming("nak/reaction/"+place.name, times))
+		all = append(all, newTiming("nak/reaction/"+place.name,
+			fmt.Sprintf("from a NAK for the %s packet of eight to its retransmission", place.ordinal), times...))
 	}
 	return all
 }
@@ -111,7 +114,15 @@ func ackWindow(c *Conn, n, messages int) (more int) {
 func readRecovery(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times, asked := readAt(p, place.at)
-		all = append(all, newTiming("read/"+place.name+"/reaction", times), newMeasurement("read/"+place.name+"/asked-again", Packets, asked))
+		neighbor := "after"
+		if place.name == "last" {
+			neighbor = "before"
+		}
+		all = append(all,
+			newTiming("read/"+place.name+"/reaction",
+				fmt.Sprintf("from the response %s the %s, which is lost, to the new READ request", neighbor, place.ordinal), times...),
+			newMeasurement("read/"+place.name+"/asked-again",
+				fmt.Sprintf("responses requested again when the %s was lost", place.ordinal), Packets, asked...))
 	}
 	return all
 }
@@ -120,7 +131,8 @@ func readRecovery(p *Port) (all []Measurement) {
 func readByPosition(p *Port) (all []Measurement) {
 	for at := range window {
 		times, _ := readAt(p, at)
-		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1), times).atPosition(at))
+		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
+			"from the response after one of eight, which is lost, to the new READ request", times...).atPosition(at))
 	}
 	return all
 }
@@ -186,5 +198,5 @@ func impliedNAK(p *Port) []Measurement {
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.Drain(0)
 	}
-	return []Measurement{newTiming("read/implied-nak", times)}
+	return []Measurement{newTiming("read/implied-nak", "from an ACK of a request after a READ to the retransmitted READ", times...)}
 }

@@ -38,11 +38,10 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Sends:   "a SEND, a WRITE and a READ of XRC",
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
 	Defects: []string{"XRCETHMisplaced"}, Run: onXRC(func(x *xrcTarget) {
-		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(x.deviceAck(0, 1).On(ib.XRC).WithPayload([]byte{}))
-		x.Send(ib.WriteOnly(x.PeerPSN(1), x.RETH(0, 16), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(x.deviceAck(1, 2).On(ib.XRC).WithPayload([]byte{}))
-		x.exchange(x.peerRead(2, 16).OnXRC(x.srqs[0].Number()), ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
+		srqn := x.srqs[0].Number()
+		x.exchange(x.peerSend(0, 16).OnXRC(srqn), x.deviceAck(0, 1).On(ib.XRC))
+		x.exchange(x.peerWrite(1, 16).OnXRC(srqn), x.deviceAck(1, 2).On(ib.XRC))
+		x.exchange(x.peerRead(2, 16).OnXRC(srqn), ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
 		x.expectDelivered(0, 16)
 	}),
 }, {
@@ -69,8 +68,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) {
 		for i := range 4 {
 			which := (i + 1) % 2
-			x.Send(ib.SendOnly(x.PeerPSN(i), Data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-			x.expect(x.deviceAck(i, uint32(i+1)).On(ib.XRC))
+			x.exchange(x.peerSend(i, 16+i).OnXRC(x.srqs[which].Number()), x.deviceAck(i, uint32(i+1)).On(ib.XRC))
 			x.expectDelivered(which, 16+i)
 		}
 	}),
@@ -81,13 +79,13 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Expects: "both acknowledged and delivered",
 	Defects: []string{"XRCTargetDies"}, Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), x.deviceAck(0, 1).On(ib.XRC))
+		x.exchange(x.peerSend(0, 16).OnXRC(number), x.deviceAck(0, 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
 		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
 		qpn := uint32(x.QP.QPN())
 		x.Must("a first handle that can be closed", x.QP.Close())
-		x.SendPacket(ib.SendOnly(x.PeerPSN(1), Data(24)).OnXRC(number).AckReq().To(qpn))
+		x.SendPacket(x.peerSend(1, 24).OnXRC(number).To(qpn))
 		x.expect(x.deviceAck(1, 2).On(ib.XRC))
 		x.expectDelivered(0, 24)
 		x.ExpectState(second, verbs.QPStateRTR)
