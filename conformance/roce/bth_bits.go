@@ -10,7 +10,7 @@ import (
 )
 
 var bthBitCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "bth/resv/sent-as-zero", Cite: ibta("", "roce/bth/resv/1"),
+	ID: "bth/resv/sent-as-zero", Cite: ibta("", "bth/resv/1"),
 	Title:   "Reserved bits of the BTH are sent as 0",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "thirteen bits of 0 in every packet",
@@ -18,7 +18,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectInAllPackets(ib.Packet{}.WithReserved(0, 0))
 	}),
 }, {
-	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "roce/bth/resv/2"),
+	ID: "bth/resv/ignored-on-receipt", Cite: ibta("", "bth/resv/2"),
 	Title:   "Reserved bits of the BTH are ignored on receipt",
 	Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
@@ -30,7 +30,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1).WithReserved(0x3f, 0x7f), 100)
 	}),
 }, {
-	ID: "bth/mig/either-value-accepted", Cite: ibta("", "roce/bth/mig/1"),
+	ID: "bth/mig/either-value-accepted", Cite: ibta("", "bth/mig/1"),
 	Title:   "A connection without an alternate path accepts MigReq 0 and 1",
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
@@ -44,7 +44,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/se/only-on-the-last-packet-of-a-solicited-send", Cite: ibta("", "roce/bth/se/1"),
+	ID: "bth/se/only-on-the-last-packet-of-a-solicited-send", Cite: ibta("", "bth/se/1"),
 	Title:   "SE is set in the last packet of a solicited message, and in no other",
 	Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
 	Expects: "SE on the LAST or ONLY packet of the solicited ones only",
@@ -56,7 +56,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "roce/bth/se/1"),
+	ID: "bth/se/never-on-a-plain-write", Cite: ibta("", "bth/se/1"),
 	Title:   "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
 	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 	Expects: "no packet with SE; the post may be refused",
@@ -74,7 +74,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
-	ID: "bth/se/solicited-message-raises-the-event", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
+	ID: "bth/se/solicited-message-raises-the-event", Cite: ibta("C11-31, C11-32", "bth/se/2"),
 	Title:   "A message with SE raises the event of a queue that is armed for solicited completions",
 	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 	Expects: "a completion and an event for each",
@@ -95,7 +95,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/se/unsolicited-message-raises-none", Cite: ibta("C11-31, C11-32", "roce/bth/se/2"),
+	ID: "bth/se/unsolicited-message-raises-none", Cite: ibta("C11-31, C11-32", "bth/se/2"),
 	Title:   "A message without SE does not raise the event of a queue that is armed for solicited completions",
 	Sends:   "a SEND without SE, then one with it",
 	Expects: "two completions, one event after the second",
@@ -110,7 +110,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectCQEvent(events)
 	}),
 }, {
-	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics,
+	ID: "bth/ackreq/zero-on-answers", Cite: ibta("", "bth/ackreq/1"), Needs: verbs.CapAtomics,
 	Title:   "AckReq is 0 in responses",
 	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
 	Expects: "AckReq 0 in every answer",
@@ -125,7 +125,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/ackreq/zero-on-datagrams",
-	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: labelUD,
+	Cite: ibta("", "bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "AckReq is 0 in datagrams",
 	Sends:   "nothing",
 	Expects: "AckReq 0 in datagrams with and without immediate data",
@@ -138,7 +138,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/ackreq/zero-on-mads",
-	Cite: ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: labelCM,
+	Cite: ibta("", "bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: labelCM,
 	Title:   "AckReq is 0 in MADs of the communication manager",
 	Sends:   "a REQ for a service without a listener",
 	Expects: "AckReq 0 in the REJ",

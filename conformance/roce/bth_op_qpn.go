@@ -7,7 +7,7 @@ import (
 )
 
 var bthCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
+	ID: "bth/tver/other-versions-dropped", Cite: ibta("", "bth/tver/1"),
 	Title:   "A packet with another transport version is dropped",
 	Sends:   "SENDs with TVer 1 to 15, then one with 0",
 	Expects: "a response to the last only",
@@ -18,7 +18,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "roce/bth/op/1"),
+	ID: "bth/op/other-services-to-rc-dropped", Cite: ibta("", "bth/op/1"),
 	Title:   "A packet of another service that comes to an RC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -34,7 +34,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
+	ID: "bth/op/other-services-to-uc-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A packet of another service that comes to a UC queue pair is dropped",
 	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 	Expects: "a completion of the last only",
@@ -43,11 +43,10 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service))
 			c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).On(service))
 		}
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(0, 24, 1)
 	}),
 }, {
-	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "bth/op/other-services-to-ud-dropped", Cite: ibta("", "bth/op/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A packet of a connected service that comes to a UD queue pair is dropped",
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
@@ -60,7 +59,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "roce/bth/op/2"),
+	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "bth/op/2"),
 	Title:   "An RC request with a reserved opcode is refused as invalid, and ends the connection",
 	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
 	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
@@ -80,7 +79,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,
+	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 	Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
 	Expects: "a completion of the last only",
@@ -89,11 +88,10 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			c.expectDropped(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)))
 		}
 		c.ExpectState(c.QP, verbs.QPStateRTS)
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(0, 24, 1)
 	}),
 }, {
-	ID: "bth/op/reserved-ud-opcodes-dropped", Cite: ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "bth/op/reserved-ud-opcodes-dropped", Cite: ibta("", "bth/op/3"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
 	Expects: "a completion of the last only",
@@ -108,7 +106,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "roce/bth/qpn/1"),
+	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "bth/qpn/1"),
 	Title:   "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -126,7 +124,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/qpn/multicast-number-means-nothing-to-rc", Cite: ibta("", "roce/bth/qpn/2"),
+	ID: "bth/qpn/multicast-number-means-nothing-to-rc", Cite: ibta("", "bth/qpn/2"),
 	Title:   "An RC packet for the multicast QPN is dropped",
 	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -137,7 +135,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-	Cite: ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: labelUD,
+	Cite: ibta("", "bth/qpn/2"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A datagram for the multicast QPN at a unicast address is dropped",
 	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
 	Expects: "a completion of the second only",
@@ -147,7 +145,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "roce/bth/len/1"),
+	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "bth/len/1"),
 	Title:   "A packet with truncated extension headers is dropped",
 	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
 	Expects: "no response, no effect, and the expected PSN unchanged",

@@ -11,7 +11,7 @@ import (
 )
 
 var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "roce/bth/pkey/1"),
+	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "bth/pkey/1"),
 	Title:   "A packet of another partition is dropped",
 	Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -26,7 +26,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "roce/bth/pkey/1"),
+	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "bth/pkey/1"),
 	Title:   "Packets of another partition are counted",
 	Sends:   "three SENDs of another partition, with a valid one in between",
 	Expects: "the counter of bad P_Keys increases by three",
@@ -42,7 +42,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		c.Check(got == 3, "3 bad P_Keys counted", "%d", got)
 	}),
 }, {
-	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "roce/bth/pkey/2"),
+	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "bth/pkey/2"),
 	Title:   "A limited member of the partition reaches a full member",
 	Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
 	Expects: "an ACK and a completion for each",
@@ -56,7 +56,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/pkey/two-limited-members-do-not-talk", Cite: ibta("C9-43", "roce/bth/pkey/2"),
+	ID: "bth/pkey/two-limited-members-do-not-talk", Cite: ibta("C9-43", "bth/pkey/2"),
 	Title:   "A limited member of the partition drops what another limited member sends",
 	Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
 	Expects: "an answer to the second only",
@@ -68,7 +68,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "bth/pkey/qp1-takes-every-key-of-the-table",
-	Cite: ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
+	Cite: ibta("C9-42", "bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
 	Title:   "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
 	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 	Expects: "a REJ for each that matches, nothing for the last",
@@ -96,7 +96,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "roce/bth/pad/1"),
+	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "bth/pad/1"),
 	Title:   "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
 	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
 	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
@@ -108,7 +108,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		})
 	}),
 }, {
-	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "roce/bth/pad/2"), Level: conformance.Should,
+	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "bth/pad/2"), Level: conformance.Should,
 	Title:   "Pad bytes are zero, whatever was in memory",
 	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
 	Expects: "pad bytes of 0",
@@ -125,7 +125,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		})
 	}),
 }, {
-	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "roce/bth/pad/3"),
+	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "bth/pad/3"),
 	Title:   "A packet whose PadCnt exceeds its payload is dropped without effect",
 	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -138,7 +138,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
+	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "bth/pad/4"), Level: conformance.Should,
 	Title:   "A payload that is no multiple of four bytes and has no padding is not delivered",
 	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
 	Expects: "nothing, or a NAK for an invalid request; no message received",

@@ -7,7 +7,7 @@ import (
 )
 
 var bthStateCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "roce/bth/state/1"),
+	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "bth/state/1"),
 	Title:   "A request for a queue pair in RESET or INIT is dropped, and not executed later",
 	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "nothing before, nothing after, and the expected PSN unchanged",
@@ -23,8 +23,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "bth/state/datagram-before-rtr-dropped",
-	Cite: ibta("", "roce/bth/state/1"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "bth/state/datagram-before-rtr-dropped", Cite: ibta("", "bth/state/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A datagram for a queue pair in INIT is dropped, and not delivered later",
 	Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "no completion before or after, and the receive is used for the next",
@@ -39,7 +38,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "roce/bth/state/2"),
+	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "bth/state/2"),
 	Title:   "A response that arrives before RTS does not complete later requests",
 	Sends:   "an ACK, a READ response and an atomic acknowledgement to a queue pair in RTR, with the PSNs that it will use; later an ACK that is due",
 	Expects: "nothing; then requests that complete with their ACK, and not before",
@@ -54,7 +53,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 100)
 	}),
 }, {
-	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "roce/bth/state/3"),
+	ID: "bth/state/failed-qp-is-dead", Cite: ibta("", "bth/state/3"),
 	Title:   "A queue pair in the error state neither executes nor answers requests",
 	Sends:   "a WRITE that is refused; then a SEND, WRITEs and READs with the expected PSN, an earlier one and later ones. The same after the application has put a queue pair into that state",
 	Expects: "nothing after the NAK: no answer, and no byte in memory",
@@ -78,7 +77,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 
 // bthResponseCases check the headers of responses that the device sends and receives.
 var bthResponseCases = overRC.Cases([]conformance.Case{{
-	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "roce/bth/tver/1"),
+	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "bth/tver/1"),
 	Title:   "A response with another transport version is dropped",
 	Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
 	Expects: "no completion, and memory unchanged, before the last",
@@ -94,7 +93,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}),
 }, {
-	ID: "bth/pad/ragged-response-not-taken", Cite: ibta("", "roce/bth/pad/4"), Level: conformance.Should,
+	ID: "bth/pad/ragged-response-not-taken", Cite: ibta("", "bth/pad/4"), Level: conformance.Should,
 	Title:   "A READ response of a length that is no multiple of four bytes, without padding, does not complete the READ successfully",
 	Sends:   "to READs of 5, 6 and 7 bytes, each on a separate connection, a response with PadCnt 0 and no padding; if the READ is retransmitted, a correct one",
 	Expects: "an error; or nothing, and success with the correct response",
@@ -104,7 +103,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorOrRetry(bytes)
 	}),
 }, {
-	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "roce/bth/pkey/5"),
+	ID: "bth/pkey/sent-is-that-of-the-queue-pair", Cite: ibta("", "bth/pkey/5"),
 	Title:   "Requests and responses carry the P_Key of their queue pair, including the membership bit",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one",
 	Expects: "in every packet the P_Key that the queue pair was set up with",
@@ -127,7 +126,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "bth/se/never-on-answers", Cite: ibta("", "roce/bth/se/1"),
+	ID: "bth/se/never-on-answers", Cite: ibta("", "bth/se/1"),
 	Title:   "Responses never carry SE",
 	Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
 	Expects: "SE 0 in every answer",
@@ -138,7 +137,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		c.expectInAllPackets(ib.Packet{}.NoSE())
 	}),
 }, {
-	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "roce/ecn/8"),
+	ID: "ecn/bits/none-where-nothing-was-marked", Cite: ibta("", "ecn/8"),
 	Title:   "A queue pair that has seen no congestion sets neither FECN nor BECN",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, all without a CE mark",
 	Expects: "both bits 0 in every packet",
@@ -146,7 +145,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 		c.expectInAllPackets(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}})
 	}),
 }, {
-	ID: "rc/ack/carries-no-payload", Cite: ibta("", "roce/rc/ack/16"),
+	ID: "rc/ack/carries-no-payload", Cite: ibta("", "rc/ack/16"),
 	Title:   "Acknowledgements of all kinds have no payload",
 	Sends:   "a SEND, one after a gap, one without a receive, a WRITE with an invalid key and, if the device supports them, an atomic",
 	Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",

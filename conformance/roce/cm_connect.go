@@ -12,7 +12,7 @@ import (
 )
 
 var cmConnectCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"),
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
 	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
@@ -27,7 +27,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectDelivery(0)
 	}),
 }, {
-	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "roce/cm/4"),
+	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "cm/4"),
 	Title:   "A duplicate REQ makes no second connection",
 	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
 	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
@@ -47,7 +47,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectNoRequest(l)
 	}),
 }, {
-	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"),
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "cm/5"),
 	Title:   "The LIDs in a REQ are ignored",
 	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 	Expects: "a REP for each",
@@ -59,7 +59,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should,
+	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "cm/10"), Level: conformance.Should,
 	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
 	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 	Expects: "an MRA for the REQ, then a REP",
@@ -76,7 +76,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 	}),
 }, {
-	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"),
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
 	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
@@ -92,7 +92,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "roce/cm/3"),
+	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
 	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 	Expects: "four REPs, no fifth, and no connection",
@@ -113,7 +113,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"),
+	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "cm/8", "qp/12"),
 	Title:   "If the RTU is lost, the first message establishes the connection",
 	Sends:   "a REQ, no RTU, and a SEND",
 	Expects: "an ACK, a connection, and no more REPs",
@@ -126,7 +126,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"),
+	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "qp/12", "async/2"),
 	Title:   "An RTU or the first message establishes the connection, in any order",
 	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 	Expects: "an ACK for each message, and three connections",
@@ -149,7 +149,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("a WRITE")
 	}),
 }, {
-	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6,
+	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
 	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
@@ -221,7 +221,7 @@ func (p *Port) expectNoRequest(l verbs.Listener) {
 }
 
 var cmEndCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "roce/cm/7"),
+	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "cm/7"),
 	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
 	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
 	Expects: "a DREP for each DREQ, and both connections ended",
@@ -243,8 +243,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		k.disconnect()
 	}),
 }, {
-	ID:   "cm/life/thousands-of-connections-leave-no-residue",
-	Cite: ibta("", "roce/cm/13"), Labels: []string{conformance.Slow},
+	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
 	Title:   "After thousands of connections another can be established",
 	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 	Expects: "a REP and a DREP for each",
@@ -259,7 +258,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "roce/cm/13"),
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
 	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
 	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
 	Expects: "a connection both times",

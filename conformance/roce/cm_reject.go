@@ -10,7 +10,7 @@ import (
 )
 
 var cmRefuseCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "roce/cm/2"),
+	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "cm/2"),
 	Title:   "A REQ for a service without a listener is rejected with reason 8",
 	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 	Expects: "a REJ of the REQ with reason 8 for each",
@@ -28,7 +28,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
 	}),
 }, {
-	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "roce/cm/2"),
+	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "cm/2"),
 	Title:   "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
 	Sends:   "REQs with different communication IDs for a service without a listener",
 	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
@@ -39,7 +39,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "roce/cm/1"),
+	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
 	Sends:   "a REQ that an application on the device refuses with private data",
 	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
@@ -60,7 +60,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
 	}),
 }, {
-	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "roce/cm/6"),
+	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "cm/6"),
 	Title:   "A REJ never has an invalid LID as its reason",
 	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 	Expects: "no REJ with reason 13 or 19",
@@ -81,7 +81,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "roce/cm/9"),
+	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "cm/9"),
 	Title:   "A REQ with another version of the address header in its private data is rejected",
 	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
 	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
@@ -99,8 +99,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.cmOpen(l, 0).establish()
 	}),
 }, {
-	ID:   "cm/sidr/answered-with-qp-and-key",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "cm/sidr/answered-with-qp-and-key", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
 	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
 	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
@@ -127,8 +126,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.ExpectRecv(1, verbs.GRHLen+16)
 	}),
 }, {
-	ID:   "cm/sidr/unknown-service-refused",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "cm/sidr/unknown-service-refused", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A SIDR_REQ for a service without a listener is answered with status 1",
 	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
 	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",

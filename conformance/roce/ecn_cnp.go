@@ -12,7 +12,7 @@ import (
 )
 
 var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "ecn/cnp/marked-packet-answered", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/marked-packet-answered", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A request or response with a CE mark is answered by a CNP",
 	Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
 	Expects: "a CNP for each, and the usual responses",
@@ -36,7 +36,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(16))
 	}),
 }, {
-	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A CNP is sent to the source address and the queue pair of the marked packet",
 	Sends:   "a SEND with ECN 11",
 	Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
@@ -45,7 +45,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.Peer), c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A CNP has the P_Key of the marked packet",
 	Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
 	Expects: "a CNP with P_Key 0x7fff",
@@ -54,7 +54,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/each-marked-qp-has-its-own", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/each-marked-qp-has-its-own", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "Each queue pair with marked packets gets a CNP, even if several are marked at the same time",
 	Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
 	Expects: "a CNP for each of the three queue pairs",
@@ -78,7 +78,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		}
 	}),
 }, {
-	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "Packets without a CE mark cause no CNP, even if packets are lost or ECN-capable",
 	Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
 	Expects: "ACKs and a NAK, and no CNP",
@@ -92,7 +92,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "ecn/cnp/burst-of-marks-shares-cnps", Cite: annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May,
+	ID: "ecn/cnp/burst-of-marks-shares-cnps", Cite: annexA17("CA17-44", "ecn/2"), Level: conformance.May,
 	Title:   "Marks in quick succession are answered by fewer CNPs",
 	Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
 	Expects: "at least one CNP, and not 100",
@@ -104,7 +104,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
 	}),
 }, {
-	ID: "ecn/cnp/bytes-without-meaning-are-zero", Cite: annexA17("A17.9.3", "roce/ecn/6"),
+	ID: "ecn/cnp/bytes-without-meaning-are-zero", Cite: annexA17("A17.9.3", "ecn/6"),
 	Title:   "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes after its BTH",
 	Sends:   "a SEND with ECN 11, SE and MigReq",
 	Expects: "a CNP with all of these 0",
@@ -115,7 +115,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(want, c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/bytes-without-meaning-are-ignored", Cite: annexA17("A17.9.3", "roce/ecn/6"),
+	ID: "ecn/cnp/bytes-without-meaning-are-ignored", Cite: annexA17("A17.9.3", "ecn/6"),
 	Title:   "A CNP has effect whatever its reserved bytes contain",
 	Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
 	Expects: "that it sends more slowly, and answers nothing",

@@ -12,7 +12,7 @@ import (
 )
 
 var congestionCases = overRC.Cases([]conformance.Case{{
-	ID: "ecn/rate/named-qp-slows", Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion,
+	ID: "ecn/rate/named-qp-slows", Cite: annexA17("CA17-45", "ecn/3"), Needs: verbs.CapCongestion,
 	Title:   "A queue pair that receives CNPs reduces its rate",
 	Sends:   "CNPs to a queue pair that sends",
 	Expects: "the packets of a burst at half the rate or less",
@@ -20,7 +20,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		f.expectSlowedBy(ib.CNP())
 	}),
 }, {
-	ID: "ecn/rate/other-qps-keep-theirs", Cite: annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion,
+	ID: "ecn/rate/other-qps-keep-theirs", Cite: annexA17("CA17-45", "ecn/3"), Needs: verbs.CapCongestion,
 	Title:   "A CNP reduces the rate of its queue pair, and of no other",
 	Sends:   "CNPs to one of two queue pairs with the same peer",
 	Expects: "the other at its rate",
@@ -29,8 +29,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		other.expectSameRateDespite(named.cnpsOf(ib.CNP()))
 	}),
 }, {
-	ID:   "ecn/rate/comes-back",
-	Cite: annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapCongestion,
+	ID: "ecn/rate/comes-back", Cite: annexA17("CA17-46", "ecn/4"), Level: conformance.Should, Needs: verbs.CapCongestion,
 	Title:   "The rate of a queue pair recovers when no more CNPs arrive",
 	Sends:   "CNPs to a queue pair that sends, and then none",
 	Expects: "bursts at twice the lowest rate or more, in time",
@@ -47,7 +46,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "roce/ecn/5"),
+	ID: "ecn/drop/cnp-takes-no-psn", Cite: ibta("", "ecn/5"),
 	Title:   "A CNP does not use a PSN and gets no response, whatever its PSN is",
 	Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -59,7 +58,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion,
+	ID: "ecn/drop/cnp-for-nobody-slows-nobody", Cite: ibta("", "ecn/5"), Needs: verbs.CapCongestion,
 	Title:   "A CNP for a queue pair that does not exist is dropped without effect",
 	Sends:   "CNPs for the number of no queue pair",
 	Expects: "no answer, and a queue pair that sends at its rate",
@@ -68,7 +67,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 		f.expectSilence(shortWait)
 	}),
 }, {
-	ID: "ecn/drop/cnp-with-wrong-icrc-slows-nobody", Cite: ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion,
+	ID: "ecn/drop/cnp-with-wrong-icrc-slows-nobody", Cite: ibta("", "ecn/5"), Needs: verbs.CapCongestion,
 	Title:   "A CNP with a wrong ICRC is dropped without effect",
 	Sends:   "CNPs with one bit of their ICRC turned",
 	Expects: "no answer, and a queue pair that sends at its rate",
@@ -85,8 +84,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"CNPCounterStuck"},
 	Run:     checkingCounters([]*rig.Counter{cntCNPsSent, cntMarksSeen, cntCNPsHandled}, []*rig.Counter{cntCNPsSent}, exchangeCNPs),
 }, {
-	ID:   "ecn/count/implied-naks-agree-with-the-wire",
-	Cite: luminaCite, Level: conformance.Should,
+	ID: "ecn/count/implied-naks-agree-with-the-wire", Cite: luminaCite, Level: conformance.Should,
 	Title:   "The counter of implied NAKs agrees with the wire",
 	Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
 	Expects: "a count of 2",

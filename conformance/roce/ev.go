@@ -14,7 +14,7 @@ import (
 )
 
 var eventCases = overRC.Cases([]conformance.Case{{
-	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "async/1"),
 	Title:   "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
 	Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
 	Expects: "a NAK for the access, and the event of that queue pair, once",
@@ -28,7 +28,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		p.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "async/1"),
 	Title:   "A request that is refused as invalid raises QP_REQ_ERR at the responder",
 	Sends:   "a WRITE_MIDDLE without a FIRST",
 	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
@@ -39,7 +39,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/communication-established-reported", Cite: ibta("", "roce/async/2"),
+	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
 	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
 	Expects: "the event of the first queue pair",
@@ -53,7 +53,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		p.ExpectNoEvent()
 	}),
 }, {
-	ID: "ev/port/link-change-reported", Cite: ibta("", "roce/async/3"),
+	ID: "ev/port/link-change-reported", Cite: ibta("", "async/3"),
 	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
 	// which breaks the connection.
 	Setup:   ipv4,
@@ -72,7 +72,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/gid/removed-address-receives-nothing",
-	Cite: ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true},
+	Cite: ibta("", "async/4"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
 	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
 	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
@@ -92,20 +92,19 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		stays.expectAccepted(0)
 	}),
 }, {
-	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv6,
+	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "async/4"), Setup: ipv6,
 	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
 }, {
-	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv4,
+	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "async/4"), Setup: ipv4,
 	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
 }, {
-	ID:   "ev/mig/migrated-sender-says-so",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	ID: "ev/mig/migrated-sender-says-so", Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
 	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
 	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
@@ -120,7 +119,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/mig/migreq-moves-an-armed-qp",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
 	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
 	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
@@ -137,7 +136,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
-	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "roce/mig/2"),
+	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "mig/2"),
 	Title:   "MigReq is ignored by a queue pair without an armed alternate path",
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
 	Expects: "an ACK on the same path and a completion for each, and no event",

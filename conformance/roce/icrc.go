@@ -12,20 +12,19 @@ import (
 // [PacketChecker] checks the ICRC of every packet in all cases. These cases make the device send
 // packets of all kinds.
 var icrcCases = mostlyRC.Cases([]conformance.Case{{
-	ID: "icrc/sent/requests-of-every-opcode-and-pad", Cite: annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4,
+	ID: "icrc/sent/requests-of-every-opcode-and-pad", Cite: annexA17("CA17-22", "icrc/1"), Setup: ipv4,
 	Title:   "Requests of every kind and of every padding have a correct ICRC",
 	Sends:   "ACKs for the device's requests",
 	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
 	Defects: []string{"ICRCWrong"}, Run: onConn(Setup{}, exchangeAllRequests),
 }, {
-	ID:   "icrc/sent/answers-of-every-kind",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
+	ID: "icrc/sent/answers-of-every-kind", Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
 	Title:   "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
 	Sends:   "requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification in every answer",
 	Defects: []string{"ICRCWrong"}, Run: onConn(Setup{Receives: 1}, exchangeAllResponses),
 }, {
-	ID: "icrc/sent/ipv6-packets", Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv6,
+	ID: "icrc/sent/ipv6-packets", Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapAtomics, Setup: ipv6,
 	Title:   "Over IPv6, requests and answers have a correct ICRC",
 	Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
@@ -37,7 +36,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "icrc/sent/datagrams-and-mads",
-	Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
+	Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
 	Title:   "Datagrams and MADs of the communication manager have a correct ICRC",
 	Sends:   "a REQ for a service without a listener",
 	Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
@@ -54,7 +53,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "icrc/sent/flush-counts-each-byte-once", Cite: annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapFlush,
+	ID: "icrc/sent/flush-counts-each-byte-once", Cite: annexA17("CA17-22", "icrc/1"), Needs: verbs.CapFlush,
 	Title:   "A FLUSH has a correct ICRC, which covers its headers once",
 	Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
 	Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
@@ -70,7 +69,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), 1, []byte{}))
 	}),
 }, {
-	ID: "icrc/received/wrong-icrc-changes-nothing", Cite: annexA17("CA17-24", "roce/icrc/2"),
+	ID: "icrc/received/wrong-icrc-changes-nothing", Cite: annexA17("CA17-24", "icrc/2"),
 	Title:   "A packet with a wrong ICRC is dropped: no NAK, no effect, and the expected PSN unchanged",
 	Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
 	Expects: "a response to the last only",
@@ -85,7 +84,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "roce/icrc/6"),
+	ID: "icrc/order/byte-reversed-icrc-dropped", Cite: ibta("7.8.1", "icrc/6"),
 	Title:   "The ICRC is sent least significant byte first, and a reversed ICRC is wrong",
 	Sends:   "SENDs with the bytes of the ICRC reversed, then a correct one",
 	Expects: "a response to the last only",
@@ -161,7 +160,7 @@ func exchangeAllResponses(c *Conn) {
 }
 
 var icrcFieldCases = overRC.Cases([]conformance.Case{{
-	ID: "icrc/masked/tos-ttl-and-checksums-may-change", Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv4,
+	ID: "icrc/masked/tos-ttl-and-checksums-may-change", Cite: annexA17("CA17-22(c)", "icrc/3"), Setup: ipv4,
 	Title:   "Fields that routers change in an IPv4 packet are not covered by the ICRC",
 	Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
 	Expects: "an ACK and a completion for each",
@@ -171,8 +170,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(2, ib.Packet.WithUDPChecksum)
 	}),
 }, {
-	ID:   "icrc/masked/ipv6-class-label-and-hop-limit-may-change",
-	Cite: annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv6,
+	ID: "icrc/masked/ipv6-class-label-and-hop-limit-may-change", Cite: annexA17("CA17-22(c)", "icrc/3"), Setup: ipv6,
 	Title:   "Fields that routers change in an IPv6 packet are not covered by the ICRC",
 	Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
@@ -182,7 +180,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
 	}),
 }, {
-	ID: "icrc/masked/fecn-becn-and-their-reserved-bits-may-change", Cite: ibta("7.8.1", "roce/icrc/4"),
+	ID: "icrc/masked/fecn-becn-and-their-reserved-bits-may-change", Cite: ibta("7.8.1", "icrc/4"),
 	Title:   "FECN, BECN and the six reserved bits beside them are not covered by the ICRC",
 	Sends:   "SENDs with FECN, BECN, the reserved bits and all of them set after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
@@ -195,7 +193,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "icrc/covered/ip-identification", Cite: annexA17("CA17-22", "roce/icrc/5"), Setup: ipv4,
+	ID: "icrc/covered/ip-identification", Cite: annexA17("CA17-22", "icrc/5"), Setup: ipv4,
 	Title:   "The identification of IPv4 is covered by the ICRC",
 	Sends:   "SENDs whose identification has another bit after their ICRC was computed; SENDs with identifications of all kinds that are right",
 	Expects: "nothing; an ACK and a completion for each",
@@ -211,7 +209,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "icrc/covered/ip-flags", Cite: annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Setup: ipv4,
+	ID: "icrc/covered/ip-flags", Cite: annexA17("CA17-22", "icrc/5", "pkt/ip/7"), Setup: ipv4,
 	Title:   "The flags of IPv4 are covered by the ICRC",
 	Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -222,7 +220,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/covered/addresses-ports-and-lengths", Cite: annexA17("CA17-22", "roce/icrc/5"),
+	ID: "icrc/covered/addresses-ports-and-lengths", Cite: annexA17("CA17-22", "icrc/5"),
 	Title:   "Addresses, ports and lengths are covered by the ICRC",
 	Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -238,7 +236,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/covered/every-bit-of-the-bth-but-byte-4", Cite: annexA17("CA17-22", "roce/icrc/5"),
+	ID: "icrc/covered/every-bit-of-the-bth-but-byte-4", Cite: annexA17("CA17-22", "icrc/5"),
 	Title:   "Every bit of the BTH but those of byte 4 is covered by the ICRC",
 	Sends:   "88 SENDs, each with another bit of the BTH turned after its ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -252,7 +250,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/covered/extension-headers-and-payload", Cite: annexA17("CA17-22", "roce/icrc/5"),
+	ID: "icrc/covered/extension-headers-and-payload", Cite: annexA17("CA17-22", "icrc/5"),
 	Title:   "Extension headers and payload are covered by the ICRC, to the last bit",
 	Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte after the BTH in turn",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -266,7 +264,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "icrc/covered/pad-bytes", Cite: ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"),
+	ID: "icrc/covered/pad-bytes", Cite: ibta("7.8.1", "icrc/7", "icrc/5"),
 	Title:   "Pad bytes are covered by the ICRC, and may have any value",
 	Sends:   "SENDs of 13 bytes whose pad changes after their ICRC was computed, then one with a pad of ones that its ICRC covers",
 	Expects: "nothing; then an ACK, and 13 bytes received",
@@ -284,7 +282,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "icrc/blind/random-icrcs-are-hardly-ever-accepted",
-	Cite: annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Setup: ipv4,
+	Cite: annexA17("CA17-24", "icrc/8"), Level: conformance.May, Setup: ipv4,
 	Title:   "A receiver that cannot see all that the ICRC covers still accepts no more than one random ICRC in 32,768",
 	Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
 	Expects: "at most four answers before the last",

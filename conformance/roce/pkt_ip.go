@@ -12,19 +12,19 @@ import (
 )
 
 var ipCases = overRC.Cases([]conformance.Case{{
-	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4,
+	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "pkt/ip/1"), Setup: ipv4,
 	Title:   "A connection over IPv4 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv4 between the two addresses",
 	Defects: []string{"ICRCWrong"}, Run: onRC(exchangeBothWays),
 }, {
-	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6,
+	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "pkt/ip/1"), Setup: ipv6,
 	Title:   "A connection over IPv6 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv6 between the two addresses",
 	Defects: []string{"IPv6Dead"}, Run: onRC(exchangeBothWays),
 }, {
-	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "pkt/ip/2"), Setup: ipv4,
 	Title:   "A packet with IPv4 options is dropped, although its ICRC is correct",
 	Sends:   "a SEND after four options that do nothing, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -35,8 +35,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/ip/packet-that-got-options-on-its-way-dropped",
-	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	ID: "pkt/ip/packet-that-got-options-on-its-way-dropped", Cite: annexA17("CA17-3, CA17-24", "pkt/ip/2"), Setup: ipv4,
 	Title:   "A packet that got IPv4 options in flight is dropped",
 	Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -45,7 +44,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"),
+	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "pkt/ip/3"),
 	Title:   "The DSCP of every packet, responses included, is that of the connection's traffic class",
 	Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DSCP 26 in every packet",
@@ -56,7 +55,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"),
+	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "pkt/ip/4"),
 	Title:   "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
 	Sends:   "requests, and responses to requests of the device, on four connections whose traffic classes end in 00, 01, 10 and 11",
 	Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
@@ -75,21 +74,21 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4,
+	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "pkt/ip/5"), Setup: ipv4,
 	Title:   "The lengths of IPv4 and UDP end at the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
-	Cite: annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6,
+	Cite: annexA17("CA17-15, CA17-21", "pkt/ip/10", "pkt/ip/5"), Setup: ipv6,
 	Title:   "The payload length of IPv6 counts from the UDP header to the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/every-packet-forbids-fragmentation",
-	Cite: annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4,
+	Cite: annexA17("CA17-3, CA17-7, CA17-8", "pkt/ip/6", "pkt/ip/2"), Setup: ipv4,
 	Title:   "Every IPv4 packet has DF set, is no fragment, and has no options",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
@@ -99,7 +98,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}})
 	}),
 }, {
-	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "Fragments are dropped and not reassembled",
 	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -126,7 +125,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "A packet with DF clear is dropped, although its ICRC is correct",
 	Sends:   "a SEND with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
@@ -137,7 +136,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"),
+	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "pkt/ip/8"),
 	Title:   "The time to live of every packet is the hop limit of the connection",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a hop limit of 7 in every packet",

@@ -11,7 +11,7 @@ import (
 )
 
 var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
-	ID: "qp/create/unknown-type-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/create/unknown-type-refused", Cite: ibta("", "qp/1"), Needs: verbs.CapRC,
 	Title:   "A queue pair of an unknown type is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of types 0, 5, 11 and 77",
@@ -22,7 +22,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		}
 	}),
 }, {
-	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "qp/1"), Needs: verbs.CapRC,
 	Title:   "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
 	Sends:   "nothing",
 	Expects: "one send, receive or list entry more than the device claims is refused; a queue pair with as many as it claims is created, if there is memory for it",
@@ -49,7 +49,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		r.Must("a queue pair with as many sends as the device claims", err)
 	}),
 }, {
-	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
+	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
 	Labels:  []string{"service:ud", conformance.Slow},
 	Title:   "A device supports as many address handles as it claims",
 	Sends:   "nothing",
@@ -81,7 +81,7 @@ func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 }
 
 var sqdCases = overRC.Cases([]conformance.Case{{
-	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "roce/sqd/1"),
+	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "sqd/1"),
 	Title:   "In SQD the current message is finished, and no other is started",
 	Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
 	Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
@@ -103,7 +103,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }, {
-	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"),
+	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "sqd/2"),
 	Title:   "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
 	Sends:   "ACKs for two SENDs of the device, one by one",
 	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
@@ -125,7 +125,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "roce/sqd/3"),
+	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "sqd/3"),
 	Title:   "A queue pair cannot go from SQD to RTS while its send queue drains",
 	Sends:   "an ACK for a SEND of the device, late",
 	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
@@ -147,7 +147,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "roce/sqd/4"),
+	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "sqd/4"),
 	Title:   "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
 	Sends:   "an ACK for the requests",
 	Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
@@ -160,7 +160,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(1, 2), 1, 2)
 	}),
 }, {
-	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"),
+	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "sqd/5"),
 	Title:   "A queue pair in SQD receives and answers as in RTS",
 	Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
 	Expects: "an answer to each",

@@ -12,19 +12,19 @@ import (
 
 var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
 	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
 	Title:   "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
 	Sends:   "nothing",
 	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
-	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
 	Title:   "An RC queue pair refuses every state transition that is not in the table",
 	Sends:   "nothing",
 	Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
-	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: labelUC,
+	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
@@ -33,7 +33,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
@@ -43,20 +43,20 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }, {
 	ID:   "qp/modify/rc-alternate-path",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
 	Title:   "Each transition of an RC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 }, {
 	ID:   "qp/modify/uc-alternate-path",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
 	Title:   "Each transition of a UC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 }, {
-	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC,
+	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "qp/9"), Needs: verbs.CapRC,
 	Title:   "A queue pair cannot go from RESET to ERR",
 	Sends:   "nothing",
 	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
@@ -104,7 +104,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC,
+	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "qp/10"), Needs: verbs.CapRC,
 	Title:   "A query returns the next PSNs to send and to expect, and the current state",
 	Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
 	Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
@@ -124,7 +124,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC,
+	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "qp/11"), Needs: verbs.CapRC,
 	Title:   "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
 	Sends:   "nothing",
 	Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",

@@ -10,7 +10,7 @@ import (
 )
 
 var qpStateCases = overRC.Cases([]conformance.Case{{
-	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "roce/qp/3"),
+	ID: "qp/post/send-before-rts-refused", Cite: ibta("C10-96", "qp/3"),
 	Title:   "Posting a send in RESET, INIT or RTR fails",
 	Sends:   "nothing",
 	Expects: "an error from the post in each of these states, and no request posted",
@@ -24,7 +24,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/post/refused-send-leaves-nothing-queued", Cite: ibta("C10-96", "roce/qp/3"),
+	ID: "qp/post/refused-send-leaves-nothing-queued", Cite: ibta("C10-96", "qp/3"),
 	Title:   "A send that was refused because of the state is neither sent nor flushed later",
 	Sends:   "an ACK for the one request that is posted in RTS",
 	Expects: "no packet when the queue pair enters RTS; then this request, with the first PSN; and only its completion",
@@ -40,7 +40,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectNoCompletion()
 	}),
 }, {
-	ID: "qp/post/send-beyond-the-queue-refused", Cite: ibta("C10-96", "roce/qp/3"),
+	ID: "qp/post/send-beyond-the-queue-refused", Cite: ibta("C10-96", "qp/3"),
 	Title:   "Sends that exceed the size of the send queue are refused, and no other is lost",
 	Sends:   "an ACK for all requests",
 	Expects: "as many requests are posted as the queue has room for; these are sent and complete, and no others; then there is room again",
@@ -68,7 +68,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendOnly(c.DevicePSN(room), nil))
 	}),
 }, {
-	ID: "qp/post/receive-taken-from-init-on", Cite: ibta("C10-97.2.1", "roce/qp/4"),
+	ID: "qp/post/receive-taken-from-init-on", Cite: ibta("C10-97.2.1", "qp/4"),
 	Title:   "Receives can be posted in INIT, RTR, RTS and SQD, and are used in the order of posting",
 	Sends:   "four SENDs, for receives posted in four states",
 	Expects: "an ACK for each, and the receives in order",
@@ -85,7 +85,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "roce/qp/4"),
+	ID: "qp/post/receive-in-reset-refused", Cite: ibta("C10-97.2.1", "qp/4"),
 	Title:   "Posting a receive in RESET fails",
 	Sends:   "nothing",
 	Expects: "an error from the post, on a new queue pair and on one that was reset",
@@ -99,7 +99,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "roce/qp/5"),
+	ID: "qp/rtr/receives-and-answers", Cite: ibta("", "qp/5"),
 	Title:   "A queue pair in RTR receives messages and answers them",
 	Sends:   "SENDs, WRITEs and READs to a queue pair in RTR",
 	Expects: "an answer to each, and nothing else",
@@ -110,7 +110,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTR)
 	}),
 }, {
-	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "roce/qp/6"), Needs: verbs.CapAtomics,
+	ID: "qp/reset/psns-and-results-forgotten", Cite: ibta("", "qp/6"), Needs: verbs.CapAtomics,
 	Title:   "RESET clears PSNs, MSN and the results of atomics: reconnected with the same PSNs, a queue pair executes new requests",
 	Sends:   "a FETCH_ADD and a WRITE; the same PSNs with another FETCH_ADD and WRITE after RESET",
 	Expects: "each is executed and answered with MSNs from 1 on; the device's requests start at the first PSN",
@@ -129,7 +129,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/reset/queues-emptied", Cite: ibta("", "roce/qp/6"),
+	ID: "qp/reset/queues-emptied", Cite: ibta("", "qp/6"),
 	Title:   "RESET discards posted work: earlier sends and receives are neither executed nor flushed",
 	Sends:   "a SEND, after a queue pair with posted sends and receives was reset and reconnected",
 	Expects: "an RNR NAK, because there is no receive; no packet of the old requests; no completion",
@@ -145,7 +145,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "roce/qp/7"),
+	ID: "qp/error/posted-work-flushed-in-order", Cite: ibta("", "qp/7"),
 	Title:   "When a queue pair goes to ERR, every posted send and receive completes as flushed, in the order of posting",
 	Sends:   "nothing",
 	Expects: "WR_FLUSH_ERR for four sends, signaled or not, in order, and for three receives, in order",
@@ -155,7 +155,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectFlushed(4, 3)
 	}),
 }, {
-	ID: "qp/error/pending-receives-are-no-messages", Cite: ibta("", "roce/qp/7"),
+	ID: "qp/error/pending-receives-are-no-messages", Cite: ibta("", "qp/7"),
 	Title:   "Receives that are posted when a queue pair fails are flushed, and do not complete with success",
 	Sends:   "a READ with a bad key, which fails the queue pair; to another queue pair, a NAK for its request",
 	Expects: "WR_FLUSH_ERR for each receive",
@@ -171,7 +171,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.expectFlushed(0, 3)
 	}),
 }, {
-	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "roce/qp/8"),
+	ID: "qp/error/work-posted-afterwards-flushed", Cite: ibta("", "qp/8"),
 	Title:   "Sends and receives that are posted to a queue pair in ERR complete as flushed",
 	Sends:   "nothing",
 	Expects: "WR_FLUSH_ERR for two sends and two receives, and no packet",

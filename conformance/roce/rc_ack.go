@@ -8,7 +8,7 @@ import (
 )
 
 var ackCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "roce/rc/ack/1"),
+	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "rc/ack/1"),
 	Title:   "A SEND or WRITE with AckReq gets an ACK",
 	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
 	Expects: "an ACK with the PSN of each",
@@ -25,7 +25,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.exchange(c.peerWrite(k+1, 0), c.deviceAck(k+1, ib.AnyMSN))
 	}),
 }, {
-	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May,
+	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "rc/ack/2"), Level: conformance.May,
 	Title:   "Requests without AckReq get a correct ACK, or are acknowledged by the next one",
 	Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
 	Expects: "nothing, or correct ACKs, for the first two; an ACK for the last, which counts all",
@@ -40,7 +40,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"),
+	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "rc/ack/3"),
 	Title:   "A READ is answered with and without AckReq",
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
@@ -51,7 +51,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/ack/atomic-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/atomic-answered-unasked", Cite: ibta("9.7.5", "rc/ack/3"), Needs: verbs.CapAtomics,
 	Title:   "An atomic is answered with and without AckReq",
 	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 	Expects: "an atomic ACK for each, and no other",
@@ -64,7 +64,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "roce/rc/ack/11"),
+	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "rc/ack/11"),
 	Title:   "The ACK of a WRITE is sent after all responses of an earlier READ",
 	Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
 	Expects: "64 responses in order, then the ACK",
@@ -78,7 +78,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/ack/requester-asks-at-the-end-of-a-message", Cite: ibta("", "roce/rc/ack/8"),
+	ID: "rc/ack/requester-asks-at-the-end-of-a-message", Cite: ibta("", "rc/ack/8"),
 	Title:   "The last packet of a SEND or WRITE has AckReq",
 	Sends:   "an ACK to each message of the device: SENDs and WRITEs of one packet and of three, with and without immediate",
 	Expects: "AckReq in LAST and ONLY; it may be set in others too",
@@ -100,7 +100,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/ack/one-ack-covers-all-before-it", Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"),
+	ID: "rc/ack/one-ack-covers-all-before-it", Cite: ibta("9.7.5.1.2", "rc/ack/4"),
 	Title:   "An ACK completes all SENDs and WRITEs up to its PSN, in order",
 	Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
 	Expects: "four completions in order",
@@ -109,7 +109,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(5, 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "roce/rc/ack/7"),
+	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "rc/ack/7"),
 	Title:   "An ACK with a PSN inside a message completes earlier messages, and not this one",
 	Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 	Expects: "the SEND completes at the first, the WRITE at the last",
@@ -135,7 +135,7 @@ func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 }
 
 var answerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"),
+	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
@@ -143,7 +143,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
-	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "rc/ack/5"), Needs: verbs.CapAtomics,
 	Title:   "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
@@ -151,7 +151,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
-	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "roce/rc/ack/6"),
+	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "rc/ack/6"),
 	Title:   "The answer to a READ acknowledges the SENDs and WRITEs before it",
 	Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
 	Expects: "three completions in order",
@@ -162,7 +162,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
-	ID: "rc/ack/atomic-answer-acknowledges-earlier-sends", Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/atomic-answer-acknowledges-earlier-sends", Cite: ibta("", "rc/ack/6"), Needs: verbs.CapAtomics,
 	Title:   "The answer to an atomic acknowledges the SENDs and WRITEs before it",
 	Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
 	Expects: "three completions in order",
@@ -171,13 +171,13 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.AtomicAck(c.DevicePSN(2), 3, 7), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"),
+	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "rc/ack/9"),
 	Title:   "A plain ACK with the PSN of a READ does not complete it",
 	Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 	Expects: "the READ is retransmitted and completes with its data, or fails",
 	Defects: []string{"AckCompletesRead"}, Run: plainAckToRead,
 }, {
-	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "rc/ack/9"), Needs: verbs.CapAtomics,
 	Title:   "A plain ACK with the PSN of an atomic does not complete it",
 	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
 	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
@@ -185,7 +185,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		answerWithPlainAck(c, c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
-	ID: "rc/ack/old-ack-among-read-responses-ignored", Cite: ibta("", "roce/rc/ack/10"),
+	ID: "rc/ack/old-ack-among-read-responses-ignored", Cite: ibta("", "rc/ack/10"),
 	Title:   "A duplicate ACK between the responses of a READ has no effect",
 	Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
 	Expects: "the READ completes with all its data",
@@ -200,7 +200,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID: "rc/ack/resent-responses-with-loss-leave-no-hole", Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"),
+	ID: "rc/ack/resent-responses-with-loss-leave-no-hole", Cite: ibta("", "rc/ack/10", "cq/10"),
 	Title:   "Late and duplicate READ responses with a missing packet leave no gap in the data",
 	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 	Expects: "the READ completes with all its data",
@@ -274,7 +274,7 @@ var plainAckToRead = onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *
 })
 
 var badAnswerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/reserved-syndrome-is-no-success", Cite: ibta("", "roce/rc/ack/12"),
+	ID: "rc/ack/reserved-syndrome-is-no-success", Cite: ibta("", "rc/ack/12"),
 	Title:   "An acknowledgement with a reserved syndrome completes no request successfully",
 	Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
 	Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
@@ -282,7 +282,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
 	}),
 }, {
-	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "roce/rc/ack/14"), Level: conformance.Should,
+	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "rc/ack/14"), Level: conformance.Should,
 	Title:   "A NAK with a reserved code is not treated as an ACK",
 	Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
 	Expects: "the NAK is ignored, or the WRITE completes with an error",
@@ -290,7 +290,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
 	}),
 }, {
-	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
+	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "rc/ack/13"),
 	Title:   "An atomic acknowledge for a READ completes it with BAD_RESP_ERR and fails the QP",
 	Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
@@ -302,7 +302,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
+	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "rc/ack/13"),
 	Title:   "READ responses that begin with a MIDDLE complete the READ with BAD_RESP_ERR and fail the QP",
 	Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR",
@@ -313,7 +313,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "roce/rc/ack/15"),
+	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "rc/ack/15"),
 	Title:   "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 	Sends:   "to a WRITE of the device: a NAK with each code",
 	Expects: "the status of the code",
@@ -323,7 +323,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, n.status)
 	}),
 }, {
-	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "roce/rc/ack/15"),
+	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "rc/ack/15"),
 	Title:   "A fatal NAK completes requests before the refused one successfully and flushes those after it",
 	Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 	Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",

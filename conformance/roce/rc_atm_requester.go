@@ -9,7 +9,7 @@ import (
 )
 
 var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "roce/rc/atm/10"),
+	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "rc/atm/10"),
 	Title:   "A duplicate response to a completed atomic changes no result and completes no request",
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
 	Expects: "each result is that of its response",
@@ -26,7 +26,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.ExpectBytes(c.LocalMem, 8, hostOrder(20))
 	}),
 }, {
-	ID: "rc/atm/result-is-in-host-order", Cite: ibta("", "roce/rc/atm/11"),
+	ID: "rc/atm/result-is-in-host-order", Cite: ibta("", "rc/atm/11"),
 	Title:   "The result of an atomic is stored in the byte order of the host",
 	Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
 	Expects: "that number in memory, and nothing around it changed",
@@ -41,7 +41,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		}
 	}),
 }, {
-	ID: "rc/atm/result-may-be-in-two-pieces", Cite: ibta("", "roce/rc/atm/11"),
+	ID: "rc/atm/result-may-be-in-two-pieces", Cite: ibta("", "rc/atm/11"),
 	Title:   "The result of an atomic may be scattered to several buffers",
 	Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 	Expects: "the first three bytes of the result in one, the others in the other",
@@ -52,7 +52,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
 	}),
 }, {
-	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "roce/rc/atm/11"),
+	ID: "rc/atm/result-of-another-size-refused", Cite: ibta("", "rc/atm/11"),
 	Title:   "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
 	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
@@ -60,7 +60,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		c.expectNeverSent(c.fetchAddWR(1, c.LocalMem.SGE(0, n)))
 	}),
 }, {
-	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "roce/rc/atm/11", "roce/rc/read/15"),
+	ID: "rc/atm/result-without-a-place-sends-nothing", Cite: ibta("", "rc/atm/11", "rc/read/15"),
 	Title:   "An atomic with an invalid local buffer fails, and is not sent",
 	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
@@ -70,7 +70,7 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
 	}, func(c *Conn, bad badBuffer) { c.expectNeverSent(c.fetchAddWR(1, bad.buffer(c))) }),
 }, {
-	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "roce/rc/atm/12"),
+	ID: "rc/atm/unused-operand-is-zero", Cite: ibta("", "rc/atm/12"),
 	Title:   "The compare field that FETCH_ADD does not use is sent as zero",
 	Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
 	Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",

@@ -9,22 +9,21 @@ import (
 )
 
 var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "roce/rc/atm/1"),
+	ID: "rc/atm/cas-stores-only-if-equal", Cite: ibta("", "rc/atm/1"),
 	Title:   "COMPARE_SWAP stores its value if memory equals the compare value, and returns the original either way",
 	Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
 	Expects: "the original value in both answers; memory changed by the second only",
 	Defects: []string{"AtomicsWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
+		at := wordRETH(c.TargetMem, 2)
 		setWord(c.TargetMem, 2, was)
-		c.Send(ib.CompareSwap(c.PeerPSN(0), wordRETH(c.TargetMem, 2), was^1<<40, swap))
-		c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, was))
+		c.exchange(ib.CompareSwap(c.PeerPSN(0), at, was^1<<40, swap), ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, was))
 		c.expectWord(c.TargetMem, 2, was)
-		c.Send(ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), was, swap))
-		c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, was))
+		c.exchange(ib.CompareSwap(c.PeerPSN(1), at, was, swap), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, was))
 		c.expectWord(c.TargetMem, 2, swap)
 	}),
 }, {
-	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "roce/rc/atm/2"),
+	ID: "rc/atm/fetch-add-wraps", Cite: ibta("", "rc/atm/2"),
 	Title:   "FETCH_ADD adds modulo 2^64 and returns the original",
 	Sends:   "FETCH_ADDs of 5, of 2^64-1, of the difference to 2^64-1, and of 1",
 	Expects: "the original values, and sums modulo 2^64",
@@ -32,35 +31,33 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		value := uint64(1) << 60
 		setWord(c.TargetMem, 2, value)
 		for i, add := range []uint64{5, math.MaxUint64, math.MaxUint64 - value - 4, 1} {
-			c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), add))
-			c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, value))
+			c.expectFetchAdd(i, add, value)
 			value += add
 			c.expectWord(c.TargetMem, 2, value)
 		}
 	}),
 }, {
-	ID: "rc/atm/misaligned-address-refused", Cite: ibta("9.4.5", "roce/rc/atm/3"),
+	ID: "rc/atm/misaligned-address-refused", Cite: ibta("9.4.5", "rc/atm/3"),
 	Title:   "An atomic at an address that is no multiple of 8 is refused as an invalid request and not executed",
 	Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
 	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
 		at := wordRETH(c.TargetMem, 2).Skip(off)
-		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
+		c.expectNoEffect(c.TargetMem, ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
 		c = c.secondConn(Setup{})
-		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
+		c.expectNoEffect(c.TargetMem, ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	}),
 }, {
-	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8"),
+	ID: "rc/atm/qp-without-the-right-refuses", Cite: ibta("", "rc/atm/8"),
 	Title:   "A QP without the remote atomic right refuses atomics as invalid requests",
 	Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
 	Expects: "a NAK for an invalid request, memory unchanged",
 	Defects: []string{"RightsIgnored"}, Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
-		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
-		c.ExpectUnchanged(m, 0, 0)
+		c.expectNoEffect(m, ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 	}),
 }, {
-	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "roce/rc/atm/8", "roce/rc/atm/13"),
+	ID: "rc/atm/region-without-the-right-refuses", Cite: ibta("", "rc/atm/8", "rc/atm/13"),
 	Title:   "A region without the remote atomic right refuses atomics with a remote access NAK",
 	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 	Expects: "a NAK for a remote access error, memory unchanged",
@@ -68,11 +65,10 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
 	}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
-		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
-		c.ExpectUnchanged(m, 0, 0)
+		c.expectNoEffect(m, ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
 	}),
 }, {
-	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "roce/rc/atm/13"),
+	ID: "rc/atm/end-of-the-region-refused", Cite: ibta("", "rc/atm/13"),
 	Title:   "An atomic that does not lie wholly inside the region is refused with a remote access NAK and changes nothing",
 	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
 	Expects: "a NAK for a remote access error, memory unchanged",
@@ -84,10 +80,10 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		c.Must("a region at chosen addresses", err)
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(mr.RKey()))
-		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
+		c.expectNoEffect(c.TargetMem, ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 	}),
 }, {
-	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "roce/rc/atm/9"),
+	ID: "rc/atm/qps-do-not-lose-updates", Cite: ibta("", "rc/atm/9"),
 	Title:   "Atomics of several QPs on the same address lose no update",
 	Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
 	Expects: "400 different original values, one after the other, and their number added to memory",
@@ -111,25 +107,16 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	}),
 }})
 
-// expectAtomicRefused sends an atomic with the first PSN, and fails the case unless the
-// device sends a NAK with this code and leaves memory unchanged.
-func (c *Conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
-	c.Send(atomic)
-	c.expectNak(c.PeerPSN(0), code)
-	c.Sync()
-	c.ExpectUnchanged(c.TargetMem, 0, 0)
-}
-
 var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/atm/duplicate-not-executed-again", Cite: ibta("summary of duplicate requests", "roce/rc/atm/4"),
+	ID: "rc/atm/duplicate-not-executed-again", Cite: ibta("summary of duplicate requests", "rc/atm/4"),
 	Title:   "A duplicate atomic is not executed again, and gets the original result",
 	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
 	Expects: "the same answer twice, one change of memory each",
 	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
 		setWord(c.TargetMem, 2, 100)
-		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
+		swap := ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
 		for range 2 {
-			c.exchange(add, ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100))
+			c.expectFetchAdd(0, 5, 100)
 			c.expectWord(c.TargetMem, 2, 105)
 		}
 		for range 2 {
@@ -138,7 +125,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		}
 	}),
 }, {
-	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "roce/rc/atm/5"),
+	ID: "rc/atm/every-granted-result-is-kept", Cite: ibta("", "rc/atm/5"),
 	Title:   "A responder keeps the results of max_dest_rd_atomic atomics",
 	Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
 	Expects: "each duplicate gets the original result, and adds nothing",
@@ -146,14 +133,13 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		results := c.fetchAddEach(6)
 		for range 2 {
 			for i := 2; i < 6; i++ {
-				c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
-				c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+				c.expectFetchAdd(i, 1<<i, results[i])
 			}
 		}
 		c.expectWord(c.TargetMem, 2, results[6])
 	}),
 }, {
-	ID: "rc/atm/results-kept-when-resources-change", Cite: ibta("", "roce/rc/atm/5"),
+	ID: "rc/atm/results-kept-when-resources-change", Cite: ibta("", "rc/atm/5"),
 	Title:   "Changing max_dest_rd_atomic does not discard the kept results",
 	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
 	Expects: "the results of the first time, and nothing added",
@@ -163,13 +149,12 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.Must("more responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
 			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 		for i := range 2 {
-			c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
-			c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+			c.expectFetchAdd(i, 1<<i, results[i])
 		}
 		c.expectWord(c.TargetMem, 2, results[2])
 	}),
 }, {
-	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/atm/6"),
+	ID: "rc/atm/refused-beyond-responder-resources", Cite: ibta("", "rc/atm/6"),
 	Title:   "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
 	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
 	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
@@ -181,7 +166,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}),
 }, {
-	ID: "rc/atm/duplicate-with-other-operands-executes-nothing", Cite: ibta("", "roce/rc/atm/7"),
+	ID: "rc/atm/duplicate-with-other-operands-executes-nothing", Cite: ibta("", "rc/atm/7"),
 	Title:   "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
 	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
 	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
@@ -204,6 +189,12 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	}),
 }})
 
+// expectFetchAdd sends a FETCH_ADD to the third word of TargetMem with the peer's k-th PSN, and
+// fails the case unless the device returns this original value.
+func (c *Conn) expectFetchAdd(k int, add, original uint64) {
+	c.exchange(ib.FetchAdd(c.PeerPSN(k), wordRETH(c.TargetMem, 2), add), ib.AtomicAck(c.PeerPSN(k), ib.AnyMSN, original))
+}
+
 // fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
 // It returns the original values and the sum.
 func (c *Conn) fetchAddEach(n int) []uint64 {
@@ -211,34 +202,33 @@ func (c *Conn) fetchAddEach(n int) []uint64 {
 	results[0] = 1000
 	setWord(c.TargetMem, 2, results[0])
 	for i := range n {
-		c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
-		c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
+		c.expectFetchAdd(i, 1<<i, results[i])
 		results = append(results, results[i]+1<<i)
 	}
 	return results
 }
 
+// atomicWriteCite cites the clause about ATOMIC WRITE.
+var atomicWriteCite = cite("Annex A19", "oA19-28", []string{"rc/atm/14"})
+
 var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWrite, Labels: labelRC}.Cases([]conformance.Case{{
-	ID:      "rc/atm/short-atomic-write-refused",
-	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	ID: "rc/atm/short-atomic-write-refused", Cite: atomicWriteCite,
 	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
 	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
 	Expects: "a NAK for an invalid request, memory unchanged",
 	Defects: []string{"ShortAtomicWrite"}, Run: onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
-		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
+		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
 	}),
 }, {
-	ID:      "rc/atm/misaligned-atomic-write-refused",
-	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	ID: "rc/atm/misaligned-atomic-write-refused", Cite: atomicWriteCite,
 	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
 	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
 	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
-		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
+		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
 	}),
 }, {
-	ID:      "rc/atm/duplicate-atomic-write-stores-nothing",
-	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	ID: "rc/atm/duplicate-atomic-write-stores-nothing", Cite: atomicWriteCite,
 	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
 	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
 	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",

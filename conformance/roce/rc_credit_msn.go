@@ -10,7 +10,7 @@ import (
 
 var creditCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/credit/advertised-where-claimed",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder that claims end-to-end flow control advertises credits",
 	Sends:   "a SEND to a queue pair with three receives",
 	Expects: "an ACK with a credit code",
@@ -21,7 +21,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/credit/never-more-than-receives-posted",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder advertises no more credits than it has receives",
 	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
 	Expects: "no more credits than there are receives, in any ACK",
@@ -51,7 +51,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/credit/none-advertised-with-an-srq",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
 	Title:   "A queue pair with a shared receive queue advertises no credits",
 	Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
 	Expects: "credit code 31 in all answers",
@@ -66,7 +66,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.exchange(c.peerRead(2, 8).AckReq(), ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
 	}),
 }, {
-	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
+	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,
 	Title:   "A requester with flow control sends at most one SEND without a credit",
 	Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
 	Expects: "at most one packet before the second ACK, and all after it",
@@ -86,7 +86,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(3, 4).WithCredits(creditCode8), 2, 3, 4)
 	}),
 }, {
-	ID: "rc/credit/requester-probes-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
+	ID: "rc/credit/requester-probes-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,
 	Title:   "A requester without credits sends one SEND as a probe",
 	Sends:   "an ACK with 0 credits to each of four SENDs",
 	Expects: "the next SEND, one at a time",
@@ -99,7 +99,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/credit/writes-and-reads-need-none", Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits,
+	ID: "rc/credit/writes-and-reads-need-none", Cite: ibta("", "rc/credit/3"), Needs: verbs.CapCredits,
 	Title:   "Requests that use no receive are sent without credits",
 	Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
 	Expects: "all of them at once",
@@ -132,7 +132,7 @@ func exhaustCredits(c *Conn) {
 }
 
 var msnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "roce/rc/msn/1"),
+	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "rc/msn/1"),
 	Title:   "The MSN starts at 0 and counts completed messages, including the acknowledged one",
 	Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
 	Expects: "MSN 1 in the first ACK, and one more in each further",
@@ -146,7 +146,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "roce/rc/msn/2"),
+	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "rc/msn/2"),
 	Title:   "The MSN does not count duplicates",
 	Sends:   "a SEND and a READ, both again, and another SEND",
 	Expects: "the same MSN for the duplicates, and one more for the new SEND",
@@ -160,7 +160,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
 	}),
 }, {
-	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "roce/rc/msn/3"),
+	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "rc/msn/3"),
 	Title:   "The MSN counts a READ at the latest in its last response",
 	Sends:   "a SEND, a READ of three responses and one of one",
 	Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
@@ -175,7 +175,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(c.peerRead(4, 16).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {
-	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "roce/rc/msn/4"),
+	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "rc/msn/4"),
 	Title:   "The MSN counts a message of several packets once, at its end",
 	Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
 	Expects: "MSN 0, 0, 1 and 1, 1, 2",
@@ -191,7 +191,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "roce/rc/msn/5"),
+	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "rc/msn/5"),
 	Title:   "NAKs carry the MSN of the last completed message; the refused one does not count",
 	Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
 	Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",

@@ -10,7 +10,7 @@ import (
 )
 
 var lengthCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/len/only-beyond-the-mtu-refused", Cite: ibta("C9-92", "roce/rc/len/1"),
+	ID: "rc/len/only-beyond-the-mtu-refused", Cite: ibta("C9-92", "rc/len/1"),
 	Title:   "An ONLY packet with more than the path MTU is refused as invalid",
 	Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request, no message, no byte in memory",
@@ -20,7 +20,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 1028), Data(1028))} },
 	),
 }, {
-	ID: "rc/len/first-and-middle-are-full", Cite: ibta("C9-92", "roce/rc/len/2"),
+	ID: "rc/len/first-and-middle-are-full", Cite: ibta("C9-92", "rc/len/2"),
 	Title:   "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
 	Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request with the packet's PSN",
@@ -37,7 +37,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID: "rc/len/last-has-one-byte-to-the-mtu", Cite: ibta("C9-92", "roce/rc/len/3"),
+	ID: "rc/len/last-has-one-byte-to-the-mtu", Cite: ibta("C9-92", "rc/len/3"),
 	Title:   "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
 	Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
 	Expects: "a NAK for an invalid request for the former, an ACK for the latter",
@@ -58,7 +58,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "roce/rc/len/4"),
+	ID: "rc/len/announced-beyond-two-gib-refused", Cite: ibta("C9-94", "rc/len/4"),
 	Title:   "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
 	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
 	Expects: "a NAK for an invalid request",
@@ -70,7 +70,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "roce/rc/len/5"),
+	ID: "rc/len/write-of-another-sum-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE with more or less payload than the RETH announced is refused as invalid",
 	Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
 	Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
@@ -91,7 +91,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		},
 	),
 }, {
-	ID: "rc/len/write-first-announcing-less-refused", Cite: ibta("", "roce/rc/len/5"),
+	ID: "rc/len/write-first-announcing-less-refused", Cite: ibta("", "rc/len/5"),
 	Title:   "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
 	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
 	Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
@@ -102,7 +102,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		p.expectExcessRefused()
 	}),
 }, {
-	ID: "rc/len/write-announcing-nothing-refused", Cite: ibta("", "roce/rc/len/5"),
+	ID: "rc/len/write-announcing-nothing-refused", Cite: ibta("", "rc/len/5"),
 	// A zero-length WRITE needs no valid key, therefore a device may have no region
 	// when the bytes arrive. Linux 6.1 crashes.
 	Labels:  []string{conformance.Dangerous},
@@ -114,7 +114,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), Data(16))} },
 	),
 }, {
-	ID: "rc/len/pad-of-a-write-agrees-with-its-length", Cite: ibta("", "roce/rc/len/6"),
+	ID: "rc/len/pad-of-a-write-agrees-with-its-length", Cite: ibta("", "rc/len/6"),
 	Title:   "A WRITE whose padding does not agree with the announced length is refused",
 	Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
 	Expects: "a NAK for an invalid request, and no byte in memory",
@@ -129,8 +129,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		})
 	}),
 }, {
-	ID:   "rc/mtu/path-beyond-the-port-refused",
-	Cite: ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500},
+	ID: "rc/mtu/path-beyond-the-port-refused", Cite: ibta("11.2.4.2", "rc/mtu/1"), Setup: conformance.Setup{MTU: 1500},
 	Title:   "A path MTU above that of the port is refused",
 	Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
 	Expects: "path MTUs above that of the port are refused, and others are not",
@@ -152,7 +151,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "roce/rc/mtu/2"),
+	ID: "rc/mtu/messages-are-cut-at-the-path-mtu", Cite: ibta("", "rc/mtu/2"),
 	Title:   "Messages are segmented at the path MTU: every packet but the last is full",
 	Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
 	Expects: "packets of the path MTU, and the rest in the last",

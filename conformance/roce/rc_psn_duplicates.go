@@ -8,7 +8,7 @@ import (
 )
 
 var duplicateCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/psn/duplicate-send-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	ID: "rc/psn/duplicate-send-delivered-once", Cite: ibta("C9-105", "rc/psn/9"),
 	Title:   "A duplicate SEND is delivered once",
 	Sends:   "a SEND, the same packet again, and another SEND",
 	Expects: "one completion for the first, and the next receive for the other",
@@ -24,7 +24,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID: "rc/psn/duplicate-with-immediate-delivered-once", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	ID: "rc/psn/duplicate-with-immediate-delivered-once", Cite: ibta("C9-105", "rc/psn/9"),
 	Title:   "A message with immediate data is delivered once if it, or its last packet, is duplicated",
 	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
 	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
@@ -57,7 +57,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID: "rc/psn/duplicate-write-not-placed-again", Cite: ibta("C9-105", "roce/rc/psn/9"),
+	ID: "rc/psn/duplicate-write-not-placed-again", Cite: ibta("C9-105", "rc/psn/9"),
 	Title:   "A duplicate WRITE does not overwrite later data",
 	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
 	Expects: "the data of the second in memory",
@@ -79,7 +79,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/duplicate-acknowledged", Cite: ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"),
+	ID: "rc/psn/duplicate-acknowledged", Cite: ibta("C9-105", "rc/psn/9", "rc/psn/10"),
 	Title:   "A duplicate SEND or WRITE is acknowledged",
 	Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
 	Expects: "each time an ACK with the PSN of the last packet executed",
@@ -97,7 +97,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/psn/duplicate-ack-never-has-the-psn-of-a-read", Cite: ibta("C9-105", "roce/rc/psn/10"),
+	ID: "rc/psn/duplicate-ack-never-has-the-psn-of-a-read", Cite: ibta("C9-105", "rc/psn/10"),
 	Title:   "The ACK of a duplicate WRITE does not acknowledge a later READ",
 	Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
 	Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
@@ -109,7 +109,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		c.exchange(write, c.deviceAck(0, ib.AnyMSN))
 	}),
 }, {
-	ID: "rc/psn/earlier-duplicate-read-answered-first", Cite: ibta("C9-110", "roce/rc/psn/12"),
+	ID: "rc/psn/earlier-duplicate-read-answered-first", Cite: ibta("C9-110", "rc/psn/12"),
 	Title:   "A duplicate READ is answered before the remaining responses of a later, longer READ",
 	Sends:   "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: right after it, and after its first response",
 	Expects: "the response to the first READ before the last one to the second",

@@ -11,7 +11,7 @@ import (
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"),
+	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "rc/psn/5", "rc/psn/11"),
 	Title:   "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
 	Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
 	Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
@@ -27,7 +27,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"),
+	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "rc/psn/6"),
 	Title:   "A gap in the PSNs is answered by one NAK, however many packets follow it",
 	Sends:   "a SEND, then three more after a gap",
 	Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
@@ -40,7 +40,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
-	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"),
+	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "rc/psn/7"),
 	Title:   "After a gap has been filled, the next gap is answered by another NAK",
 	Sends:   "three times: a SEND after a gap, and the one that was missing",
 	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
@@ -51,7 +51,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "roce/rc/psn/8"),
+	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "rc/psn/8"),
 	Title:   "Requests after a gap are neither placed nor delivered",
 	Sends:   "a WRITE, a SEND and a WRITE with immediate after a gap, then the SEND that was missing",
 	Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
@@ -70,7 +70,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
+	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "rc/psn/3"),
 	Title:   "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
 	Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one after a gap",
 	Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
@@ -84,7 +84,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"),
+	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "rc/psn/4"),
 	Title:   "A PSN up to 2^23 before the expected one is a duplicate",
 	Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
 	Expects: "an ACK for each, and one completion",
@@ -97,7 +97,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"),
+	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "rc/psn/4"),
 	Title:   "A PSN up to 2^23 - 1 after the expected one is after a gap",
 	Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
 	Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
@@ -108,7 +108,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
+	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "rc/psn/16"),
 	Title:   "The first PSN that a queue pair expects is rq_psn",
 	Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
 	Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
@@ -121,7 +121,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "A fatal NAK has the PSN of the refused request",
 	Sends:   "a SEND and a WRITE with an invalid key; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
 	Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
@@ -138,7 +138,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
-	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "The NAK of a READ has the PSN of the first response that was not sent",
 	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
 	Expects: "a NAK with the PSN after the last response given",

@@ -10,7 +10,7 @@ import (
 )
 
 var readAnswerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/short-response-ends-or-is-retried", Cite: ibta("", "roce/rc/read/13"),
+	ID: "rc/read/short-response-ends-or-is-retried", Cite: ibta("", "rc/read/13"),
 	Title:   "A READ with a short response fails or is retried",
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
@@ -20,7 +20,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorOrRetry(bytes)
 	}),
 }, {
-	ID: "rc/read/response-inside-is-as-long-as-the-mtu", Cite: ibta("", "roce/rc/read/13"),
+	ID: "rc/read/response-inside-is-as-long-as-the-mtu", Cite: ibta("", "rc/read/13"),
 	Title:   "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
 	Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
@@ -39,7 +39,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorOrRetry(bytes)
 	}),
 }, {
-	ID: "rc/read/long-response-stays-in-its-buffers", Cite: ibta("", "roce/rc/read/14"),
+	ID: "rc/read/long-response-stays-in-its-buffers", Cite: ibta("", "rc/read/14"),
 	Title:   "A READ with a long response fails and changes no byte outside its buffers",
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
 	Expects: "a completion with an error, and no byte changed after the buffer",
@@ -53,7 +53,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, SinkOffset, t.asked)
 	}),
 }, {
-	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "roce/rc/read/15"),
+	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "rc/read/15"),
 	Title:   "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
 	Sends:   "posts a READ into a region without local write, and answers it if it is sent",
 	Expects: "LOC_PROT_ERR, the memory unchanged",
@@ -69,7 +69,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
-	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "roce/rc/read/19"),
+	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "rc/read/19"),
 	Title:   "A fatal NAK after some responses completes the READ with the status of its code",
 	Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
 	Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
@@ -78,7 +78,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, n.status)
 	}),
 }, {
-	ID: "rc/read/nak-in-a-response-is-a-bad-response", Cite: ibta("", "roce/rc/read/20"),
+	ID: "rc/read/nak-in-a-response-is-a-bad-response", Cite: ibta("", "rc/read/20"),
 	// The timeout is for devices that drop the response, and fail the READ only when
 	// their retries are exhausted.
 	Title:   "A READ response whose AETH has the syndrome of a NAK is a bad response",
@@ -132,7 +132,7 @@ func truncateLast(pkts []ib.Packet, n int) []ib.Packet {
 // and one that does when it detects the gap.
 
 var readRetryCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "roce/rc/read/10"),
+	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "rc/read/10"),
 	Title:   "A READ is retried from the first lost response on",
 	Sends:   "to READs of three packets: all responses but the first, the second or the last",
 	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
@@ -145,7 +145,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "roce/rc/read/8"),
+	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "rc/read/8"),
 	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 	Expects: "SUCCESS, and all bytes in place",
@@ -156,7 +156,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "roce/rc/read/8"),
+	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "rc/read/8"),
 	Title:   "A READ that was retried in part accepts responses that continue the first ones",
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 	Expects: "SUCCESS, and all bytes in place",
@@ -167,7 +167,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "roce/rc/read/11"),
+	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
 	Title:   "A LAST response after a gap does not complete a READ",
 	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
 	Expects: "no completion before, SUCCESS and all bytes in place after",
@@ -182,7 +182,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 		c.expectReadDone(bytes)
 	}),
 }, {
-	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "roce/rc/read/12"), Level: conformance.May,
+	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "rc/read/12"), Level: conformance.May,
 	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
 	Sends:   "to a READ of six packets: all responses but the third and fourth",
 	Expects: "a READ_REQUEST for the last four packets",

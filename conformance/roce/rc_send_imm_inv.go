@@ -7,7 +7,7 @@ import (
 )
 
 var sendCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/send/too-long-for-the-receive-refused", Cite: ibta("C10-87", "roce/rc/send/1"),
+	ID: "rc/send/too-long-for-the-receive-refused", Cite: ibta("C10-87", "rc/send/1"),
 	Title:   "A SEND longer than its receive is refused as an invalid request, and the receive completes with LOC_LEN_ERR",
 	Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
 	Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing after the buffer changed",
@@ -22,7 +22,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/send/bad-key-of-a-receive-is-an-operational-error", Cite: ibta("error class A", "roce/rc/send/2"),
+	ID: "rc/send/bad-key-of-a-receive-is-an-operational-error", Cite: ibta("error class A", "rc/send/2"),
 	Title:   "A SEND into a receive with a bad key is refused with a NAK for a remote operational error",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "a NAK for a remote operational error",
@@ -31,7 +31,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
 	}),
 }, {
-	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "roce/rc/send/2"),
+	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "rc/send/2"),
 	Title:   "A receive with a bad key completes with LOC_PROT_ERR, and nothing is written",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "the receive completes with LOC_PROT_ERR",
@@ -41,8 +41,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID:   "rc/send/srq-receive-of-another-domain-refused",
-	Cite: ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ,
+	ID: "rc/send/srq-receive-of-another-domain-refused", Cite: ibta("error class A", "rc/send/2"), Needs: verbs.CapSRQ,
 	Title:   "A SEND into a receive of an SRQ whose memory is of another protection domain is refused",
 	Sends:   "a SEND to a QP with an SRQ of the same PD, whose receive has memory of another PD",
 	Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory unchanged",
@@ -56,7 +55,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(foreign, 0, 0)
 	}),
 }, {
-	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "roce/rc/send/3"),
+	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "rc/send/3"),
 	Title:   "A SEND shorter than its receive completes it with the length sent and leaves the rest of the buffer alone",
 	Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
 	Expects: "these lengths, the bytes sent, and the rest of the buffers unchanged",
@@ -73,7 +72,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/send/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/send/4"),
+	ID: "rc/send/empty-message-completes-a-receive", Cite: ibta("", "rc/send/4"),
 	Title:   "A SEND of no bytes completes a receive with length 0",
 	Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
 	Expects: "ACKs, completions with length 0, the buffer unchanged",
@@ -103,7 +102,7 @@ func (c *Conn) sendInto(r badBuffer) {
 const rdmaImm = 0x0a0b0c0d
 
 var immediateCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "roce/rc/imm/1"),
+	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "rc/imm/1"),
 	Title:   "The immediate data of a SEND follow the BTH of its last packet, in the byte order posted",
 	Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
 	Expects: "0a 0b 0c 0d after the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
@@ -117,7 +116,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.SendLastImm(c.DevicePSN(3), rdmaImm, c.LocalMem.Buf[2*MTU:2500]))
 	}),
 }, {
-	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "roce/rc/imm/1"),
+	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "rc/imm/1"),
 	Title:   "The immediate data of a WRITE are in its last packet, after the RETH if there is one, in the byte order posted",
 	Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
 	Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
@@ -130,7 +129,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
 	}),
 }, {
-	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "roce/rc/imm/1", "roce/rc/wr/5"),
+	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "rc/imm/1", "rc/wr/5"),
 	Title:   "The completion of a receive has the immediate data in the byte order sent",
 	Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
 	Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
@@ -140,7 +139,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expectRecvImm(2, 16)
 	}),
 }, {
-	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/imm/2"),
+	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "rc/imm/2"),
 	Title:   "A SEND or WRITE with immediate data and no payload completes a receive",
 	Sends:   "a SEND and a WRITE with immediate data and no payload",
 	Expects: "two completions of no bytes, with the immediate data",
@@ -165,7 +164,7 @@ func (c *Conn) expectRecvImm(id uint64, n int) {
 }
 
 var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "rc/inv/1"), Needs: verbs.CapMWType2,
 	Title:   "The key that a SEND invalidates is invalid when the receive completes",
 	Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 	Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
@@ -177,7 +176,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectReadRefused(2, win.reth(0, 8))
 	}),
 }, {
-	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "rc/inv/2"), Needs: verbs.CapMWType2,
 	Title:   "The completion of a receive whose message invalidated a key has the flag and the key",
 	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 	Expects: "completions with the flag and the key, then one without the flag",
@@ -196,7 +195,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
 	}),
 }, {
-	ID: "rc/inv/unknown-key-fails-without-an-answer", Cite: ibta("9.9.6.3, error class J", "roce/rc/inv/3"),
+	ID: "rc/inv/unknown-key-fails-without-an-answer", Cite: ibta("9.9.6.3, error class J", "rc/inv/3"),
 	Title:   "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
 	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
@@ -211,7 +210,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.expectSilentFailure(last.PSN())
 	}),
 }, {
-	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"),
+	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "rc/inv/4"),
 	Title:   "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
 	Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
@@ -220,7 +219,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, c.RETH(0, 8), c.TargetMem.Buf[:8])
 	}),
 }, {
-	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1,
+	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "rc/inv/4"), Needs: verbs.CapMWType1,
 	Title:   "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
 	Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
@@ -230,7 +229,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, win.reth(0, 8), win.m.Buf[:8])
 	}),
 }, {
-	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "rc/inv/5"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window can be invalidated only on the QP that it is bound to",
 	Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
@@ -241,7 +240,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }, {
 	ID:   "rc/inv/free-window-fails",
-	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Cite: ibta("", "rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Title:   "A type 2 window that is not bound cannot be invalidated",
 	Sends:   "a SEND that invalidates a window which was never bound",
 	Expects: "no answer, a receive that completes with an error, the QP in ERR",
@@ -250,7 +249,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }, {
 	ID:   "rc/inv/free-window-leaves-the-device-alive",
-	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Cite: ibta("", "rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Title:   "A SEND that invalidates an unbound type 2 window does not affect other QPs",
 	Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
 	Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",

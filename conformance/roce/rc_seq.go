@@ -15,21 +15,21 @@ var (
 )
 
 var sequenceCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/seq/middle-or-last-without-first-refused", Cite: ibta("Table 63", "roce/rc/seq/1"),
+	ID: "rc/seq/middle-or-last-without-first-refused", Cite: ibta("Table 63", "rc/seq/1"),
 	Title:   "A MIDDLE or LAST packet without a FIRST is refused",
 	Sends:   "MIDDLE, LAST and LAST with immediate of SEND and WRITE, each as the first packet of a connection",
 	Expects: "a NAK for an invalid request with its PSN; the queue pair fails",
 	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqNone,
 		ib.OpSendMiddle, ib.OpSendLast, ib.OpSendLastImm, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm),
 }, {
-	ID: "rc/seq/new-message-inside-an-open-one-refused", Cite: ibta("", "roce/rc/seq/2"),
+	ID: "rc/seq/new-message-inside-an-open-one-refused", Cite: ibta("", "rc/seq/2"),
 	Title:   "A FIRST or ONLY packet inside a message is refused",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then FIRST or ONLY of either",
 	Expects: "a NAK for an invalid request with the PSN of the intruder, which is not executed; the queue pair fails",
 	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen,
 		ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpWriteFirst, ib.OpWriteOnly, ib.OpWriteOnlyImm),
 }, {
-	ID: "rc/seq/send-and-write-do-not-mix", Cite: ibta("", "roce/rc/seq/3"),
+	ID: "rc/seq/send-and-write-do-not-mix", Cite: ibta("", "rc/seq/3"),
 	Title:   "A SEND is not continued by a packet of a WRITE, nor a WRITE by one of a SEND",
 	Sends:   "the start of a WRITE, then MIDDLE or LAST of a SEND, and the reverse",
 	Expects: "a NAK for an invalid request with the PSN of the packet of the other kind; the queue pair fails",
@@ -40,19 +40,19 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		return orderRefusedBody(seqSends, ib.OpWriteMiddle, ib.OpWriteLast, ib.OpWriteLastImm)(b)
 	},
 }, {
-	ID: "rc/seq/read-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"),
+	ID: "rc/seq/read-inside-an-open-message-refused", Cite: ibta("", "rc/seq/4"),
 	Title:   "A READ between the packets of a message is refused, and not answered",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then a READ",
 	Expects: "a NAK for an invalid request with the PSN of the READ, and no response; the queue pair fails",
 	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen, ib.OpReadRequest),
 }, {
-	ID: "rc/seq/atomic-inside-an-open-message-refused", Cite: ibta("", "roce/rc/seq/4"), Needs: verbs.CapAtomics,
+	ID: "rc/seq/atomic-inside-an-open-message-refused", Cite: ibta("", "rc/seq/4"), Needs: verbs.CapAtomics,
 	Title:   "An atomic between the packets of a message is refused, and not executed",
 	Sends:   "FIRST, or FIRST and MIDDLE, of SEND or WRITE, then COMPARE_SWAP or FETCH_ADD",
 	Expects: "a NAK for an invalid request with the PSN of the atomic, memory unchanged; the queue pair fails",
 	Defects: []string{"OpcodeOrderIgnored"}, Run: orderRefusedBody(seqOpen, ib.OpCompareSwap, ib.OpFetchAdd),
 }, {
-	ID: "rc/seq/requester-keeps-messages-apart", Cite: ibta("9.4.1/9.4.3", "roce/rc/seq/5"),
+	ID: "rc/seq/requester-keeps-messages-apart", Cite: ibta("9.4.1/9.4.3", "rc/seq/5"),
 	Title:   "The packets of different messages are not interleaved, neither at first nor in retransmissions",
 	Sends:   "a NAK during a SEND of 3 packets, a WRITE of 1, one of 3 and a SEND of 1 of the device",
 	Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor after it",
@@ -68,7 +68,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(7, 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID: "rc/seq/duplicate-read-leaves-the-open-message-alone", Cite: ibta("", "roce/rc/seq/6"),
+	ID: "rc/seq/duplicate-read-leaves-the-open-message-alone", Cite: ibta("", "rc/seq/6"),
 	Title:   "A duplicate READ between the packets of a message is answered, and the message continues",
 	Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
 	Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
@@ -89,7 +89,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 8<<10, Data(2500))
 	}),
 }, {
-	ID: "rc/seq/order-is-judged-at-the-expected-psn-only", Cite: ibta("", "roce/rc/seq/7"),
+	ID: "rc/seq/order-is-judged-at-the-expected-psn-only", Cite: ibta("", "rc/seq/7"),
 	Title:   "A packet with an early PSN gets a sequence NAK, even if its opcode is out of order",
 	Sends:   "MIDDLE or LAST five PSNs ahead outside a message, FIRST or ONLY five ahead inside one; then the expected packet",
 	Expects: "a NAK for a sequence error with the expected PSN, then an ACK of the expected packet",
@@ -102,7 +102,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/seq/last-with-immediate-completes-once", Cite: ibta("", "roce/rc/seq/8"),
+	ID: "rc/seq/last-with-immediate-completes-once", Cite: ibta("", "rc/seq/8"),
 	Title:   "A SEND of several packets with immediate data completes one receive",
 	Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 	Expects: "one completion with the immediate data, and the next receive for the next message",
@@ -112,7 +112,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/seq/last-with-invalidate-completes-once",
-	Cite: ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Cite: ibta("", "rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A SEND of several packets that invalidates a key completes one receive",
 	Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 	Expects: "one completion with the key, and the next receive for the next message",
@@ -122,7 +122,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {
-	ID: "rc/seq/refusal-completes-the-open-receive-first", Cite: ibta("", "roce/rc/seq/9"),
+	ID: "rc/seq/refusal-completes-the-open-receive-first", Cite: ibta("", "rc/seq/9"),
 	Title:   "When a packet is refused, the current receive completes with the cause, and the others are flushed in order",
 	Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 	Expects: "the first receive completes with an error that names the cause, then the others with WR_FLUSH_ERR in the order of posting",

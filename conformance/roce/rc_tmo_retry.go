@@ -10,7 +10,7 @@ import (
 )
 
 var retryCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/tmo/nak-resends-from-inside-the-message", Cite: ibta("", "roce/rc/tmo/7"),
+	ID: "rc/tmo/nak-resends-from-inside-the-message", Cite: ibta("", "rc/tmo/7"),
 	Title:   "After a NAK inside a message its packets are retransmitted unchanged from there on",
 	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
@@ -21,7 +21,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
 	}),
 }, {
-	ID: "rc/tmo/timer-resends-from-the-oldest-unacknowledged", Cite: ibta("", "roce/rc/tmo/7"),
+	ID: "rc/tmo/timer-resends-from-the-oldest-unacknowledged", Cite: ibta("", "rc/tmo/7"),
 	Title:   "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
 	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
 	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
@@ -32,7 +32,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(5, 2), 1, 2)
 	}),
 }, {
-	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
+	ID: "rc/tmo/nak-acted-on-at-once", Cite: ibta("9.7.5", "rc/tmo/8"),
 	Title:   "A NAK for a sequence error starts the retransmission without waiting for the timer",
 	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 	Expects: "two SENDs are retransmitted within a tenth of the timeout",
@@ -46,7 +46,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(2, 3), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/tmo/second-nak-of-a-window-acted-on", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
+	ID: "rc/tmo/second-nak-of-a-window-acted-on", Cite: ibta("", "rc/tmo/9"), Level: conformance.Should,
 	Title:   "A second NAK, for a later retransmitted packet, causes another retransmission",
 	Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
 	Expects: "retransmissions from the second, then from the fourth",
@@ -59,7 +59,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(4, 5), 1, 2, 3, 4, 5)
 	}),
 }, {
-	ID: "rc/tmo/nak-acknowledges-what-came-before", Cite: ibta("", "roce/rc/tmo/10"),
+	ID: "rc/tmo/nak-acknowledges-what-came-before", Cite: ibta("", "rc/tmo/10"),
 	Title:   "A NAK for a sequence error acknowledges earlier requests",
 	Sends:   "a NAK for a sequence error to the third of five SENDs",
 	Expects: "two completions, and no more",
@@ -69,7 +69,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectNoCompletion()
 	}),
 }, {
-	ID: "rc/tmo/copies-of-a-nak-cause-one-resend", Cite: ibta("", "roce/rc/tmo/11"),
+	ID: "rc/tmo/copies-of-a-nak-cause-one-resend", Cite: ibta("", "rc/tmo/11"),
 	Title:   "Several copies of a NAK cause one retransmission",
 	Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
 	Expects: "four SENDs are retransmitted once",
@@ -82,7 +82,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "roce/rc/tmo/12"),
+	ID: "rc/tmo/resent-bytes-are-the-same", Cite: ibta("", "rc/tmo/12"),
 	Title:   "A retransmitted packet has the original headers and data",
 	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
@@ -103,7 +103,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		c.expectRetransmission(first, 8) // by the timer
 	}),
 }, {
-	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
+	ID: "rc/tmo/destroyed-qp-sends-nothing", Cite: ibta("", "rc/tmo/13"),
 	Title:   "A queue pair that is destroyed while a timer runs sends nothing",
 	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
@@ -125,7 +125,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "roce/rc/tmo/13"),
+	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "rc/tmo/13"),
 	Title:   "A queue pair that is reset discards pending requests and responses",
 	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
 	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
@@ -152,7 +152,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/number-of-a-destroyed-qp-rests", Cite: ibta("", "roce/rc/tmo/13"), Level: conformance.Should,
+	ID: "rc/tmo/number-of-a-destroyed-qp-rests", Cite: ibta("", "rc/tmo/13"), Level: conformance.Should,
 	Title:   "The QPN of a destroyed queue pair is not reused for the next one",
 	Sends:   "nothing: queue pairs are made and destroyed",
 	Expects: "each has another QPN than the one before, so that late packets are dropped",

@@ -21,7 +21,7 @@ func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 }
 
 var timeoutCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/tmo/unanswered-request-is-repeated", Cite: ibta("C9-139", "roce/rc/tmo/1"),
+	ID: "rc/tmo/unanswered-request-is-repeated", Cite: ibta("C9-139", "rc/tmo/1"),
 	Title:   "An unanswered request is retransmitted",
 	Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
 	Expects: "the request is retransmitted, and succeeds",
@@ -35,7 +35,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		expectRetransmittedRequest(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
 }, {
-	ID: "rc/tmo/not-before-the-timeout", Cite: ibta("C9-140", "roce/rc/tmo/2"),
+	ID: "rc/tmo/not-before-the-timeout", Cite: ibta("C9-140", "rc/tmo/2"),
 	Title:   "Nothing is retransmitted before the timeout",
 	Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
 	Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
@@ -53,7 +53,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/not-after-four-timeouts", Cite: ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Should,
+	ID: "rc/tmo/not-after-four-timeouts", Cite: ibta("C9-140", "rc/tmo/2"), Level: conformance.Should,
 	Title:   "An unanswered request is retransmitted within four timeouts",
 	Sends:   "nothing to a SEND, with timeout codes 7 and 12",
 	Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
@@ -78,7 +78,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/zero-switches-the-timer-off", Cite: ibta("C9-140", "roce/rc/tmo/3"),
+	ID: "rc/tmo/zero-switches-the-timer-off", Cite: ibta("C9-140", "rc/tmo/3"),
 	Title:   "With timeout 0 nothing is retransmitted",
 	Sends:   "nothing to a SEND for a long time, then its ACK",
 	Expects: "nothing, then success",
@@ -89,7 +89,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "roce/rc/tmo/4"),
+	ID: "rc/tmo/retry-count-is-exact", Cite: ibta("", "rc/tmo/4"),
 	Title:   "An unanswered request is retransmitted retry_cnt times, and no more",
 	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
@@ -101,7 +101,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("", "roce/rc/tmo/4"),
+	ID: "rc/tmo/exhausted-retries-end-the-request-and-the-qp", Cite: ibta("", "rc/tmo/4"),
 	Title:   "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
 	Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 	Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
@@ -112,7 +112,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/tmo/seven-retries-are-seven", Cite: ibta("", "roce/rc/tmo/5"),
+	ID: "rc/tmo/seven-retries-are-seven", Cite: ibta("", "rc/tmo/5"),
 	Title:   "A retry_cnt of 7 means seven retries, not infinitely many",
 	Sends:   "nothing to a SEND, with retry_cnt 7",
 	Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
@@ -121,7 +121,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 	}),
 }, {
-	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "roce/rc/tmo/6"),
+	ID: "rc/tmo/progress-reloads-the-count", Cite: ibta("", "rc/tmo/6"),
 	Title:   "Progress resets the retry counter",
 	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
 	Expects: "five retransmissions, and success",
@@ -135,7 +135,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID: "rc/tmo/every-request-ends-on-a-lossy-link", Cite: ibta("", "roce/rc/tmo/14"),
+	ID: "rc/tmo/every-request-ends-on-a-lossy-link", Cite: ibta("", "rc/tmo/14"),
 	Title:   "On a lossy link every request completes",
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",

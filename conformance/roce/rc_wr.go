@@ -9,7 +9,7 @@ import (
 )
 
 var writeCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/wr/one-reth-with-the-length-of-the-message", Cite: ibta("9.4.3", "roce/rc/wr/1"),
+	ID: "rc/wr/one-reth-with-the-length-of-the-message", Cite: ibta("9.4.3", "rc/wr/1"),
 	Title:   "A WRITE has one RETH, in its first packet, with the length of the whole message",
 	Sends:   "posts WRITEs of 2500 and of 100 bytes",
 	Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
@@ -17,7 +17,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.request(0, c.WriteWR(1, 2500), c.WriteWR(2, 100))
 	}),
 }, {
-	ID: "rc/wr/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/wr/2"),
+	ID: "rc/wr/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "rc/wr/2"),
 	Title:   "A WRITE of no bytes is acknowledged without checking its key and address",
 	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
 	Expects: "an ACK",
@@ -25,7 +25,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.expectAcked(ib.WriteOnly(c.PeerPSN(0), ib.At(3, unknownKey(c.TargetMem.RKey()), 0), nil).AckReq())
 	}),
 }, {
-	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/3"),
+	ID: "rc/wr/plain-write-uses-no-receive", Cite: ibta("C10-87", "rc/wr/3"),
 	Title:   "A WRITE without immediate data uses no receive",
 	Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
 	Expects: "no completion for the WRITEs; the SEND finds the receive",
@@ -38,7 +38,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID: "rc/wr/refused-write-with-immediate-uses-no-receive", Cite: ibta("C10-87", "roce/rc/wr/4"),
+	ID: "rc/wr/refused-write-with-immediate-uses-no-receive", Cite: ibta("C10-87", "rc/wr/4"),
 	Title:   "A refused WRITE with immediate data uses no receive: receives are flushed",
 	Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 	Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
@@ -48,7 +48,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletions(verbs.WCWRFlushErr, 1, 2)
 	}),
 }, {
-	ID: "rc/wr/completion-of-immediate-has-the-bytes-written", Cite: ibta("", "roce/rc/wr/5", "roce/cq/9"),
+	ID: "rc/wr/completion-of-immediate-has-the-bytes-written", Cite: ibta("", "rc/wr/5", "cq/9"),
 	Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
 	Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
@@ -64,7 +64,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
-	ID: "rc/wr/data-visible-before-a-later-send-completes", Cite: ibta("", "roce/rc/wr/6", "roce/cq/10"),
+	ID: "rc/wr/data-visible-before-a-later-send-completes", Cite: ibta("", "rc/wr/6", "cq/10"),
 	Title:   "When a SEND completes, its data and those of all earlier WRITEs are in memory",
 	Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 	Expects: "at the completion: the bytes of the WRITE and those of the SEND",
@@ -79,7 +79,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/wr/more-than-two-gib-refused-when-posted", Cite: ibta("9.4.3", "roce/rc/wr/7"),
+	ID: "rc/wr/more-than-two-gib-refused-when-posted", Cite: ibta("9.4.3", "rc/wr/7"),
 	Title:   "A message of more than 2^31 bytes is refused and not sent",
 	Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
 	Expects: "an error at the post or a completion with an error; nothing on the wire",

@@ -11,7 +11,7 @@ import (
 )
 
 var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
-	ID: "recovery/cnp/follows-the-mark", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "recovery/cnp/follows-the-mark", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The receiver of a marked packet sends one CNP at once",
 	Sends:   "marked packets at long intervals",
 	Expects: "one CNP for each, within 6.7 ms typically",
@@ -20,13 +20,13 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
 	}),
 }, {
-	ID: "recovery/cnp/keep-a-distance", Cite: annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May,
+	ID: "recovery/cnp/keep-a-distance", Cite: annexA17("CA17-44", "ecn/2"), Level: conformance.May,
 	Title:   "For a stream of marked packets the receiver sends CNPs at a minimum interval",
 	Sends:   "500 marked packets back to back",
 	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
 	Defects: []string{"CNPBurst"}, Run: judging(cnpPacing, judgePacing),
 }, {
-	ID: "recovery/cnp/one-queue-pair-does-not-silence-another", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "recovery/cnp/one-queue-pair-does-not-silence-another", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The minimum interval of CNPs applies to each queue pair separately",
 	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
 	Expects: "a CNP for each",
@@ -35,7 +35,7 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
 	}),
 }, {
-	ID: "recovery/cnp/none-for-losses", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "recovery/cnp/none-for-losses", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The responder reports losses by NAKs, and sends no CNP for them",
 	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
 	Expects: "NAKs and ACKs, and no CNP",
@@ -51,7 +51,7 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 		c.Check(len(cnps) == 0, "no CNP without a marked packet", "%v", cnps)
 	}),
 }, {
-	ID: "recovery/rate/falls-and-comes-back", Cite: annexA17("CA17-45/46", "roce/ecn/3", "roce/ecn/4"), Level: conformance.Should,
+	ID: "recovery/rate/falls-and-comes-back", Cite: annexA17("CA17-45/46", "ecn/3", "ecn/4"), Level: conformance.Should,
 	Title:   "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
 	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
 	Expects: "longer bursts after ten CNPs than before, and short ones again later",

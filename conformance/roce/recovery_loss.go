@@ -74,7 +74,7 @@ func checkTimer(p *Port, m *Measurement) {
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{
-	ID: "recovery/nak/one-for-each-gap", Cite: ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"),
+	ID: "recovery/nak/one-for-each-gap", Cite: ibta("error class B", "rc/psn/6", "rc/psn/7"),
 	Title:   "The responder sends one NAK for each gap, however many packets follow it",
 	Sends:   "repeatedly, four packets after a gap, then the missing packet",
 	Expects: "one sequence NAK for each gap, with the missing PSN",
@@ -82,7 +82,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 	}),
 }, {
-	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "roce/rc/psn/5"),
+	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "rc/psn/5"),
 	Title:   "The responder sends a NAK when it sees a gap, not after a timer",
 	Sends:   "packets after gaps",
 	Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
@@ -90,7 +90,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 	}),
 }, {
-	ID: "recovery/nak/starts-the-repetition", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
+	ID: "recovery/nak/starts-the-repetition", Cite: ibta("9.7.5", "rc/tmo/8"),
 	Title:   "The requester retransmits from the PSN of a NAK at once, at any place in the window, without waiting for a timer",
 	Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
 	Expects: "the retransmitted packet within a tenth of the timeout, typically",
@@ -100,7 +100,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/nak/second-loss-of-a-window", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
+	ID: "recovery/nak/second-loss-of-a-window", Cite: ibta("", "rc/tmo/9"), Level: conformance.Should,
 	Title:   "A second NAK, for a later loss in the same window, makes the requester retransmit from there",
 	Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
 	Expects: "each retransmission within a tenth of the timeout",
@@ -117,7 +117,7 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID: "recovery/loss/seen-gaps-wait-for-no-timer", Cite: ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"),
+	ID: "recovery/loss/seen-gaps-wait-for-no-timer", Cite: ibta("9.7.5", "rc/tmo/7", "rc/tmo/8"),
 	Title:   "The requester retransmits a lost packet that others follow without waiting for the timer, with the same bytes",
 	Sends:   "a responder's NAKs for windows of eight packets of which the first, or one in the middle, was lost",
 	Expects: "a retransmission of the lost packet before the timeout",
@@ -127,7 +127,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/loss/last-packet-by-the-timer", Cite: ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"),
+	ID: "recovery/loss/last-packet-by-the-timer", Cite: ibta("C9-140", "rc/tmo/1", "rc/tmo/2"),
 	Title:   "The requester retransmits the lost last packet of a window after the timeout: not before, and soon after",
 	Sends:   "no response to windows of eight packets of which the last was lost",
 	Expects: "a retransmission of that packet after one to four timeouts",
@@ -135,7 +135,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkTimer(p, byName(all, "loss/last/timeout"))
 	}),
 }, {
-	ID: "recovery/loss/of-what-was-sent-again", Cite: ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"),
+	ID: "recovery/loss/of-what-was-sent-again", Cite: ibta("C9-139", "rc/tmo/1", "rc/tmo/14"),
 	Title:   "A packet whose retransmission is lost is retransmitted again after the timeout",
 	Sends:   "to a window of eight packets a sequence NAK for the fourth, and no response to the retransmissions",
 	Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
@@ -151,7 +151,7 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID: "recovery/timeout/never-early-hardly-late", Cite: ibta("C9-140", "roce/rc/tmo/2"),
+	ID: "recovery/timeout/never-early-hardly-late", Cite: ibta("C9-140", "rc/tmo/2"),
 	Title:   "At every retransmission, the timeout is never shorter than the value of its code, and at most four times as long",
 	Sends:   "no response to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
 	Expects: "seven retransmissions of each, one to four timeouts apart",
@@ -161,7 +161,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/read/asks-for-what-is-missing", Cite: ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"),
+	ID: "recovery/read/asks-for-what-is-missing", Cite: ibta("9.4.4", "rc/read/10", "rc/read/11"),
 	Title:   "After the loss of a READ response, the requester repeats the READ from there or before, and ends with the right bytes",
 	Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then the requested responses",
 	Expects: "a READ whose PSN, address and length match the missing responses, within four timeouts, and success with the right bytes",
@@ -171,7 +171,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/read/implied-nak", Cite: ibta("", "roce/rc/ack/5"),
+	ID: "recovery/read/implied-nak", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK of a request after an unanswered READ makes the requester retransmit the READ",
 	Sends:   "an ACK for a SEND after a READ, and no response to the READ",
 	Expects: "a retransmitted READ within four timeouts, and success for both after the response",
@@ -179,7 +179,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 	}),
 }, {
-	ID: "recovery/rnr/waits-as-long-as-told", Cite: ibta("Table 45", "roce/rc/rnr/5"),
+	ID: "recovery/rnr/waits-as-long-as-told", Cite: ibta("Table 45", "rc/rnr/5"),
 	Title:   "After an RNR NAK a requester waits at least for the RNR timer, each time",
 	Sends:   "RNR NAKs of 10 us, 0.64 ms, 10.24 ms and 61.44 ms, four of each",
 	Expects: "retransmissions of the SEND, never before that time",

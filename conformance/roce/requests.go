@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -161,9 +162,16 @@ var (
 // expectOpRefused requests an operation with the first PSN, and fails the case unless the
 // device sends a NAK with this code and leaves targetMem unchanged.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.expectRefused(op.packet(c.PeerPSN(0), at), code)
+	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), code)
+}
+
+// expectNoEffect sends a request, and fails the case unless the device sends a NAK with this code
+// and leaves the memory unchanged.
+func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode) {
+	m.Snapshot()
+	c.expectRefused(request, code)
 	c.Sync()
-	c.ExpectUnchanged(c.TargetMem, 0, 0)
+	c.ExpectUnchanged(m, 0, 0)
 }
 
 // expectOpExecuted requests an operation with the first PSN, and fails the case unless it

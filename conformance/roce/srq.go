@@ -10,7 +10,7 @@ import (
 )
 
 var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabels: labelRC}.Cases([]conformance.Case{{
-	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "roce/srq/1"),
+	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "srq/1"),
 	Title:   "Queue pairs on one SRQ share its receives, and each message uses one of them",
 	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
 	Expects: "each message in a different receive, completed with the QPN of its queue pair",
@@ -19,13 +19,12 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		pair := q.connect(2)
 		for i := range 4 {
 			c := pair[i%2]
-			c.exchange(c.peerSend(i/2, 10+i), c.deviceAck(i/2, uint32(i/2+1)))
-			q.expectDelivered(c, Data(10+i))
+			q.deliver(c, i/2, 10+i)
 		}
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "roce/srq/6"),
+	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "srq/6"),
 	Title:   "Two interleaved messages use different receives, whichever ends first",
 	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
 	Expects: "each message complete in a different receive",
@@ -38,8 +37,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		for i := range 2 {
 			all[0].Send(first[i])
 			all[1].Send(second[i])
-			all[2].exchange(all[2].peerSend(i, 20+i), all[2].deviceAck(i, uint32(i+1)))
-			q.expectDelivered(all[2], Data(20+i))
+			q.deliver(all[2], i, 20+i)
 		}
 		all[1].Send(second[2])
 		q.expectDelivered(all[1], two)
@@ -48,7 +46,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/own-receives-refused", Cite: ibta("", "roce/srq/3"),
+	ID: "srq/use/own-receives-refused", Cite: ibta("", "srq/3"),
 	Title:   "Posting a receive to a queue pair with an SRQ fails",
 	Sends:   "nothing",
 	Expects: "that posting a receive to the queue pair is refused",
@@ -59,7 +57,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		c.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "roce/srq/4"),
+	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "srq/4"),
 	Title:   "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
 	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
 	Expects: "an ACK, an RNR NAK, then an ACK",
@@ -74,7 +72,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
-	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "srq/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A datagram or UC message to an empty SRQ is dropped silently",
 	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 	Expects: "nothing for the first ones, a completion for each of the others",
@@ -85,8 +83,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.expectNoCompletion()
-		d.SendPacket(d.datagram(Data(24)))
-		d.ExpectRecv(1, ib.GRHLen+24)
+		d.expectDelivery(24, 1)
 		if !p.Caps.Has(verbs.CapUC) {
 			return
 		}
@@ -95,11 +92,10 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		c.expectSilence(silencePeriod)
 		q.post(1)
 		c.expectNoCompletion()
-		c.Send(ucSendOnly(c.PeerPSN(1), 24))
-		c.ExpectRecv(2, 24)
+		c.expectUCDelivery(1, 24, 2)
 	}),
 }, {
-	ID: "srq/limit/event-comes-once", Cite: ibta("", "roce/srq/2"),
+	ID: "srq/limit/event-comes-once", Cite: ibta("", "srq/2"),
 	Title:   "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
 	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
 	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
@@ -109,10 +105,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		for round, sent := 0, 0; round < 2; round++ {
 			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
-				c.Send(c.peerSend(sent, 16))
+				q.deliver(c, sent, 16)
 				sent++
-				c.expect(c.deviceAck(sent-1, uint32(sent)))
-				q.expectDelivered(c, Data(16))
 				if left == 4 {
 					e := p.ExpectEvent(verbs.EventSRQLimitReached)
 					p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
@@ -123,7 +117,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		}
 	}),
 }, {
-	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "roce/srq/5"),
+	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "srq/5"),
 	Title:   "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
 	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
 	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
@@ -134,12 +128,11 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		p.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
-			c.exchange(c.peerSend(i, 16+i), c.deviceAck(i, uint32(i+1)))
-			q.expectDelivered(c, Data(16+i))
+			q.deliver(c, i, 16+i)
 		}
 	}),
 }, {
-	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "roce/srq/5"),
+	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "srq/5"),
 	Title:   "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
 	Sends:   "nothing",
 	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
@@ -172,13 +165,12 @@ const (
 // newSharedQueue returns a queue with posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
-	var err error
-	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
-	p.Must("a shared receive queue", err)
+	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
 	q.post(receives)
 	return q
 }
 
+// post posts n receives.
 func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
@@ -216,13 +208,20 @@ func (q *sharedQueue) expectDelivered(c *Conn, want []byte) {
 	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
+// deliver sends the connection's k-th message, of n bytes, and fails the case unless the device
+// acknowledges and delivers it.
+func (q *sharedQueue) deliver(c *Conn, k, n int) {
+	c.exchange(c.peerSend(k, n), c.deviceAck(k, uint32(k+1)))
+	q.expectDelivered(c, Data(n))
+}
+
 // expectUsedUp fails the case unless all receives have completed.
 func (q *sharedQueue) expectUsedUp() {
 	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }
 
 var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "srq/limit/beyond-the-size-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
+	ID: "srq/limit/beyond-the-size-refused", Cite: ibta("", "srq/8"), Needs: verbs.CapRC,
 	Title:   "A limit that is larger than the SRQ is refused, and changes nothing",
 	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
@@ -235,7 +234,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.Must("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
 	}),
 }, {
-	ID: "srq/size/below-what-is-queued-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
+	ID: "srq/size/below-what-is-queued-refused", Cite: ibta("", "srq/8"), Needs: verbs.CapRC,
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 loses its rxe device
 	Title:   "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
 	Sends:   "SENDs, after a resize below the number of posted receives",
@@ -247,12 +246,11 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range 4 {
-			c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))
-			q.expectDelivered(c, Data(16))
+			q.deliver(c, i, 16)
 		}
 	}),
 }, {
-	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "roce/srq/8"),
+	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "srq/8"),
 	Title:   "An SRQ with more receives or longer scatter lists than the device claims is refused",
 	Sends:   "nothing",
 	Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
@@ -266,7 +264,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.Must("an SRQ of as many receives as claimed", err)
 	}),
 }, {
-	ID: "srq/size/excess-receive-refused", Cite: ibta("", "roce/srq/9"), Needs: verbs.CapRC,
+	ID: "srq/size/excess-receive-refused", Cite: ibta("", "srq/9"), Needs: verbs.CapRC,
 	Title:   "Receives that exceed the size of an SRQ are refused, and no other is lost",
 	Sends:   "SENDs, when two receives too many were posted",
 	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
@@ -289,8 +287,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range room {
-			c.exchange(c.peerSend(i, 16+i%32), c.deviceAck(i, uint32(i+1)))
-			q.expectDelivered(c, Data(16+i%32))
+			q.deliver(c, i, 16+i%32)
 		}
 		q.expectUsedUp()
 	}),

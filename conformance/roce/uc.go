@@ -11,7 +11,7 @@ import (
 )
 
 var ucCases = overUC.Cases([]conformance.Case{{
-	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC,
+	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "uc/1"), Needs: verbs.CapRC,
 	Title:   "A UC queue pair never sends responses",
 	Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
 	Expects: "no packet at all, and the completions of the valid messages",
@@ -36,7 +36,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"),
+	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "uc/7"),
 	Title:   "A UC request completes with success when its last packet has been sent",
 	Sends:   "nothing",
 	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
@@ -49,7 +49,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
-	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"),
+	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "uc/8"),
 	Title:   "AckReq is 0 in UC packets",
 	Sends:   "nothing",
 	Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
@@ -70,7 +70,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC,
+	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "uc/8"), Needs: verbs.CapRC,
 	Title:   "A READ or atomic posted to a UC queue pair fails, and is not sent",
 	Sends:   "nothing",
 	Expects: "that the post is refused, or that the request completes with an error; and no packet",
@@ -82,7 +82,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectNeverSent(wr)
 	}),
 }, {
-	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "roce/uc/9"),
+	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "uc/9"),
 	Title:   "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
 	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
 	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
@@ -91,17 +91,15 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectCompletion(100, verbs.WCLocProtErr)
 		c.ExpectCompletion(101, verbs.WCWRFlushErr)
 		c.AwaitState(c.QP, verbs.QPStateSQE)
-		c.Send(ucSendOnly(c.PeerPSN(0), 24))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(0, 24, 1)
 		c.ToState(c.QP, verbs.QPStateRTS)
 		c.PostSend(c.QP, c.SendWR(102, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)
-		c.Send(ucSendOnly(c.PeerPSN(1), 32))
-		c.ExpectRecv(2, 32)
+		c.expectUCDelivery(1, 32, 2)
 	}),
 }, {
-	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC,
+	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "uc/5"), Needs: verbs.CapRC,
 	Title:   "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
 	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
@@ -111,14 +109,13 @@ var ucCases = overUC.Cases([]conformance.Case{{
 			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
 			c.ExpectState(c.QP, verbs.QPStateRTS)
-			c.Send(ucSendOnly(c.PeerPSN(2*i+1), 20+i))
-			c.ExpectRecv(uint64(i+1), 20+i)
+			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
 		}
 		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectUnchanged(guarded, 0, 0)
 	}),
 }, {
-	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC,
+	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,
 	Title:   "A UC message without a posted receive is dropped silently, and the next one is delivered",
 	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
 	Expects: "nothing for the first, a completion with the bytes of the second",
@@ -127,8 +124,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
 		c.expectNoCompletion()
-		c.Send(ucSendOnly(c.PeerPSN(1), 24))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(1, 24, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }})
@@ -156,8 +152,15 @@ func ucSetup(receives int) Setup {
 // ucSendOnly returns a UC SEND of one packet with n bytes.
 func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
 
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
+// completes the receive with this ID.
+func (c *Conn) expectUCDelivery(k, n int, id uint64) {
+	c.Send(ucSendOnly(c.PeerPSN(k), n))
+	c.ExpectRecv(id, n)
+}
+
 var ucLossCases = overUC.Cases([]conformance.Case{{
-	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC,
+	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
 	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
 	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
 	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
@@ -177,14 +180,13 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "The first UC message after one with a lost packet is delivered",
 	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
 	Expects: "a completion for the message after each damaged one",
 	Defects: []string{"UCLosesNext"}, Run: onUC(2, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
-		c.Send(ucSendOnly(c.PeerPSN(3), 48))
-		c.ExpectRecv(1, 48)
+		c.expectUCDelivery(3, 48, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(48))
 		c.Send(ucSendWithout(c.PeerPSN(4), 1)...)
 		n := ucMTU + 20
@@ -193,7 +195,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 	}),
 }, {
-	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "A UC queue pair continues to receive after any number of lost packets",
 	Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
 	Expects: "messages that are completed, to the last one",
@@ -217,7 +219,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"),
+	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "uc/4"),
 	Title:   "A UC message may begin at any later PSN, which becomes the expected one",
 	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
 	Expects: "all of them delivered, in order",
@@ -242,7 +244,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC,
+	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "uc/10"), Level: conformance.May, Needs: verbs.CapRC,
 	Title:   "A duplicate UC message is delivered once or twice, and has no other effect",
 	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
 	Expects: "each whole message once or twice, then the last; the state RTS",

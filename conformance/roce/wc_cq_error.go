@@ -11,7 +11,7 @@ import (
 )
 
 var cqCases = overRC.Cases([]conformance.Case{{
-	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
 	Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
 	Expects: "CQ_ERR of that CQ, and the state ERR",
@@ -21,7 +21,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises one CQ_ERR, however many completions are lost",
 	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
 	Expects: "CQ_ERR, once",
@@ -35,7 +35,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "cq/6"),
 	Title:   "A message whose completion was lost in a CQ overrun is not acknowledged",
 	Sends:   "one SEND more than the CQ has room for",
 	Expects: "ACKs for all of them but the last",
@@ -46,7 +46,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "cq/7"),
 	Title:   "A CQ that is armed for any completion and for solicited ones raises an event for the next of any kind",
 	Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
 	Expects: "an event for each",
@@ -65,7 +65,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.expectCQEvent(events)
 	}),
 }, {
-	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "cq/7"),
 	Title:   "An armed CQ raises one event until it is armed again",
 	Sends:   "two SENDs, and another two when the CQ is armed again",
 	Expects: "one event for each pair, at its first",
@@ -81,7 +81,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should,
+	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "cq/7"), Level: conformance.Should,
 	Title:   "A CQ without a channel cannot be armed",
 	Sends:   "nothing",
 	Expects: "a refusal",
@@ -90,7 +90,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 	}),
 }, {
-	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "roce/cq/8"),
+	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "cq/8"),
 	Title:   "A CQ that a queue pair uses for sends or receives cannot be destroyed",
 	Sends:   "a SEND, when closing the CQ was refused",
 	Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
@@ -158,7 +158,7 @@ func (c *Conn) expectCQError() {
 }
 
 var errorCases = overRC.Cases([]conformance.Case{{
-	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "roce/err/1"),
+	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "err/1"),
 	Title:   "A failed request completes, signaled or not",
 	Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
 	Expects: "a completion with an error for each",
@@ -172,7 +172,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletion(2)
 	}),
 }, {
-	ID: "wc/error/first-names-the-cause", Cite: ibta("", "roce/err/2"),
+	ID: "wc/error/first-names-the-cause", Cite: ibta("", "err/2"),
 	Title:   "The first completion with an error has the status of the cause, and later requests are flushed",
 	Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 	Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
@@ -188,7 +188,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/error/earlier-requests-still-succeed", Cite: ibta("", "roce/err/3"),
+	ID: "wc/error/earlier-requests-still-succeed", Cite: ibta("", "err/3"),
 	Title:   "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
 	Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
 	Expects: "success for the three, LOC_PROT_ERR for the fourth",
@@ -202,7 +202,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),
 }, {
-	ID: "wc/error/names-request-and-qp", Cite: ibta("", "roce/err/4"),
+	ID: "wc/error/names-request-and-qp", Cite: ibta("", "err/4"),
 	Title:   "A completion with an error has the WR ID and the QPN",
 	Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
 	Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
@@ -217,7 +217,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c.expectErrorCompletions(103, 1, 2)
 	}),
 }, {
-	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "roce/err/5"),
+	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "err/5"),
 	Title:   "A fatal NAK moves the requester's queue pair to ERR",
 	Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
 	Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",

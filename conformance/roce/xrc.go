@@ -11,7 +11,7 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "roce/xrc/1"),
+	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "xrc/1"),
 	Title:   "XRC requests have XRC opcodes and the SRQ number after the BTH",
 	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
@@ -33,7 +33,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(24))
 	}),
 }, {
-	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"),
+	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "xrc/1"),
 	Title:   "XRC responses have XRC opcodes, and no SRQ number",
 	Sends:   "a SEND, a WRITE and a READ of XRC",
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
@@ -45,13 +45,13 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		x.expectDelivered(0, 16)
 	}),
 }, {
-	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "roce/xrc/2"),
+	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "xrc/2"),
 	Title:   "An XRC message for an SRQ that does not exist is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of a number that none has",
 	Expects: "a NAK for an invalid request, and no completion",
 	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
 }, {
-	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "roce/xrc/2"),
+	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "xrc/2"),
 	Title:   "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of another XRC domain",
 	Expects: "a NAK for an invalid request, and no completion",
@@ -61,7 +61,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		x.expectRefused(x.newSRQ(domain, 3).Number())
 	}),
 }, {
-	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "roce/xrc/3"),
+	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "xrc/3"),
 	Title:   "One XRC connection reaches every SRQ of the target's domain by its number",
 	Sends:   "SENDs of one connection, in turn for two SRQs",
 	Expects: "each in a receive of the SRQ that it names",
@@ -73,7 +73,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		}
 	}),
 }, {
-	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"),
+	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "xrc/3"),
 	Title:   "An XRC target remains when the handle that created it is closed and another is open",
 	Sends:   "a SEND before and one after the first handle is closed",
 	Expects: "both acknowledged and delivered",
