@@ -79,8 +79,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 	Expects: "a completion and an event for each",
 	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(64)
-		c := p.connect(Setup{Receives: 3, recvLen: 2048})
+		c, events := p.connectWithChannel(Setup{Receives: 3, recvLen: 2048})
 		for i, message := range [][]ib.Packet{
 			{c.peerSend(0, 16)},
 			{ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.SendLast(c.PeerPSN(2), Data(16)).AckReq()},
@@ -100,8 +99,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND without SE, then one with it",
 	Expects: "two completions, one event after the second",
 	Defects: []string{"SolicitedInverted"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(64)
-		c := p.connect(Setup{Receives: 2})
+		c, events := p.connectWithChannel(Setup{Receives: 2})
 		c.armCQ(true)
 		c.expectAccepted(0)
 		c.Sync()
@@ -129,8 +127,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "AckReq is 0 in datagrams",
 	Sends:   "nothing",
 	Expects: "AckReq 0 in datagrams with and without immediate data",
-	Defects: []string{"UnreliableAckReq"}, Run: OnPort(func(p *Port) {
-		d := p.newUDPort(0, nil)
+	Defects: []string{"UnreliableAckReq"}, Run: onUD(0, func(d *udPort) {
 		d.post(verbs.OpSend, 16)
 		d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
 		d.post(verbs.OpSendImm, 16)

@@ -50,8 +50,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "A packet of a connected service that comes to a UD queue pair is dropped",
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
-	Defects: []string{"BTHUnchecked"}, Run: OnPort(func(p *Port) {
-		d := p.newUDPort(2, nil)
+	Defects: []string{"BTHUnchecked"}, Run: onUD(2, func(d *udPort) {
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
 			d.expectDropped(d.datagram(Data(16)).On(service))
 			d.expectDropped(d.datagram(Data(16)).On(service).AckReq())
@@ -95,8 +94,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
 	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
 	Expects: "a completion of the last only",
-	Defects: []string{"UnknownOpFatal"}, Run: OnPort(func(p *Port) {
-		d := p.newUDPort(2, nil)
+	Defects: []string{"UnknownOpFatal"}, Run: onUD(2, func(d *udPort) {
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
 			if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
 				d.expectDropped(d.datagram(Data(16)).WithOpcode(op))
@@ -139,8 +137,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "A datagram for the multicast QPN at a unicast address is dropped",
 	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
 	Expects: "a completion of the second only",
-	Defects: []string{"QPNLoose"}, Run: OnPort(func(p *Port) {
-		d := p.newUDPort(2, nil)
+	Defects: []string{"QPNLoose"}, Run: onUD(2, func(d *udPort) {
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),

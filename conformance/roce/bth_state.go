@@ -27,8 +27,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 	Title:   "A datagram for a queue pair in INIT is dropped, and not delivered later",
 	Sends:   "a datagram to a queue pair in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "no completion before or after, and the receive is used for the next",
-	Defects: []string{"BuffersBeforeRTR"}, Run: OnPort(func(p *Port) {
-		d := p.newUDPort(0, nil)
+	Defects: []string{"BuffersBeforeRTR"}, Run: onUD(0, func(d *udPort) {
 		d.ToState(d.QP, verbs.QPStateReset)
 		d.ToInit(d.QP, 0, udQKey)
 		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 128))

@@ -75,6 +75,12 @@ func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	return l
 }
 
+// onListener makes the body of a case from a function that uses a listener of the application on the
+// device.
+func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { body(p, p.cmListen(verbs.PortSpaceTCP)) })
+}
+
 // cmQP returns a queue pair in INIT with one receive, for a connection.
 func (p *Port) cmQP() *Conn { return p.connect(Setup{state: verbs.QPStateInit, Receives: 1}) }
 

@@ -16,9 +16,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
 	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
-	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 18
-		l := p.cmListen(verbs.PortSpaceTCP)
 		asked := p.Now()
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
 		took := p.Now() - asked
@@ -31,8 +30,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "A duplicate REQ makes no second connection",
 	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
 	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
 		p.SendPacket(req)
 		p.SendPacket(req)
@@ -51,8 +49,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "The LIDs in a REQ are ignored",
 	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 	Expects: "a REP for each",
-	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
 			k.establish()
@@ -63,8 +60,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
 	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 	Expects: "an MRA for the REQ, then a REP",
-	Defects: []string{"cm.NoMRA"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.NoMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x40000000
 		req := ib.CM(comm, p.cmRequest(cmPort, comm))
 		p.SendPacket(req)
@@ -80,9 +76,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
 	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
 		for range 2 {
 			k.expectREPRetransmission(code)
@@ -96,9 +91,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
 	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 	Expects: "four REPs, no fifth, and no connection",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 14
-		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 		for range 3 {
 			k.expectREPRetransmission(code)
@@ -117,9 +111,9 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "If the RTU is lost, the first message establishes the connection",
 	Sends:   "a REQ, no RTU, and a SEND",
 	Expects: "an ACK, a connection, and no more REPs",
-	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
 		k.expectDelivery(0)
 		k.expectEstablished("the first message")
 		p.Sleep(5 * ib.AckTimeout(code))
@@ -130,8 +124,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "An RTU or the first message establishes the connection, in any order",
 	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 	Expects: "an ACK for each message, and three connections",
-	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmOpen(l, 0)
 		k.establish()
 		k.expectDelivery(0)
@@ -153,9 +146,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-	Defects: []string{"cm.OverIPv4"}, Run: OnPort(func(p *Port) {
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-		k.establish()
+	Defects: []string{"cm.OverIPv4"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		p.cmOpen(l, 0).establish()
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
@@ -225,8 +217,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
 	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
 	Expects: "a DREP for each DREQ, and both connections ended",
-	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmEstablish(l, 0)
 		k.disconnect()
 		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
@@ -262,8 +253,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
 	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
 	Expects: "a connection both times",
-	Defects: []string{"cm.LeakTimeWait"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
 		p.sleepTimeWait()
 		p.cmOpenAndClose(l, 0)

@@ -14,8 +14,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REQ for a service without a listener is rejected with reason 8",
 	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 	Expects: "a REJ of the REQ with reason 8 for each",
-	Defects: []string{"cm.IgnoreUnknownService"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		refused := func(comm uint32, service uint64) {
 			req := p.cmRequest(cmPort, comm)
 			req.ServiceID = &service
@@ -43,9 +42,8 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
 	Sends:   "a REQ that an application on the device refuses with private data",
 	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x0a0b0c0d
-		l := p.cmListen(verbs.PortSpaceTCP)
 		program := p.Go("refuse", func() error {
 			req, err := l.GetRequest(verbs.Forever)
 			if err == nil {
@@ -64,8 +62,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REJ never has an invalid LID as its reason",
 	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 	Expects: "no REJ with reason 13 or 19",
-	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n := range uint32(200) {
 			p.SendPacket(ib.CM(uint64(n), p.cmRandomRequest(n)))
 			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
@@ -85,8 +82,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Title:   "A REQ with another version of the address header in its private data is rejected",
 	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
 	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
-	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
 			comm := uint32(0x100 + n)
 			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.Peer, p.deviceAddr

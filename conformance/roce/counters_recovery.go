@@ -11,30 +11,28 @@ import (
 
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
-		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ", []*rig.Counter{cntDuplicates},
-		func(p *Port) rig.Counts {
+		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ", rig.Counts{cntDuplicates: rig.Exactly(5)},
+		func(p *Port) {
 			c := p.Connect(Setup{})
 			read := c.peerRead(1, 16)
-			c.Send(writePacket(c, 0), read)
+			c.Send(c.peerWrite(0, 8), read)
 			awaitPSN(c, c.PeerPSN(1))
-			c.Send(writePacket(c, 0), writePacket(c, 0), writePacket(c, 0), read, read)
-			return rig.Counts{cntDuplicates: rig.Exactly(5)}
+			c.Send(c.peerWrite(0, 8), c.peerWrite(0, 8), c.peerWrite(0, 8), read, read)
 		}),
 	counterCase("gaps", "Requests after a gap, and the NAKs of them, are counted",
-		"five times a WRITE after a gap, and the missing one", []*rig.Counter{cntOutOfOrder, cntSeqNAKsSent},
-		func(p *Port) rig.Counts {
+		"five times a WRITE after a gap, and the missing one", rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord},
+		func(p *Port) {
 			c := p.Connect(Setup{})
 			for i := range 5 {
-				c.Send(writePacket(c, i+1))
+				c.Send(c.peerWrite(i+1, 8))
 				c.Await("a sequence NAK", func(a *Arrival) bool { return a.IsNak(ib.NakSequence) })
-				c.Send(writePacket(c, i))
+				c.Send(c.peerWrite(i, 8))
 				c.Await("an ACK", func(a *Arrival) bool { return a.IsAck(ib.AckPositive) })
 			}
-			return rig.Counts{cntOutOfOrder: rig.Exactly(5)}
 		}),
 	counterCase("repetitions", "Received sequence NAKs, and the retransmitted packets, are counted",
-		"on two connections, a sequence NAK for a packet of a WRITE of eight", []*rig.Counter{cntSeqNAKsRcvd, cntResentPkts},
-		func(p *Port) rig.Counts {
+		"on two connections, a sequence NAK for a packet of a WRITE of eight", rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord},
+		func(p *Port) {
 			for _, lost := range []int{3, 5} {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
@@ -43,34 +41,31 @@ var counterRecoveryCases = []conformance.Case{
 				awaitPSN(c, c.DevicePSN(7))
 				c.completeWith(c.peerAck(7, 1), 1)
 			}
-			return nil
 		}),
 	withLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
-		"twice, an ACK for a SEND after an unanswered READ; then the response", []*rig.Counter{cntImpliedNAKs},
+		"twice, an ACK for a SEND after an unanswered READ; then the response", rig.Counts{cntImpliedNAKs: rig.Exactly(2)},
 		causeImpliedNAKs), "ImpliedNAKCounterStuck"),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
-		"no response to a SEND with retry_cnt 3", []*rig.Counter{cntAckTimeouts, cntResentPkts, cntRetriesEnd},
-		func(p *Port) rig.Counts {
+		"no response to a SEND with retry_cnt 3", rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)},
+		func(p *Port) {
 			c := p.Connect(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
 			c.PostSend(c.QP, c.SendWR(1, 8))
-			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 			// The last timeout ends the request. Some devices count timeouts, others
 			// retransmissions.
-			return rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntRetriesEnd: rig.Exactly(1)}
+			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",
-		"three times a SEND without a posted receive", []*rig.Counter{cntRNRNAKsSent},
-		func(p *Port) rig.Counts {
+		"three times a SEND without a posted receive", rig.Counts{cntRNRNAKsSent: fromRecord},
+		func(p *Port) {
 			c := p.Connect(Setup{})
 			for range 3 {
 				c.Send(c.peerSend(0, 8))
 				c.Await("an RNR NAK", func(a *Arrival) bool { return a.IsAck(ib.AckRNR) })
 			}
-			return nil
 		}),
 	counterCase("rnr-naks-received", "Received RNR NAKs, and requests with exhausted RNR retries, are counted",
-		"three RNR NAKs to a SEND with rnr_retry 2", []*rig.Counter{cntRNRNAKsRcvd, cntRNREnd},
-		func(p *Port) rig.Counts {
+		"three RNR NAKs to a SEND with rnr_retry 2", rig.Counts{cntRNRNAKsRcvd: fromRecord, cntRNREnd: rig.Exactly(1)},
+		func(p *Port) {
 			c := p.Connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 2 }})
 			c.PostSend(c.QP, c.SendWR(1, 8))
 			for range 3 {
@@ -78,21 +73,19 @@ var counterRecoveryCases = []conformance.Case{
 				c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
 			}
 			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
-			return rig.Counts{cntRNREnd: rig.Exactly(1)}
 		}),
 	counterCase("refusals-sent", "Sent fatal NAKs are counted",
-		"on each of three connections a WRITE with an invalid key", []*rig.Counter{cntFatalSent},
-		func(p *Port) rig.Counts {
+		"on each of three connections a WRITE with an invalid key", rig.Counts{cntFatalSent: fromRecord},
+		func(p *Port) {
 			for range 3 {
 				c := p.Connect(Setup{})
 				c.Send(writeOp.packet(c.PeerPSN(0), c.unknownKeyRETH(8)))
 				c.Await("a NAK", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) })
 			}
-			return nil
 		}),
 	counterCase("refusals-received", "Received fatal NAKs are counted",
-		"NAKs for an invalid request, an access and an operation to WRITEs of three connections", []*rig.Counter{cntFatalRcvd},
-		func(p *Port) rig.Counts {
+		"NAKs for an invalid request, an access and an operation to WRITEs of three connections", rig.Counts{cntFatalRcvd: fromRecord},
+		func(p *Port) {
 			for code := ib.NakInvalidRequest; code <= ib.NakRemoteOp; code++ {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, MTU))
@@ -100,13 +93,12 @@ var counterRecoveryCases = []conformance.Case{
 				c.Send(c.peerNak(0, code, 0))
 				c.expectErrorCompletion(1)
 			}
-			return nil
 		}),
 }
 
 // causeImpliedNAKs acknowledges a SEND after an unanswered READ, twice, which implies that the READ
 // response was lost. Then it answers both.
-func causeImpliedNAKs(p *Port) rig.Counts {
+func causeImpliedNAKs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 2 {
 		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))
@@ -118,7 +110,6 @@ func causeImpliedNAKs(p *Port) rig.Counts {
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.Drain(0) // the device may have retransmitted both
 	}
-	return rig.Counts{cntImpliedNAKs: rig.Exactly(2)}
 }
 
 // drop is a modification of a packet that makes the device drop it.
@@ -149,20 +140,19 @@ var dropKinds = []drop{
 func counterDropCases() (all []conformance.Case) {
 	for _, d := range dropKinds {
 		c := counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
-			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), []*rig.Counter{d.counter},
-			func(p *Port) rig.Counts {
+			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), rig.Counts{d.counter: fromRecord},
+			func(p *Port) {
 				conn := p.Connect(Setup{})
 				before := p.QueryPort().BadPKeys
 				for range dropsPerCase {
-					conn.Send(d.modify(conn, writePacket(conn, 0)))
+					conn.Send(d.modify(conn, conn.peerWrite(0, 8)))
 				}
-				conn.Send(writePacket(conn, 0))
+				conn.Send(conn.peerWrite(0, 8))
 				awaitPSN(conn, conn.PeerPSN(0))
 				if d.counter == cntBadPKey {
 					more := p.QueryPort().BadPKeys - before
 					p.Check(more == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", more)
 				}
-				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
 			})
 		if d.counter == cntBadPKey {
 			c.Cite = conformance.Cite{Doc: "IBTA", Section: "C9-43", Rows: []string{"roce/bth/pkey/1"}}
@@ -172,13 +162,12 @@ func counterDropCases() (all []conformance.Case) {
 	}
 	return append(all,
 		counterCase("drop-not-receiving", "Packets for a queue pair that is not in RTR are dropped, and counted",
-			fmt.Sprintf("%d WRITEs to a queue pair in INIT", dropsPerCase), []*rig.Counter{cntBadState},
-			func(p *Port) rig.Counts {
+			fmt.Sprintf("%d WRITEs to a queue pair in INIT", dropsPerCase), rig.Counts{cntBadState: rig.Exactly(dropsPerCase)},
+			func(p *Port) {
 				idle := p.connect(Setup{state: verbs.QPStateInit})
 				for i := range dropsPerCase {
 					idle.Send(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil))
 				}
-				return rig.Counts{cntBadState: rig.Exactly(dropsPerCase)}
 			}),
 		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", cntBadQKey, func(u *udPort) {
 			before := u.QueryPort().QKeyViolations
@@ -203,11 +192,10 @@ func counterDropCases() (all []conformance.Case) {
 // udDropCase returns a case about dropped datagrams. Each is sent to a new queue pair,
 // because some devices change their state.
 func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defects ...string) conformance.Case {
-	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), []*rig.Counter{why}, func(p *Port) rig.Counts {
+	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{why: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {
 			drop(p.newUDPort(0, nil))
 		}
-		return rig.Counts{why: rig.Exactly(dropsPerCase)}
 	})
 	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, labelUD
 	if why == cntBadQKey {

@@ -1,7 +1,6 @@
 package roce
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -23,11 +22,6 @@ func withLumina(c conformance.Case, defects ...string) conformance.Case {
 	return c
 }
 
-// writePacket returns the peer's n-th packet: a WRITE with AckReq.
-func writePacket(c *Conn, n int) ib.Packet {
-	return c.peerWrite(n, 8)
-}
-
 // awaitPSN waits for a response with this PSN.
 func awaitPSN(c *Conn, psn ib.PSN) {
 	c.Await("a response", func(a *Arrival) bool { return a.PSN() == psn })
@@ -35,56 +29,48 @@ func awaitPSN(c *Conn, psn ib.PSN) {
 
 var counterTrafficCases = []conformance.Case{
 	counterCase("what-is-received", "Received packets and bytes, and the ACKs of them, are counted",
-		"three SENDs, two WRITEs and a READ of three responses",
-		[]*rig.Counter{cntSentPackets, cntRcvdPackets, cntSentBytes, cntRcvdBytes, cntAcksSent},
-		func(p *Port) rig.Counts {
-			serveRequests(p)
-			return nil
-		}),
+		"three SENDs, two WRITEs and a READ of three responses", trafficCounts(cntAcksSent), serveRequests),
 	counterCase("receives", "Completed receives are counted, and nothing else",
-		"three SENDs, two WRITEs and a READ", []*rig.Counter{cntReceives},
-		func(p *Port) rig.Counts { return rig.Counts{cntReceives: rig.Exactly(serveRequests(p))} }),
+		"three SENDs, two WRITEs and a READ", rig.Counts{cntReceives: rig.Exactly(3)}, serveRequests),
 	counterCase("what-is-sent", "Sent packets and bytes, and the ACKs of them, are counted",
-		"ACKs for three SENDs and a WRITE of four packets",
-		[]*rig.Counter{cntSentPackets, cntRcvdPackets, cntSentBytes, cntRcvdBytes, cntAcksRcvd},
-		func(p *Port) rig.Counts {
-			sendRequests(p)
-			return nil
-		}),
+		"ACKs for three SENDs and a WRITE of four packets", trafficCounts(cntAcksRcvd), sendRequests),
 	counterCase("sends", "SENDs are counted, and no other requests",
-		"ACKs for three SENDs and a WRITE of four packets", []*rig.Counter{cntSends},
-		func(p *Port) rig.Counts { return rig.Counts{cntSends: rig.Exactly(sendRequests(p))} }),
+		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// serveRequests sends requests of several kinds, and returns how many use a receive.
-func serveRequests(p *Port) (taken int) {
-	c := p.Connect(Setup{Receives: 3})
-	for ; taken < 3; taken++ {
-		c.Send(c.peerSend(taken, 16))
-		c.ExpectRecv(uint64(taken+1), 16)
+// trafficCounts returns the counters of packets, of bytes and of these ACKs.
+func trafficCounts(acks *rig.Counter) rig.Counts {
+	return rig.Counts{
+		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
 	}
-	c.Send(writePacket(c, 3), writePacket(c, 4), c.peerRead(5, 2500))
-	awaitPSN(c, c.PeerPSN(7))
-	return taken
 }
 
-// sendRequests has the device send requests of several kinds, and returns the number of
-// SENDs.
-func sendRequests(p *Port) (sent int) {
+// serveRequests sends requests of several kinds, three of which use a receive.
+func serveRequests(p *Port) {
+	c := p.Connect(Setup{Receives: 3})
+	for k := range 3 {
+		c.Send(c.peerSend(k, 16))
+		c.ExpectRecv(uint64(k+1), 16)
+	}
+	c.Send(c.peerWrite(3, 8), c.peerWrite(4, 8), c.peerRead(5, 2500))
+	awaitPSN(c, c.PeerPSN(7))
+}
+
+// sendRequests has the device send requests of several kinds, three of which are SENDs.
+func sendRequests(p *Port) {
 	c := p.Connect(Setup{})
 	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
 	c.AwaitPackets(7)
-	for ; sent < 3; sent++ {
-		c.completeWith(c.peerAck(sent, uint32(sent+1)), uint64(sent+1))
+	for k := range 3 {
+		c.completeWith(c.peerAck(k, uint32(k+1)), uint64(k+1))
 	}
 	c.completeWith(c.peerAck(6, 4), 4)
-	return sent
 }
 
 var counterResponseCases = []conformance.Case{
 	counterCase("stale-answers", "Duplicate ACKs are counted",
-		"an ACK for the second of two SENDs, then three for the first", []*rig.Counter{cntStaleResponses},
-		func(p *Port) rig.Counts {
+		"an ACK for the second of two SENDs, then three for the first", rig.Counts{cntStaleResponses: rig.Exactly(3)},
+		func(p *Port) {
 			c := p.Connect(Setup{})
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
@@ -92,22 +78,20 @@ var counterResponseCases = []conformance.Case{
 			for range 3 {
 				c.Send(c.peerAck(0, 1))
 			}
-			return rig.Counts{cntStaleResponses: rig.Exactly(3)}
 		}),
 	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
-		"on each of three connections, an ACK for a PSN far ahead of a SEND", []*rig.Counter{cntUnsentResponses},
-		func(p *Port) rig.Counts {
+		"on each of three connections, an ACK for a PSN far ahead of a SEND", rig.Counts{cntUnsentResponses: rig.Exactly(3)},
+		func(p *Port) {
 			for i := range 3 {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.SendWR(1, 8))
 				c.AwaitPackets(1)
 				c.Send(c.peerAck(100+i, 1))
 			}
-			return rig.Counts{cntUnsentResponses: rig.Exactly(3)}
 		}),
 	counterCase("bad-answers", "Responses of the wrong kind are counted",
-		"on each of two connections, an atomic acknowledge to a READ", []*rig.Counter{cntBadResponses},
-		func(p *Port) rig.Counts {
+		"on each of two connections, an atomic acknowledge to a READ", rig.Counts{cntBadResponses: rig.Exactly(2)},
+		func(p *Port) {
 			for range 2 {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.ReadWR(1, MTU))
@@ -115,33 +99,30 @@ var counterResponseCases = []conformance.Case{
 				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
 				c.NextCompletion() // the status is not checked here
 			}
-			return rig.Counts{cntBadResponses: rig.Exactly(2)}
 		}),
 }
 
 var otherCounterCases = []conformance.Case{
 	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
-		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", []*rig.Counter{cntMarksSeen, cntCNPsSent, cntCNPsHandled},
+		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord},
 		exchangeCNPs)),
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
-		"three REQs for a service without a listener", []*rig.Counter{cntMADsSent, cntMADsRcvd, cntCMRequests, cntCMRejects},
-		func(p *Port) rig.Counts {
+		"three REQs for a service without a listener", rig.Counts{cntMADsSent: fromRecord, cntMADsRcvd: fromRecord, cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)},
+		func(p *Port) {
 			p.CM() // some devices answer only after the application opened the CM
 			for i := range 3 {
 				p.SendPacket(ib.CM(uint64(i+1), p.cmRequest(cmClosedPort, uint32(i+1))))
 				_, ok := p.NextMatching(func(a *Arrival) bool { return a.DestQP() == ib.GSIQPN }, p.ResponseTimeout())
 				p.Check(ok, "a REJ", "nothing in %v", p.ResponseTimeout())
 			}
-			return rig.Counts{cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)}
 		})),
 	counterCase("overruns", "CQ overruns are counted",
-		"one SEND more than the completion queue has entries", []*rig.Counter{cntOverruns},
-		func(p *Port) rig.Counts {
-			full, err := p.Device.CreateCQ(verbs.CQInit{Depth: 1})
-			p.Must("a completion queue", err)
+		"one SEND more than the completion queue has entries", rig.Counts{cntOverruns: rig.Between(1, 2)},
+		func(p *Port) {
+			full := p.CreateCQ(verbs.CQInit{Depth: 1})
 			n := full.Depth() // the device may have rounded it up
 			if n > 60 {
-				rig.Abort(fmt.Errorf("the smallest completion queue has room for %d: %w", n, conformance.ErrBenchCannot))
+				rig.BenchCannot("the smallest completion queue has room for %d", n)
 			}
 			cq := p.CQ
 			p.CQ = full
@@ -151,21 +132,19 @@ var otherCounterCases = []conformance.Case{
 				c.Send(c.peerSend(i, 8))
 			}
 			// The queue pair fails, and the flushed receive overruns the CQ too.
-			return rig.Counts{cntOverruns: rig.Between(1, 2)}
 		}),
 }
 
 // exchangeCNPs sends three marked WRITEs, for which the device sends CNPs, and four CNPs.
-func exchangeCNPs(p *Port) rig.Counts {
+func exchangeCNPs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 3 {
-		c.Send(writePacket(c, i).CE())
+		c.Send(c.peerWrite(i, 8).CE())
 		c.Sleep(maxCNPInterval)
 	}
 	for range 4 {
 		c.Send(ib.CNP())
 	}
-	return nil // the recorded packets show all counts
 }
 
 // needsCM restricts a case to devices with a connection manager.

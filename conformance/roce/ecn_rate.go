@@ -82,14 +82,15 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Sends:   "three marked WRITEs, at intervals longer than that of CNPs; four CNPs",
 	Expects: "increases by 3 marks, by the number of CNPs received, and by 4 CNPs handled; the counter of CNPs sent is required",
 	Defects: []string{"CNPCounterStuck"},
-	Run:     checkingCounters([]*rig.Counter{cntCNPsSent, cntMarksSeen, cntCNPsHandled}, []*rig.Counter{cntCNPsSent}, exchangeCNPs),
+	Run:     checkingCounters([]*rig.Counter{cntCNPsSent, cntMarksSeen, cntCNPsHandled}, []*rig.Counter{cntCNPsSent}, nil, exchangeCNPs),
 }, {
 	ID: "ecn/count/implied-naks-agree-with-the-wire", Cite: luminaCite, Level: conformance.Should,
 	Title:   "The counter of implied NAKs agrees with the wire",
 	Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
 	Expects: "a count of 2",
 	Defects: []string{"ImpliedNAKCounterStuck"},
-	Run:     checkingCounters([]*rig.Counter{cntImpliedNAKs}, []*rig.Counter{cntImpliedNAKs}, causeImpliedNAKs),
+	Run: checkingCounters([]*rig.Counter{cntImpliedNAKs}, []*rig.Counter{cntImpliedNAKs},
+		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs),
 }})
 
 // flow is a connection on which a case measures the sending rate of the device.

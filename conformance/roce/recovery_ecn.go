@@ -42,9 +42,9 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 	Defects: []string{"CNPOnNAK"}, Run: OnPort(func(p *Port) {
 		c := p.Connect(Setup{})
 		for i := range 10 {
-			c.Send(writePacket(c, i+1))
+			c.Send(c.peerWrite(i+1, 8))
 			c.Await("a sequence NAK", isSequenceNAK)
-			c.Send(writePacket(c, i))
+			c.Send(c.peerWrite(i, 8))
 			awaitAck(c, i)
 		}
 		cnps := p.drainCNPs(maxCNPInterval)

@@ -14,7 +14,7 @@ func ackTurnaround(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times := make([]time.Duration, 0, sampleCount(p))
 	for i := range sampleCount(p) {
-		sent := c.Send(writePacket(c, i))
+		sent := c.Send(c.peerWrite(i, 8))
 		times = append(times, awaitAck(c, i).At-sent)
 	}
 	return []Measurement{newTiming("ack/turnaround",
@@ -37,16 +37,16 @@ func nakGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) {
-		sent := c.Send(writePacket(c, i+1))
+		sent := c.Send(c.peerWrite(i+1, 8))
 		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
 		for k := range packetsAfterGap - 1 {
-			c.Send(writePacket(c, i+2+k))
+			c.Send(c.peerWrite(i+2+k, 8))
 		}
 		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
 		naks = append(naks, float64(1+len(more)))
-		c.Send(writePacket(c, i))
+		c.Send(c.peerWrite(i, 8))
 		awaitAck(c, i)
 	}
 	return []Measurement{

@@ -14,9 +14,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "Queue pairs on one SRQ share its receives, and each message uses one of them",
 	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
 	Expects: "each message in a different receive, completed with the QPN of its queue pair",
-	Defects: []string{"SRQDoubleUse"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
-		pair := q.connect(2)
+	Defects: []string{"SRQDoubleUse"}, Run: onSRQ(4, func(q *sharedQueue) {
+		pair := q.connectN(2)
 		for i := range 4 {
 			c := pair[i%2]
 			q.deliver(c, i/2, 10+i)
@@ -28,9 +27,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "Two interleaved messages use different receives, whichever ends first",
 	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
 	Expects: "each message complete in a different receive",
-	Defects: []string{"SRQDoubleUse"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
-		all := q.connect(3)
+	Defects: []string{"SRQDoubleUse"}, Run: onSRQ(4, func(q *sharedQueue) {
+		all := q.connectN(3)
 		n := 2*MTU + 8
 		one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
 		first, second := ib.Send(firstPeerPSN, one, MTU), ib.Send(firstPeerPSN, two, MTU)
@@ -51,7 +49,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Sends:   "nothing",
 	Expects: "that posting a receive to the queue pair is refused",
 	Defects: []string{"SRQUnchecked"}, Run: OnPort(func(p *Port) {
-		c := p.newSharedQueue(1).connect(1)[0]
+		c := p.newSharedQueue(1).connectN(1)[0]
 		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
 		c.MustFail("a receive of a queue pair on an SRQ", err, nil)
 		c.Check(n == 0, "no receive posted", "%d", n)
@@ -61,9 +59,8 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
 	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
 	Expects: "an ACK, an RNR NAK, then an ACK",
-	Defects: []string{"RNRSilent"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(1)
-		c := q.connect(1)[0]
+	Defects: []string{"RNRSilent"}, Run: onSRQ(1, func(q *sharedQueue) {
+		c := q.connectN(1)[0]
 		c.exchange(c.peerSend(0, 16), c.deviceAck(0, 1))
 		q.expectDelivered(c, Data(16))
 		c.exchange(c.peerSend(1, 20), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
@@ -76,18 +73,17 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "A datagram or UC message to an empty SRQ is dropped silently",
 	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 	Expects: "nothing for the first ones, a completion for each of the others",
-	Defects: []string{"UDWaitsForReceive"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(0)
-		d := p.newUDPort(0, q.srq)
+	Defects: []string{"UDWaitsForReceive"}, Run: onSRQ(0, func(q *sharedQueue) {
+		d := q.newUDPort(0, q.srq)
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.expectNoCompletion()
 		d.expectDelivery(24, 1)
-		if !p.Caps.Has(verbs.CapUC) {
+		if !q.Caps.Has(verbs.CapUC) {
 			return
 		}
-		c := p.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
+		c := q.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		q.post(1)
@@ -99,19 +95,18 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
 	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
 	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
-	Defects: []string{"SRQLimitRepeats"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(6)
-		c := q.connect(1)[0]
+	Defects: []string{"SRQLimitRepeats"}, Run: onSRQ(6, func(q *sharedQueue) {
+		c := q.connectN(1)[0]
 		for round, sent := 0, 0; round < 2; round++ {
-			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+			q.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
 				q.deliver(c, sent, 16)
 				sent++
 				if left == 4 {
-					e := p.ExpectEvent(verbs.EventSRQLimitReached)
-					p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
+					e := q.ExpectEvent(verbs.EventSRQLimitReached)
+					q.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
 				}
-				p.ExpectNoEvent()
+				q.ExpectNoEvent()
 			}
 			q.post(4)
 		}
@@ -121,11 +116,10 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Title:   "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
 	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
 	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
-	Defects: []string{"SRQFlushed"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(2)
-		pair := q.connect(2)
-		p.ToState(pair[0].QP, verbs.QPStateErr)
-		p.expectNoCompletion()
+	Defects: []string{"SRQFlushed"}, Run: onSRQ(2, func(q *sharedQueue) {
+		pair := q.connectN(2)
+		q.ToState(pair[0].QP, verbs.QPStateErr)
+		q.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
 			q.deliver(c, i, 16+i)
@@ -137,7 +131,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	Sends:   "nothing",
 	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
 	Defects: []string{"NoLastWQEEvent"}, Run: OnPort(func(p *Port) {
-		pair := p.newSharedQueue(2).connect(2)
+		pair := p.newSharedQueue(2).connectN(2)
 		p.ExpectNoEvent()
 		p.ToState(pair[1].QP, verbs.QPStateErr)
 		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
@@ -150,7 +144,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 // sharedQueue is a shared receive queue. Its receives may complete in any order, each
 // once.
 type sharedQueue struct {
-	p    *Port
+	*Port
 	srq  verbs.SRQ
 	mem  *rig.Memory
 	free map[uint64]bool // posted receives, by ID
@@ -162,9 +156,15 @@ const (
 	srqMaxWR   = 16
 )
 
+// onSRQ makes the body of a case from a function that uses a shared receive queue with this many
+// receives.
+func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { body(p.newSharedQueue(receives)) })
+}
+
 // newSharedQueue returns a queue with posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
-	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
+	q := &sharedQueue{Port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
 	q.post(receives)
 	return q
@@ -175,7 +175,7 @@ func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
 		q.next++
-		q.p.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
+		q.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
 		q.free[id] = true
 	}
 }
@@ -184,12 +184,12 @@ func (q *sharedQueue) post(n int) {
 // receives.
 func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
 
-// connect makes n RC connections on the queue. The peer has the same QPN in all of them:
+// connectN makes n RC connections on the queue. The peer has the same QPN in all of them:
 // a case must read the responses of one before it uses another.
-func (q *sharedQueue) connect(n int) []*Conn {
+func (q *sharedQueue) connectN(n int) []*Conn {
 	all := make([]*Conn, n)
 	for i := range all {
-		all[i] = q.p.connect(Setup{srq: q.srq})
+		all[i] = q.Port.connect(Setup{srq: q.srq})
 	}
 	return all
 }
@@ -217,7 +217,7 @@ func (q *sharedQueue) deliver(c *Conn, k, n int) {
 
 // expectUsedUp fails the case unless all receives have completed.
 func (q *sharedQueue) expectUsedUp() {
-	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
+	q.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }
 
 var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
@@ -239,12 +239,11 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Title:   "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
 	Sends:   "SENDs, after a resize below the number of posted receives",
 	Expects: "the resize is refused, and every receive is used",
-	Defects: []string{"SRQUnchecked"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
+	Defects: []string{"SRQUnchecked"}, Run: onSRQ(4, func(q *sharedQueue) {
 		for _, size := range []int{3, 1, 0} {
-			p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+			q.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 		}
-		c := q.connect(1)[0]
+		c := q.connectN(1)[0]
 		for i := range 4 {
 			q.deliver(c, i, 16)
 		}
@@ -268,24 +267,23 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Title:   "Receives that exceed the size of an SRQ are refused, and no other is lost",
 	Sends:   "SENDs, when two receives too many were posted",
 	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
-	Defects: []string{"OverflowSRQ"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(0)
-		room := p.srqAttr(q.srq).MaxWR
+	Defects: []string{"OverflowSRQ"}, Run: onSRQ(0, func(q *sharedQueue) {
+		room := q.srqAttr(q.srq).MaxWR
 		// The device may have rounded the size up.
 		var wrs []verbs.RecvWR
 		for i := range room + 2 {
 			wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
 		}
 		n, err := q.srq.PostRecv(wrs)
-		p.MustFail("one receive too many", err, nil)
-		p.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		q.MustFail("one receive too many", err, nil)
+		q.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 		n, err = q.srq.PostRecv(wrs[room:])
-		p.MustFail("another receive too many", err, nil)
-		p.Check(n == 0, "none posted", "%d", n)
+		q.MustFail("another receive too many", err, nil)
+		q.Check(n == 0, "none posted", "%d", n)
 		for i := range room {
 			q.free[uint64(i+1)] = true
 		}
-		c := q.connect(1)[0]
+		c := q.connectN(1)[0]
 		for i := range room {
 			q.deliver(c, i, 16+i%32)
 		}

@@ -110,8 +110,7 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 	Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
 	Expects: "the data in memory at the very moment of the completion event",
 	Defects: []string{"LatePlacement"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(64)
-		c := p.connect(Setup{Receives: 4, recvLen: 3 << 10, memLen: 32 << 10})
+		c, events := p.connectWithChannel(Setup{Receives: 4, recvLen: 3 << 10, memLen: 32 << 10})
 		psn := 0
 		for i, n := range []int{100, 2*MTU + 100} {
 			c.armCQ(false)

@@ -51,8 +51,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
 	Expects: "an event for each",
 	Defects: []string{"ArmLost"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(16)
-		c := p.connect(Setup{Receives: 3})
+		c, events := p.connectWithChannel(Setup{Receives: 3})
 		c.armCQ(true)
 		c.expectAccepted(0)
 		c.expectNoCQEvent(events)
@@ -70,8 +69,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Sends:   "two SENDs, and another two when the CQ is armed again",
 	Expects: "one event for each pair, at its first",
 	Defects: []string{"ArmStays"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(16)
-		c := p.connect(Setup{Receives: 4})
+		c, events := p.connectWithChannel(Setup{Receives: 4})
 		for i := range 2 {
 			c.armCQ(false)
 			c.expectAccepted(2 * i)
@@ -96,7 +94,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
 	Defects: []string{"InUseDestroyed"}, Run: OnPort(func(p *Port) {
 		rest := p.CQ
-		p.useCompChannel(16)
+		p.useCompChannel()
 		c := p.connect(Setup{Receives: 1})
 		sender := p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
@@ -110,11 +108,17 @@ var cqCases = overRC.Cases([]conformance.Case{{
 
 // useCompChannel replaces the default CQ by one with a completion channel, and returns
 // the channel.
-func (p *Port) useCompChannel(depth int) verbs.CompChannel {
+func (p *Port) useCompChannel() verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
-	p.CQ = p.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
+	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})
 	return events
+}
+
+// connectWithChannel makes a connection whose CQ has a completion channel.
+func (p *Port) connectWithChannel(s Setup) (*Conn, verbs.CompChannel) {
+	events := p.useCompChannel()
+	return p.connect(s), events
 }
 
 // armCQ requests an event for the next completion, or for the next solicited one.
