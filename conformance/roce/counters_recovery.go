@@ -140,7 +140,7 @@ var dropKinds = []drop{
 func counterDropCases() (all []conformance.Case) {
 	for _, d := range dropKinds {
 		c := counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
-			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), rig.Counts{d.counter: fromRecord},
+			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), rig.Counts{d.counter: rig.Exactly(dropsPerCase)},
 			func(p *Port) {
 				conn := p.Connect(Setup{})
 				before := p.QueryPort().BadPKeys
