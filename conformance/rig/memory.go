@@ -22,7 +22,7 @@ type Memory struct {
 	sync func()
 }
 
-// Memory registers n bytes, whose initial content resembles no [Pattern].
+// Memory is MemoryIn for r.PD.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in a protection domain, whose initial content resembles no
@@ -110,6 +110,4 @@ func (m *Memory) Snapshot() {
 }
 
 // syncDevice synchronizes with the device by a verb that changes nothing.
-func (r *Rig) syncDevice() {
-	r.QueryPort()
-}
+func (r *Rig) syncDevice() { r.QueryPort() }

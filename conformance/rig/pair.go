@@ -156,19 +156,10 @@ func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 // cases about ordering depend on when a completion is seen.
 func (e *Endpoint) NextSuccess() verbs.WC {
 	const maxInterval = 50 * time.Microsecond
-	var wcs [1]verbs.WC
-	interval := minPollInterval
-	for deadline := e.Now() + e.ResponseTimeout(); ; {
-		n, err := e.CQ.Poll(wcs[:])
-		e.Must("a completion queue that can be polled", err)
-		if n > 0 {
-			e.Check(wcs[0].Status == verbs.WCSuccess, "a success", "%s", Describe(&wcs[0]))
-			return wcs[0]
-		}
-		e.Check(e.Now() < deadline, "a completion", "none in %v", e.ResponseTimeout())
-		e.Sleep(interval)
-		interval = min(2*interval, maxInterval)
-	}
+	wc, ok := e.pollCQ(e.CQ, e.ResponseTimeout(), maxInterval)
+	e.Check(ok, "a completion", "none in %v", e.ResponseTimeout())
+	e.Check(wc.Status == verbs.WCSuccess, "a success", "%s", Describe(&wc))
+	return wc
 }
 
 // connectByCM connects two queue pairs by the connection manager. The partner is the

@@ -70,12 +70,10 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		if !p.Caps.Has(verbs.CapAtomicWrite) {
 			reserved = append(reserved, ib.OpAtomicWrite)
 		}
-		for _, op := range reserved {
-			c := p.connect(Setup{Receives: 1})
-			c.Send(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)).AckReq())
-			c.expect(c.deviceNak(0, ib.NakInvalidRequest, 0))
+		eachConn(p, Setup{Receives: 1}, reserved, func(c *Conn, op ib.Opcode) {
+			c.exchange(c.peerSend(0, 16).WithOpcode(op), c.deviceNak(0, ib.NakInvalidRequest, 0))
 			c.AwaitState(c.QP, verbs.QPStateErr)
-		}
+		})
 	}),
 }, {
 	ID: "bth/op/reserved-uc-opcodes-dropped", Cite: ibta("", "bth/op/3"), Needs: verbs.CapUC, Labels: labelUC,

@@ -12,24 +12,22 @@ import (
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
 		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ", rig.Counts{cntDuplicates: rig.Exactly(5)},
-		func(p *Port) {
-			c := p.Connect(Setup{})
+		onNewConn(func(c *Conn) {
 			read := c.peerRead(1, 16)
 			c.Send(c.peerWrite(0, 8), read)
 			awaitPSN(c, c.PeerPSN(1))
 			c.Send(c.peerWrite(0, 8), c.peerWrite(0, 8), c.peerWrite(0, 8), read, read)
-		}),
+		})),
 	counterCase("gaps", "Requests after a gap, and the NAKs of them, are counted",
 		"five times a WRITE after a gap, and the missing one", rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord},
-		func(p *Port) {
-			c := p.Connect(Setup{})
+		onNewConn(func(c *Conn) {
 			for i := range 5 {
 				c.Send(c.peerWrite(i+1, 8))
 				c.Await("a sequence NAK", func(a *Arrival) bool { return a.IsNak(ib.NakSequence) })
 				c.Send(c.peerWrite(i, 8))
 				c.Await("an ACK", func(a *Arrival) bool { return a.IsAck(ib.AckPositive) })
 			}
-		}),
+		})),
 	counterCase("repetitions", "Received sequence NAKs, and the retransmitted packets, are counted",
 		"on two connections, a sequence NAK for a packet of a WRITE of eight", rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord},
 		func(p *Port) {
@@ -56,13 +54,12 @@ var counterRecoveryCases = []conformance.Case{
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",
 		"three times a SEND without a posted receive", rig.Counts{cntRNRNAKsSent: fromRecord},
-		func(p *Port) {
-			c := p.Connect(Setup{})
+		onNewConn(func(c *Conn) {
 			for range 3 {
 				c.Send(c.peerSend(0, 8))
 				c.Await("an RNR NAK", func(a *Arrival) bool { return a.IsAck(ib.AckRNR) })
 			}
-		}),
+		})),
 	counterCase("rnr-naks-received", "Received RNR NAKs, and requests with exhausted RNR retries, are counted",
 		"three RNR NAKs to a SEND with rnr_retry 2", rig.Counts{cntRNRNAKsRcvd: fromRecord, cntRNREnd: rig.Exactly(1)},
 		func(p *Port) {
@@ -95,6 +92,9 @@ var counterRecoveryCases = []conformance.Case{
 			}
 		}),
 }
+
+// onNewConn makes the body of a counterCase from a function that uses a connection.
+func onNewConn(steps func(*Conn)) func(*Port) { return func(p *Port) { steps(p.Connect(Setup{})) } }
 
 // causeImpliedNAKs acknowledges a SEND after an unanswered READ, twice, which implies that the READ
 // response was lost. Then it answers both.
@@ -155,7 +155,7 @@ func counterDropCases() (all []conformance.Case) {
 				}
 			})
 		if d.counter == cntBadPKey {
-			c.Cite = conformance.Cite{Doc: "IBTA", Section: "C9-43", Rows: []string{"roce/bth/pkey/1"}}
+			c.Cite = ibta("C9-43", "bth/pkey/1")
 			c.Defects = append(c.Defects, "KeyViolationsUncounted")
 		}
 		all = append(all, c)
@@ -199,7 +199,7 @@ func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defe
 	})
 	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, labelUD
 	if why == cntBadQKey {
-		c.Cite = conformance.Cite{Doc: "IBTA", Section: "9.6.1.4.1", Rows: []string{"roce/ud/2"}}
+		c.Cite = ibta("9.6.1.4.1", "ud/2")
 	}
 	c.Defects = append(c.Defects, defects...)
 	return c

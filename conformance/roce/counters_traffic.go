@@ -13,7 +13,7 @@ import (
 var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, counterResponseCases, counterDropCases(), otherCounterCases)
 
 // luminaCite is the study that found wrong counters of congestion and retries.
-var luminaCite = conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}
+var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
 // withLumina makes a case cite Lumina, and adds defects.
 func withLumina(c conformance.Case, defects ...string) conformance.Case {
@@ -70,15 +70,14 @@ func sendRequests(p *Port) {
 var counterResponseCases = []conformance.Case{
 	counterCase("stale-answers", "Duplicate ACKs are counted",
 		"an ACK for the second of two SENDs, then three for the first", rig.Counts{cntStaleResponses: rig.Exactly(3)},
-		func(p *Port) {
-			c := p.Connect(Setup{})
+		onNewConn(func(c *Conn) {
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
 			c.completeWith(c.peerAck(1, 2), 1, 2)
 			for range 3 {
 				c.Send(c.peerAck(0, 1))
 			}
-		}),
+		})),
 	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
 		"on each of three connections, an ACK for a PSN far ahead of a SEND", rig.Counts{cntUnsentResponses: rig.Exactly(3)},
 		func(p *Port) {

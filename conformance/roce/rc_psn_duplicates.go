@@ -29,7 +29,6 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
 	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
 	Defects: []string{"DuplicateImmReceives"}, Run: onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
-		mtu := MTU
 		var all []ib.Packet
 		switch op {
 		case ib.OpSendOnlyImm:
@@ -37,9 +36,9 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		case ib.OpWriteOnlyImm:
 			all = []ib.Packet{ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 16), 7, Data(16))}
 		case ib.OpSendLastImm:
-			all = []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(mtu)), ib.SendLastImm(c.PeerPSN(1), 7, Data(16))}
+			all = []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(MTU)), ib.SendLastImm(c.PeerPSN(1), 7, Data(16))}
 		case ib.OpWriteLastImm:
-			all = []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, mtu+16), Data(mtu)), ib.WriteLastImm(c.PeerPSN(1), 7, Data(16))}
+			all = []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, MTU+16), Data(MTU)), ib.WriteLastImm(c.PeerPSN(1), 7, Data(16))}
 		}
 		last := len(all) - 1
 		all[last] = all[last].AckReq()
@@ -50,7 +49,7 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 			c.expectAck(c.PeerPSN(last))
 			c.Drain(0)
 		}
-		wc := c.ExpectRecv(1, last*mtu+16)
+		wc := c.ExpectRecv(1, last*MTU+16)
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
 		c.ExpectNoCompletion()
 		c.Send(c.peerSend(last+1, 8))
@@ -61,22 +60,16 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Title:   "A duplicate WRITE does not overwrite later data",
 	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
 	Expects: "the data of the second in memory",
-	Defects: []string{"DuplicatesExecuted"}, Run: OnPort(func(p *Port) {
-		for _, n := range []int{64, 2500} {
-			c := p.connect(Setup{})
-			k := ib.Packets(n, MTU)
-			second := make([]byte, n)
-			first := ib.Write(c.PeerPSN(0), c.RETH(0, n), Data(n), MTU)
-			c.Send(first...)
-			c.Send(ib.Write(c.PeerPSN(k), c.RETH(0, n), second, MTU)...)
-			c.Sync()
-			c.ExpectBytes(c.TargetMem, 0, second)
-			c.Send(first...)
-			c.Sync()
-			c.ExpectBytes(c.TargetMem, 0, second)
-			c.ExpectUnchanged(c.TargetMem, 0, n)
-			c.DiscardSkipped()
-		}
+	Defects: []string{"DuplicatesExecuted"}, Run: onEachConn(Setup{}, []int{64, 2500}, func(c *Conn, n int) {
+		first, second := ib.Write(c.PeerPSN(0), c.RETH(0, n), Data(n), MTU), make([]byte, n)
+		c.Send(first...)
+		c.Send(ib.Write(c.PeerPSN(len(first)), c.RETH(0, n), second, MTU)...)
+		c.Sync()
+		c.ExpectBytes(c.TargetMem, 0, second)
+		c.Send(first...)
+		c.Sync()
+		c.ExpectBytes(c.TargetMem, 0, second)
+		c.ExpectUnchanged(c.TargetMem, 0, n)
 	}),
 }, {
 	ID: "rc/psn/duplicate-acknowledged", Cite: ibta("C9-105", "rc/psn/9", "rc/psn/10"),

@@ -15,16 +15,15 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Title:   "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
 	Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
 	Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
-	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
-		for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
-			c := p.connect(Setup{Receives: 4})
-			c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
-			c.ExpectRecv(1, 8)
-			c.Drain(0) // an ACK without AckReq
-			c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
-			c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
-			c.ExpectRecv(2, 8)
-		}
+	Defects: []string{"AckPSNOff"}, Run: onEachConn(Setup{Receives: 4}, []ib.Opcode{
+		ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest,
+	}, func(c *Conn, early ib.Opcode) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
+		c.ExpectRecv(1, 8)
+		c.Drain(0) // an ACK without AckReq
+		c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
+		c.ExpectRecv(2, 8)
 	}),
 }, {
 	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "rc/psn/6"),

@@ -254,12 +254,9 @@ func anyRNRNak(psn ib.PSN) ib.Packet {
 // rnrNakBody makes the body of a case that sends each opcode after a WRITE to a queue
 // pair without receives, and expects an RNR NAK.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) {
-		for _, op := range ops {
-			c := p.connect(Setup{})
-			c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))
-			c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
-			c.ExpectState(c.QP, verbs.QPStateRTS)
-		}
+	return onEachConn(Setup{}, ops, func(c *Conn, op ib.Opcode) {
+		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))
+		c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	})
 }

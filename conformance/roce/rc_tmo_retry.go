@@ -14,11 +14,15 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "After a NAK inside a message its packets are retransmitted unchanged from there on",
 	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Defects: []string{"RetryRestartsMessage"}, Run: OnPort(func(p *Port) {
-		c := p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
-		expectRetryFromNak(c, c.WriteWR(1, 5000), c.wantWrite(0, 5000))
-		c = p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
-		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
+	Defects: []string{"RetryRestartsMessage"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []verbs.WROpcode{
+		verbs.OpRDMAWrite, verbs.OpSend,
+	}, func(c *Conn, op verbs.WROpcode) {
+		wr := c.WriteWR(1, 5000)
+		wr.Opcode = op
+		all := c.request(0, wr)
+		c.Send(c.peerNak(2, ib.NakSequence, 0))
+		c.expectRetransmission(all, 2)
+		c.completeWith(c.peerAck(4, 1), 1)
 	}),
 }, {
 	ID: "rc/tmo/timer-resends-from-the-oldest-unacknowledged", Cite: ibta("", "rc/tmo/7"),
@@ -107,22 +111,19 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A queue pair that is destroyed while a timer runs sends nothing",
 	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
-	Defects: []string{"SendAfterDestroy"}, Run: OnPort(func(p *Port) {
-		for _, refused := range []bool{false, true} {
-			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
-			c.request(0, c.SendWR(1, 8))
-			if refused {
-				c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
-				c.Sync()
-			}
-			qpn := uint32(c.QP.QPN())
-			c.Must("a queue pair that can be destroyed", c.QP.Close())
-			c.Drain(0) // a timer may have expired before
-			c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
-			c.SendPacket(c.peerAck(0, 1).To(qpn))
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
+	Defects: []string{"SendAfterDestroy"}, Run: onEachConn(Setup{Modify: withTimeout(timeout4ms, 7)}, []bool{false, true}, func(c *Conn, refused bool) {
+		c.request(0, c.SendWR(1, 8))
+		if refused {
+			c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
+			c.Sync()
 		}
+		qpn := uint32(c.QP.QPN())
+		c.Must("a queue pair that can be destroyed", c.QP.Close())
+		c.Drain(0) // a timer may have expired before
+		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
+		c.SendPacket(c.peerAck(0, 1).To(qpn))
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
 	}),
 }, {
 	ID: "rc/tmo/reset-qp-sends-nothing", Cite: ibta("", "rc/tmo/13"),
@@ -169,16 +170,6 @@ var retryCases = overRC.Cases([]conformance.Case{{
 
 // rnrTimer5ms is the RNR timer code of 5.12 ms.
 const rnrTimer5ms = 18
-
-// expectRetryFromNak has the device send a message of five packets, and sends a NAK to
-// the third.
-func expectRetryFromNak(c *Conn, wr verbs.SendWR, message []ib.Packet) {
-	c.PostSend(c.QP, wr)
-	all := c.expectAll(message)
-	c.Send(c.peerNak(2, ib.NakSequence, 0))
-	c.expectRetransmission(all, 2)
-	c.completeWith(c.peerAck(4, 1), wr.WRID)
-}
 
 // sendEach has the device send n SENDs of different lengths, one at a time, and returns
 // their packets.

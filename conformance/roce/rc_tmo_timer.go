@@ -139,10 +139,8 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Title:   "On a lossy link every request completes",
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
-	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: OnPort(func(p *Port) {
-		for _, percent := range []int{1, 5, 15} {
-			newLossyLink(p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}), percent).run()
-		}
+	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: onEachConn(Setup{Modify: withTimeout(timeout4ms, 7)}, []int{1, 5, 15}, func(c *Conn, percent int) {
+		newLossyLink(c, percent).run()
 	}),
 }})
 
