@@ -90,6 +90,9 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
+// ExpectUntouched is ExpectUnchanged without an exception.
+func (r *Rig) ExpectUntouched(m *Memory) { r.ExpectUnchanged(m, 0, 0) }
+
 // ExpectUnchanged fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.
 func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {

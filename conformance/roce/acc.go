@@ -41,7 +41,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		at := rethFor(m, 0, 8)
 		c.Must("a region that can be deregistered", m.Close())
 		c.expectRefused(op.packet(c.PeerPSN(1), at), ib.NakRemoteAccess)
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "acc/2"),
@@ -78,7 +78,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
 		c.expectAcked(ib.WriteOnly(c.PeerPSN(0), at, nil).AckReq())
 		c.expectRefused(op.packet(c.PeerPSN(1), at.Sized(1)), ib.NakRemoteAccess)
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
 	}),
 }, {
 	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "acc/5"),
@@ -136,7 +136,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		// Another case checks the NAK code.
 		c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "acc/4"), Needs: verbs.CapAtomics,
@@ -174,7 +174,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, w.off, w.n), Data(w.n), MTU)...)
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUntouched(m)
 	}),
 }})
 

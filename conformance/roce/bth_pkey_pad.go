@@ -149,7 +149,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 		c.Check(!ok || isNak, "nothing, or a NAK for an invalid request", "%v", got)
 		wc, ok := c.PollCompletion(0)
 		c.Check(!ok || wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }})
 

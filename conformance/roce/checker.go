@@ -78,8 +78,8 @@ func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.Check(!answered, fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
 	wc, completed := c.PollCompletion(0)
 	c.Check(!completed, fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
-	c.ExpectUnchanged(c.TargetMem, 0, 0)
-	c.ExpectUnchanged(c.LocalMem, 0, 0)
+	c.ExpectUntouched(c.TargetMem)
+	c.ExpectUntouched(c.LocalMem)
 }
 
 // expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case

@@ -299,7 +299,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 0x1122334455667788))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }, {
 	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "rc/ack/13"),

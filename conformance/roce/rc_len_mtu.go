@@ -186,8 +186,8 @@ func (p *Port) expectLastRefused(segments []segment) {
 	}
 	c.exchange(refused, c.deviceNak(last, ib.NakInvalidRequest, 0))
 	c.AwaitState(c.QP, verbs.QPStateErr)
-	c.ExpectUnchanged(c.TargetMem, 0, 0)
-	c.ExpectUnchanged(c.LocalMem, 0, 0)
+	c.ExpectUntouched(c.TargetMem)
+	c.ExpectUntouched(c.LocalMem)
 	for _, wc := range c.Completions() {
 		c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("no message from %v", refused), "%s", rig.Describe(&wc))
 	}
@@ -204,7 +204,7 @@ func (p *Port) expectExcessRefused() {
 		c.ExpectUnchanged(c.TargetMem, 0, 1024)
 	} else {
 		c.checkPacket(c.deviceNak(0, ib.NakInvalidRequest, 0), got)
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
 	}
 	c.AwaitState(c.QP, verbs.QPStateErr)
 }

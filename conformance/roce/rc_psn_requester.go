@@ -76,7 +76,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(c.peerAck(0, 1), 1)
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), c.peerAck(0, 1))
 		c.expectNoCompletion()
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)), 2)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 		c.ExpectState(c.QP, verbs.QPStateRTS)

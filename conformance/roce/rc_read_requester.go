@@ -66,7 +66,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(64)))
 		}
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
-		c.ExpectUnchanged(m, 0, 0)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "rc/read/nak-among-responses-ends-the-read", Cite: ibta("", "rc/read/19"),

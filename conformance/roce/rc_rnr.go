@@ -207,7 +207,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
 		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
 		c.Sync()
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
 		c.ExpectNoCompletion()
 		c.PostRecv(c.QP, 1)
 		c.exchange(write, c.deviceAck(0, 1))

@@ -38,7 +38,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"RecvErrorIsQPOp"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }, {
 	ID: "rc/send/srq-receive-of-another-domain-refused", Cite: ibta("error class A", "rc/send/2"), Needs: verbs.CapSRQ,
@@ -52,7 +52,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c.PostRecv(srq, 1, foreign.SGE(0, 64))
 		c.expectRefused(c.peerSend(0, 16), ib.NakRemoteOp)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
-		c.ExpectUnchanged(foreign, 0, 0)
+		c.ExpectUntouched(foreign)
 	}),
 }, {
 	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "rc/send/3"),
@@ -82,7 +82,7 @@ var sendCases = overRC.Cases([]conformance.Case{{
 			c.expectAcked(c.peerSend(i, 0))
 			c.ExpectRecv(uint64(i+1), 0)
 		}
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }})
 

@@ -61,7 +61,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 			c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
 			c.ExpectBytes(c.TargetMem, 2048*i, bytes[:n])
 		}
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }, {
 	ID: "rc/wr/data-visible-before-a-later-send-completes", Cite: ibta("", "rc/wr/6", "cq/10"),

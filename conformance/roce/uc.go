@@ -111,8 +111,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 			c.ExpectState(c.QP, verbs.QPStateRTS)
 			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
 		}
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
-		c.ExpectUnchanged(guarded, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
+		c.ExpectUntouched(guarded)
 	}),
 }, {
 	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,

@@ -149,6 +149,6 @@ func (x *xrcTarget) expectRefused(srq uint32) {
 	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()
 	for _, m := range x.mems {
-		x.ExpectUnchanged(m, 0, 0)
+		x.ExpectUntouched(m)
 	}
 }
