@@ -80,8 +80,8 @@ var counterResponseCases = []conformance.Case{
 			}
 		})),
 	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
-		"on each of three connections, an ACK for a PSN far ahead of a SEND", rig.Counts{cntUnsentResponses: rig.Exactly(3)},
-		func(p *Port) {
+		"on each of three connections, an ACK for a PSN far ahead of a SEND",
+		rig.Counts{cntUnsentResponses: rig.Exactly(3)}, func(p *Port) {
 			for i := range 3 {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.SendWR(1, 8))
@@ -104,11 +104,11 @@ var counterResponseCases = []conformance.Case{
 
 var otherCounterCases = []conformance.Case{
 	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
-		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord},
-		exchangeCNPs)),
+		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs",
+		rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord}, exchangeCNPs)),
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
-		"three REQs for a service without a listener", rig.Counts{cntMADsSent: fromRecord, cntMADsRcvd: fromRecord, cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)},
-		func(p *Port) {
+		"three REQs for a service without a listener",
+		rig.Counts{cntMADsSent: fromRecord, cntMADsRcvd: fromRecord, cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)}, func(p *Port) {
 			p.CM() // some devices answer only after the application opened the CM
 			for i := range 3 {
 				p.SendPacket(ib.CM(uint64(i+1), p.cmRequest(cmClosedPort, uint32(i+1))))
@@ -161,16 +161,16 @@ func needsCongestion(c conformance.Case) conformance.Case {
 
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
-		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ", rig.Counts{cntDuplicates: rig.Exactly(5)},
-		onNewConn(func(c *Conn) {
+		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ",
+		rig.Counts{cntDuplicates: rig.Exactly(5)}, onNewConn(func(c *Conn) {
 			read := c.peerRead(1, 16)
 			c.Send(c.peerWrite(0, 8), read)
 			awaitPSN(c, c.PeerPSN(1))
 			c.Send(c.peerWrite(0, 8), c.peerWrite(0, 8), c.peerWrite(0, 8), read, read)
 		})),
 	counterCase("gaps", "Requests after a gap, and the NAKs of them, are counted",
-		"five times a WRITE after a gap, and the missing one", rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord},
-		onNewConn(func(c *Conn) {
+		"five times a WRITE after a gap, and the missing one",
+		rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord}, onNewConn(func(c *Conn) {
 			for i := range 5 {
 				c.Send(c.peerWrite(i+1, 8))
 				c.Await("a sequence NAK", func(a *Arrival) bool { return a.IsNak(ib.NakSequence) })
@@ -179,8 +179,8 @@ var counterRecoveryCases = []conformance.Case{
 			}
 		})),
 	counterCase("repetitions", "Received sequence NAKs, and the retransmitted packets, are counted",
-		"on two connections, a sequence NAK for a packet of a WRITE of eight", rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord},
-		func(p *Port) {
+		"on two connections, a sequence NAK for a packet of a WRITE of eight",
+		rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord}, func(p *Port) {
 			for _, lost := range []int{3, 5} {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
@@ -191,11 +191,11 @@ var counterRecoveryCases = []conformance.Case{
 			}
 		}),
 	withLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
-		"twice, an ACK for a SEND after an unanswered READ; then the response", rig.Counts{cntImpliedNAKs: rig.Exactly(2)},
-		causeImpliedNAKs), "ImpliedNAKCounterStuck"),
+		"twice, an ACK for a SEND after an unanswered READ; then the response",
+		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck"),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
-		"no response to a SEND with retry_cnt 3", rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)},
-		func(p *Port) {
+		"no response to a SEND with retry_cnt 3",
+		rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)}, func(p *Port) {
 			c := p.Connect(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
 			c.PostSend(c.QP, c.SendWR(1, 8))
 			// The last timeout ends the request. Some devices count timeouts, others
@@ -231,8 +231,8 @@ var counterRecoveryCases = []conformance.Case{
 			}
 		}),
 	counterCase("refusals-received", "Received fatal NAKs are counted",
-		"NAKs for an invalid request, an access and an operation to WRITEs of three connections", rig.Counts{cntFatalRcvd: fromRecord},
-		func(p *Port) {
+		"NAKs for an invalid request, an access and an operation to WRITEs of three connections",
+		rig.Counts{cntFatalRcvd: fromRecord}, func(p *Port) {
 			for code := ib.NakInvalidRequest; code <= ib.NakRemoteOp; code++ {
 				c := p.Connect(Setup{})
 				c.PostSend(c.QP, c.WriteWR(1, MTU))
