@@ -27,11 +27,6 @@ const (
 	VerdictBroken Verdict = "broken"
 )
 
-// Verdicts lists all verdicts, best first.
-func Verdicts() []Verdict {
-	return []Verdict{VerdictPass, VerdictUnsupported, VerdictDeviates, VerdictStale, VerdictFail, VerdictBroken}
-}
-
 // Acceptable reports whether the verdict needs no action.
 func (v Verdict) Acceptable() bool {
 	return v == VerdictPass || v == VerdictUnsupported || v == VerdictDeviates

@@ -25,7 +25,7 @@ func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured,
 	for i := range found {
 		m := &found[i]
 		all = append(all, conform.Measured{
-			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Min(), Most: m.Max(), Samples: m.Samples, Position: m.Position,
+			Name: m.Name, About: m.About, Unit: m.Unit, Median: m.Value, Least: m.Min(), Most: m.Max(), Samples: m.Samples, Position: m.Position,
 		})
 	}
 	return all, err

@@ -11,9 +11,7 @@ import (
 // the response timeout.
 func (r *Rig) NextCompletion() verbs.WC {
 	wc, ok := r.PollCompletion(r.ResponseTimeout())
-	if !ok {
-		r.Fail("a completion", "none in %v", r.ResponseTimeout())
-	}
+	r.Check(ok, "a completion", "none in %v", r.ResponseTimeout())
 	return wc
 }
 
@@ -26,33 +24,54 @@ const (
 	maxPollInterval = time.Millisecond
 )
 
-// PollCQ waits for the next completion of cq; false after the timeout.
-func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
-	var wcs [1]verbs.WC
+// pollUntil polls until done returns true, at intervals that double up to maxInterval. It returns
+// false after the timeout.
+func (r *Rig) pollUntil(timeout, maxInterval time.Duration, done func() bool) bool {
 	interval, deadline := minPollInterval, r.Now()+timeout
-	for {
-		n, err := cq.Poll(wcs[:])
-		r.Must("a completion queue that can be polled", err)
-		if n > 0 {
-			r.Note("%s", Describe(&wcs[0]))
-			return wcs[0], true
-		}
+	for !done() {
 		left := deadline - r.Now()
 		if left <= 0 {
-			return verbs.WC{}, false
+			return false
 		}
 		r.Sleep(min(interval, left))
-		interval = min(2*interval, maxPollInterval)
+		interval = min(2*interval, maxInterval)
 	}
+	return true
+}
+
+// PollCQ waits for the next completion of cq; false after the timeout.
+func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
+	wc, ok := r.pollCQ(cq, timeout, maxPollInterval)
+	if ok {
+		r.Note("%s", Describe(&wc))
+	}
+	return wc, ok
+}
+
+// pollCQ is PollCQ with another longest interval between polls, and without a note in the record.
+func (r *Rig) pollCQ(cq verbs.CQ, timeout, maxInterval time.Duration) (verbs.WC, bool) {
+	var wcs [1]verbs.WC
+	ok := r.pollUntil(timeout, maxInterval, func() bool {
+		n, err := cq.Poll(wcs[:])
+		r.Must("a completion queue that can be polled", err)
+		return n > 0
+	})
+	return wcs[0], ok
+}
+
+// Completions returns the completions that r.CQ has now.
+func (r *Rig) Completions() (all []verbs.WC) {
+	for wc, ok := r.PollCompletion(0); ok; wc, ok = r.PollCompletion(0) {
+		all = append(all, wc)
+	}
+	return all
 }
 
 // ExpectCompletion fails the case unless the next completion has this work request ID
 // and status. It returns the completion.
 func (r *Rig) ExpectCompletion(id uint64, status verbs.WCStatus) verbs.WC {
 	wc := r.NextCompletion()
-	if wc.WRID != id || wc.Status != status {
-		r.Fail(fmt.Sprintf("request %d to complete with %v", id, status), "%s", Describe(&wc))
-	}
+	r.Check(wc.WRID == id && wc.Status == status, fmt.Sprintf("request %d to complete with %v", id, status), "%s", Describe(&wc))
 	return wc
 }
 
@@ -68,18 +87,16 @@ func (r *Rig) ExpectCompletions(status verbs.WCStatus, ids ...uint64) {
 // bytes. It returns the completion.
 func (r *Rig) ExpectRecv(id uint64, n int) verbs.WC {
 	wc := r.ExpectCompletion(id, verbs.WCSuccess)
-	if wc.Opcode != verbs.WCOpRecv && wc.Opcode != verbs.WCOpRecvRDMAWithImm || int(wc.ByteLen) != n {
-		r.Fail(fmt.Sprintf("receive %d with %d bytes", id, n), "%s", Describe(&wc))
-	}
+	isRecv := wc.Opcode == verbs.WCOpRecv || wc.Opcode == verbs.WCOpRecvRDMAWithImm
+	r.Check(isRecv && int(wc.ByteLen) == n, fmt.Sprintf("receive %d with %d bytes", id, n), "%s", Describe(&wc))
 	return wc
 }
 
 // ExpectNoCompletion fails the case if r.CQ has a completion now. The case must have
 // synchronized with the device before, by an exchange of packets.
 func (r *Rig) ExpectNoCompletion() {
-	if wc, ok := r.PollCompletion(0); ok {
-		r.Fail("no completion", "%s", Describe(&wc))
-	}
+	wc, ok := r.PollCompletion(0)
+	r.Check(!ok, "no completion", "%s", Describe(&wc))
 }
 
 // ExpectNoSuccess fails the case if r.CQ has a successful completion now. The case must have
@@ -131,18 +148,12 @@ func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 // AwaitState waits until the queue pair is in a state. The case fails after the response
 // timeout.
 func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
-	interval, deadline := minPollInterval, r.Now()+r.ResponseTimeout()
-	for {
-		a := r.QueryQP(qp)
-		switch {
-		case a.State == want:
-			return
-		case r.Now() >= deadline:
-			r.Fail(fmt.Sprintf("a queue pair in %v", want), "%v", a.State)
-		}
-		r.Sleep(interval)
-		interval = min(2*interval, maxPollInterval)
-	}
+	var state verbs.QPState
+	ok := r.pollUntil(r.ResponseTimeout(), maxPollInterval, func() bool {
+		state = r.QueryQP(qp).State
+		return state == want
+	})
+	r.Check(ok, fmt.Sprintf("a queue pair in %v", want), "%v", state)
 }
 
 // ExpectState fails the case unless the queue pair is in this state now.

@@ -47,9 +47,29 @@ func New(b *conformance.Bench) *Rig {
 	var err error
 	r.PD, err = b.Device.AllocPD()
 	r.Must("a protection domain", err)
-	r.CQ, err = b.Device.CreateCQ(verbs.CQInit{Depth: cqDepth})
-	r.Must("a completion queue", err)
+	r.CQ = r.CreateCQ(verbs.CQInit{Depth: cqDepth})
 	return r
+}
+
+// CreateCQ creates a completion queue, or fails the case.
+func (r *Rig) CreateCQ(init verbs.CQInit) verbs.CQ {
+	cq, err := r.Device.CreateCQ(init)
+	r.Must("a completion queue", err)
+	return cq
+}
+
+// CreateQP creates a queue pair, or fails the case.
+func (r *Rig) CreateQP(init verbs.QPInit) verbs.QP {
+	qp, err := r.Device.CreateQP(init)
+	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
+	return qp
+}
+
+// CreateSRQ creates a shared receive queue, or fails the case.
+func (r *Rig) CreateSRQ(init verbs.SRQInit) verbs.SRQ {
+	srq, err := r.Device.CreateSRQ(init)
+	r.Must("a shared receive queue", err)
+	return srq
 }
 
 // abort is the panic value that ends a case.
@@ -115,6 +135,11 @@ const SilencePeriod = time.Second
 
 // Data returns n bytes of payload: a [Pattern] with a fixed first byte.
 func Data(n int) []byte { return Pattern(n, 0x5a) }
+
+// BenchCannot ends the case as unsupported, because the bench cannot test it for this reason.
+func BenchCannot(format string, args ...any) {
+	Abort(fmt.Errorf("%w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...)))
+}
 
 // NotApplicable ends the case as unsupported: the device need not have the feature that
 // the clause is about, or the bench cannot test it.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -71,7 +70,7 @@ func (r *Rig) CM() verbs.CM {
 // unsupported if the peer has fewer.
 func (r *Rig) PeerAddr(i int) netip.Addr {
 	if i >= len(r.Peers) {
-		Abort(fmt.Errorf("%w: the peer has %d addresses in the device's network, the case needs %d", conformance.ErrBenchCannot, len(r.Peers), i+1))
+		BenchCannot("the peer has %d addresses in the device's network, the case needs %d", len(r.Peers), i+1)
 	}
 	return r.Peers[i]
 }

@@ -22,7 +22,7 @@ type Memory struct {
 	sync func()
 }
 
-// Memory registers n bytes, whose initial content resembles no [Pattern].
+// Memory is MemoryIn for r.PD.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
 // MemoryIn registers n bytes in a protection domain, whose initial content resembles no
@@ -90,6 +90,9 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
+// ExpectUntouched is ExpectUnchanged without an exception.
+func (r *Rig) ExpectUntouched(m *Memory) { r.ExpectUnchanged(m, 0, 0) }
+
 // ExpectUnchanged fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.
 func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {
@@ -110,6 +113,4 @@ func (m *Memory) Snapshot() {
 }
 
 // syncDevice synchronizes with the device by a verb that changes nothing.
-func (r *Rig) syncDevice() {
-	r.QueryPort()
-}
+func (r *Rig) syncDevice() { r.QueryPort() }

@@ -80,19 +80,15 @@ const qKey = 0x0a0b0c0d
 // newEndpoint creates a completion queue and a queue pair, RC if the device has it and else UD,
 // in the state INIT.
 func newEndpoint(r *Rig) *Endpoint {
-	e := &Endpoint{Rig: r}
-	var err error
-	e.CQ, err = r.Device.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})
-	r.Must("a completion queue", err)
+	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
 	qpType := verbs.QPTypeUD
 	if r.Caps.Has(verbs.CapRC) {
 		qpType = verbs.QPTypeRC
 	}
-	e.QP, err = r.Device.CreateQP(verbs.QPInit{
+	e.QP = r.CreateQP(verbs.QPInit{
 		Type: qpType, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
-	r.Must(fmt.Sprintf("a queue pair of %v", qpType), err)
 	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
 }
@@ -160,19 +156,10 @@ func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 // cases about ordering depend on when a completion is seen.
 func (e *Endpoint) NextSuccess() verbs.WC {
 	const maxInterval = 50 * time.Microsecond
-	var wcs [1]verbs.WC
-	interval := minPollInterval
-	for deadline := e.Now() + e.ResponseTimeout(); ; {
-		n, err := e.CQ.Poll(wcs[:])
-		e.Must("a completion queue that can be polled", err)
-		if n > 0 {
-			e.Check(wcs[0].Status == verbs.WCSuccess, "a success", "%s", Describe(&wcs[0]))
-			return wcs[0]
-		}
-		e.Check(e.Now() < deadline, "a completion", "none in %v", e.ResponseTimeout())
-		e.Sleep(interval)
-		interval = min(2*interval, maxInterval)
-	}
+	wc, ok := e.pollCQ(e.CQ, e.ResponseTimeout(), maxInterval)
+	e.Check(ok, "a completion", "none in %v", e.ResponseTimeout())
+	e.Check(wc.Status == verbs.WCSuccess, "a success", "%s", Describe(&wc))
+	return wc
 }
 
 // connectByCM connects two queue pairs by the connection manager. The partner is the

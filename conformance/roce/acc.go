@@ -9,95 +9,88 @@ import (
 )
 
 var accessCases = overRC.Cases([]conformance.Case{{
-	ID: "acc/key/unknown-key-refused", Cite: ibta("Table 63, error class C", "roce/acc/1"),
+	ID: "acc/key/unknown-key-refused", Cite: ibta("Table 63, error class C", "acc/1"),
 	Title:   "A WRITE with a key that does not exist is refused with a remote access NAK, and the QP fails",
 	Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
 	Expects: "a NAK for a remote access error, the QP in ERR",
-	Defects: []string{"AccessNAKsSwapped"}, Run: OnPort(onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
-		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), Data(8)).AckReq())
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
+		c.expectOpRefused(writeOp, ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), ib.NakRemoteAccess)
 		c.AwaitState(c.QP, verbs.QPStateErr)
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
-	})),
+	}),
 }, {
 	ID:   "acc/key/unknown-key-refused-to-reads-and-atomics",
-	Cite: ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics,
+	Cite: ibta("Table 63, error class C", "acc/1"), Needs: verbs.CapAtomics,
 	Title:   "READs and atomics with a key that does not exist are refused with a remote access NAK",
 	Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
 	Expects: "a NAK for a remote access error for each, the QPs in ERR",
-	Defects: []string{"AccessNAKsSwapped"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
 		c.expectOpRefused(op, at, ib.NakRemoteAccess)
 		c.AwaitState(c.QP, verbs.QPStateErr)
-	})),
+	}),
 }, {
-	ID: "acc/key/closed-region-refused", Cite: ibta("", "roce/acc/6"),
+	ID: "acc/key/closed-region-refused", Cite: ibta("", "acc/6"),
 	Title:   "The key of a region that was deregistered is refused with a remote access NAK",
 	Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Defects: []string{"StaleKeys"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"StaleKeys"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
-		c.Send(ib.WriteOnly(c.PeerPSN(0), rethFor(m, 0, 8), Data(8)).AckReq())
-		c.expectAck(c.PeerPSN(0))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(0), rethFor(m, 0, 8), Data(8)).AckReq())
 		m.Snapshot()
 		at := rethFor(m, 0, 8)
 		c.Must("a region that can be deregistered", m.Close())
-		c.Send(op.packet(c.PeerPSN(1), at))
-		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.expectRefused(op.packet(c.PeerPSN(1), at), ib.NakRemoteAccess)
+		c.ExpectUntouched(m)
+	}),
 }, {
-	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "roce/acc/2"),
+	ID: "acc/range/one-byte-beyond-refused", Cite: ibta("Table 63", "acc/2"),
 	Title:   "An access that ends one byte after its region is refused with a remote access NAK",
 	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Defects: []string{"RangeSlack"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
+	Defects: []string{"RangeSlack"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) }),
 }, {
-	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "roce/acc/2"),
+	ID: "acc/range/one-byte-before-refused", Cite: ibta("Table 63", "acc/2"),
 	Title:   "An access that begins one byte before its region is refused with a remote access NAK",
 	Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Defects: []string{"RangeSlack"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
+	Defects: []string{"RangeSlack"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) }),
 }, {
-	ID: "acc/range/address-that-wraps-refused", Cite: ibta("Table 63", "roce/acc/2"),
+	ID: "acc/range/address-that-wraps-refused", Cite: ibta("Table 63", "acc/2"),
 	Title:   "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
 	Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
 	Expects: "a NAK for a remote access error, memory unchanged",
 	Defects: []string{"WrappingRange"}, Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-			onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
-				c.expectOpRefused(op, ib.At(va, uint32(c.TargetMem.RKey()), 8), ib.NakRemoteAccess)
-			})(p)
+			eachConn(p, Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+				c.expectOpRefused(op, ib.At(va, c.TargetMem.RKey(), 8), ib.NakRemoteAccess)
+			})
 		}
 	}),
 }, {
-	ID: "acc/range/empty-region-opens-nothing", Cite: ibta("Table 63", "roce/acc/2"),
+	ID: "acc/range/empty-region-opens-nothing", Cite: ibta("Table 63", "acc/2"),
 	Title:   "A zero-length region can be registered and grants access to no byte",
 	Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
 	Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
-	Defects: []string{"NoEmptyMR"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"NoEmptyMR"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:0], Access: allAccess})
 		c.Must("a region of no bytes", err)
 		at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
-		c.Send(ib.WriteOnly(c.PeerPSN(0), at, nil).AckReq())
-		c.expectAck(c.PeerPSN(0))
-		c.Send(op.packet(c.PeerPSN(1), at.Sized(1)))
-		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
-	})),
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(0), at, nil).AckReq())
+		c.expectRefused(op.packet(c.PeerPSN(1), at.Sized(1)), ib.NakRemoteAccess)
+		c.ExpectUntouched(c.TargetMem)
+	}),
 }, {
-	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "roce/acc/5"),
+	ID: "acc/pd/region-of-another-domain-refused", Cite: ibta("", "acc/5"),
 	Title:   "The key of a region in another protection domain is refused with a remote access NAK",
 	Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Defects: []string{"IgnorePD"}, Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"IgnorePD"}, Run: onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.otherPDMemory(allAccess)
-		c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.expectNoEffect(m, op.packet(c.PeerPSN(0), rethFor(m, 0, 8)), ib.NakRemoteAccess)
+	}),
 }, {
-	ID: "acc/pd/srq-domain-does-not-rule-writes", Cite: ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ,
+	ID: "acc/pd/srq-domain-does-not-rule-writes", Cite: ibta("", "acc/5", "srq/1"), Needs: verbs.CapSRQ,
 	Title:   "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
 	Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 	Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
@@ -106,12 +99,9 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)
 		c := p.connect(Setup{srq: srq})
 		c.PostRecv(srq, 1, foreign.SGE(32, 8))
-		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 8), 7, Data(8)).AckReq())
-		c.expectAck(c.PeerPSN(0))
+		c.expectAcked(ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 8), 7, Data(8)).AckReq())
 		c.ExpectRecv(1, 8)
-		c.Send(ib.WriteOnly(c.PeerPSN(1), rethFor(foreign, 0, 8), Data(8)).AckReq())
-		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
-		c.ExpectUnchanged(foreign, 0, 0)
+		c.expectNoEffect(foreign, writeOp.packet(c.PeerPSN(1), rethFor(foreign, 0, 8)), ib.NakRemoteAccess)
 	}),
 }})
 
@@ -120,52 +110,46 @@ var accessCases = overRC.Cases([]conformance.Case{{
 func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.expectOpExecuted(op, rethFor(m, inside, 8))
-	m.Snapshot()
-	c.Send(op.packet(c.PeerPSN(1), rethFor(m, outside, 8)))
-	c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
-	c.Sync()
-	c.ExpectUnchanged(m, 0, 0)
+	c.expectNoEffect(m, op.packet(c.PeerPSN(1), rethFor(m, outside, 8)), ib.NakRemoteAccess)
 }
 
 const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
 var rightsCases = overRC.Cases([]conformance.Case{{
-	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "roce/acc/3"),
+	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "acc/3"),
 	Title:   "A WRITE to a region without the remote write right is refused with a remote access NAK",
 	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: OnPort(onEachConn(Setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *Conn, access verbs.Access) {
+	Defects: []string{"RightsIgnored"}, Run: onEachConn(Setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
-		c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.expectNoEffect(m, writeOp.packet(c.PeerPSN(0), rethFor(m, 0, 8)), ib.NakRemoteAccess)
+	}),
 }, {
-	ID: "acc/rights/qp-without-remote-write-refuses", Cite: ibta("", "roce/acc/4"),
+	ID: "acc/rights/qp-without-remote-write-refuses", Cite: ibta("", "acc/4"),
 	Title:   "A WRITE to a QP without the remote write right is refused, whatever the region grants",
 	Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
 	Expects: "a NAK, and memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: OnPort(onEachConn(Setup{access: noRemoteWrite}, []int{8, 2500}, func(c *Conn, n int) {
+	Defects: []string{"RightsIgnored"}, Run: onEachConn(Setup{access: noRemoteWrite}, []int{8, 2500}, func(c *Conn, n int) {
 		m := c.Memory(memLen, allAccess)
 		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, 0, n), Data(n), MTU)...)
 		got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.PeerPSN(0)))
 		// Another case checks the NAK code.
 		c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.ExpectUntouched(m)
+	}),
 }, {
-	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "roce/acc/4"), Needs: verbs.CapAtomics,
+	ID: "acc/rights/qp-without-the-right-is-an-invalid-request", Cite: ibta("", "acc/4"), Needs: verbs.CapAtomics,
 	// A QP has no local write right, so this grants nothing.
 	Title:   "An operation that the QP does not permit is refused as an invalid request",
 	Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
 	Expects: "a NAK for an invalid request for each",
-	Defects: []string{"AccessNAKsSwapped"}, Run: OnPort(onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
+	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
-		c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.expectNoEffect(m, op.packet(c.PeerPSN(0), wordRETH(m, 2)), ib.NakInvalidRequest)
+	}),
 }, {
-	ID: "acc/event/refused-write-reported-to-the-responder", Cite: ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"),
+	ID: "acc/event/refused-write-reported-to-the-responder", Cite: ibta("C9-222.1.1", "acc/7", "async/1"),
 	Title:   "A request that is refused for its key raises an event of the responder's QP",
 	Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
 	Expects: "the event QP_ACCESS_ERR with each QP",
@@ -173,26 +157,25 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		// Do not synchronize here: the synchronization QP causes events too.
 		for _, op := range []remoteOp{writeOp, readOp} {
 			c := p.connect(Setup{})
-			c.Send(op.packet(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8)))
-			c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+			c.expectRefused(op.packet(c.PeerPSN(0), c.unknownKeyRETH(8)), ib.NakRemoteAccess)
 			e := c.ExpectEvent(verbs.EventQPAccessErr)
 			c.Check(e.QP != nil && e.QP.QPN() == c.QP.QPN(), "the event of the QP that refused it", "%+v", e)
 		}
 	}),
 }, {
-	ID: "acc/place/refused-write-places-nothing", Cite: ibta("", "roce/acc/8"),
+	ID: "acc/place/refused-write-places-nothing", Cite: ibta("", "acc/8"),
 	// A WRITE of several packets of which only the last is out of bounds is not
 	// tested: the device may place the packets before the refused one.
 	Title:   "A refused WRITE places no byte",
 	Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
 	Expects: "a NAK; no byte in or around the region changed",
-	Defects: []string{"PlacedBeforeCheck"}, Run: OnPort(onEachConn(Setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *Conn, w refusedWrite) {
+	Defects: []string{"PlacedBeforeCheck"}, Run: onEachConn(Setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *Conn, w refusedWrite) {
 		m := c.Memory(memLen, w.access)
 		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, w.off, w.n), Data(w.n), MTU)...)
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.Sync()
-		c.ExpectUnchanged(m, 0, 0)
-	})),
+		c.ExpectUntouched(m)
+	}),
 }})
 
 // refusedWrite is a WRITE of n bytes to offset off of a region with these access rights.

@@ -54,12 +54,10 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 	if !hasOwn {
 		pkey = w.pkey
 	}
-	if p.DestQP() != ib.GSIQPN && *p.BTH.PKey != pkey {
-		r.Fail(fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
-	}
-	if !w.markSent && (*p.BTH.FECN || *p.BTH.BECN) {
-		r.Fail("no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
-	}
+	r.Check(p.DestQP() == ib.GSIQPN || *p.BTH.PKey == pkey,
+		fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
+	r.Check(w.markSent || !*p.BTH.FECN && !*p.BTH.BECN,
+		"no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
 }
 
 // RequireICRCFields ends a case about ICRCs as unsupported if the bench does not see all
@@ -67,7 +65,7 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 // accepts an ICRC that is correct for any value of the hidden fields.
 func (p *Port) RequireICRCFields() {
 	if p.UDPSockets && p.Local[0].Is4() {
-		rig.Abort(fmt.Errorf("%w: sockets do not show the identification and the flags of IPv4, which the ICRC covers", conformance.ErrBenchCannot))
+		rig.BenchCannot("sockets do not show the identification and the flags of IPv4, which the ICRC covers")
 	}
 }
 
@@ -76,37 +74,43 @@ func (p *Port) RequireICRCFields() {
 // unchanged.
 func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.Send(pkt)
-	if got, ok := c.packetAfterSync(silencePeriod); ok {
-		c.Fail(fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
-	}
-	if wc, ok := c.PollCompletion(0); ok {
-		c.Fail(fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
-	}
-	c.ExpectUnchanged(c.TargetMem, 0, 0)
-	c.ExpectUnchanged(c.LocalMem, 0, 0)
+	got, answered := c.NextAfterSync(silencePeriod)
+	c.Check(!answered, fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
+	wc, completed := c.PollCompletion(0)
+	c.Check(!completed, fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
+	c.ExpectUntouched(c.TargetMem)
+	c.ExpectUntouched(c.LocalMem)
 }
 
 // expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case
 // unless the device acknowledges it and completes receive n+1. It also shows that earlier
 // packets have not changed the expected PSN.
 func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
-	pkt := ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()
+	pkt := c.peerSend(n, 16)
 	for _, f := range modify {
 		pkt = f(pkt)
 	}
-	c.exchange(pkt, ib.Ack(c.PeerPSN(n), uint32(n+1)))
+	c.exchange(pkt, c.deviceAck(n, uint32(n+1)))
 	c.ExpectRecv(uint64(n+1), 16)
 	c.ExpectBytes(c.LocalMem, n*64, Data(16))
 	c.LocalMem.Snapshot()
 }
 
-// annexA17 cites a section of IBTA Annex A17 (RoCEv2), and the ledger rows that it covers.
+// annexA17 cites a section of IBTA Annex A17 (RoCEv2). rows are the covered rows of the ledger,
+// without the prefix "roce/" of their IDs.
 func annexA17(section string, rows ...string) conformance.Cite {
-	return conformance.Cite{Doc: "Annex A17", Section: section, Rows: rows}
+	return cite("Annex A17", section, rows)
 }
 
-// ibta cites a clause of the IBTA base specification. The section is empty if it is not
-// publicly known.
-func ibta(section string, rows ...string) conformance.Cite {
-	return conformance.Cite{Doc: "IBTA", Section: section, Rows: rows}
+// ibta is annexA17 for the IBTA base specification. The section is empty if it is not publicly
+// known.
+func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
+
+// cite returns a citation of rows of ../ledger/roce.yaml.
+func cite(doc, section string, rows []string) conformance.Cite {
+	c := conformance.Cite{Doc: doc, Section: section}
+	for _, row := range rows {
+		c.Rows = append(c.Rows, "roce/"+row)
+	}
+	return c
 }

@@ -34,12 +34,12 @@ func (p *Port) cmRequest(tcpPort uint16, comm uint32) ib.REQ {
 
 // cmExpect fails the case unless the next packet carries a message that matches want. It
 // returns both.
-func (p *Port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	return p.cmExpectWithin(p.ResponseTimeout(), want)
 }
 
 // cmExpectWithin is cmExpect with another timeout.
-func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	pkt, m := p.cmNext(timeout, want)
 	p.cmCheck(want, pkt, m)
 	return pkt, m
@@ -47,7 +47,7 @@ func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet
 
 // cmCheck fails the case unless a message matches want and was sent from the device to
 // the peer's QP 1.
-func (p *Port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
+func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
 	}
@@ -56,16 +56,12 @@ func (p *Port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 
 // cmNext returns the next message. It skips MRAs unless want is an MRA: a device may send
 // them while its application is busy.
-func (p *Port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	for {
-		pkt, ok := p.nextPacket(timeout)
-		if !ok {
-			p.Fail(fmt.Sprintf("a %v", ib.AttrOf(want)), "nothing in %v", timeout)
-		}
+		pkt, ok := p.NextPacket(timeout)
+		p.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(want)), "nothing in %v", timeout)
 		_, m, err := pkt.CM()
-		if err != nil {
-			p.Fail(fmt.Sprintf("a %v", ib.AttrOf(want)), "%v (%v)", pkt, err)
-		}
+		p.Check(err == nil, fmt.Sprintf("a %v", ib.AttrOf(want)), "%v (%v)", pkt, err)
 		if ib.AttrOf(m) != ib.AttrMRA || ib.AttrOf(want) == ib.AttrMRA {
 			return pkt, m
 		}
@@ -77,6 +73,12 @@ func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
 	p.Must("a listener", err)
 	return l
+}
+
+// onListener makes the body of a case from a function that uses a listener of the application on the
+// device.
+func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { body(p, p.cmListen(verbs.PortSpaceTCP)) })
 }
 
 // cmQP returns a queue pair in INIT with one receive, for a connection.
@@ -149,6 +151,7 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 	k.rep, k.deviceID = rep, *rep.LocalCommID
 }
 
+// sendRTU sends the RTU of the connection.
 func (k *cmSession) sendRTU() {
 	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
@@ -159,18 +162,18 @@ func (k *cmSession) establish() {
 	k.expectEstablished("an RTU")
 }
 
-func (k *cmSession) sendDREQ() {
-	k.SendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.QP.QPN()))}))
-}
-
-func (k *cmSession) expectDREP() {
+// disconnect sends a DREQ, and fails the case unless the device answers by a DREP.
+func (k *cmSession) disconnect() {
+	qpn := uint32(k.QP.QPN())
+	dreq := ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: &qpn}
+	k.SendPacket(ib.CM(uint64(k.peerID)|1<<32, dreq))
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
 // expectDelivery fails the case unless a SEND of the peer on the n-th connection is
 // acknowledged and completes the receive.
 func (k *cmSession) expectDelivery(n uint32) {
-	k.Send(ib.SendOnly(k.PeerPSN(0), Data(16)).AckReq())
-	k.expectPacket(ib.Ack(k.PeerPSN(0), 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))
+	k.Send(k.peerSend(0, 16))
+	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))
 	k.ExpectRecv(1, 16)
 }

@@ -12,28 +12,25 @@ import (
 )
 
 var cmConnectCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "roce/cm/1"),
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
 	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
-	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 18
-		l := p.cmListen(verbs.PortSpaceTCP)
 		asked := p.Now()
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
-		if took := p.Now() - asked; took > ib.AckTimeout(code) {
-			p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
-		}
+		took := p.Now() - asked
+		p.Check(took <= ib.AckTimeout(code), fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
 		k.establish()
 		k.expectDelivery(0)
 	}),
 }, {
-	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "roce/cm/4"),
+	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "cm/4"),
 	Title:   "A duplicate REQ makes no second connection",
 	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
 	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
 		p.SendPacket(req)
 		p.SendPacket(req)
@@ -45,31 +42,25 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 		p.SendPacket(req)
 		k.expectSameREPs()
-		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
-			p.Fail("one request for the application", "a second one from %v", second.Remote())
-		} else if !errors.Is(err, verbs.ErrTimeout) {
-			p.Must("a listener", err)
-		}
+		p.expectNoRequest(l)
 	}),
 }, {
-	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "roce/cm/5"),
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "cm/5"),
 	Title:   "The LIDs in a REQ are ignored",
 	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 	Expects: "a REP for each",
-	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
 			k.establish()
 		}
 	}),
 }, {
-	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "roce/cm/10"), Level: conformance.Should,
+	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "cm/10"), Level: conformance.Should,
 	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
 	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 	Expects: "an MRA for the REQ, then a REP",
-	Defects: []string{"cm.NoMRA"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.NoMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x40000000
 		req := ib.CM(comm, p.cmRequest(cmPort, comm))
 		p.SendPacket(req)
@@ -81,13 +72,12 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.establish()
 	}),
 }, {
-	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "roce/cm/3"),
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
 	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
 		for range 2 {
 			k.expectREPRetransmission(code)
@@ -97,13 +87,12 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "roce/cm/3"),
+	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "cm/3"),
 	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
 	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 	Expects: "four REPs, no fifth, and no connection",
-	Defects: []string{"cm.NoRetransmitREP"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 14
-		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
 		for range 3 {
 			k.expectREPRetransmission(code)
@@ -112,36 +101,30 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
 		p.Check(err != nil, "no connection without an RTU", "one")
 		// The device may send a REJ.
-		for {
-			pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
-			if !ok {
-				return
-			}
-			if _, m, err := pkt.CM(); err != nil || ib.AttrOf(m) == ib.AttrREP {
-				p.Fail("no REP beyond the third retry", "%v", pkt)
-			}
+		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
+			_, m, err := pkt.CM()
+			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
 		}
 	}),
 }, {
-	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "roce/cm/8", "roce/qp/12"),
+	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "cm/8", "qp/12"),
 	Title:   "If the RTU is lost, the first message establishes the connection",
 	Sends:   "a REQ, no RTU, and a SEND",
 	Expects: "an ACK, a connection, and no more REPs",
-	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const code = 15
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
 		k.expectDelivery(0)
 		k.expectEstablished("the first message")
 		p.Sleep(5 * ib.AckTimeout(code))
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "roce/qp/12", "roce/async/2"),
+	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "qp/12", "async/2"),
 	Title:   "An RTU or the first message establishes the connection, in any order",
 	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 	Expects: "an ACK for each message, and three connections",
-	Defects: []string{"cm.IgnoreCommEst"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmOpen(l, 0)
 		k.establish()
 		k.expectDelivery(0)
@@ -154,18 +137,17 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.ExpectState(k.QP, verbs.QPStateRTS)
 
 		k = p.cmOpen(l, 2)
-		k.Send(ib.WriteOnly(k.PeerPSN(0), k.RETH(0, 0), nil).AckReq())
-		k.expectPacket(ib.Ack(k.PeerPSN(0), 1).To(peerQPN + 2))
+		k.Send(k.peerWrite(0, 0))
+		k.expectPacket(k.deviceAck(0, 1).To(peerQPN + 2))
 		k.expectEstablished("a WRITE")
 	}),
 }, {
-	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6,
+	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
 	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-	Defects: []string{"cm.OverIPv4"}, Run: OnPort(func(p *Port) {
-		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-		k.establish()
+	Defects: []string{"cm.OverIPv4"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		p.cmOpen(l, 0).establish()
 
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
@@ -185,9 +167,8 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.cmCheck(want, pkt, m)
 		req, _ := m.(ib.REQ)
 		h, _, err := ib.ParseAddrHeader(req.Private)
-		if err != nil || h.Src != p.deviceAddr || h.Dst != p.Peer {
-			p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
-		}
+		p.Check(err == nil && h.Src == p.deviceAddr && h.Dst == p.Peer,
+			fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
 		mad, _, _ := pkt.CM()
 		p.SendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
 		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
@@ -197,15 +178,9 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 
 // expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
 func (k *cmSession) expectSameREPs() {
-	for {
-		pkt, ok := k.packetAfterSync(shortWait)
-		if !ok {
-			return
-		}
+	for _, pkt := range k.Drain(shortWait) {
 		_, m, err := pkt.CM()
-		if err != nil {
-			k.Fail("nothing, or the same REP", "%v", pkt)
-		}
+		k.Check(err == nil, "nothing, or the same REP", "%v", pkt)
 		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && ib.AttrOf(m) != ib.AttrMRA {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
@@ -217,38 +192,37 @@ func (k *cmSession) expectSameREPs() {
 // case may have read the clock late.
 func (k *cmSession) expectREPRetransmission(code uint8) {
 	last, was := k.Now(), k.deviceID
-	k.expectREP(4*ib.AckTimeout(code) + k.ResponseTimeout())
-	if k.deviceID != was {
-		k.Fail(fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
-	}
-	if pause := k.Now() - last; pause < ib.AckTimeout(code)*9/10 {
-		k.Fail(fmt.Sprintf("a retransmission of the REP after %v", ib.AckTimeout(code)), "%v", pause)
-	}
+	timeout := ib.AckTimeout(code)
+	k.expectREP(4*timeout + k.ResponseTimeout())
+	k.Check(k.deviceID == was, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
+	pause := k.Now() - last
+	k.Check(pause >= timeout*9/10, fmt.Sprintf("a retransmission of the REP after %v", timeout), "%v", pause)
 }
 
-// cmDeliveryTime is how long to wait for a request to reach the application. In virtual
-// time a long wait costs nothing.
-func cmDeliveryTime(p *Port) time.Duration {
+// expectNoRequest fails the case if the application gets a connection request within a second of
+// virtual time, or 100 ms of real time.
+func (p *Port) expectNoRequest(l verbs.Listener) {
+	deliveryTime := 100 * time.Millisecond
 	if p.Virtual {
-		return time.Second
+		deliveryTime = time.Second
 	}
-	return 100 * time.Millisecond
+	if req, err := l.GetRequest(deliveryTime); !errors.Is(err, verbs.ErrTimeout) {
+		p.Must("a listener", err)
+		p.Fail("no other request for the application", "one from %v", req.Remote())
+	}
 }
 
 var cmEndCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "roce/cm/7"),
+	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "cm/7"),
 	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
 	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
 	Expects: "a DREP for each DREQ, and both connections ended",
-	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		k := p.cmEstablish(l, 0)
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
 		k.AwaitState(k.QP, verbs.QPStateErr)
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 
 		k = p.cmEstablish(l, 1)
 		closing := p.Go("disconnect", k.established.Disconnect)
@@ -257,12 +231,10 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 		p.Sync()
-		k.sendDREQ()
-		k.expectDREP()
+		k.disconnect()
 	}),
 }, {
-	ID:   "cm/life/thousands-of-connections-leave-no-residue",
-	Cite: ibta("", "roce/cm/13"), Labels: []string{conformance.Slow},
+	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
 	Title:   "After thousands of connections another can be established",
 	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 	Expects: "a REP and a DREP for each",
@@ -277,12 +249,11 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "roce/cm/13"),
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
 	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
 	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
 	Expects: "a connection both times",
-	Defects: []string{"cm.LeakTimeWait"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
 		p.sleepTimeWait()
 		p.cmOpenAndClose(l, 0)
@@ -299,23 +270,20 @@ func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 // cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
 func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
-	k.sendDREQ()
-	k.expectDREP()
+	k.disconnect()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
 	p.Must("a queue pair that is destroyed", k.QP.Close())
 	p.Must("memory that is deregistered", k.TargetMem.Close())
 	p.Must("memory that is deregistered", k.LocalMem.Close())
-	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
-		continue // flushed receives
-	}
+	p.Completions() // discards flushed receives
 }
 
 // sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
 // that follows from the timeouts in the REQ.
 func (p *Port) sleepTimeWait() {
+	timeWait := 3 * time.Second
 	if p.Virtual {
-		p.Sleep(10 * time.Minute)
-		return
+		timeWait = 10 * time.Minute
 	}
-	p.Sleep(3 * time.Second)
+	p.Sleep(timeWait)
 }

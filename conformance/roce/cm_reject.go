@@ -10,12 +10,11 @@ import (
 )
 
 var cmRefuseCases = overCM.Cases([]conformance.Case{{
-	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "roce/cm/2"),
+	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "cm/2"),
 	Title:   "A REQ for a service without a listener is rejected with reason 8",
 	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 	Expects: "a REJ of the REQ with reason 8 for each",
-	Defects: []string{"cm.IgnoreUnknownService"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		refused := func(comm uint32, service uint64) {
 			req := p.cmRequest(cmPort, comm)
 			req.ServiceID = &service
@@ -28,7 +27,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
 	}),
 }, {
-	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "roce/cm/2"),
+	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "cm/2"),
 	Title:   "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
 	Sends:   "REQs with different communication IDs for a service without a listener",
 	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
@@ -39,13 +38,12 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "roce/cm/1"),
+	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "cm/1"),
 	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
 	Sends:   "a REQ that an application on the device refuses with private data",
 	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-	Defects: []string{"cm.IgnoreREQ"}, Run: OnPort(func(p *Port) {
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		const comm = 0x0a0b0c0d
-		l := p.cmListen(verbs.PortSpaceTCP)
 		program := p.Go("refuse", func() error {
 			req, err := l.GetRequest(verbs.Forever)
 			if err == nil {
@@ -60,36 +58,31 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
 	}),
 }, {
-	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "roce/cm/6"),
+	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "cm/6"),
 	Title:   "A REJ never has an invalid LID as its reason",
 	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 	Expects: "no REJ with reason 13 or 19",
-	Defects: []string{"cm.RejectZeroLID"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n := range uint32(200) {
-			req := p.cmRandomRequest(n)
-			p.SendPacket(ib.CM(uint64(n), req))
+			p.SendPacket(ib.CM(uint64(n), p.cmRandomRequest(n)))
 			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
 				p.cmRejectAll(l)
 			}
-			for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
+			for _, pkt := range p.Drain(shortWait) {
 				_, m, err := pkt.CM()
-				if err != nil {
-					p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
-				}
-				if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
-					p.Fail("a REJ with another reason than an invalid LID", "%v", pkt)
-				}
+				p.Check(err == nil, "a message of the communication manager", "%v (%v)", pkt, err)
+				rej, isREJ := m.(ib.REJ)
+				p.Check(!isREJ || *rej.Reason != ib.RejInvalidLID && *rej.Reason != ib.RejInvalidAltLID,
+					"a REJ with another reason than an invalid LID", "%v", pkt)
 			}
 		}
 	}),
 }, {
-	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "roce/cm/9"),
+	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "cm/9"),
 	Title:   "A REQ with another version of the address header in its private data is rejected",
 	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
 	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
-	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: OnPort(func(p *Port) {
-		l := p.cmListen(verbs.PortSpaceTCP)
+	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
 			comm := uint32(0x100 + n)
 			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.Peer, p.deviceAddr
@@ -98,16 +91,11 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 			p.SendPacket(ib.CM(uint64(comm), req))
 			p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 		}
-		if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
-			p.Must("a listener", err)
-			p.Fail("no request for the application", "one from %v", req.Remote())
-		}
-		k := p.cmOpen(l, 0)
-		k.establish()
+		p.expectNoRequest(l)
+		p.cmOpen(l, 0).establish()
 	}),
 }, {
-	ID:   "cm/sidr/answered-with-qp-and-key",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "cm/sidr/answered-with-qp-and-key", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
 	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
 	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
@@ -134,8 +122,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 		p.ExpectRecv(1, verbs.GRHLen+16)
 	}),
 }, {
-	ID:   "cm/sidr/unknown-service-refused",
-	Cite: ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "cm/sidr/unknown-service-refused", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A SIDR_REQ for a service without a listener is answered with status 1",
 	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
 	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",

@@ -2,7 +2,6 @@ package roce
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -103,11 +102,9 @@ func (p *Port) connect(s Setup) *Conn {
 	s.recvLen, s.memLen = cmp.Or(s.recvLen, 64), cmp.Or(s.memLen, memLen)
 	s.caps = cmp.Or(s.caps, verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2})
 	c.TargetMem, c.LocalMem = p.Memory(s.memLen, s.access|verbs.AccessLocalWrite), p.Memory(s.memLen, verbs.AccessLocalWrite)
-	var err error
-	c.QP, err = p.Device.CreateQP(verbs.QPInit{
+	c.QP = p.CreateQP(verbs.QPInit{
 		Type: s.qpType, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
-	p.Must("a queue pair", err)
 	p.ToInit(c.QP, s.access&^verbs.AccessLocalWrite, udQKey)
 	for i := range s.Receives {
 		c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(i*s.recvLen, s.recvLen))
@@ -150,11 +147,11 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 
 // expect fails the case unless the next packet is of this connection and matches want. It
 // returns the packet.
-func (c *Conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
+func (c *Conn) expect(want ib.Packet) Arrival { return c.expectPacket(c.fromDevice(want)) }
 
 // exchange sends a packet, and fails the case unless the next packet is of this connection
 // and matches response. It returns that packet.
-func (c *Conn) exchange(pkt, response ib.Packet) ib.Packet {
+func (c *Conn) exchange(pkt, response ib.Packet) Arrival {
 	c.Send(pkt)
 	return c.expect(response)
 }
@@ -172,27 +169,41 @@ func (c *Conn) isForPeer(a *Arrival) bool { return a.DestQP() == uint32(c.Attr.D
 // arrives in time.
 func (c *Conn) Await(want string, matches func(*Arrival) bool) Arrival {
 	a, ok := c.NextMatching(func(a *Arrival) bool { return c.isForPeer(a) && matches(a) }, c.ResponseTimeout())
-	if !ok {
-		c.Fail(want, "nothing in %v", c.ResponseTimeout())
-	}
+	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
 	return a
 }
 
 // AwaitPackets returns the next n packets of this connection, or fails the case.
-func (c *Conn) AwaitPackets(n int) []Arrival {
-	all := make([]Arrival, n)
-	for i := range all {
-		var ok bool
-		if all[i], ok = c.NextMatching(c.isForPeer, c.ResponseTimeout()); !ok {
-			c.Fail(fmt.Sprintf("%d packets", n), "%d", i)
-		}
-	}
-	return all
-}
+func (c *Conn) AwaitPackets(n int) []Arrival { return c.awaitMatching(n, c.isForPeer) }
 
 // RETH returns the RETH for n bytes of TargetMem from off on.
-func (c *Conn) RETH(off, n int) ib.RETH {
-	return ib.At(c.TargetMem.Addr()+uint64(off), uint32(c.TargetMem.RKey()), n)
+func (c *Conn) RETH(off, n int) ib.RETH { return rethFor(c.TargetMem, off, n) }
+
+// peerSend is a SEND of n bytes in one packet, with AckReq and the peer's k-th PSN.
+func (c *Conn) peerSend(k, n int) ib.Packet { return ib.SendOnly(c.PeerPSN(k), Data(n)).AckReq() }
+
+// peerWrite is peerSend for a WRITE to the start of TargetMem.
+func (c *Conn) peerWrite(k, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(k), c.RETH(0, n), Data(n)).AckReq()
+}
+
+// peerRead is a READ of the first n bytes of TargetMem, with the peer's k-th PSN.
+func (c *Conn) peerRead(k, n int) ib.Packet { return ib.ReadRequest(c.PeerPSN(k), c.RETH(0, n)) }
+
+// peerAck is the ACK of the device's packets up to the k-th.
+func (c *Conn) peerAck(k int, msn uint32) ib.Packet { return ib.Ack(c.DevicePSN(k), msn) }
+
+// peerNak is a NAK for the device's k-th packet.
+func (c *Conn) peerNak(k int, code ib.NakCode, msn uint32) ib.Packet {
+	return ib.Nak(c.DevicePSN(k), code, msn)
+}
+
+// deviceAck is the expected ACK of the peer's packets up to the k-th.
+func (c *Conn) deviceAck(k int, msn uint32) ib.Packet { return ib.Ack(c.PeerPSN(k), msn) }
+
+// deviceNak is the expected NAK for the peer's k-th packet.
+func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
+	return ib.Nak(c.PeerPSN(k), code, msn)
 }
 
 // timeout67ms is the code of a local ACK timeout of 67 ms, which does not expire while a

@@ -1,32 +1,45 @@
 package roce
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and checks the counters against the recorded
-// packets. body returns the counts that the record does not show.
-func counterCase(name, title, sends string, about []*rig.Counter, body func(*Port) rig.Counts) conformance.Case {
+// fromRecord is the count of a counter whose events are in the record of the case.
+var fromRecord = rig.Exactly(0)
+
+// counterCase returns a case about the counters in counts, which runs body and checks all counters.
+// counts are the numbers of events that the recorded packets do not show.
+func counterCase(name, title, sends string, counts rig.Counts, body func(*Port)) conformance.Case {
+	about := slices.SortedFunc(maps.Keys(counts), func(a, b *rig.Counter) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/roce/" + name, Title: title, Needs: verbs.CapRC, Labels: labelRC, Sends: sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
-		Run: OnPort(func(p *Port) {
-			p.Sync() // the first Sync makes a connection
-			check := p.StartCounterCheck(counters, about)
-			t := tally{counts: body(p), next: make(map[uint32]ib.PSN)}
-			if t.counts == nil {
-				t.counts = make(rig.Counts)
-			}
-			p.Drain(0) // received packets are recorded when they are read
-			for _, e := range check.Events() {
-				t.addEvent(&e)
-			}
-			check.Expect(t.counts, map[*rig.Counter][]uint64{cntSentBytes: t.out[:], cntRcvdBytes: t.in[:]})
-		}),
+		Run:     checkingCounters(counters, about, counts, body),
 	}, about)
+}
+
+// checkingCounters makes the body of a case that checks the counters in all. It ends as
+// unsupported if the device has none of those in about.
+func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) {
+		p.Sync() // the first Sync makes a connection
+		check := p.StartCounterCheck(all, about)
+		t := tally{counts: make(rig.Counts), next: make(map[uint32]ib.PSN)}
+		t.counts.AddAll(counts)
+		body(p)
+		p.Drain(0) // received packets are recorded when they are read
+		for _, e := range check.Events() {
+			t.addEvent(&e)
+		}
+		check.Expect(t.counts, map[*rig.Counter][]uint64{cntSentBytes: t.out[:], cntRcvdBytes: t.in[:]})
+	})
 }
 
 // byteTotals are the lengths of packets in the units that devices may count: payloads of

@@ -1,7 +1,9 @@
 package roce
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -10,32 +12,31 @@ import (
 )
 
 var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "ecn/cnp/marked-packet-answered", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/marked-packet-answered", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A request or response with a CE mark is answered by a CNP",
 	Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
 	Expects: "a CNP for each, and the usual responses",
 	Defects: []string{"NoCongestion", "MarkedDropped"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
-		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().CE())
-		c.expectCNPAnd(ib.Ack(c.PeerPSN(0), 1))
+		c.Send(c.peerWrite(0, 16).CE())
+		c.expectCNPAnd(c.deviceAck(0, 1))
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 		c.Sleep(maxCNPInterval)
 		c = p.connect(Setup{Receives: 1})
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().CE())
-		c.expectCNPAnd(ib.Ack(c.PeerPSN(0), 1))
+		c.Send(c.peerSend(0, 16).CE())
+		c.expectCNPAnd(c.deviceAck(0, 1))
 		c.ExpectRecv(1, 16)
 		c.ExpectBytes(c.LocalMem, 0, Data(16))
 		c.Sleep(maxCNPInterval)
-		c = p.connect(Setup{signalAll: true})
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-		c.expectReadRequest()
+		c = p.connect(Setup{})
+		c.request(0, c.ReadWR(1, 16))
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)).CE())
 		c.expectCNP()
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectBytes(c.LocalMem, 0, Data(16))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(16))
 	}),
 }, {
-	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/names-the-senders-qp", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A CNP is sent to the source address and the queue pair of the marked packet",
 	Sends:   "a SEND with ECN 11",
 	Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
@@ -44,7 +45,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.Peer), c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/copies-the-partition", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "A CNP has the P_Key of the marked packet",
 	Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
 	Expects: "a CNP with P_Key 0x7fff",
@@ -53,7 +54,7 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/each-marked-qp-has-its-own", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/each-marked-qp-has-its-own", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "Each queue pair with marked packets gets a CNP, even if several are marked at the same time",
 	Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
 	Expects: "a CNP for each of the three queue pairs",
@@ -71,31 +72,27 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 			c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).CE().From(p.PeerAddr(i / 2)))
 		}
 		for len(missing) > 0 {
-			pkt, ok := p.nextPacket(p.ResponseTimeout())
+			cnp, ok := p.NextMatching(isCNP, p.ResponseTimeout())
 			p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
-			if pkt.Opcode() == ib.OpCNP {
-				delete(missing, pkt.DestQP())
-			}
+			delete(missing, cnp.DestQP())
 		}
 	}),
 }, {
-	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "roce/ecn/1"),
+	ID: "ecn/cnp/loss-is-no-mark", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "Packets without a CE mark cause no CNP, even if packets are lost or ECN-capable",
 	Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
 	Expects: "ACKs and a NAK, and no CNP",
 	Defects: []string{"CNPOnNAK"}, Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 3 {
-			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).AckReq().WithTClass(uint8(i)))
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			c.exchange(c.peerWrite(i, 16).WithTClass(uint8(i)), c.deviceAck(i, uint32(i+1)))
 		}
-		c.Send(ib.WriteOnly(c.PeerPSN(5), c.RETH(0, 16), Data(16)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(3), ib.NakSequence, 3))
+		c.exchange(c.peerWrite(5, 16), c.deviceNak(3, ib.NakSequence, 3))
 		c.expectSilence(silencePeriod)
-		c.exchange(ib.WriteOnly(c.PeerPSN(2), c.RETH(0, 16), Data(16)).AckReq(), ib.Ack(ib.AnyPSN, 3))
+		c.exchange(c.peerWrite(2, 16), ib.Ack(ib.AnyPSN, 3))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "ecn/cnp/burst-of-marks-shares-cnps", Cite: annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May,
+	ID: "ecn/cnp/burst-of-marks-shares-cnps", Cite: annexA17("CA17-44", "ecn/2"), Level: conformance.May,
 	Title:   "Marks in quick succession are answered by fewer CNPs",
 	Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
 	Expects: "at least one CNP, and not 100",
@@ -103,11 +100,11 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		for i := range 100 {
 			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).CE())
 		}
-		n := c.countCNPs()
+		n := len(c.drainCNPs(maxCNPInterval))
 		c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
 	}),
 }, {
-	ID: "ecn/cnp/bytes-without-meaning-are-zero", Cite: annexA17("A17.9.3", "roce/ecn/6"),
+	ID: "ecn/cnp/bytes-without-meaning-are-zero", Cite: annexA17("A17.9.3", "ecn/6"),
 	Title:   "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes after its BTH",
 	Sends:   "a SEND with ECN 11, SE and MigReq",
 	Expects: "a CNP with all of these 0",
@@ -118,19 +115,14 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 		c.checkPacket(want, c.expectCNP())
 	}),
 }, {
-	ID: "ecn/cnp/bytes-without-meaning-are-ignored", Cite: annexA17("A17.9.3", "roce/ecn/6"),
+	ID: "ecn/cnp/bytes-without-meaning-are-ignored", Cite: annexA17("A17.9.3", "ecn/6"),
 	Title:   "A CNP has effect whatever its reserved bytes contain",
 	Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
 	Expects: "that it sends more slowly, and answers nothing",
 	Defects: []string{"CNPReservedUsed"}, Run: onFlow(func(f *flow) {
-		ones := make([]byte, 16)
-		for i := range ones {
-			ones[i] = 0xff
-		}
-		invalid := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
+		invalid := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(bytes.Repeat([]byte{0xff}, 16))
 		invalid.BTH.BECN = new(false)
-		before := f.burst()
-		f.expectSlower(before, f.burstWith(f.cnpsOf(invalid)))
+		f.expectSlowedBy(invalid)
 	}),
 }})
 
@@ -145,47 +137,32 @@ const pollLatency = 3 * time.Millisecond
 // maxCNPInterval is longer than the CNP interval of any device.
 const maxCNPInterval = 20 * time.Millisecond
 
+// isCNP reports whether a packet is a CNP.
+func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
+
 // expectCNP waits for a CNP and returns it. It ignores other packets.
-func (c *Conn) expectCNP() ib.Packet {
-	for {
-		pkt, ok := c.nextPacket(c.ResponseTimeout())
-		switch {
-		case !ok:
-			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
-		case pkt.Opcode() == ib.OpCNP:
-			return pkt
-		}
-	}
+func (c *Conn) expectCNP() Arrival {
+	a, ok := c.NextMatching(isCNP, c.ResponseTimeout())
+	c.Check(ok, "a CNP", "none in %v", c.ResponseTimeout())
+	return a
 }
 
 // expectCNPAnd fails the case unless the device sends a CNP and this packet, in any
 // order, and nothing between them.
 func (c *Conn) expectCNPAnd(want ib.Packet) {
 	for gotCNP, answered := false, false; !gotCNP || !answered; {
-		pkt, ok := c.nextPacket(c.ResponseTimeout())
-		switch {
-		case !ok && !gotCNP:
-			c.Fail("a CNP", "none in %v", c.ResponseTimeout())
-		case !ok:
-			c.Fail(fmt.Sprintf("%v and a CNP", want), "only the CNP in %v", c.ResponseTimeout())
-		case pkt.Opcode() == ib.OpCNP && !gotCNP:
+		pkt := c.expectAnyPacket(fmt.Sprintf("%v and a CNP", want))
+		if isCNP(&pkt) && !gotCNP {
 			gotCNP = true
-		default:
-			c.checkPacket(c.fromDevice(want), pkt)
-			answered = true
+			continue
 		}
+		c.checkPacket(c.fromDevice(want), pkt)
+		answered = true
 	}
 }
 
-// countCNPs synchronizes with the device and counts its CNPs.
-func (c *Conn) countCNPs() (n int) {
-	for {
-		pkt, more := c.packetAfterSync(maxCNPInterval)
-		if !more {
-			return n
-		}
-		if pkt.Opcode() == ib.OpCNP {
-			n++
-		}
-	}
+// drainCNPs returns the CNPs that the device has sent until [Port.Sync] returns, and within
+// quiet after the last packet. It discards other packets.
+func (p *Port) drainCNPs(quiet time.Duration) []Arrival {
+	return slices.DeleteFunc(p.Drain(quiet), func(a Arrival) bool { return !isCNP(&a) })
 }

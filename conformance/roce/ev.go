@@ -14,35 +14,32 @@ import (
 )
 
 var eventCases = overRC.Cases([]conformance.Case{{
-	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	ID: "ev/qp/access-error-reported", Cite: ibta("C9-222.1.1", "async/1"),
 	Title:   "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
 	Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
 	Expects: "a NAK for the access, and the event of that queue pair, once",
 	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
-		c := p.connect(Setup{})
-		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).AckReq())
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
-		c.expectQPEvent(verbs.EventQPAccessErr)
-		c = p.connect(Setup{})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
-		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
-		c.expectQPEvent(verbs.EventQPAccessErr)
-		c.Sync()
-		c.expectNoMoreEvents()
+		for _, op := range []remoteOp{writeOp, readOp} {
+			c := p.connect(Setup{})
+			c.exchange(op.packet(c.PeerPSN(0), c.deregisteredRETH(16)), c.deviceNak(0, ib.NakRemoteAccess, 0))
+			c.expectQPEvent(verbs.EventQPAccessErr)
+		}
+		p.Sync()
+		p.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "roce/async/1"),
+	ID: "ev/qp/request-error-reported", Cite: ibta("C9-222.1.1", "async/1"),
 	Title:   "A request that is refused as invalid raises QP_REQ_ERR at the responder",
 	Sends:   "a WRITE_MIDDLE without a FIRST",
 	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
 	Defects: []string{"NoQPEvents"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceNak(0, ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
 		c.Sync()
 		c.expectNoMoreEvents()
 	}),
 }, {
-	ID: "ev/qp/communication-established-reported", Cite: ibta("", "roce/async/2"),
+	ID: "ev/qp/communication-established-reported", Cite: ibta("", "async/2"),
 	Title:   "The first packet that a queue pair receives in RTR raises COMM_EST",
 	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
 	Expects: "the event of the first queue pair",
@@ -56,7 +53,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		p.ExpectNoEvent()
 	}),
 }, {
-	ID: "ev/port/link-change-reported", Cite: ibta("", "roce/async/3"),
+	ID: "ev/port/link-change-reported", Cite: ibta("", "async/3"),
 	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
 	// which breaks the connection.
 	Setup:   ipv4,
@@ -75,7 +72,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/gid/removed-address-receives-nothing",
-	Cite: ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true},
+	Cite: ibta("", "async/4"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
 	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
 	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
@@ -87,32 +84,27 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		stays := p.connect(Setup{Receives: 1})
 		gone.expectAccepted(0)
 		p.setAddress(second.deviceAddr, false)
-		gone.Send(ib.SendOnly(gone.PeerPSN(1), Data(16)).AckReq())
+		gone.Send(gone.peerSend(1, 16))
 		p.expectSilence(silencePeriod)
-		// The result of this request is unspecified, but it must not succeed or send
-		// anything.
-		_, _ = gone.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.LocalMem.SGL(0, 8)}})
+		_, _ = gone.postSend(9) // unspecified result, but it must not succeed or send anything
 		p.expectSilence(silencePeriod)
-		for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
-			p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
-		}
+		p.expectNoSuccess()
 		stays.expectAccepted(0)
 	}),
 }, {
-	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv6,
+	ID: "ev/gid/only-address-goes-and-comes", Cite: ibta("", "async/4"), Setup: ipv6,
 	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
 }, {
-	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "roce/async/4"), Setup: ipv4,
+	ID: "ev/gid/only-ipv4-address-goes-and-comes", Cite: ibta("", "async/4"), Setup: ipv4,
 	Title:   "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Defects: []string{"RemovedAddressUsed"}, Run: onRC(removeAndRestoreAddress),
 }, {
-	ID:   "ev/mig/migrated-sender-says-so",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	ID: "ev/mig/migrated-sender-says-so", Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
 	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
 	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
@@ -127,7 +119,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "ev/mig/migreq-moves-an-armed-qp",
-	Cite: ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Cite: ibta("", "mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
 	Title:   "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
 	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
 	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
@@ -140,11 +132,11 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(1, ib.Packet.MigReq)
 		c.expectQPEvent(verbs.EventPathMig)
 		c.expectMigState(verbs.MigMigrated)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(9, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
-	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "roce/mig/2"),
+	ID: "ev/mig/migreq-means-nothing-unarmed", Cite: ibta("", "mig/2"),
 	Title:   "MigReq is ignored by a queue pair without an armed alternate path",
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
 	Expects: "an ACK on the same path and a completion for each, and no event",
@@ -161,9 +153,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 // connection's queue pair.
 func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	e := c.nextEvent(want.String())
-	if e.Type != want || e.QP != c.QP {
-		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.QP.QPN())), "%v of %v", e.Type, e.QP)
-	}
+	c.Check(e.Type == want && e.QP == c.QP, fmt.Sprintf("the event %v of queue pair %#x", want, c.QP.QPN()), "%v of %v", e.Type, e.QP)
 }
 
 // nextEvent waits for an event of any object but the synchronization queue pair, which is
@@ -171,12 +161,8 @@ func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 func (p *Port) nextEvent(want string) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())
-		switch {
-		case errors.Is(err, verbs.ErrTimeout):
-			p.Fail("the event "+want, "none in %v", p.ResponseTimeout())
-		case err != nil:
-			p.Must("events", err)
-		}
+		p.Check(!errors.Is(err, verbs.ErrTimeout), "the event "+want, "none in %v", p.ResponseTimeout())
+		p.Must("events", err)
 		if !p.isSyncEvent(e) {
 			p.Note("event %v", e.Type)
 			return e
@@ -194,37 +180,44 @@ func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 	p.Check(e.Type == want && e.Port == 1, fmt.Sprintf("%v of port 1", want), "%v of port %d", e.Type, e.Port)
 }
 
+// isSyncEvent reports whether an event is of the synchronization queue pair.
 func (p *Port) isSyncEvent(e verbs.AsyncEvent) bool {
 	return p.SyncQP() != nil && e.QP == p.SyncQP()
+}
+
+// pendingEvents returns the pending asynchronous events.
+func (p *Port) pendingEvents() (all []verbs.AsyncEvent) {
+	e, err := p.Device.WaitAsync(0)
+	for ; err == nil; e, err = p.Device.WaitAsync(0) {
+		all = append(all, e)
+	}
+	if !errors.Is(err, verbs.ErrTimeout) {
+		p.Must("events", err)
+	}
+	return all
 }
 
 // expectNoMoreEvents fails the case if an event is pending, except for events of the
 // synchronization queue pair.
 func (p *Port) expectNoMoreEvents() {
-	for {
-		e, err := p.Device.WaitAsync(0)
-		switch {
-		case errors.Is(err, verbs.ErrTimeout):
-			return
-		case err != nil:
-			p.Must("events", err)
-		case !p.isSyncEvent(e):
-			p.Fail("no event", "%v", e.Type)
-		}
+	for _, e := range p.pendingEvents() {
+		p.Check(p.isSyncEvent(e), "no event", "%v", e.Type)
+	}
+}
+
+// awaitCondition polls until a condition of the device holds, and fails the case if it does not
+// in time.
+func (p *Port) awaitCondition(want string, holds func() bool) {
+	for until := p.Now() + p.ResponseTimeout(); !holds(); p.Sleep(shortWait) {
+		p.Check(p.Now() < until, want, "not within %v", p.ResponseTimeout())
 	}
 }
 
 // awaitPortActive fails the case unless the port becomes active, or inactive, in time.
 func (p *Port) awaitPortActive(active bool) {
-	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
-		a := p.QueryPort()
-		switch {
-		case (a.State == verbs.PortActive) == active:
-			return
-		case p.Now() >= until:
-			p.Fail(fmt.Sprintf("port active: %v", active), "%v", a.State)
-		}
-	}
+	p.awaitCondition(fmt.Sprintf("port active: %v", active), func() bool {
+		return (p.QueryPort().State == verbs.PortActive) == active
+	})
 }
 
 // armAltPath gives the connection an alternate path to the peer's second address, and
@@ -239,11 +232,11 @@ func (c *Conn) armAltPath() {
 // this MigReq bit, and the case fails unless those of the device have it too.
 func (c *Conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
-	c.exchange(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()), mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
+	c.exchange(mig(c.peerSend(n, 16)), mig(c.deviceAck(n, uint32(n+1))))
 	c.ExpectRecv(uint64(n+1), 16)
 	c.PostSend(c.QP, c.SendWR(100, 8))
 	c.expect(mig(ib.SendOnly(c.DevicePSN(n), nil)))
-	c.completeWith(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))), 100)
+	c.completeWith(mig(c.peerAck(n, uint32(n+1))), 100)
 }
 
 // expectMigState fails the case unless a query returns this migration state.
@@ -256,7 +249,7 @@ func (c *Conn) expectMigState(want verbs.MigState) {
 // as unsupported if the bench cannot.
 func (p *Port) setAddress(a netip.Addr, present bool) {
 	if p.SetAddress == nil {
-		rig.Abort(fmt.Errorf("remove %v from the device: %w", a, conformance.ErrBenchCannot))
+		rig.BenchCannot("remove %v from the device", a)
 	}
 	p.Note("address %v present: %v", a, present)
 	p.Must("an address that can be removed and added", p.SetAddress(a, present))
@@ -274,24 +267,26 @@ func removeAndRestoreAddress(c *Conn) {
 	c.setAddress(c.deviceAddr, false)
 	c.expectGIDChange()
 	c.awaitGID(false)
-	// The result of this request is unspecified, but it must not succeed or send
-	// anything.
-	_, _ = c.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)}})
-	c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
-	if pkt, ok := c.nextPacket(noAddressSilence); ok {
-		c.Fail("nothing is sent by a port without an address", "%v", pkt)
-	}
-	for wc, ok := c.PollCompletion(0); ok; wc, ok = c.PollCompletion(0) {
-		c.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
-	}
+	_, _ = c.postSend(9) // unspecified result, but it must not succeed or send anything
+	c.Send(c.peerSend(1, 16))
+	pkt, sent := c.NextPacket(noAddressSilence)
+	c.Check(!sent, "nothing is sent by a port without an address", "%v", pkt)
+	c.expectNoSuccess()
 	c.ToState(c.QP, verbs.QPStateErr)
-	for _, ok := c.PollCompletion(shortWait); ok; _, ok = c.PollCompletion(shortWait) { // flushed work
-	}
+	c.Sleep(shortWait)
+	c.Completions() // discards flushed work
 
 	c.setAddress(c.deviceAddr, true)
 	c.expectGIDChange()
 	c.awaitGID(true)
 	c.connect(Setup{Receives: 1}).expectAccepted(0)
+}
+
+// expectNoSuccess fails the case if a request or receive has completed with success.
+func (p *Port) expectNoSuccess() {
+	for _, wc := range p.Completions() {
+		p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
+	}
 }
 
 // expectGIDChange fails the case unless the next event is a GID change of port 1.
@@ -303,15 +298,9 @@ func (p *Port) expectGIDChange() {
 // awaitGID fails the case unless the GID table gets, or loses, a RoCEv2 entry for the
 // device's address in time. A restored address may have another index.
 func (p *Port) awaitGID(want bool) {
-	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
-		has := hasRoCEv2GID(p.gidTable(), p.deviceAddr)
-		switch {
-		case has == want:
-			return
-		case p.Now() >= until:
-			p.Fail(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, want), "%v", has)
-		}
-	}
+	p.awaitCondition(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, want), func() bool {
+		return hasRoCEv2GID(p.gidTable(), p.deviceAddr) == want
+	})
 }
 
 // hasRoCEv2GID reports whether a GID table has a RoCEv2 entry for an address.

@@ -4,122 +4,113 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
+	"slices"
 )
 
-var bindCases = overRC.Cases([]conformance.Case{
-	{
-		ID:   "mw/bind/type-2-opens-its-range",
-		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2,
-		Title:   "A bound type 2 window grants its access rights on its range",
-		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
-		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
-		Defects: []string{"MW2Refused"}, Run: onConn(Setup{}, func(c *Conn) {
-			win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-			c.expectRead(0, win.reth(0, 256), win.m.Buf[1024:1280])
-			c.expectOpExecutedAt(1, writeOp, win.reth(0, 256))
-			c.ExpectBytes(win.m, 1024, Data(256))
-			c.ExpectUnchanged(win.m, 1024, 256)
-		}),
-	},
-	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", "C10-75", "roce/mw/1", outOfRangeBinds),
-	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", "C10-73", "roce/mw/2", noMWBindBinds),
-	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "roce/mw/3", readOnlyBinds),
-	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", "C10-72", "roce/mw/4", otherPDBinds, "BindForeignRegion"),
-	{
-		ID:   "mw/bind/type-1-refused-likewise",
-		Cite: ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Needs: verbs.CapMWType1,
-		Title:   "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
-		Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
-		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
-		Defects: []string{"BindUnchecked"}, Run: OnPort(func(p *Port) {
-			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
-				onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
-					mw, info := b.bind(c, verbs.MWType1)
-					c.expectBindFails(mw, verbs.SendSignaled, info)
-					c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
-				})(p)
-			}
-		}),
-	},
-	{
-		ID: "mw/bind/bound-type-2-window-refused", Cite: ibta("o10-37.2.30", "roce/mw/8"), Needs: verbs.CapMWType2,
-		Title:   "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
-		Sends:   "binds a window to one range of a region, then to another",
-		Expects: "SUCCESS, then MW_BIND_ERR",
-		Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
-			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
-			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
-			// The post must succeed: an earlier request in the queue might have
-			// invalidated the window.
-			_, err := c.postBind(mw, verbs.SendSignaled, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
-			c.Must("a bind that can be posted", err)
-			c.ExpectCompletion(bindID, verbs.WCMWBindErr)
-		}),
-	},
-	{
-		ID:   "mw/bind/invalidated-type-2-window-bound-again",
-		Cite: ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-		Title:   "An invalidated type 2 window can be bound again, and its old key is invalid",
-		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
-		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
-		Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
-			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-			old := c.bind(mw, info)
-			c.Send(ib.SendOnlyInv(c.PeerPSN(0), old, nil))
-			c.ExpectRecv(1, 0)
-			key := c.bind(mw, info)
-			c.expectRead(1, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
-			c.expectReadRefused(2, windowRETH(info, old, 0, 8))
-		}),
-	},
-	{
-		ID: "mw/bind/empty-type-2-window-refused", Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType2,
-		Title:   "A bind of a type 2 window to no bytes fails",
-		Sends:   "binds a type 2 window to 0 bytes of a region",
-		Expects: "an error at the post, or MW_BIND_ERR",
-		Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
-			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
-		}),
-	},
-	{
-		ID:   "mw/bind/empty-bind-closes-a-type-1-window",
-		Cite: ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType1,
-		Title:   "A bind of a type 1 window to no bytes invalidates it",
-		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
-		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
-		Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
-			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
-			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-			old := c.bind(mw, info)
-			c.expectRead(0, windowRETH(info, old, 0, 8), m.Buf[1024:1032])
-			key := c.bind(mw, bindRange(m, 1024, 0, verbs.AccessRemoteRead))
-			c.expectReadRefused(1, windowRETH(info, old, 0, 8))
-			c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
-		}),
-	},
-	{
-		ID:   "mw/bind/zero-based-type-1-window-refused",
-		Cite: ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
-		Title:   "A type 1 window cannot be zero-based",
-		Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
-		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
-		Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
-			mw := c.newWindow(verbs.MWType1)
-			c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
-			c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
-		}),
-	},
-	{
-		ID: "mw/bind/unsignaled-failure-completes", Cite: ibta("", "roce/mw/13", "roce/err/1"), Needs: verbs.CapMWType2,
-		Title:   "An unsignaled bind that fails completes with an error",
-		Sends:   "an unsignaled bind that exceeds its region",
-		Expects: "MW_BIND_ERR, unless the post is refused",
-		Defects: []string{"UnsignaledBindSilent"}, Run: onConn(Setup{}, func(c *Conn) {
-			c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
-		}),
-	},
-})
+var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
+	ID: "mw/bind/type-2-opens-its-range", Cite: ibta("o10-37.2.30", "mw/8", "mw/5"), Needs: verbs.CapMWType2,
+	Title:   "A bound type 2 window grants its access rights on its range",
+	Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
+	Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
+	Defects: []string{"MW2Refused"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		c.expectRead(0, win.reth(0, 256), win.m.Buf[1024:1280])
+		c.expectOpExecutedAt(1, writeOp, win.reth(0, 256))
+		c.ExpectBytes(win.m, 1024, Data(256))
+		c.ExpectUnchanged(win.m, 1024, 256)
+	}),
+}}, []conformance.Case{
+	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", "C10-75", "mw/1", outOfRangeBinds),
+	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", "C10-73", "mw/2", noMWBindBinds),
+	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "mw/3", readOnlyBinds),
+	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", "C10-72", "mw/4", otherPDBinds, "BindForeignRegion"),
+}, []conformance.Case{{
+	ID:   "mw/bind/type-1-refused-likewise",
+	Cite: ibta("C10-72..75", "mw/1", "mw/2", "mw/3", "mw/4"), Needs: verbs.CapMWType1,
+	Title:   "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
+	Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
+	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
+	Defects: []string{"BindUnchecked"}, Run: OnPort(func(p *Port) {
+		for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
+			eachConn(p, Setup{}, binds, func(c *Conn, b badBind) {
+				mw, info := b.bind(c, verbs.MWType1)
+				c.expectBindFails(mw, verbs.SendSignaled, info)
+				c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
+			})
+		}
+	}),
+}, {
+	ID: "mw/bind/bound-type-2-window-refused", Cite: ibta("o10-37.2.30", "mw/8"), Needs: verbs.CapMWType2,
+	Title:   "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
+	Sends:   "binds a window to one range of a region, then to another",
+	Expects: "SUCCESS, then MW_BIND_ERR",
+	Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
+		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
+		c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
+		// The post must succeed: an earlier request in the queue might have
+		// invalidated the window.
+		_, err := c.postBind(mw, verbs.SendSignaled, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
+		c.Must("a bind that can be posted", err)
+		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+	}),
+}, {
+	ID:   "mw/bind/invalidated-type-2-window-bound-again",
+	Cite: ibta("o10-37.2.30", "mw/8", "rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "An invalidated type 2 window can be bound again, and its old key is invalid",
+	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
+	Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
+	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
+		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
+		old := c.bind(mw, info)
+		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old, nil))
+		c.ExpectRecv(1, 0)
+		key := c.bind(mw, info)
+		c.expectRead(1, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
+		c.expectReadRefused(2, windowRETH(info, old, 0, 8))
+	}),
+}, {
+	ID: "mw/bind/empty-type-2-window-refused", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType2,
+	Title:   "A bind of a type 2 window to no bytes fails",
+	Sends:   "binds a type 2 window to 0 bytes of a region",
+	Expects: "an error at the post, or MW_BIND_ERR",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
+	}),
+}, {
+	ID: "mw/bind/empty-bind-closes-a-type-1-window", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType1,
+	Title:   "A bind of a type 1 window to no bytes invalidates it",
+	Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
+	Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
+		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
+		old := c.bind(mw, info)
+		c.expectRead(0, windowRETH(info, old, 0, 8), m.Buf[1024:1032])
+		key := c.bind(mw, bindRange(m, 1024, 0, verbs.AccessRemoteRead))
+		c.expectReadRefused(1, windowRETH(info, old, 0, 8))
+		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+	}),
+}, {
+	ID:   "mw/bind/zero-based-type-1-window-refused",
+	Cite: ibta("o10-36.2.2", "mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
+	Title:   "A type 1 window cannot be zero-based",
+	Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
+	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		mw := c.newWindow(verbs.MWType1)
+		c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+		c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
+	}),
+}, {
+	ID: "mw/bind/unsignaled-failure-completes", Cite: ibta("", "mw/13", "err/1"), Needs: verbs.CapMWType2,
+	Title:   "An unsignaled bind that fails completes with an error",
+	Sends:   "an unsignaled bind that exceeds its region",
+	Expects: "MW_BIND_ERR, unless the post is refused",
+	Defects: []string{"UnsignaledBindSilent"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
+	}),
+}}))
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
 func badBindCase(id, title, section, row string, binds []badBind, extraDefects ...string) conformance.Case {
@@ -129,10 +120,10 @@ func badBindCase(id, title, section, row string, binds []badBind, extraDefects .
 		Cite:  ibta(section, row), Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
 		Sends:   "binds a type 2 window to " + joinNames(binds),
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Run: OnPort(onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
+		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
 			c.expectBindFails(mw, verbs.SendSignaled, info)
-		})),
+		}),
 	}
 }
 

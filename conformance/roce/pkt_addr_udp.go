@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,7 +16,7 @@ import (
 
 var addressCases = mostlyRC.Cases([]conformance.Case{{
 	ID:   "pkt/ip/source-address-is-that-of-the-chosen-gid",
-	Cite: annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Setup: conformance.Setup{TwoAddresses: true},
+	Cite: annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "pkt/ip/9"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "Packets have the address of the connection's GID as source and the peer's address as destination",
 	Sends:   "a SEND to the device's second address, and an ACK for the device's SEND",
 	Expects: "an ACK and a SEND from the second address to the peer's",
@@ -24,27 +25,25 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 		index := p.gidIndex(p.deviceAddr)
 		c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 		c.expectAccepted(0)
-		c.PostSend(c.QP, c.SendWR(100, 8))
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
+		c.request(0, c.SendWR(100, 8))
+		c.completeWith(c.peerAck(0, 1), 100)
 	}),
 }, {
-	ID: "pkt/addr/packet-from-another-host-dropped", Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"),
+	ID: "pkt/addr/packet-from-another-host-dropped", Cite: ibta("9.6.1.2.3", "pkt/addr/2"),
 	Title:   "A packet from another address than the peer's is dropped",
 	Sends:   "a SEND and a WRITE from another source address; an ACK for the device's SEND from another source address",
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
 	Defects: []string{"SourceUnchecked"}, Run: onRC(func(c *Conn) {
 		other := c.PeerAddr(1)
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
-		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().From(other))
-		c.PostSend(c.QP, c.SendWR(100, 8))
-		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).From(other))
+		c.expectDropped(c.peerSend(0, 16).From(other))
+		c.expectDropped(c.peerWrite(0, 16).From(other))
+		c.request(0, c.SendWR(100, 8))
+		c.expectDropped(c.peerAck(0, 1).From(other))
 		c.expectAccepted(0)
 	}),
 }, {
 	ID:   "pkt/addr/uc-packet-from-another-host-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/2"), Needs: verbs.CapUC, Labels: labelUC,
+	Cite: ibta("9.6.1.2.3", "pkt/addr/2"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A UC packet from another address than the peer's is dropped",
 	Sends:   "a SEND and a UC WRITE from another address, then a SEND from the peer's",
 	Expects: "a completion of the last only",
@@ -52,24 +51,23 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 		other := c.PeerAddr(1)
 		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(ib.UC).From(other))
 		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).On(ib.UC).From(other))
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(0, 24, 1)
 	}),
 }, {
 	ID:   "pkt/addr/packet-to-another-local-address-dropped",
-	Cite: ibta("9.6.1.2.3", "roce/pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true},
+	Cite: ibta("9.6.1.2.3", "pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true},
 	Title:   "A packet to another address of the device than the connection's is dropped",
 	Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
 	Defects: []string{"IPUnchecked"}, Run: onRC(func(c *Conn) {
 		second := c.Local[1]
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Via(c.Peer, second))
-		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().Via(c.Peer, second))
+		c.expectDropped(c.peerSend(0, 16).Via(c.Peer, second))
+		c.expectDropped(c.peerWrite(0, 16).Via(c.Peer, second))
 		c.expectAccepted(0)
 	}),
 }, {
 	ID:   "pkt/addr/gid-of-rocev1-only-receives-nothing",
-	Cite: annexA17("CA17-41", "roce/pkt/addr/4"), Needs: verbs.CapUD, Labels: labelUD,
+	Cite: annexA17("CA17-41", "pkt/addr/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A packet to an address that the GID table has for RoCEv1 only is dropped",
 	Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
 	Expects: "a completion of the second only",
@@ -80,8 +78,7 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/addr/mad-to-qp0-dropped",
-	Cite: annexA17("CA17-33", "roce/pkt/addr/5"), Needs: verbs.CapCM, Labels: labelCM,
+	ID: "pkt/addr/mad-to-qp0-dropped", Cite: annexA17("CA17-33", "pkt/addr/5"), Needs: verbs.CapCM, Labels: labelCM,
 	Title:   "A MAD for QP 0 is dropped, and does not reach QP 1",
 	Sends:   "a REQ for a service without a listener, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
 	Expects: "nothing, nothing, and a REJ",
@@ -98,8 +95,7 @@ var addressCases = mostlyRC.Cases([]conformance.Case{{
 
 // gidTable returns the GID table of port 1.
 func (p *Port) gidTable() (table []verbs.GIDEntry) {
-	attr := p.QueryPort()
-	for i := range attr.GIDs {
+	for i := range p.QueryPort().GIDs {
 		e, err := p.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // an empty entry
@@ -125,29 +121,25 @@ func (p *Port) gidIndex(a netip.Addr) uint8 {
 // rocev1OnlyAddr returns an address that the GID table has for RoCEv1 and not for RoCEv2.
 // The case ends as unsupported if there is none.
 func (p *Port) rocev1OnlyAddr() netip.Addr {
-	two := make(map[netip.Addr]bool)
-	for _, e := range p.gidTable() {
-		if e.Type == verbs.GIDTypeRoCEv2 {
-			two[e.GID.Addr()] = true
-		}
-	}
-	for _, e := range p.gidTable() {
-		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv1 && !two[a] && a.Is4() == p.deviceAddr.Is4() {
+	table := p.gidTable()
+	for _, e := range table {
+		a := e.GID.Addr()
+		if e.Type == verbs.GIDTypeRoCEv1 && !hasRoCEv2GID(table, a) && a.Is4() == p.deviceAddr.Is4() {
 			return a
 		}
 	}
-	rig.Abort(fmt.Errorf("the device has no GID for RoCEv1 only: %w", conformance.ErrBenchCannot))
+	rig.BenchCannot("the device has no GID for RoCEv1 only")
 	return netip.Addr{}
 }
 
 var udpCases = overRC.Cases([]conformance.Case{{
-	ID: "pkt/udp/destination-port-is-4791", Cite: annexA17("CA17-20", "roce/pkt/udp/1"),
+	ID: "pkt/udp/destination-port-is-4791", Cite: annexA17("CA17-20", "pkt/udp/1"),
 	Title:   "RoCEv2 uses UDP port 4791, and no other",
 	Sends:   "valid SENDs to ports 4790, 4792 and 49152, then one to 4791",
 	Expects: "a response to the last only, which is sent to port 4791",
 	Defects: []string{"IPUnchecked"}, Run: onRC(func(c *Conn) {
 		for _, Port := range []uint16{4790, 4792, 0xc000} {
-			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithDstPort(Port))
+			c.expectDropped(c.peerSend(0, 16).WithDstPort(Port))
 		}
 		// The response must go to the RoCEv2 port, whatever the source port of the
 		// request: packets to other ports are not parsed as RoCEv2.
@@ -155,32 +147,25 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "pkt/udp/requests-and-resends-keep-one-source-port",
-	Cite: annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
+	Cite: annexA17("A17.3.2.1, A17.9.4", "pkt/udp/2"), Level: conformance.Should,
 	Title:   "Requests and retransmissions of a queue pair have one UDP source port",
 	Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
 	Expects: "one source port in all packets",
-	Defects: []string{"SourcePortPerPacket"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
+	Defects: []string{"SourcePortPerPacket"}, Run: onConn(Setup{}, func(c *Conn) {
 		var ports sourcePorts
 		for i := range 30 {
-			var wrs []verbs.SendWR
-			for k := range 4 {
-				wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(k, 32+k)})
-			}
-			c.PostSend(c.QP, wrs...)
-			ports.add(c.Port, c.nextPackets(4))
+			c.PostSend(c.QP, c.SendWR(1, 32), c.SendWR(2, 33), c.SendWR(3, 34), c.SendWR(4, 35))
+			ports.addNext(c.Port, 4)
 			if i%3 == 0 {
-				c.Send(ib.Nak(c.DevicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
-				ports.add(c.Port, c.nextPackets(2))
+				c.Send(c.peerNak(4*i+2, ib.NakSequence, uint32(4*i+2)))
+				ports.addNext(c.Port, 2)
 			}
-			c.Send(ib.Ack(c.DevicePSN(4*i+3), uint32(4*i+4)))
-			for k := range 4 {
-				c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
-			}
+			c.completeWith(c.peerAck(4*i+3, uint32(4*i+4)), 1, 2, 3, 4)
 		}
 	}),
 }, {
 	ID:   "pkt/udp/answers-keep-one-source-port",
-	Cite: annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
+	Cite: annexA17("A17.3.2.1, A17.9.4", "pkt/udp/2"), Level: conformance.Should,
 	Title:   "Responses of a queue pair have the UDP source port of its requests, whatever the source port of the peer's requests",
 	Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
 	Expects: "one source port in all packets of the device",
@@ -188,65 +173,64 @@ var udpCases = overRC.Cases([]conformance.Case{{
 		var ports sourcePorts
 		for i := range 50 {
 			from := uint16(0xc000 + 37*i)
-			write := ib.WriteOnly(c.PeerPSN(2*i), c.RETH(0, 8), Data(8)).AckReq().WithSrcPort(from)
+			write := c.peerWrite(2*i, 8).WithSrcPort(from)
 			c.Send(write)
-			ports.add(c.Port, c.nextPackets(1))
-			c.Send(ib.ReadRequest(c.PeerPSN(2*i+1), c.RETH(0, 8)).WithSrcPort(from + 1))
-			ports.add(c.Port, c.nextPackets(1))
+			ports.addNext(c.Port, 1)
+			c.Send(c.peerRead(2*i+1, 8).WithSrcPort(from + 1))
+			ports.addNext(c.Port, 1)
 			if i%10 == 0 {
 				c.Send(write.WithSrcPort(from + 2))
-				ports.add(c.Port, c.nextPackets(1))
+				ports.addNext(c.Port, 1)
 			}
 		}
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
-		ports.add(c.Port, c.nextPackets(1))
+		c.PostSend(c.QP, c.SendWR(1, 8))
+		ports.addNext(c.Port, 1)
 	}),
 }, {
-	ID:   "pkt/udp/checksum-is-left-out",
-	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv4,
+	ID: "pkt/udp/checksum-is-left-out", Cite: annexA17("A17.3.2.4", "pkt/udp/3"), Level: conformance.Should, Setup: ipv4,
 	Title:   "The UDP checksum is sent as 0, over IPv4",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a UDP checksum of 0 in every packet",
 	Defects: []string{"PlainSocket"}, Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID:   "pkt/udp/ipv6-checksum-is-left-out",
-	Cite: annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: ipv6,
+	Cite: annexA17("A17.3.2.4", "pkt/udp/3"), Level: conformance.Should, Setup: ipv6,
 	Title:   "The UDP checksum is sent as 0, over IPv6",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a UDP checksum of 0 in every packet",
 	Defects: []string{"PlainSocket"}, Run: onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
-	ID: "pkt/udp/packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4,
+	ID: "pkt/udp/packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv4,
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv4",
 	Sends:   "SENDs with a UDP checksum",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(expectChecksumAccepted),
 }, {
-	ID: "pkt/udp/ipv6-packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6,
+	ID: "pkt/udp/ipv6-packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv6",
 	Sends:   "SENDs with a UDP checksum",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(expectChecksumAccepted),
 }, {
-	ID: "pkt/udp/packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv4,
+	ID: "pkt/udp/packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv4,
 	Title:   "A packet without UDP checksum is accepted, over IPv4",
 	Sends:   "SENDs with a UDP checksum of 0",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"UDPChecksumRequired"}, Run: onRC(expectZeroChecksumAccepted),
 }, {
-	ID: "pkt/udp/ipv6-packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: ipv6,
+	ID: "pkt/udp/ipv6-packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet without UDP checksum is accepted, over IPv6",
 	Sends:   "SENDs with a UDP checksum of 0",
 	Expects: "an ACK and a completion for each",
 	Defects: []string{"UDPChecksumRequired"}, Run: onRC(expectZeroChecksumAccepted),
 }, {
-	ID: "pkt/udp/padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv4,
+	ID: "pkt/udp/padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "pkt/udp/5"), Setup: ipv4,
 	Title:   "Bytes after the end of the IP packet in a frame are ignored",
 	Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
 	Defects: []string{"FrameEndICRC"}, Run: onRC(func(c *Conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
 }, {
-	ID: "pkt/udp/ipv6-padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "roce/pkt/udp/5"), Setup: ipv6,
+	ID: "pkt/udp/ipv6-padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "pkt/udp/5"), Setup: ipv6,
 	Title:   "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
 	Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
@@ -259,7 +243,7 @@ func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
 		payload := Data(16 * min(i, 1))
 		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
-		c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+		c.expect(c.deviceAck(i, uint32(i+1)))
 		c.ExpectRecv(uint64(i+1), len(payload))
 		c.ExpectBytes(c.LocalMem, 64*i, payload)
 		c.ExpectUnchanged(c.LocalMem, 64*i, len(payload))
@@ -290,19 +274,13 @@ func expectZeroChecksumAccepted(c *Conn) {
 }
 
 // sourcePorts checks that all packets have the same source port.
-type sourcePorts struct {
-	Port uint16
-	seen int
-}
+type sourcePorts struct{ first uint16 }
 
-func (s *sourcePorts) add(p *Port, pkts []ib.Packet) {
-	for _, pkt := range pkts {
-		if s.seen == 0 {
-			s.Port = *pkt.UDP.SrcPort
-		}
-		s.seen++
-		if got := *pkt.UDP.SrcPort; got != s.Port {
-			p.Fail(fmt.Sprintf("source port %d in all packets", s.Port), "%d in packet %d, %v", got, s.seen, pkt)
-		}
+// addNext fails the case unless the next n packets have the source port of the first packet.
+func (s *sourcePorts) addNext(p *Port, n int) {
+	for _, pkt := range p.nextPackets(n) {
+		got := *pkt.UDP.SrcPort
+		s.first = cmp.Or(s.first, got)
+		p.Check(got == s.first, fmt.Sprintf("source port %d in all packets", s.first), "%d in %v", got, pkt)
 	}
 }

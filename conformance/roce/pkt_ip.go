@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -11,40 +12,39 @@ import (
 )
 
 var ipCases = overRC.Cases([]conformance.Case{{
-	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4,
+	ID: "pkt/ip/ipv4-carries-a-connection", Cite: annexA17("CA17-1", "pkt/ip/1"), Setup: ipv4,
 	Title:   "A connection over IPv4 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv4 between the two addresses",
 	Defects: []string{"ICRCWrong"}, Run: onRC(exchangeBothWays),
 }, {
-	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6,
+	ID: "pkt/ip/ipv6-carries-a-connection", Cite: annexA17("CA17-1", "pkt/ip/1"), Setup: ipv6,
 	Title:   "A connection over IPv6 transfers data in both directions",
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv6 between the two addresses",
 	Defects: []string{"IPv6Dead"}, Run: onRC(exchangeBothWays),
 }, {
-	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	ID: "pkt/ip/packet-with-options-dropped", Cite: annexA17("CA17-3, CA17-24", "pkt/ip/2"), Setup: ipv4,
 	Title:   "A packet with IPv4 options is dropped, although its ICRC is correct",
 	Sends:   "a SEND after four options that do nothing, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
-		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
+		send := c.peerSend(0, 16)
 		send.IP.Options = ipOptionNOPs
 		c.expectDropped(send)
 		c.expectAccepted(0)
 	}),
 }, {
-	ID:   "pkt/ip/packet-that-got-options-on-its-way-dropped",
-	Cite: annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4,
+	ID: "pkt/ip/packet-that-got-options-on-its-way-dropped", Cite: annexA17("CA17-3, CA17-24", "pkt/ip/2"), Setup: ipv4,
 	Title:   "A packet that got IPv4 options in flight is dropped",
 	Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
-		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
+		c.expectDropped(c.peerSend(0, 16).InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"),
+	ID: "pkt/ip/dscp-of-requests-and-answers-is-the-traffic-class", Cite: annexA17("CA17-4, CA17-13", "pkt/ip/3"),
 	Title:   "The DSCP of every packet, responses included, is that of the connection's traffic class",
 	Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DSCP 26 in every packet",
@@ -55,7 +55,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"),
+	ID: "pkt/ip/ecn-bits-not-taken-from-the-traffic-class", Cite: annexA17("CA17-5, CA17-14", "pkt/ip/4"),
 	Title:   "The ECN bits do not come from the traffic class: 00 without congestion management, never 11",
 	Sends:   "requests, and responses to requests of the device, on four connections whose traffic classes end in 00, 01, 10 and 11",
 	Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
@@ -74,37 +74,36 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4,
+	ID: "pkt/ip/ipv4-lengths-end-at-the-icrc", Cite: annexA17("CA17-6, CA17-21", "pkt/ip/5"), Setup: ipv4,
 	Title:   "The lengths of IPv4 and UDP end at the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
-	Cite: annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6,
+	Cite: annexA17("CA17-15, CA17-21", "pkt/ip/10", "pkt/ip/5"), Setup: ipv6,
 	Title:   "The payload length of IPv6 counts from the UDP header to the ICRC",
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
 	Defects: []string{"TrailingBytes"}, Run: onRC(checkLengths),
 }, {
 	ID:   "pkt/ip/every-packet-forbids-fragmentation",
-	Cite: annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4,
+	Cite: annexA17("CA17-3, CA17-7, CA17-8", "pkt/ip/6", "pkt/ip/2"), Setup: ipv4,
 	Title:   "Every IPv4 packet has DF set, is no fragment, and has no options",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
 	Defects: []string{"PlainSocket"}, Run: onRC(func(c *Conn) {
-		whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
-		for _, pkt := range c.variedPackets() {
-			c.checkPacket(whole, pkt)
-		}
+		c.expectInAllPackets(ib.Packet{IP: packet.IP{
+			DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5)),
+		}})
 	}),
 }, {
-	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	ID: "pkt/ip/fragments-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "Fragments are dropped and not reassembled",
 	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
-		send := ib.SendOnly(c.PeerPSN(0), Data(64)).AckReq()
+		send := c.peerSend(0, 64)
 		more := send
 		more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
 		c.expectDropped(more)
@@ -114,13 +113,11 @@ var ipCases = overRC.Cases([]conformance.Case{{
 			whole := send.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.Peer, c.deviceAddr))
 			whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
 			parts, err := packet.Fragments(whole.Build(), 48)
+			for _, part := range parts {
+				err = errors.Join(err, c.Wire.Send(part))
+			}
 			if err != nil {
 				rig.Abort(err)
-			}
-			for _, part := range parts {
-				if err := c.Wire.Send(part); err != nil {
-					rig.Abort(err)
-				}
 			}
 			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
@@ -128,25 +125,23 @@ var ipCases = overRC.Cases([]conformance.Case{{
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4,
+	ID: "pkt/ip/packet-without-df-dropped", Cite: annexA17("CA17-24", "pkt/ip/7"), Setup: ipv4,
 	Title:   "A packet with DF clear is dropped, although its ICRC is correct",
 	Sends:   "a SEND with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Defects: []string{"DFUnchecked"}, Run: onRC(func(c *Conn) {
-		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
+		send := c.peerSend(0, 16)
 		send.IP.DF = new(false)
 		c.expectDropped(send)
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"),
+	ID: "pkt/ip/ttl-is-the-hop-limit-of-the-path", Cite: annexA17("CA17-9, CA17-17", "pkt/ip/8"),
 	Title:   "The time to live of every packet is the hop limit of the connection",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a hop limit of 7 in every packet",
 	Defects: []string{"FixedHopLimit"}, Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *Conn) {
-		for _, pkt := range c.variedPackets() {
-			c.checkPacket(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
-		}
+		c.expectInAllPackets(ib.Packet{}.WithHopLimit(7))
 	}),
 }})
 
@@ -156,53 +151,55 @@ var ipOptionNOPs = []byte{1, 1, 1, 1}
 // exchangeBothWays has the peer and the device each send, write and read.
 func exchangeBothWays(c *Conn) {
 	c.expectAccepted(0)
-	c.exchange(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
+	c.exchange(c.peerWrite(1, 100), c.deviceAck(1, 2))
 	c.ExpectBytes(c.TargetMem, 0, Data(100))
-	c.exchange(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)), ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
+	c.exchange(c.peerRead(2, 50), ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
 
-	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(1024, 33)},
-		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(2048, 5), Remote: at},
-		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(4096, 10), Remote: at})
-	c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[1024:][:33]))
-	c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(at.Addr, at.RKey, 5), c.LocalMem.Buf[2048:][:5]))
-	c.expect(ib.ReadRequest(c.DevicePSN(2), ib.At(at.Addr, at.RKey, 10)))
-	c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(10)))
+	c.request(0, c.SendWR(1, 33), c.WriteWR(2, 5), c.ReadWR(3, 10))
+	c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(10)))
 	c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
-	c.ExpectBytes(c.LocalMem, 4096, Data(10))
+	c.ExpectBytes(c.LocalMem, SinkOffset, Data(10))
 }
 
 // variedPackets has the device send packets of many kinds on a connection with one
 // receive, and returns them: requests of one and several packets, a retransmission, ACK,
 // READ responses, sequence NAK, RNR NAK, and a fatal NAK.
-func (c *Conn) variedPackets() []ib.Packet {
-	c.PostSend(c.QP,
-		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 1)},
-		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
-		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+func (c *Conn) variedPackets() []Arrival {
+	c.PostSend(c.QP, c.SendWR(101, 1), c.WriteWR(102, 2500), c.ReadWR(103, 8))
 	all := c.nextPackets(5)
-	c.Send(ib.Nak(c.DevicePSN(4), ib.NakSequence, 2)) // makes the device retransmit the READ
+	c.Send(c.peerNak(4, ib.NakSequence, 2)) // makes the device retransmit the READ
 	all = append(all, c.nextPackets(1)...)
 	c.Send(ib.ReadResponseOnly(c.DevicePSN(4), 3, Data(8)))
-
-	one := func(pkt ib.Packet) {
-		c.Send(pkt)
-		all = append(all, c.nextPackets(1)...)
+	answers := func(n int, request ib.Packet) {
+		c.Send(request)
+		all = append(all, c.nextPackets(n)...)
 	}
-	one(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-	c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 2500)))
-	all = append(all, c.nextPackets(3)...)
-	one(ib.WriteOnly(c.PeerPSN(9), c.RETH(0, 0), nil).AckReq()) // after a gap
-	one(ib.SendOnly(c.PeerPSN(4), Data(16)).AckReq())           // no receive is left
-	one(ib.WriteOnly(c.PeerPSN(4), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
+	answers(1, c.peerSend(0, 16))
+	answers(3, c.peerRead(1, 2500))
+	answers(1, c.peerWrite(9, 0)) // after a gap
+	answers(1, c.peerSend(4, 16)) // no receive is left
+	answers(1, c.outOfBoundsWrite(4))
 	return all
+}
+
+// outOfBoundsWrite is a WRITE with the peer's k-th PSN and an address far before TargetMem.
+func (c *Conn) outOfBoundsWrite(k int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(k), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq()
+}
+
+// expectInAllPackets has the device send packets of many kinds, and fails the case unless all
+// have the fields of want.
+func (c *Conn) expectInAllPackets(want ib.Packet) {
+	for _, pkt := range c.variedPackets() {
+		c.checkPacket(want, pkt)
+	}
 }
 
 // checkLengths fails the case unless the lengths in the IP and UDP headers end with the
 // ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
-		rig.Abort(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrBenchCannot))
+		rig.BenchCannot("sockets do not show the lengths in the headers")
 	}
 	const headers, icrc, aeth = 8 + 12, 4, 4
 	check := func(body int) {
@@ -216,16 +213,15 @@ func checkLengths(c *Conn) {
 		if !pkt.IP.Is6() {
 			ip += 20
 		}
-		c.checkPacket(ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}, pkt)
-		if err := pkt.CheckICRC(); err != nil {
-			c.Fail("the ICRC at the end given by the lengths", "%v", err)
-		}
+		lengths := ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}
+		c.checkPacket(lengths, Arrival{pkt, f.At})
+		c.Must("the ICRC at the end given by the lengths", pkt.CheckICRC())
 	}
-	c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+	c.Send(c.peerSend(0, 16))
 	check(aeth)
 	for i, n := range []int{0, 1, 2, 3, 4, MTU} {
-		c.PostSend(c.QP, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
+		c.PostSend(c.QP, c.SendWR(100, n))
 		check((n + 3) &^ 3)
-		c.Send(ib.Ack(c.DevicePSN(i), uint32(i+1)))
+		c.Send(c.peerAck(i, uint32(i+1)))
 	}
 }

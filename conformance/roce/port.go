@@ -23,8 +23,6 @@ type Port struct {
 	Peer, deviceAddr netip.Addr
 	// Checker checks every packet that the device sends.
 	Checker *PacketChecker
-	// lastArrival is when the packet arrived that nextPacket returned last.
-	lastArrival time.Duration
 	// skipped are packets received while waiting for others.
 	skipped  []Arrival
 	syncConn *syncConn
@@ -97,9 +95,6 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	}
 }
 
-// Skipped returns the packets received while waiting for others.
-func (p *Port) Skipped() []Arrival { return p.skipped }
-
 // DiscardSkipped discards the packets received while waiting for others.
 func (p *Port) DiscardSkipped() { p.skipped = nil }
 
@@ -120,42 +115,43 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 	}
 }
 
-// nextPacket returns the next packet from the device; false after the timeout.
-func (p *Port) nextPacket(timeout time.Duration) (ib.Packet, bool) {
-	a, ok := p.NextPacket(timeout)
-	p.lastArrival = a.At
-	return a.Packet, ok
+// expectAnyPacket returns the next packet. The case fails if none arrives in time; want describes
+// the expected packet.
+func (p *Port) expectAnyPacket(want string) Arrival {
+	a, ok := p.NextPacket(p.ResponseTimeout())
+	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
+	return a
 }
 
 // expectPacket fails the case unless the next packet matches want. It returns the packet.
-func (p *Port) expectPacket(want ib.Packet) ib.Packet {
-	got, ok := p.nextPacket(p.ResponseTimeout())
-	if !ok {
-		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
-	}
+func (p *Port) expectPacket(want ib.Packet) Arrival {
+	got := p.expectAnyPacket(want.String())
 	p.checkPacket(want, got)
 	return got
 }
 
 // checkPacket fails the case unless a packet matches want. The case ends as unsupported
 // if want has fields that the bench cannot see.
-func (p *Port) checkPacket(want, got ib.Packet) {
-	if unseen := want.About(got); len(unseen) > 0 {
-		rig.Abort(fmt.Errorf("%w: sockets do not show %s", conformance.ErrBenchCannot, strings.Join(unseen, ", ")))
+func (p *Port) checkPacket(want ib.Packet, got Arrival) {
+	if unseen := want.About(got.Packet); len(unseen) > 0 {
+		rig.BenchCannot("sockets do not show %s", strings.Join(unseen, ", "))
 	}
-	if d := want.Diff(got); d != nil {
+	if d := want.Diff(got.Packet); d != nil {
 		p.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}
 }
 
 // nextPackets returns the next n packets, or fails the case.
-func (p *Port) nextPackets(n int) []ib.Packet {
-	all := make([]ib.Packet, n)
-	for i := range all {
-		var ok bool
-		if all[i], ok = p.nextPacket(p.ResponseTimeout()); !ok {
-			p.Fail(fmt.Sprintf("%d packets", n), "%d", i)
-		}
+func (p *Port) nextPackets(n int) []Arrival {
+	return p.awaitMatching(n, func(*Arrival) bool { return true })
+}
+
+// awaitMatching returns the next n matching packets, or fails the case.
+func (p *Port) awaitMatching(n int, matches func(*Arrival) bool) (all []Arrival) {
+	for len(all) < n {
+		a, ok := p.NextMatching(matches, p.ResponseTimeout())
+		p.Check(ok, fmt.Sprintf("%d packets", n), "%d", len(all))
+		all = append(all, a)
 	}
 	return all
 }
@@ -170,26 +166,8 @@ const (
 // expectSilence fails the case if the device sends a packet before it answers a request
 // on another connection, or within quiet after that; see [Port.NextAfterSync].
 func (p *Port) expectSilence(quiet time.Duration) {
-	if pkt, ok := p.packetAfterSync(quiet); ok {
-		p.Fail("nothing is sent", "%v", pkt)
-	}
-}
-
-// packetAfterSync is [Port.NextAfterSync] for callers that need only the packet.
-func (p *Port) packetAfterSync(quiet time.Duration) (ib.Packet, bool) {
-	a, ok := p.NextAfterSync(quiet)
-	p.lastArrival = a.At
-	return a.Packet, ok
-}
-
-// drain synchronizes with the device and returns the packets received until then.
-func (p *Port) drain() (all []ib.Packet) {
-	p.Sync()
-	for _, a := range p.Skipped() {
-		all = append(all, a.Packet)
-	}
-	p.DiscardSkipped()
-	return all
+	pkt, sent := p.NextAfterSync(quiet)
+	p.Check(!sent, "nothing is sent", "%v", pkt)
 }
 
 // syncConn is a connection for zero-length WRITEs. The ACK of a WRITE shows that the
@@ -209,13 +187,8 @@ const (
 
 func newSyncConn(p *Port) *syncConn {
 	c := &syncConn{p: p, psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
-	cq, err := p.Device.CreateCQ(verbs.CQInit{Depth: 16})
-	p.Must("a completion queue", err)
-	c.qp, err = p.Device.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: p.PD, SendCQ: cq, RecvCQ: cq,
-		Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	p.Must("another queue pair", err)
+	cq := p.CreateCQ(verbs.CQInit{Depth: 16})
+	c.qp = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: cq, RecvCQ: cq, Caps: minQPCaps})
 	p.ToInit(c.qp, verbs.AccessRemoteWrite, 0)
 	a := p.peerAttr(p.Peers[0])
 	a.DestQPN, a.RQPSN = syncQPN, syncPSN
@@ -242,9 +215,8 @@ func (p *Port) Sync() {
 		p.syncConn = newSyncConn(p)
 	}
 	p.syncConn.sendRequest()
-	if _, ok := p.NextMatching(p.syncConn.isAck, p.ResponseTimeout()); !ok {
-		p.Fail("a device that answers its other connections", "nothing in %v", p.ResponseTimeout())
-	}
+	_, ok := p.NextMatching(p.syncConn.isAck, p.ResponseTimeout())
+	p.Check(ok, "a device that answers its other connections", "nothing in %v", p.ResponseTimeout())
 }
 
 // expectNoCompletion fails the case if the device has completed a request or a receive by

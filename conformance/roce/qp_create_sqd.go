@@ -11,7 +11,7 @@ import (
 )
 
 var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
-	ID: "qp/create/unknown-type-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/create/unknown-type-refused", Cite: ibta("", "qp/1"), Needs: verbs.CapRC,
 	Title:   "A queue pair of an unknown type is refused",
 	Sends:   "nothing",
 	Expects: "a refusal of types 0, 5, 11 and 77",
@@ -22,7 +22,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		}
 	}),
 }, {
-	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/create/deeper-than-the-device-refused", Cite: ibta("", "qp/1"), Needs: verbs.CapRC,
 	Title:   "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
 	Sends:   "nothing",
 	Expects: "one send, receive or list entry more than the device claims is refused; a queue pair with as many as it claims is created, if there is memory for it",
@@ -49,7 +49,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		r.Must("a queue pair with as many sends as the device claims", err)
 	}),
 }, {
-	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
+	ID: "qp/create/as-many-as-claimed", Cite: ibta("", "qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
 	Labels:  []string{"service:ud", conformance.Slow},
 	Title:   "A device supports as many address handles as it claims",
 	Sends:   "nothing",
@@ -58,7 +58,7 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 		attr := p.QueryDevice()
 		const maxHandles = 1 << 17
 		if attr.MaxAH <= 0 || attr.MaxAH > maxHandles {
-			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, maxHandles, conformance.ErrBenchCannot))
+			rig.BenchCannot("the device claims %d address handles, and at most %d are tried", attr.MaxAH, maxHandles)
 		}
 		path := p.peerAttr(p.Peer).AH
 		for i := range attr.MaxAH {
@@ -73,9 +73,7 @@ var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvS
 
 // freshQP returns an RC queue pair in RESET.
 func (p *Port) freshQP() verbs.QP {
-	qp, err := p.Device.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
-	p.Must("a queue pair", err)
-	return qp
+	return p.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
 }
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
@@ -83,7 +81,7 @@ func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 }
 
 var sqdCases = overRC.Cases([]conformance.Case{{
-	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "roce/sqd/1"),
+	ID: "qp/sqd/nothing-new-begins", Cite: ibta("", "sqd/1"),
 	Title:   "In SQD the current message is finished, and no other is started",
 	Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
 	Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
@@ -92,7 +90,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
 		pkt := c.expect(ib.SendFirst(c.DevicePSN(0), nil))
 		c.toSQD(false)
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+		c.PostSend(c.QP, c.SendWR(2, 8))
 		for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
 			if pkt.HasAckReq() {
 				c.Send(ib.Ack(pkt.PSN(), 0))
@@ -105,7 +103,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }, {
-	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "roce/sqd/2"),
+	ID: "qp/sqd/drained-is-reported", Cite: ibta("", "sqd/2"),
 	Title:   "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
 	Sends:   "ACKs for two SENDs of the device, one by one",
 	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
@@ -115,10 +113,10 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 			c.sendUnacked(1)
 			c.sendUnacked(2)
 			c.toSQD(notify)
-			c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+			c.completeWith(c.peerAck(0, 1), 1)
 			c.Sync()
 			c.expectNoMoreEvents()
-			c.completeWith(ib.Ack(c.DevicePSN(1), 2), 2)
+			c.completeWith(c.peerAck(1, 2), 2)
 			if notify {
 				c.expectQPEvent(verbs.EventSQDrained)
 			}
@@ -127,7 +125,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "roce/sqd/3"),
+	ID: "qp/sqd/cannot-be-left-while-draining", Cite: ibta("", "sqd/3"),
 	Title:   "A queue pair cannot go from SQD to RTS while its send queue drains",
 	Sends:   "an ACK for a SEND of the device, late",
 	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
@@ -139,7 +137,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.QueryQP(c.QP)
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 		c.awaitDrained()
 		c.Must("SQD to RTS when it has drained", c.QP.Modify(toRTS, verbs.QPAttrState))
 		c = p.connect(Setup{signalAll: true})
@@ -149,24 +147,20 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "roce/sqd/4"),
+	ID: "qp/sqd/rts-resumes-by-itself", Cite: ibta("", "sqd/4"),
 	Title:   "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
 	Sends:   "an ACK for the requests",
 	Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
 	Defects: []string{"SQDNoResume"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		c.toSQD(false)
 		c.awaitDrained()
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(8, 16)},
-		)
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16))
 		c.ToState(c.QP, verbs.QPStateRTS)
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
-		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
-		c.completeWith(ib.Ack(c.DevicePSN(1), 2), 1, 2)
+		c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16))
+		c.completeWith(c.peerAck(1, 2), 1, 2)
 	}),
 }, {
-	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "roce/sqd/5"),
+	ID: "qp/sqd/receiving-goes-on", Cite: ibta("", "sqd/5"),
 	Title:   "A queue pair in SQD receives and answers as in RTS",
 	Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
 	Expects: "an answer to each",
@@ -174,7 +168,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.toSQD(false)
 		c.expectServed(0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 100)
+		c.completeWith(c.peerAck(0, 1), 100)
 		c.awaitDrained()
 		c.expectServed(1)
 		c.ExpectState(c.QP, verbs.QPStateSQD)
@@ -188,14 +182,12 @@ func (c *Conn) toSQD(notify bool) {
 
 // awaitDrained waits until the send queue is drained.
 func (c *Conn) awaitDrained() {
-	for until := c.Now() + c.ResponseTimeout(); c.QueryQP(c.QP).SQDraining; c.Sleep(shortWait) {
-		c.Check(c.Now() < until, "a send queue that has drained", "it still drains after %v", c.ResponseTimeout())
-	}
+	c.awaitCondition("a send queue that has drained", func() bool { return !c.QueryQP(c.QP).SQDraining })
 }
 
 // sendUnacked posts a SEND and waits for its packet, without acknowledging it.
 func (c *Conn) sendUnacked(id uint64) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+	c.PostSend(c.QP, unsignaled(c.SendWR(id, 8)))
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
@@ -203,9 +195,8 @@ func (c *Conn) sendUnacked(id uint64) {
 // READ.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
-	c.exchange(ib.SendOnly(c.PeerPSN(3*n), Data(16)).AckReq(), ib.Ack(c.PeerPSN(3*n), msn+1))
+	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.exchange(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq(), ib.Ack(c.PeerPSN(3*n+1), msn+2))
-	c.Send(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)))
-	c.expect(ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
+	c.exchange(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq(), c.deviceAck(3*n+1, msn+2))
+	c.exchange(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)), ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
 }

@@ -12,19 +12,19 @@ import (
 
 var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.Case{{
 	ID:   "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
 	Title:   "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
 	Sends:   "nothing",
 	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
 }, {
-	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC,
+	ID: "qp/modify/rc-refuses-other-transitions", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC,
 	Title:   "An RC queue pair refuses every state transition that is not in the table",
 	Sends:   "nothing",
 	Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
 	Defects: []string{"ModifyUnchecked"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
 }, {
-	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: labelUC,
+	ID: "qp/modify/uc-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUC, Labels: labelUC,
 	Title:   "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
@@ -33,7 +33,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		m.checkOtherTransitions()
 	}),
 }, {
-	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "qp/modify/ud-table", Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
 	Sends:   "nothing",
 	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
@@ -43,20 +43,20 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }, {
 	ID:   "qp/modify/rc-alternate-path",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
 	Title:   "Each transition of an RC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
 }, {
 	ID:   "qp/modify/uc-alternate-path",
-	Cite: ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
+	Cite: ibta("11.2.4.2, Table 91", "qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration, Labels: labelUC,
 	Title:   "Each transition of a UC queue pair with an optional alternate path accepts one",
 	Sends:   "nothing",
 	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
 	Defects: []string{"OptionalAttrsRefused"}, Run: onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
 }, {
-	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC,
+	ID: "qp/modify/reset-does-not-lead-to-error", Cite: ibta("11.2.4.2, Table 91", "qp/9"), Needs: verbs.CapRC,
 	Title:   "A queue pair cannot go from RESET to ERR",
 	Sends:   "nothing",
 	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
@@ -104,27 +104,27 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		c.expectAccepted(0)
 	}),
 }, {
-	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "roce/qp/10"), Needs: verbs.CapRC,
+	ID: "qp/query/state-and-psns-are-the-present-ones", Cite: ibta("", "qp/10"), Needs: verbs.CapRC,
 	Title:   "A query returns the next PSNs to send and to expect, and the current state",
 	Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
 	Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
 	Defects: []string{"QueryStale"}, Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
 		c.expectPSNs(0, 0)
 		c.Send(ib.Send(c.PeerPSN(0), Data(2*MTU+1), MTU)...)
-		c.expect(ib.Ack(c.PeerPSN(2), 1))
-		c.exchange(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 16)), ib.ReadResponseOnly(c.PeerPSN(3), 2, nil))
+		c.expect(c.deviceAck(2, 1))
+		c.exchange(c.peerRead(3, 16), ib.ReadResponseOnly(c.PeerPSN(3), 2, nil))
 		c.expectPSNs(0, 4)
 		c.PostSend(c.QP, c.SendWR(9, 2*MTU))
 		c.expect(ib.SendFirst(c.DevicePSN(0), nil))
 		c.expect(ib.SendLast(c.DevicePSN(1), nil))
 		c.expectPSNs(2, 4)
-		c.Send(ib.Nak(c.DevicePSN(1), ib.NakRemoteOp, 0))
+		c.Send(c.peerNak(1, ib.NakRemoteOp, 0))
 		c.ExpectRecv(1, 2*MTU+1)
 		c.ExpectCompletion(9, verbs.WCRemOpErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "roce/qp/11"), Needs: verbs.CapRC,
+	ID: "qp/query/read-depths-are-as-set", Cite: ibta("", "qp/11"), Needs: verbs.CapRC,
 	Title:   "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
 	Sends:   "nothing",
 	Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
@@ -224,4 +224,109 @@ func (c *Conn) expectPSNs(sent, received int) {
 	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
 		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
+}
+
+// transitions returns all transitions of a queue pair type.
+func transitions(kind verbs.QPType) []rig.Transition {
+	all := rig.Transitions(kind)
+	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
+		all = append(all, rig.Transition{From: from, To: verbs.QPStateReset})
+		if from != verbs.QPStateReset {
+			all = append(all, rig.Transition{From: from, To: verbs.QPStateErr})
+		}
+	}
+	toRTS := rig.Transition{From: verbs.QPStateSQE, To: verbs.QPStateRTS}
+	switch kind {
+	case verbs.QPTypeRC: // has no SQE
+		return all
+	case verbs.QPTypeUD:
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrQKey
+	case verbs.QPTypeUC:
+		toRTS.Optional = verbs.QPAttrCurState | verbs.QPAttrAccessFlags
+	}
+	return append(all, toRTS)
+}
+
+// qpMover tests the state transitions of a queue pair type.
+type qpMover struct {
+	*Port
+	kind  verbs.QPType
+	table []rig.Transition
+	// unspecified are attributes that a device may accept or reject.
+	unspecified verbs.QPAttrMask
+}
+
+// onTransitions makes the body of a case from a function that uses a qpMover.
+func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) {
+		m := &qpMover{Port: p, kind: kind, table: transitions(kind)}
+		if !p.Caps.Has(verbs.CapAutoMigration) {
+			m.unspecified = rig.MigrationAttrs
+		}
+		body(m)
+	})
+}
+
+// Attr returns valid values of all attributes for a transition.
+func (m *qpMover) Attr(t rig.Transition) verbs.QPAttr {
+	a := m.peerAttr(m.Peer)
+	a.State, a.CurState = t.To, t.From
+	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPeerPSN, firstDevicePSN, 1, udQKey
+	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	a.AltAH, a.AltPort, a.PathMigState = a.AH, 1, verbs.MigRearm
+	a.AltAH.GRH.DGID = verbs.GIDFrom(m.PeerAddr(1))
+	a.Caps = verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}
+	return a
+}
+
+// Modify tries a transition with these attributes and the state.
+func (m *qpMover) Modify(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask) error {
+	return qp.Modify(m.Attr(t), mask|verbs.QPAttrState)
+}
+
+// newQP returns a new queue pair in a state. It returns false for SQE if the device moves
+// queue pairs to ERR instead, which another case tests.
+func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
+	qp := m.CreateQP(qpInit(m.Rig, m.kind, verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}))
+	at := verbs.QPStateReset
+	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
+		switch {
+		case at == state:
+			return qp, true
+		case state == verbs.QPStateErr && at == verbs.QPStateInit:
+			m.ToState(qp, verbs.QPStateErr)
+			return qp, true
+		case state == verbs.QPStateSQE && at == verbs.QPStateRTS:
+			return qp, m.failSend(qp)
+		}
+		t := m.find(at, next)
+		m.Must(fmt.Sprintf("%v to %v", at, next), m.Modify(qp, *t, t.Required))
+		at = next
+	}
+	return qp, true
+}
+
+// find returns the transition between two states, or nil.
+func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
+	for i := range m.table {
+		if t := &m.table[i]; t.From == from && t.To == to {
+			return t
+		}
+	}
+	return nil
+}
+
+// failSend makes a send of an unreliable queue pair fail, and reports whether the state
+// is SQE then.
+func (m *qpMover) failSend(qp verbs.QP) bool {
+	wr := m.badSendWR(1)
+	if m.kind == verbs.QPTypeUD {
+		ah, err := m.PD.CreateAH(m.peerAttr(m.Peer).AH)
+		m.Must("an address handle", err)
+		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
+	}
+	m.PostSend(qp, wr)
+	wc := m.NextCompletion()
+	m.Check(wc.Status != verbs.WCSuccess, "a request with a bad key that fails", "it succeeds")
+	return m.QueryQP(qp).State == verbs.QPStateSQE
 }

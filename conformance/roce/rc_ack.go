@@ -8,7 +8,7 @@ import (
 )
 
 var ackCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "roce/rc/ack/1"),
+	ID: "rc/ack/asked-for-is-sent", Cite: ibta("9.7.5", "rc/ack/1"),
 	Title:   "A SEND or WRITE with AckReq gets an ACK",
 	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
 	Expects: "an ACK with the PSN of each",
@@ -18,14 +18,14 @@ var ackCases = overRC.Cases([]conformance.Case{{
 			ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
 		}
 		for k, op := range ops {
-			c.exchange(packetOf(c, op, k), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+			c.exchange(packetOf(c, op, k), c.deviceAck(k, ib.AnyMSN))
 		}
 		k := len(ops)
-		c.exchange(ib.SendOnly(c.PeerPSN(k), nil).AckReq(), ib.Ack(c.PeerPSN(k), ib.AnyMSN))
-		c.exchange(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq(), ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
+		c.exchange(c.peerSend(k, 0), c.deviceAck(k, ib.AnyMSN))
+		c.exchange(c.peerWrite(k+1, 0), c.deviceAck(k+1, ib.AnyMSN))
 	}),
 }, {
-	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May,
+	ID: "rc/ack/not-asked-for-may-be-left-out", Cite: ibta("9.7.5", "rc/ack/2"), Level: conformance.May,
 	Title:   "Requests without AckReq get a correct ACK, or are acknowledged by the next one",
 	Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
 	Expects: "nothing, or correct ACKs, for the first two; an ACK for the last, which counts all",
@@ -34,25 +34,24 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expectOptionalAcks(0, 1)
 		c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)))
 		c.expectOptionalAcks(1, 2)
-		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
+		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
 		c.ExpectRecv(1, 16)
 		c.ExpectRecv(2, 16)
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"),
+	ID: "rc/ack/read-answered-unasked", Cite: ibta("9.7.5", "rc/ack/3"),
 	Title:   "A READ is answered with and without AckReq",
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).NoAckReq())
+		c.Send(c.peerRead(0, 2500).NoAckReq())
 		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
-		c.Send(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 64)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
+		c.exchange(c.peerRead(3, 64).AckReq(), ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/ack/atomic-answered-unasked", Cite: ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/atomic-answered-unasked", Cite: ibta("9.7.5", "rc/ack/3"), Needs: verbs.CapAtomics,
 	Title:   "An atomic is answered with and without AckReq",
 	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 	Expects: "an atomic ACK for each, and no other",
@@ -61,29 +60,25 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
 		c.Send(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
-		c.Send(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
+		c.exchange(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "roce/rc/ack/11"),
+	ID: "rc/ack/ack-waits-for-earlier-read-responses", Cite: ibta("", "rc/ack/11"),
 	Title:   "The ACK of a WRITE is sent after all responses of an earlier READ",
 	Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
 	Expects: "64 responses in order, then the ACK",
 	Defects: []string{"AckOvertakesRead"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		for i := range 2 {
 			first := c.PeerPSN(65 * i)
-			c.Send(
-				ib.ReadRequest(first, c.RETH(0, memLen)).AckReq(),
-				ib.WriteOnly(first.Add(64), c.RETH(0, 0), nil).AckReq(),
-			)
+			c.Send(c.peerRead(65*i, memLen).AckReq(), c.peerWrite(65*i+64, 0))
 			c.expectAll(ib.ReadResponses(first, ib.AnyMSN, c.TargetMem.Buf, 256))
 			c.expect(ib.Ack(first.Add(64), ib.AnyMSN))
 			c.throttle()
 		}
 	}),
 }, {
-	ID: "rc/ack/requester-asks-at-the-end-of-a-message", Cite: ibta("", "roce/rc/ack/8"),
+	ID: "rc/ack/requester-asks-at-the-end-of-a-message", Cite: ibta("", "rc/ack/8"),
 	Title:   "The last packet of a SEND or WRITE has AckReq",
 	Sends:   "an ACK to each message of the device: SENDs and WRITEs of one packet and of three, with and without immediate",
 	Expects: "AckReq in LAST and ONLY; it may be set in others too",
@@ -100,47 +95,47 @@ var ackCases = overRC.Cases([]conformance.Case{{
 				all := c.nextPackets(ib.Packets(n, MTU))
 				last := all[len(all)-1]
 				c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
-				c.completeWith(ib.Ack(c.DevicePSN(k-1), uint32(4*i+j+1)), 1)
+				c.completeWith(c.peerAck(k-1, uint32(4*i+j+1)), 1)
 			}
 		}
 	}),
 }, {
-	ID: "rc/ack/one-ack-covers-all-before-it", Cite: ibta("9.7.5.1.2", "roce/rc/ack/4"),
+	ID: "rc/ack/one-ack-covers-all-before-it", Cite: ibta("9.7.5.1.2", "rc/ack/4"),
 	Title:   "An ACK completes all SENDs and WRITEs up to its PSN, in order",
 	Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
 	Expects: "four completions in order",
 	Defects: []string{"AckCoversOne"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
-		c.completeWith(ib.Ack(c.DevicePSN(5), 4), 1, 2, 3, 4)
+		c.completeWith(c.peerAck(5, 4), 1, 2, 3, 4)
 	}),
 }, {
-	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "roce/rc/ack/7"),
+	ID: "rc/ack/ack-inside-a-message-completes-nothing", Cite: ibta("", "rc/ack/7"),
 	Title:   "An ACK with a PSN inside a message completes earlier messages, and not this one",
 	Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 	Expects: "the SEND completes at the first, the WRITE at the last",
 	Defects: []string{"AckInsideCompletes"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.SendWR(1, 8), c.WriteWR(2, 5000))
-		c.completeWith(ib.Ack(c.DevicePSN(1), 1), 1)
+		c.completeWith(c.peerAck(1, 1), 1)
 		for k := 2; k <= 4; k++ {
-			c.Send(ib.Ack(c.DevicePSN(k), 1))
+			c.Send(c.peerAck(k, 1))
 			c.expectNoCompletion()
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(5), 2), 2)
+		c.completeWith(c.peerAck(5, 2), 2)
 	}),
 }})
 
 // expectOptionalAcks fails the case if the device answers packets without AckReq, the
 // last of which is the peer's k-th, by anything but correct ACKs.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
-	for _, p := range c.drain() {
+	for _, p := range c.Drain(0) {
 		if p.DestQP() == peerQPN {
-			c.checkPacket(ib.Ack(c.PeerPSN(k), msn), p)
+			c.checkPacket(c.deviceAck(k, msn), p)
 		}
 	}
 }
 
 var answerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "roce/rc/ack/5"),
+	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
@@ -148,7 +143,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
-	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/ack-past-an-atomic-repeats-the-atomic", Cite: ibta("", "rc/ack/5"), Needs: verbs.CapAtomics,
 	Title:   "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
@@ -156,7 +151,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
-	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "roce/rc/ack/6"),
+	ID: "rc/ack/read-response-acknowledges-earlier-writes", Cite: ibta("", "rc/ack/6"),
 	Title:   "The answer to a READ acknowledges the SENDs and WRITEs before it",
 	Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
 	Expects: "three completions in order",
@@ -167,7 +162,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
-	ID: "rc/ack/atomic-answer-acknowledges-earlier-sends", Cite: ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/atomic-answer-acknowledges-earlier-sends", Cite: ibta("", "rc/ack/6"), Needs: verbs.CapAtomics,
 	Title:   "The answer to an atomic acknowledges the SENDs and WRITEs before it",
 	Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
 	Expects: "three completions in order",
@@ -176,13 +171,13 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.completeWith(ib.AtomicAck(c.DevicePSN(2), 3, 7), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "roce/rc/ack/9"),
+	ID: "rc/ack/plain-ack-completes-no-read", Cite: ibta("", "rc/ack/9"),
 	Title:   "A plain ACK with the PSN of a READ does not complete it",
 	Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 	Expects: "the READ is retransmitted and completes with its data, or fails",
 	Defects: []string{"AckCompletesRead"}, Run: plainAckToRead,
 }, {
-	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics,
+	ID: "rc/ack/plain-ack-completes-no-atomic", Cite: ibta("", "rc/ack/9"), Needs: verbs.CapAtomics,
 	Title:   "A plain ACK with the PSN of an atomic does not complete it",
 	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
 	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
@@ -190,13 +185,13 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		answerWithPlainAck(c, c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
-	ID: "rc/ack/old-ack-among-read-responses-ignored", Cite: ibta("", "roce/rc/ack/10"),
+	ID: "rc/ack/old-ack-among-read-responses-ignored", Cite: ibta("", "rc/ack/10"),
 	Title:   "A duplicate ACK between the responses of a READ has no effect",
 	Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
 	Expects: "the READ completes with all its data",
 	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
-		ack := ib.Ack(c.DevicePSN(0), 1)
+		ack := c.peerAck(0, 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
 		c.Send(ack, r[0], ack, r[1], ack, r[2])
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
@@ -205,14 +200,14 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID: "rc/ack/resent-responses-with-loss-leave-no-hole", Cite: ibta("", "roce/rc/ack/10", "roce/cq/10"),
+	ID: "rc/ack/resent-responses-with-loss-leave-no-hole", Cite: ibta("", "rc/ack/10", "cq/10"),
 	Title:   "Late and duplicate READ responses with a missing packet leave no gap in the data",
 	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 	Expects: "the READ completes with all its data",
 	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectRetransmission(all, 0) // the responses are late
-		ack := ib.Ack(c.DevicePSN(0), 1)
+		ack := c.peerAck(0, 1)
 		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
 		c.Send(ack, r[0], r[2])
 		c.Send(ack, r[0], r[1], r[2])
@@ -227,10 +222,10 @@ var answerCases = overRC.Cases([]conformance.Case{{
 // the last, as if only the response to wr had been lost.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
-	c.completeWith(ib.Ack(c.DevicePSN(3), 4), 1)
+	c.completeWith(c.peerAck(3, 4), 1)
 	c.expectNoCompletion()
 	c.expectAll(all[1:])
-	c.Send(answer, ib.Ack(c.DevicePSN(3), 4))
+	c.Send(answer, c.peerAck(3, 4))
 	c.ExpectCompletions(verbs.WCSuccess, 2, 3, 4)
 	if len(answer.Payload) > 0 {
 		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
@@ -242,11 +237,10 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 // response.
 func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
 	request := c.request(0, wr)
-	c.Send(ib.Ack(c.DevicePSN(0), 1))
-	again, ok := c.nextPacket(c.ResponseTimeout())
+	c.Send(c.peerAck(0, 1))
+	again, ok := c.NextPacket(c.ResponseTimeout())
 	if !ok {
-		wc := c.NextCompletion()
-		c.Check(wc.Status != verbs.WCSuccess, "a retransmission, or an error", "success")
+		c.expectErrorCompletion(wr.WRID)
 		return false
 	}
 	c.checkPacket(request[0], again)
@@ -280,68 +274,62 @@ var plainAckToRead = onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *
 })
 
 var badAnswerCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/ack/reserved-syndrome-is-no-success", Cite: ibta("", "roce/rc/ack/12"),
+	ID: "rc/ack/reserved-syndrome-is-no-success", Cite: ibta("", "rc/ack/12"),
 	Title:   "An acknowledgement with a reserved syndrome completes no request successfully",
 	Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
 	Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
-	Defects: []string{"BadRespSucceeds"}, Run: OnPort(onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
+	Defects: []string{"BadRespSucceeds"}, Run: onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
-	})),
+	}),
 }, {
-	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "roce/rc/ack/14"), Level: conformance.Should,
+	ID: "rc/ack/reserved-nak-code-is-no-success", Cite: ibta("", "rc/ack/14"), Level: conformance.Should,
 	Title:   "A NAK with a reserved code is not treated as an ACK",
 	Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
 	Expects: "the NAK is ignored, or the WRITE completes with an error",
-	Defects: []string{"ReservedNAKIsAck"}, Run: OnPort(onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
+	Defects: []string{"ReservedNAKIsAck"}, Run: onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
-	})),
+	}),
 }, {
-	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
+	ID: "rc/ack/atomic-answer-to-a-read-is-a-bad-response", Cite: ibta("", "rc/ack/13"),
 	Title:   "An atomic acknowledge for a READ completes it with BAD_RESP_ERR and fails the QP",
 	Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postRead(8)
-		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
+		c.request(0, c.ReadWR(1, 8))
 		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 0x1122334455667788))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }, {
-	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "roce/rc/ack/13"),
+	ID: "rc/ack/middle-response-first-is-a-bad-response", Cite: ibta("", "rc/ack/13"),
 	Title:   "READ responses that begin with a MIDDLE complete the READ with BAD_RESP_ERR and fail the QP",
 	Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.postRead(2500)
-		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(2500)))
+		c.request(0, c.ReadWR(1, 2500))
 		c.Send(ib.ReadResponseMiddle(c.DevicePSN(0), Data(MTU)))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "roce/rc/ack/15"),
+	ID: "rc/ack/fatal-nak-codes-have-statuses-of-their-own", Cite: ibta("Table 63", "rc/ack/15"),
 	Title:   "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
 	Sends:   "to a WRITE of the device: a NAK with each code",
 	Expects: "the status of the code",
-	Defects: []string{"NAKFlushesAll"}, Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
-		c.postWrite(1, 16)
-		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
-		c.Send(ib.Nak(c.DevicePSN(0), n.code, 0))
+	Defects: []string{"NAKFlushesAll"}, Run: onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
+		c.request(0, c.WriteWR(1, 16))
+		c.Send(c.peerNak(0, n.code, 0))
 		c.ExpectCompletion(1, n.status)
-	})),
+	}),
 }, {
-	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "roce/rc/ack/15"),
+	ID: "rc/ack/fatal-nak-spares-what-came-before", Cite: ibta("Table 63", "rc/ack/15"),
 	Title:   "A fatal NAK completes requests before the refused one successfully and flushes those after it",
 	Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 	Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
 	Defects: []string{"NAKFlushesAll"}, Run: onConn(Setup{}, func(c *Conn) {
-		for i := range 3 {
-			c.postWrite(uint64(i+1), 16)
-			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(i)))
-		}
-		c.completeWith(ib.Nak(c.DevicePSN(1), ib.NakRemoteAccess, 1), 1)
+		c.request(0, c.WriteWR(1, 16), c.WriteWR(2, 16), c.WriteWR(3, 16))
+		c.completeWith(c.peerNak(1, ib.NakRemoteAccess, 1), 1)
 		c.ExpectCompletion(2, verbs.WCRemAccessErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
 	}),
@@ -363,13 +351,12 @@ var fatalNAKs = []nakStatus{
 // complete the WRITE with a status that fits, or ignore the packet; then an ACK must
 // complete it.
 func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
-	c.postWrite(1, 16)
-	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
-	c.Send(ib.Ack(c.DevicePSN(0), 1).WithSyndrome(syndrome))
+	c.request(0, c.WriteWR(1, 16))
+	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
-	c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+	c.completeWith(c.peerAck(0, 1), 1)
 }

@@ -10,18 +10,18 @@ import (
 
 var creditCases = overRC.Cases([]conformance.Case{{
 	ID:   "rc/credit/advertised-where-claimed",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder that claims end-to-end flow control advertises credits",
 	Sends:   "a SEND to a queue pair with three receives",
 	Expects: "an ACK with a credit code",
 	Defects: []string{"NoCreditReporting"}, Run: onConn(Setup{Receives: 3}, func(c *Conn) {
-		ack := c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		ack := c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN))
 		_, advertised := ib.Credits(ack.Syndrome())
 		c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
 	}),
 }, {
 	ID:   "rc/credit/never-more-than-receives-posted",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder advertises no more credits than it has receives",
 	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
 	Expects: "no more credits than there are receives, in any ACK",
@@ -33,7 +33,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 				expectCreditsAtMost(c, posted+1, ack) // sent before this message arrived
 				ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 			}
-			c.checkPacket(ib.Ack(c.PeerPSN(k), ib.AnyMSN), ack)
+			c.checkPacket(c.deviceAck(k, ib.AnyMSN), ack)
 			expectCreditsAtMost(c, posted, ack)
 			k++
 		}
@@ -51,46 +51,42 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }, {
 	ID:   "rc/credit/none-advertised-with-an-srq",
-	Cite: ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
+	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ,
 	Title:   "A queue pair with a shared receive queue advertises no credits",
 	Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
 	Expects: "credit code 31 in all answers",
 	Defects: []string{"CreditsInvented"}, Run: OnPort(func(p *Port) {
-		srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
-		p.Must("a shared receive queue", err)
+		srq := p.newSRQ(p.PD)
 		c := p.connect(Setup{srq: srq})
 		for id := range 4 {
 			c.PostRecv(srq, uint64(id+1), c.LocalMem.SGE(64*id, 64))
 		}
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN).WithCredits(ib.NoCredits))
-		c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 8), Data(8)).AckReq())
-		c.expect(ib.Ack(c.PeerPSN(1), ib.AnyMSN).WithCredits(ib.NoCredits))
-		c.Send(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 8)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
+		c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN).WithCredits(ib.NoCredits))
+		c.exchange(c.peerWrite(1, 8), c.deviceAck(1, ib.AnyMSN).WithCredits(ib.NoCredits))
+		c.exchange(c.peerRead(2, 8).AckReq(), ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
 	}),
 }, {
-	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
+	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,
 	Title:   "A requester with flow control sends at most one SEND without a credit",
 	Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
 	Expects: "at most one packet before the second ACK, and all after it",
 	Defects: []string{"NoCreditHeeding"}, Run: onConn(Setup{}, func(c *Conn) {
 		exhaustCredits(c)
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
-		early := c.drain()
+		early := c.Drain(0)
 		c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
 		c.expectSilence(creditsQuiet)
 		// Acknowledge the probe, if the device sent one; otherwise repeat the last
 		// ACK with new credits.
 		n := len(early)
-		c.Send(ib.Ack(c.DevicePSN(n), uint32(n+1)).WithCredits(creditCode8))
+		c.Send(c.peerAck(n, uint32(n+1)).WithCredits(creditCode8))
 		for k := n + 1; k <= 3; k++ {
 			c.expectAll(c.wantSend(k, 8))
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(3), 4).WithCredits(creditCode8), 2, 3, 4)
+		c.completeWith(c.peerAck(3, 4).WithCredits(creditCode8), 2, 3, 4)
 	}),
 }, {
-	ID: "rc/credit/requester-probes-where-they-end", Cite: ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits,
+	ID: "rc/credit/requester-probes-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,
 	Title:   "A requester without credits sends one SEND as a probe",
 	Sends:   "an ACK with 0 credits to each of four SENDs",
 	Expects: "the next SEND, one at a time",
@@ -99,11 +95,11 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
 		for k := 1; k <= 3; k++ {
 			c.expectAll(c.wantSend(k, 8))
-			c.completeWith(ib.Ack(c.DevicePSN(k), uint32(k+1)).WithCredits(0), uint64(k+1))
+			c.completeWith(c.peerAck(k, uint32(k+1)).WithCredits(0), uint64(k+1))
 		}
 	}),
 }, {
-	ID: "rc/credit/writes-and-reads-need-none", Cite: ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits,
+	ID: "rc/credit/writes-and-reads-need-none", Cite: ibta("", "rc/credit/3"), Needs: verbs.CapCredits,
 	Title:   "Requests that use no receive are sent without credits",
 	Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
 	Expects: "all of them at once",
@@ -117,7 +113,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 }})
 
 // expectCreditsAtMost fails the case if an ACK grants more credits.
-func expectCreditsAtMost(c *Conn, most int, ack ib.Packet) {
+func expectCreditsAtMost(c *Conn, most int, ack Arrival) {
 	n, advertised := ib.Credits(ack.Syndrome())
 	c.Check(!advertised || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)
 }
@@ -132,11 +128,11 @@ const creditsQuiet = shortWait
 // exhaustCredits has the device send a SEND, and acknowledges it with 0 credits.
 func exhaustCredits(c *Conn) {
 	c.request(0, c.SendWR(1, 8))
-	c.completeWith(ib.Ack(c.DevicePSN(0), 1).WithCredits(0), 1)
+	c.completeWith(c.peerAck(0, 1).WithCredits(0), 1)
 }
 
 var msnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "roce/rc/msn/1"),
+	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "rc/msn/1"),
 	Title:   "The MSN starts at 0 and counts completed messages, including the acknowledged one",
 	Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
 	Expects: "MSN 1 in the first ACK, and one more in each further",
@@ -145,41 +141,41 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		for i := range ops {
 			c := p.connect(Setup{Receives: 4})
 			for k := range ops {
-				c.exchange(packetOf(c, ops[(i+k)%len(ops)], k), ib.Ack(c.PeerPSN(k), uint32(k+1)))
+				c.exchange(packetOf(c, ops[(i+k)%len(ops)], k), c.deviceAck(k, uint32(k+1)))
 			}
 		}
 	}),
 }, {
-	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "roce/rc/msn/2"),
+	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "rc/msn/2"),
 	Title:   "The MSN does not count duplicates",
 	Sends:   "a SEND and a READ, both again, and another SEND",
 	Expects: "the same MSN for the duplicates, and one more for the new SEND",
 	Defects: []string{"MSNCountsPackets"}, Run: onRC(func(c *Conn) {
-		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
-		read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16)).AckReq()
-		c.exchange(send, ib.Ack(c.PeerPSN(0), 1))
+		send := c.peerSend(0, 16)
+		read := c.peerRead(1, 16).AckReq()
+		c.exchange(send, c.deviceAck(0, 1))
 		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
 		c.exchange(send, ib.Ack(ib.AnyPSN, 2))
 		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
-		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq(), ib.Ack(c.PeerPSN(2), 3))
+		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
 	}),
 }, {
-	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "roce/rc/msn/3"),
+	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "rc/msn/3"),
 	Title:   "The MSN counts a READ at the latest in its last response",
 	Sends:   "a SEND, a READ of three responses and one of one",
 	Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
 	Defects: []string{"MSNLate"}, Run: onRC(func(c *Conn) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
-		c.drain()
-		c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 2500)).AckReq())
+		c.Drain(0)
+		c.Send(c.peerRead(1, 2500).AckReq())
 		first := c.expect(ib.ReadResponseFirst(c.PeerPSN(1), ib.AnyMSN, nil))
 		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
 		c.expect(ib.ReadResponseMiddle(c.PeerPSN(2), nil))
 		c.expect(ib.ReadResponseLast(c.PeerPSN(3), 2, nil))
-		c.exchange(ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 16)).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
+		c.exchange(c.peerRead(4, 16).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {
-	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "roce/rc/msn/4"),
+	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "rc/msn/4"),
 	Title:   "The MSN counts a message of several packets once, at its end",
 	Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
 	Expects: "MSN 0, 0, 1 and 1, 1, 2",
@@ -195,20 +191,17 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "roce/rc/msn/5"),
+	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "rc/msn/5"),
 	Title:   "NAKs carry the MSN of the last completed message; the refused one does not count",
 	Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
 	Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
 	Defects: []string{"MSNCountsPackets"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
-		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
-		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq(), ib.Ack(c.PeerPSN(1), ib.AnyMSN))
-		c.Send(ib.SendOnly(c.PeerPSN(4), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(2), ib.NakSequence, 2))
+		c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
+		c.exchange(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(4, 8), c.deviceNak(2, ib.NakSequence, 2))
 		for range 2 {
-			c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
-			c.expectIgnoringCNPs(anyRNRNak(c.PeerPSN(2)).WithMSN(2))
+			c.exchangeIgnoringCNPs(c.peerSend(2, 8), anyRNRNak(c.PeerPSN(2)).WithMSN(2))
 		}
-		c.Send(ib.WriteOnly(c.PeerPSN(2), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(2), 2))
+		c.exchange(writeOp.packet(c.PeerPSN(2), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(2), 2))
 	}),
 }})

@@ -11,117 +11,103 @@ import (
 const halfPSNs = 1 << 23
 
 var psnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "roce/rc/psn/5", "roce/rc/psn/11"),
+	ID: "rc/psn/gap-naked-with-the-expected-psn", Cite: ibta("error class B", "rc/psn/5", "rc/psn/11"),
 	Title:   "A request after a gap is answered by a NAK with the expected PSN, and the missing request is accepted then",
 	Sends:   "a SEND, then a SEND, a WRITE or a READ two PSNs further, then the one that was left out",
 	Expects: "a NAK for a sequence error with the PSN that was left out, then an ACK for that",
-	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
-		for _, early := range []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest} {
-			c := p.connect(Setup{Receives: 4})
-			c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
-			c.ExpectRecv(1, 8)
-			c.drain() // an ACK without AckReq
-			c.Send(packetOf(c, early, 3))
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(1), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(1), ib.AnyMSN))
-			c.ExpectRecv(2, 8)
-		}
+	Defects: []string{"AckPSNOff"}, Run: onEachConn(Setup{Receives: 4}, []ib.Opcode{
+		ib.OpSendOnly, ib.OpWriteOnly, ib.OpReadRequest,
+	}, func(c *Conn, early ib.Opcode) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
+		c.ExpectRecv(1, 8)
+		c.Drain(0) // an ACK without AckReq
+		c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
+		c.ExpectRecv(2, 8)
 	}),
 }, {
-	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "roce/rc/psn/6"),
+	ID: "rc/psn/gap-naked-once", Cite: ibta("error class B", "rc/psn/6"),
 	Title:   "A gap in the PSNs is answered by one NAK, however many packets follow it",
 	Sends:   "a SEND, then three more after a gap",
 	Expects: "an ACK, then one NAK for a sequence error with the PSN of the gap, and nothing else",
 	Defects: []string{"NAKStorm"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		for i := 2; i < 5; i++ {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
+			c.Send(c.peerSend(i, 8))
 		}
-		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(1), ib.NakSequence, ib.AnyMSN))
+		c.expectIgnoringCNPs(c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
 		c.expectSilenceIgnoringCNPs()
 	}),
 }, {
-	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "roce/rc/psn/7"),
+	ID: "rc/psn/next-gap-naked-again", Cite: ibta("error class B", "rc/psn/7"),
 	Title:   "After a gap has been filled, the next gap is answered by another NAK",
 	Sends:   "three times: a SEND after a gap, and the one that was missing",
 	Expects: "each time a NAK for a sequence error with the expected PSN, and an ACK",
 	Defects: []string{"NAKOnlyOnce"}, Run: onRC(func(c *Conn) {
 		for i := range 3 {
-			c.Send(ib.SendOnly(c.PeerPSN(i+6), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i+6, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {
-	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "roce/rc/psn/8"),
+	ID: "rc/psn/packets-behind-a-gap-leave-no-trace", Cite: ibta("error class B", "rc/psn/8"),
 	Title:   "Requests after a gap are neither placed nor delivered",
 	Sends:   "a WRITE, a SEND and a WRITE with immediate after a gap, then the SEND that was missing",
 	Expects: "a NAK, memory unchanged and no completion; then the first receive for the SEND that was missing",
 	Defects: []string{"EarlyExecution"}, Run: onRC(func(c *Conn) {
 		c.Send(
-			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 64), Data(64)).AckReq(),
-			ib.SendOnly(c.PeerPSN(2), Data(32)).AckReq(),
+			c.peerWrite(1, 64),
+			c.peerSend(2, 32),
 			ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(64, 64), 7, Data(64)).AckReq(),
 		)
-		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(0), ib.NakSequence, ib.AnyMSN))
+		c.expectIgnoringCNPs(c.deviceNak(0, ib.NakSequence, ib.AnyMSN))
 		c.expectSilenceIgnoringCNPs()
 		c.ExpectNoCompletion()
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.ExpectUntouched(c.TargetMem)
+		c.ExpectUntouched(c.LocalMem)
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		c.ExpectRecv(1, 8)
 	}),
 }, {
-	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "roce/rc/psn/3"),
+	ID: "rc/psn/responder-passes-the-wrap", Cite: ibta("", "rc/psn/3"),
 	Title:   "The expected PSN wraps from 0xFFFFFF to 0, and duplicates and gaps are detected across the wrap",
 	Sends:   "SENDs from PSN 0xFFFFFE to 1, the second of them again, then one after a gap",
 	Expects: "an ACK for each and one for the duplicate, which is not delivered again, and a NAK for a sequence error with PSN 2",
 	Defects: []string{"PSNUnsigned"}, Run: onConn(Setup{Receives: 6, Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
 		for i := range 4 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 			c.ExpectRecv(uint64(i+1), 8)
 		}
-		c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(1, ib.AnyMSN))
-		c.Send(ib.SendOnly(c.PeerPSN(5), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Nak(2, ib.NakSequence, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(1, 8), ib.Ack(1, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(5, 8), ib.Nak(2, ib.NakSequence, ib.AnyMSN))
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "roce/rc/psn/4"),
+	ID: "rc/psn/half-the-space-back-is-duplicate", Cite: ibta("", "rc/psn/4"),
 	Title:   "A PSN up to 2^23 before the expected one is a duplicate",
 	Sends:   "a SEND, then SENDs 1, 2^22, 2^23 - 1 and 2^23 before the expected PSN",
 	Expects: "an ACK for each, and one completion",
 	Defects: []string{"PSNUnsigned"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		for _, back := range []int{1, halfPSNs / 2, halfPSNs - 1, halfPSNs} {
-			c.Send(ib.SendOnly(c.PeerPSN(1-back), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(1-back, 8), ib.Ack(ib.AnyPSN, ib.AnyMSN))
 		}
 		c.ExpectRecv(1, 8)
 		c.ExpectNoCompletion()
 	}),
 }, {
-	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "roce/rc/psn/4"),
+	ID: "rc/psn/half-the-space-ahead-is-early", Cite: ibta("", "rc/psn/4"),
 	Title:   "A PSN up to 2^23 - 1 after the expected one is after a gap",
 	Sends:   "SENDs 1, 2^22 and 2^23 - 1 ahead of the expected PSN, each followed by the one that is expected",
 	Expects: "a NAK for a sequence error with the expected PSN, and an ACK, each time",
 	Defects: []string{"PSNHalvesUneven"}, Run: onRC(func(c *Conn) {
 		for i, ahead := range []int{1, halfPSNs / 2, halfPSNs - 1} {
-			c.Send(ib.SendOnly(c.PeerPSN(i+ahead), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(i), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(i), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i+ahead, 8), c.deviceNak(i, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(i, 8), c.deviceAck(i, ib.AnyMSN))
 		}
 	}),
 }, {
-	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "roce/rc/psn/16"),
+	ID: "rc/psn/first-expected-is-rq-psn", Cite: ibta("11.2.4.2", "rc/psn/16"),
 	Title:   "The first PSN that a queue pair expects is rq_psn",
 	Sends:   "SENDs to queue pairs with several values of rq_psn: one PSN further first, then with that PSN",
 	Expects: "a NAK for a sequence error with rq_psn, then an ACK with it",
@@ -130,12 +116,11 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
 			c.Send(ib.SendOnly(ib.PSN(first).Add(1), Data(8)).AckReq())
 			c.expectIgnoringCNPs(ib.Nak(ib.PSN(first), ib.NakSequence, ib.AnyMSN))
-			c.Send(ib.SendOnly(ib.PSN(first), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Ack(ib.PSN(first), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(ib.SendOnly(ib.PSN(first), Data(8)).AckReq(), ib.Ack(ib.PSN(first), ib.AnyMSN))
 		}
 	}),
 }, {
-	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	ID: "rc/psn/fatal-nak-points-at-the-refused-packet", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "A fatal NAK has the PSN of the refused request",
 	Sends:   "a SEND and a WRITE with an invalid key; on another connection WRITE_FIRST, WRITE_MIDDLE and SEND_ONLY",
 	Expects: "a NAK with the PSN of the WRITE, and one with that of the SEND_ONLY",
@@ -143,29 +128,24 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.drain()
-		c.Send(ib.WriteOnly(c.PeerPSN(1), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
-		c.expect(anyNak(c.PeerPSN(1), ib.AnyMSN))
+		c.Drain(0)
+		c.exchange(writeOp.packet(c.PeerPSN(1), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(1), ib.AnyMSN))
 
 		c = p.connect(Setup{Receives: 2})
-		c.Send(
-			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)),
-			ib.WriteMiddle(c.PeerPSN(1), Data(MTU)),
-		)
-		c.drain()
-		c.exchange(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq(), anyNak(c.PeerPSN(2), ib.AnyMSN))
+		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)), ib.WriteMiddle(c.PeerPSN(1), Data(MTU)))
+		c.Drain(0)
+		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
-	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "roce/rc/psn/11"),
+	ID: "rc/psn/nak-of-a-read-points-at-the-missing-response", Cite: ibta("9.7.5", "rc/psn/11"),
 	Title:   "The NAK of a READ has the PSN of the first response that was not sent",
 	Sends:   "a READ of 3 responses and one with an invalid key; on another connection a READ of which the second half is out of bounds",
 	Expects: "a NAK with the PSN after the last response given",
 	Defects: []string{"AckPSNOff"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq())
+		c.Send(c.peerRead(0, 2500).AckReq())
 		c.nextPackets(3)
-		c.Send(ib.ReadRequest(c.PeerPSN(3), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 2500)).AckReq())
-		c.expect(anyNak(c.PeerPSN(3), ib.AnyMSN))
+		c.exchange(ib.ReadRequest(c.PeerPSN(3), c.unknownKeyRETH(2500)).AckReq(), anyNak(c.PeerPSN(3), ib.AnyMSN))
 
 		// A device that checks the whole range first sends no response; one that
 		// checks each packet sends the responses that it can.
@@ -192,28 +172,25 @@ func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	return p
 }
 
-// expectIgnoringCNPs is [Conn.expect] that skips CNPs: some devices take a gap for
+// exchangeIgnoringCNPs is [Conn.exchange] that skips CNPs: some devices take a gap for
 // congestion, and send a CNP with the NAK.
+func (c *Conn) exchangeIgnoringCNPs(pkt, response ib.Packet) {
+	c.Send(pkt)
+	c.expectIgnoringCNPs(response)
+}
+
+// expectIgnoringCNPs is [Conn.expect] that skips CNPs.
 func (c *Conn) expectIgnoringCNPs(want ib.Packet) {
-	for {
-		got, ok := c.nextPacket(c.ResponseTimeout())
-		c.Check(ok, want.String(), "nothing in %v", c.ResponseTimeout())
-		if got.Opcode() != ib.OpCNP {
-			c.checkPacket(c.fromDevice(want), got)
-			return
-		}
+	got := c.expectAnyPacket(want.String())
+	for isCNP(&got) {
+		got = c.expectAnyPacket(want.String())
 	}
+	c.checkPacket(c.fromDevice(want), got)
 }
 
 // expectSilenceIgnoringCNPs is [Port.expectSilence] that skips CNPs.
 func (c *Conn) expectSilenceIgnoringCNPs() {
-	for {
-		p, ok := c.packetAfterSync(silencePeriod)
-		switch {
-		case !ok:
-			return
-		case p.Opcode() != ib.OpCNP:
-			c.Fail("nothing is sent", "%v", p)
-		}
+	for _, pkt := range c.Drain(silencePeriod) {
+		c.Check(isCNP(&pkt), "nothing is sent", "%v", pkt)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var readCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/response-is-cut-at-the-path-mtu", Cite: ibta("9.4.4", "roce/rc/read/1"),
+	ID: "rc/read/response-is-cut-at-the-path-mtu", Cite: ibta("9.4.4", "rc/read/1"),
 	Title:   "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
 	Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 	Expects: "packets of these kinds, full but for the last",
@@ -26,12 +26,12 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/read/aeth-in-all-but-middle", Cite: ibta("9.4.4", "roce/rc/read/2"),
+	ID: "rc/read/aeth-in-all-but-middle", Cite: ibta("9.4.4", "rc/read/2"),
 	Title:   "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
 	Sends:   "a READ of four packets, and one of a single packet",
 	Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
 	Defects: []string{"AETHInMiddle"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)), ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 4)))
+		c.Send(c.peerRead(0, 4*MTU), c.peerRead(4, 4))
 		for i, want := range append(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:4*MTU], MTU),
 			ib.ReadResponseOnly(c.PeerPSN(4), ib.AnyMSN, c.TargetMem.Buf[:4])) {
 			got := c.expect(want)
@@ -40,18 +40,18 @@ var readCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/read/response-psns-count-up-from-the-request", Cite: ibta("", "roce/rc/read/3"),
+	ID: "rc/read/response-psns-count-up-from-the-request", Cite: ibta("", "rc/read/3"),
 	Title:   "The PSNs of READ responses increase by one from that of the request",
 	Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 	Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
 	Defects: []string{"ReadPSNStuck"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)))
+		c.Send(c.peerRead(0, 4*MTU))
 		for i := range 4 {
 			c.expect(ib.Packet{}.WithPSN(c.PeerPSN(i)))
 		}
 	}),
 }, {
-	ID: "rc/read/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "roce/rc/read/4"),
+	ID: "rc/read/of-nothing-looks-at-no-key", Cite: ibta("C9-88", "rc/read/4"),
 	Title:   "A READ of no bytes is answered without checking its key and address",
 	Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
 	Expects: "a RESPONSE_ONLY without payload",
@@ -60,42 +60,39 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{}))
 	}),
 }, {
-	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "roce/rc/read/4"),
+	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "rc/read/4"),
 	Title:   "A READ of no bytes can be posted, is sent and succeeds",
 	Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
 	Expects: "a READ_REQUEST of length 0, and SUCCESS",
 	Defects: []string{"ZeroReadFails"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
+		c.PostSend(c.QP, c.ReadWR(1, 0))
 		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil), 1)
 	}),
 }, {
-	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "roce/rc/read/22"),
+	ID: "rc/read/needs-the-right-of-qp-and-region", Cite: ibta("", "rc/read/22"),
 	Title:   "A READ needs the remote read right from the QP and from the region",
 	Sends:   "a READ to a QP without the right, and one of a region without it",
 	Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
 	Defects: []string{"RightsIgnored"}, Run: OnPort(func(p *Port) {
 		const noRead = allAccess &^ verbs.AccessRemoteRead
 		c := p.connect(Setup{access: noRead})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
+		c.expectRefused(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)), ib.NakInvalidRequest)
 		c = c.secondConn(Setup{})
-		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+		c.expectRefused(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)), ib.NakRemoteAccess)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/read/refused-without-responder-resources", Cite: ibta("", "roce/rc/read/17"),
+	ID: "rc/read/refused-without-responder-resources", Cite: ibta("", "rc/read/17"),
 	Title:   "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
 	Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 	Expects: "a NAK for an invalid request, and no data",
 	Defects: []string{"ZeroDepthIsOne"}, Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)))
-		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
+		c.expectRefused(c.peerRead(0, 8), ib.NakInvalidRequest)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "rc/read/refused-beyond-responder-resources", Cite: ibta("", "roce/rc/read/18"),
+	ID: "rc/read/refused-beyond-responder-resources", Cite: ibta("", "rc/read/18"),
 	Title:   "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
 	Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 	Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
@@ -105,14 +102,14 @@ var readCases = overRC.Cases([]conformance.Case{{
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
-	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "roce/rc/read/16"),
+	ID: "rc/read/requester-keeps-to-max-rd-atomic", Cite: ibta("11.2.4.2", "rc/read/16"),
 	Title:   "A requester has at most max_rd_atomic READs and atomics outstanding",
 	Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 	Expects: "three requests at first, and one more for each answer",
 	Defects: []string{"RdAtomicRoundsUp"}, Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
 		for i := range all {
-			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8*i, 8), Remote: rdmaRemote}
+			wr := c.ReadWR(uint64(i), 8)
 			if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
 				wr.Opcode = verbs.OpAtomicFetchAdd
 			}
@@ -154,7 +151,7 @@ func (c *Conn) sendLongReads(n int) ib.PSN {
 	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
 	next := ib.Packets(longReadLen, MTU)
 	for range n {
-		c.Send(ib.ReadRequest(c.PeerPSN(next), c.RETH(0, 8)))
+		c.Send(c.peerRead(next, 8))
 		next++
 	}
 	return c.PeerPSN(next)
@@ -170,26 +167,25 @@ func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 			c.checkPacket(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
 			return
 		}
-		if got.PSN().Add(1) == psn && c.lastArrival < sent {
-			rig.Abort(fmt.Errorf("the READs were answered before the next request was sent, because the bench was slow: %w", conformance.ErrBenchCannot))
+		if got.PSN().Add(1) == psn && got.At < sent {
+			rig.BenchCannot("the READs were answered before the next request was sent, because the bench was slow")
 		}
 	}
 }
 
 var readAgainCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "roce/rc/read/5"),
+	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
 	Title:   "A duplicate READ is executed again and answered in full",
 	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
 	Expects: "the same responses to both",
 	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
 		read := c.readOnce(2500)
-		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
-		c.expectAck(c.PeerPSN(3))
+		c.expectAcked(c.peerWrite(3, 0))
 		c.Send(read)
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
 	}),
 }, {
-	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "roce/rc/read/6"),
+	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "rc/read/6"),
 	Title:   "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
 	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
 	Expects: "responses with the second and third PSN and the bytes that belong to them",
@@ -198,7 +194,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.readTail(1, 2500)
 	}),
 }, {
-	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "roce/rc/read/6"),
+	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "rc/read/6"),
 	Title:   "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
 	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
 	Expects: "each is answered with the PSNs and bytes that belong to it",
@@ -210,7 +206,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "roce/rc/read/7"), Level: conformance.Should,
+	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "rc/read/7"), Level: conformance.Should,
 	Title:   "The responses to a partial duplicate READ begin with FIRST or ONLY",
 	Sends:   "a READ of three packets, then its last two, then its last one",
 	Expects: "FIRST and LAST, then ONLY",
@@ -222,7 +218,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "roce/rc/read/9"),
+	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "rc/read/9"),
 	Title:   "A duplicate READ that reaches beyond the range of the original is dropped",
 	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
 	Expects: "a response to the first and the last only",
@@ -238,7 +234,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
 	}),
 }, {
-	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "roce/rc/read/9"),
+	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "rc/read/9"),
 	Title:   "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
 	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
 	Expects: "a response to the first and the last only",
@@ -254,7 +250,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
 	}),
 }, {
-	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "roce/rc/read/21"),
+	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "rc/read/21"),
 	Title:   "A duplicate READ is refused after its region was deregistered",
 	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
 	Expects: "the data, then a NAK for a remote access error",
@@ -286,7 +282,7 @@ func (c *Conn) readInvalidatedWindow() {
 // readOnce reads n bytes from the start of c.TargetMem with the first PSN, and returns the
 // request.
 func (c *Conn) readOnce(n int) ib.Packet {
-	read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))
+	read := c.peerRead(0, n)
 	c.Send(read)
 	c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:n])
 	return read

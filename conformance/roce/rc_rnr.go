@@ -10,17 +10,17 @@ import (
 )
 
 var rnrWaitCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/rnr/requester-waits-as-long-as-told", Cite: ibta("Table 45", "roce/rc/rnr/5"),
+	ID: "rc/rnr/requester-waits-as-long-as-told", Cite: ibta("Table 45", "rc/rnr/5"),
 	Title:   "After an RNR NAK nothing is sent before its timer has expired",
 	Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
 	Expects: "all three are retransmitted, and not before that time",
 	Defects: []string{"RNRNoWait"}, Run: onConn(Setup{}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		expectRNRWait(c, all, 20)
-		c.completeWith(ib.Ack(c.DevicePSN(2), 3), 1, 2, 3)
+		c.completeWith(c.peerAck(2, 3), 1, 2, 3)
 	}),
 }, {
-	ID: "rc/rnr/timer-table-is-exact-for-every-code", Cite: ibta("Table 45", "roce/rc/rnr/5"),
+	ID: "rc/rnr/timer-table-is-exact-for-every-code", Cite: ibta("Table 45", "rc/rnr/5"),
 	Title:   "The requester waits for the time of the RNR timer code, for each of the 32 codes",
 	Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
 	Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
@@ -29,10 +29,10 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		for code := range uint8(32) {
 			expectRNRWait(c, all, code)
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "roce/rc/rnr/11"),
+	ID: "rc/rnr/code-zero-is-the-longest-wait", Cite: ibta("", "rc/rnr/11"),
 	Title:   "RNR timer code 0 means 655.36 ms",
 	Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
 	Expects: "the WRITE is retransmitted, not before 655.36 ms",
@@ -42,10 +42,10 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, wr)
 		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.DevicePSN(0))})
 		expectRNRWait(c, all, 0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "roce/rc/rnr/6"),
+	ID: "rc/rnr/gives-up-after-rnr-retry", Cite: ibta("", "rc/rnr/6"),
 	Title:   "A request is retried rnr_retry times after RNR NAKs, and no more",
 	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
@@ -54,12 +54,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
 			exhaustRNRRetries(c)
 			c.expectSilence(silencePeriod)
-			wc := c.NextCompletion()
-			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+			c.expectErrorCompletion(1)
 		}
 	}),
 }, {
-	ID: "rc/rnr/giving-up-has-a-status-of-its-own", Cite: ibta("", "roce/rc/rnr/6"),
+	ID: "rc/rnr/giving-up-has-a-status-of-its-own", Cite: ibta("", "rc/rnr/6"),
 	Title:   "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
 	Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
 	Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
@@ -69,7 +68,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "roce/rc/rnr/7"),
+	ID: "rc/rnr/seven-means-forever", Cite: ibta("11.2.4.2", "rc/rnr/7"),
 	Title:   "With rnr_retry 7 the number of RNR retries is unlimited",
 	Sends:   "20 RNR NAKs to a SEND, then an ACK",
 	Expects: "the SEND is retransmitted after each, and succeeds",
@@ -79,10 +78,10 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			expectRetryAfterRNR(c, all, 1)
 		}
 		c.ExpectState(c.QP, verbs.QPStateRTS)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }, {
-	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "roce/rc/rnr/8"),
+	ID: "rc/rnr/counted-apart-from-losses", Cite: ibta("", "rc/rnr/8"),
 	Title:   "RNR retries and transport retries are counted separately",
 	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
 	Expects: "the SEND is retransmitted each time, and succeeds",
@@ -92,11 +91,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 			expectRetryAfterRNR(c, all, 1)
 			c.expectRetransmission(all, 0) // by the transport timer
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
-	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "roce/rc/rnr/8"),
+	ID: "rc/rnr/progress-reloads-the-count", Cite: ibta("", "rc/rnr/8"),
 	Title:   "Progress resets the RNR retry counter",
 	Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
 	Expects: "success for each",
@@ -104,11 +103,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.sendEach(6)
 		for k := range all {
 			expectRetryAfterRNR(c, all[k:], 1)
-			c.completeWith(ib.Ack(c.DevicePSN(k), uint32(k+1)), uint64(k+1))
+			c.completeWith(c.peerAck(k, uint32(k+1)), uint64(k+1))
 		}
 	}),
 }, {
-	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "roce/rc/rnr/9"),
+	ID: "rc/rnr/acknowledges-what-came-before", Cite: ibta("", "rc/rnr/9"),
 	Title:   "An RNR NAK acknowledges earlier requests, and the retransmission starts at its PSN",
 	Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
 	Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
@@ -117,10 +116,10 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(3), 4), 3, 4)
+		c.completeWith(c.peerAck(3, 4), 3, 4)
 	}),
 }, {
-	ID: "rc/rnr/repetition-begins-inside-the-message", Cite: ibta("", "roce/rc/rnr/9"),
+	ID: "rc/rnr/repetition-begins-inside-the-message", Cite: ibta("", "rc/rnr/9"),
 	Title:   "After an RNR NAK inside a message the retransmission starts with the refused packet",
 	Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
 	Expects: "only that packet and the SEND are retransmitted; then success",
@@ -134,17 +133,17 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		all := c.expectAll(message, c.wantSend(3, 8))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
-		c.completeWith(ib.Ack(c.DevicePSN(3), 2), 1, 2)
+		c.completeWith(c.peerAck(3, 2), 1, 2)
 	}),
 }, {
-	ID: "rc/rnr/transport-timer-rests-meanwhile", Cite: ibta("", "roce/rc/rnr/10"), Level: conformance.Should,
+	ID: "rc/rnr/transport-timer-rests-meanwhile", Cite: ibta("", "rc/rnr/10"), Level: conformance.Should,
 	Title:   "While a requester waits for an RNR timer, its transport timer causes no retransmission",
 	Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 	Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
 	Defects: []string{"TimerRunsInRNR"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
+		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }})
 
@@ -177,31 +176,30 @@ func exhaustRNRRetries(c *Conn) {
 }
 
 var rnrCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/rnr/send-without-receive-refused", Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"),
+	ID: "rc/rnr/send-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
 	Title:   "A SEND without a posted receive is answered by an RNR NAK with its PSN",
 	Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
 	Expects: "an RNR NAK with the PSN of the SEND",
 	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
 }, {
-	ID:      "rc/rnr/write-with-immediate-without-receive-refused",
-	Cite:    ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"),
+	ID: "rc/rnr/write-with-immediate-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
 	Title:   "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
 	Sends:   "a WRITE and WRITE_ONLY with immediate",
 	Expects: "an RNR NAK with the PSN of the second",
 	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpWriteOnlyImm),
 }, {
-	ID: "rc/rnr/nak-carries-the-configured-timer", Cite: ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"),
+	ID: "rc/rnr/nak-carries-the-configured-timer", Cite: ibta("error class B", "rc/rnr/1", "rc/rnr/11"),
 	Title:   "An RNR NAK carries min_rnr_timer of the queue pair",
 	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
 	Expects: "that code in the RNR NAK",
 	Defects: []string{"RNRTimerIgnored"}, Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
 			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-			c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
+			c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
 		}
 	}),
 }, {
-	ID: "rc/rnr/refused-write-leaves-no-trace", Cite: ibta("error class B", "roce/rc/rnr/2"),
+	ID: "rc/rnr/refused-write-leaves-no-trace", Cite: ibta("error class B", "rc/rnr/2"),
 	Title:   "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
 	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
 	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
@@ -209,15 +207,15 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
 		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
 		c.Sync()
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
 		c.ExpectNoCompletion()
 		c.PostRecv(c.QP, 1)
-		c.exchange(write, ib.Ack(c.PeerPSN(0), 1))
+		c.exchange(write, c.deviceAck(0, 1))
 		c.ExpectRecv(1, 64)
 		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
 }, {
-	ID: "rc/rnr/long-write-goes-on-at-the-refused-packet", Cite: ibta("", "roce/rc/rnr/3"),
+	ID: "rc/rnr/long-write-goes-on-at-the-refused-packet", Cite: ibta("", "rc/rnr/3"),
 	Title:   "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
 	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
 	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
@@ -225,21 +223,21 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
 		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
 		c.Send(parts[:2]...)
-		c.drain()
+		c.Drain(0)
 		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
 		c.PostRecv(c.QP, 1)
-		c.exchange(last, ib.Ack(c.PeerPSN(2), ib.AnyMSN))
+		c.exchange(last, c.deviceAck(2, ib.AnyMSN))
 		c.ExpectRecv(1, 2500)
 		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
 }, {
-	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "roce/rc/rnr/4"), Level: conformance.Should,
+	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "rc/rnr/4"), Level: conformance.Should,
 	Title:   "Packets after one that got an RNR NAK are dropped without a NAK",
 	Sends:   "three SENDs without a posted receive",
 	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
 	Defects: []string{"SeqNAKAfterRNR"}, Run: onConn(Setup{}, func(c *Conn) {
 		for k := range 3 {
-			c.Send(ib.SendOnly(c.PeerPSN(k), Data(16)).AckReq())
+			c.Send(c.peerSend(k, 16))
 		}
 		c.expect(anyRNRNak(c.PeerPSN(0)))
 		c.expectSilence(silencePeriod)
@@ -256,12 +254,9 @@ func anyRNRNak(psn ib.PSN) ib.Packet {
 // rnrNakBody makes the body of a case that sends each opcode after a WRITE to a queue
 // pair without receives, and expects an RNR NAK.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) {
-		for _, op := range ops {
-			c := p.connect(Setup{})
-			c.exchange(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(8)).AckReq(), ib.Ack(c.PeerPSN(0), ib.AnyMSN))
-			c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
-			c.ExpectState(c.QP, verbs.QPStateRTS)
-		}
+	return onEachConn(Setup{}, ops, func(c *Conn, op ib.Opcode) {
+		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))
+		c.exchange(packetOf(c, op, 1), anyRNRNak(c.PeerPSN(1)))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	})
 }

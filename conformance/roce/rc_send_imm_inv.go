@@ -7,7 +7,7 @@ import (
 )
 
 var sendCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/send/too-long-for-the-receive-refused", Cite: ibta("C10-87", "roce/rc/send/1"),
+	ID: "rc/send/too-long-for-the-receive-refused", Cite: ibta("C10-87", "rc/send/1"),
 	Title:   "A SEND longer than its receive is refused as an invalid request, and the receive completes with LOC_LEN_ERR",
 	Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
 	Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing after the buffer changed",
@@ -22,27 +22,26 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/send/bad-key-of-a-receive-is-an-operational-error", Cite: ibta("error class A", "roce/rc/send/2"),
+	ID: "rc/send/bad-key-of-a-receive-is-an-operational-error", Cite: ibta("error class A", "rc/send/2"),
 	Title:   "A SEND into a receive with a bad key is refused with a NAK for a remote operational error",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "a NAK for a remote operational error",
-	Defects: []string{"BadRecvKeyIsAccess"}, Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
+	Defects: []string{"BadRecvKeyIsAccess"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
-	})),
+	}),
 }, {
-	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "roce/rc/send/2"),
+	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "rc/send/2"),
 	Title:   "A receive with a bad key completes with LOC_PROT_ERR, and nothing is written",
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "the receive completes with LOC_PROT_ERR",
-	Defects: []string{"RecvErrorIsQPOp"}, Run: OnPort(onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
+	Defects: []string{"RecvErrorIsQPOp"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
 		c.sendInto(r)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
-	})),
+		c.ExpectUntouched(c.LocalMem)
+	}),
 }, {
-	ID:   "rc/send/srq-receive-of-another-domain-refused",
-	Cite: ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ,
+	ID: "rc/send/srq-receive-of-another-domain-refused", Cite: ibta("error class A", "rc/send/2"), Needs: verbs.CapSRQ,
 	Title:   "A SEND into a receive of an SRQ whose memory is of another protection domain is refused",
 	Sends:   "a SEND to a QP with an SRQ of the same PD, whose receive has memory of another PD",
 	Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory unchanged",
@@ -51,13 +50,12 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{srq: srq})
 		foreign := c.otherPDMemory(verbs.AccessLocalWrite)
 		c.PostRecv(srq, 1, foreign.SGE(0, 64))
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
+		c.expectRefused(c.peerSend(0, 16), ib.NakRemoteOp)
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
-		c.ExpectUnchanged(foreign, 0, 0)
+		c.ExpectUntouched(foreign)
 	}),
 }, {
-	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "roce/rc/send/3"),
+	ID: "rc/send/shorter-message-leaves-the-rest-alone", Cite: ibta("", "rc/send/3"),
 	Title:   "A SEND shorter than its receive completes it with the length sent and leaves the rest of the buffer alone",
 	Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
 	Expects: "these lengths, the bytes sent, and the rest of the buffers unchanged",
@@ -74,67 +72,64 @@ var sendCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "rc/send/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/send/4"),
+	ID: "rc/send/empty-message-completes-a-receive", Cite: ibta("", "rc/send/4"),
 	Title:   "A SEND of no bytes completes a receive with length 0",
 	Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
 	Expects: "ACKs, completions with length 0, the buffer unchanged",
 	Defects: []string{"EmptyMessagesIgnored"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.PostRecv(c.QP, 2)
 		for i := range 2 {
-			c.Send(ib.SendOnly(c.PeerPSN(i), nil).AckReq())
-			c.expectAck(c.PeerPSN(i))
+			c.expectAcked(c.peerSend(i, 0))
 			c.ExpectRecv(uint64(i+1), 0)
 		}
-		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.ExpectUntouched(c.LocalMem)
 	}),
 }})
 
 // badReceives are receive buffers that the device must not write to.
 var badReceives = []badBuffer{
-	{"a key that does not exist", func(c *Conn) verbs.SGE {
-		return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 64, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
-	}},
+	{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(64) }},
 	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
 }
 
 // sendInto posts a receive with this buffer, and sends a SEND to it.
 func (c *Conn) sendInto(r badBuffer) {
 	c.PostRecv(c.QP, 1, r.buffer(c))
-	c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+	c.Send(c.peerSend(0, 16))
 }
 
 // rdmaImm is immediate data that differs in every byte order.
 const rdmaImm = 0x0a0b0c0d
 
 var immediateCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "roce/rc/imm/1"),
+	ID: "rc/imm/send-carries-it-as-posted", Cite: ibta("", "rc/imm/1"),
 	Title:   "The immediate data of a SEND follow the BTH of its last packet, in the byte order posted",
 	Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
 	Expects: "0a 0b 0c 0d after the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpSendImm, 16)
 		c.expect(ib.SendOnlyImm(c.DevicePSN(0), rdmaImm, c.LocalMem.Buf[:16]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1)) // the next SEND may need the credit
+		c.Send(c.peerAck(0, 1)) // the next SEND may need the credit
 		c.postImm(verbs.OpSendImm, 2500)
 		c.expect(ib.SendFirst(c.DevicePSN(1), c.LocalMem.Buf[:MTU]))
 		c.expect(ib.SendMiddle(c.DevicePSN(2), c.LocalMem.Buf[MTU:2*MTU]))
 		c.expect(ib.SendLastImm(c.DevicePSN(3), rdmaImm, c.LocalMem.Buf[2*MTU:2500]))
 	}),
 }, {
-	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "roce/rc/imm/1"),
+	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "rc/imm/1"),
 	Title:   "The immediate data of a WRITE are in its last packet, after the RETH if there is one, in the byte order posted",
 	Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
 	Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
 	Defects: []string{"ByteOrderWrong"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.postImm(verbs.OpRDMAWriteImm, 16)
-		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.expect(ib.WriteOnlyImm(c.DevicePSN(0), peerMemoryRETH(16), rdmaImm, c.LocalMem.Buf[:16]))
+		c.Send(c.peerAck(0, 1))
 		c.postImm(verbs.OpRDMAWriteImm, 1500)
-		c.expect(ib.WriteFirst(c.DevicePSN(1), rdmaRemoteRETH(1500), c.LocalMem.Buf[:MTU]))
+		c.expect(ib.WriteFirst(c.DevicePSN(1), peerMemoryRETH(1500), c.LocalMem.Buf[:MTU]))
 		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
 	}),
 }, {
-	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "roce/rc/imm/1", "roce/rc/wr/5"),
+	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "rc/imm/1", "rc/wr/5"),
 	Title:   "The completion of a receive has the immediate data in the byte order sent",
 	Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
 	Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
@@ -144,7 +139,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.expectRecvImm(2, 16)
 	}),
 }, {
-	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "roce/rc/imm/2"),
+	ID: "rc/imm/empty-message-completes-a-receive", Cite: ibta("", "rc/imm/2"),
 	Title:   "A SEND or WRITE with immediate data and no payload completes a receive",
 	Sends:   "a SEND and a WRITE with immediate data and no payload",
 	Expects: "two completions of no bytes, with the immediate data",
@@ -158,7 +153,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 
 // postImm makes the device send or write n bytes with immediate data.
 func (c *Conn) postImm(op verbs.WROpcode, n int) {
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: rdmaRemote})
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: PeerMemory})
 }
 
 // expectRecvImm fails the case unless the next completion is that of receive id, with n
@@ -169,20 +164,19 @@ func (c *Conn) expectRecvImm(id uint64, n int) {
 }
 
 var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/key-dead-before-the-receive-completes", Cite: ibta("", "rc/inv/1"), Needs: verbs.CapMWType2,
 	Title:   "The key that a SEND invalidates is invalid when the receive completes",
 	Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 	Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
 	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
 		c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
-		c.Send(ib.SendOnlyInv(c.PeerPSN(1), win.key, Data(8)).AckReq())
-		c.expectAck(c.PeerPSN(1))
+		c.expectAcked(ib.SendOnlyInv(c.PeerPSN(1), win.key, Data(8)).AckReq())
 		c.ExpectRecv(1, 8)
 		c.expectReadRefused(2, win.reth(0, 8))
 	}),
 }, {
-	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/completion-names-the-key", Cite: ibta("", "rc/inv/2"), Needs: verbs.CapMWType2,
 	Title:   "The completion of a receive whose message invalidated a key has the flag and the key",
 	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 	Expects: "completions with the flag and the key, then one without the flag",
@@ -201,11 +195,11 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
 	}),
 }, {
-	ID: "rc/inv/unknown-key-fails-without-an-answer", Cite: ibta("9.9.6.3, error class J", "roce/rc/inv/3"),
+	ID: "rc/inv/unknown-key-fails-without-an-answer", Cite: ibta("9.9.6.3, error class J", "rc/inv/3"),
 	Title:   "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
 	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
-	Defects: []string{"InvalidateAcked", "InvalidateNAKed"}, Run: OnPort(onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
+	Defects: []string{"InvalidateAcked", "InvalidateNAKed"}, Run: onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
 		packets := ib.Send(c.PeerPSN(0), Data(n), MTU)
 		last := &packets[len(packets)-1]
 		*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.TargetMem.RKey()), last.Payload).AckReq()
@@ -214,9 +208,9 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		}
 		c.Send(packets...)
 		c.expectSilentFailure(last.PSN())
-	})),
+	}),
 }, {
-	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"),
+	ID: "rc/inv/key-of-a-region-fails", Cite: ibta("o10-37.2.26", "rc/inv/4"),
 	Title:   "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
 	Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
@@ -225,7 +219,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, c.RETH(0, 8), c.TargetMem.Buf[:8])
 	}),
 }, {
-	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1,
+	ID: "rc/inv/key-of-a-type-1-window-fails", Cite: ibta("o10-37.2.26", "rc/inv/4"), Needs: verbs.CapMWType1,
 	Title:   "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
 	Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
@@ -235,7 +229,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.secondConn(Setup{}).expectRead(0, win.reth(0, 8), win.m.Buf[:8])
 	}),
 }, {
-	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2,
+	ID: "rc/inv/window-of-another-qp-fails", Cite: ibta("", "rc/inv/5"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window can be invalidated only on the QP that it is bound to",
 	Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
@@ -246,7 +240,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }, {
 	ID:   "rc/inv/free-window-fails",
-	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Cite: ibta("", "rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Title:   "A type 2 window that is not bound cannot be invalidated",
 	Sends:   "a SEND that invalidates a window which was never bound",
 	Expects: "no answer, a receive that completes with an error, the QP in ERR",
@@ -255,7 +249,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }, {
 	ID:   "rc/inv/free-window-leaves-the-device-alive",
-	Cite: ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Cite: ibta("", "rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
 	Title:   "A SEND that invalidates an unbound type 2 window does not affect other QPs",
 	Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
 	Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
@@ -263,7 +257,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		mw := c.newWindow(verbs.MWType2)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), mw.RKey(), Data(8)).AckReq())
 		other := c.secondConn(Setup{})
-		c.packetAfterSync(shortWait) // another case checks the response to the SEND
+		c.NextAfterSync(shortWait) // another case checks the response to the SEND
 		c.DiscardSkipped()
 		c.NextCompletion()
 		other.expectOpExecutedAt(0, writeOp, other.RETH(0, 8))
@@ -285,13 +279,9 @@ func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 // pair goes to ERR, and the message that ends with this PSN gets no response. Earlier
 // packets may have been acknowledged.
 func (c *Conn) expectSilentFailure(psn ib.PSN) {
-	c.expectRequestFails()
+	c.expectErrorCompletion(1)
 	c.AwaitState(c.QP, verbs.QPStateErr)
-	for {
-		pkt, ok := c.packetAfterSync(silencePeriod)
-		if !ok {
-			return
-		}
+	for _, pkt := range c.Drain(silencePeriod) {
 		c.Check(pkt.IsAck(ib.AckPositive) && pkt.PSN().Less(psn), "no response to a SEND with a key that cannot be invalidated", "%v", pkt)
 	}
 }

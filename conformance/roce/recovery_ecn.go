@@ -11,8 +11,7 @@ import (
 )
 
 var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
-	ID:      "recovery/cnp/follows-the-mark",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	ID: "recovery/cnp/follows-the-mark", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The receiver of a marked packet sends one CNP at once",
 	Sends:   "marked packets at long intervals",
 	Expects: "one CNP for each, within 6.7 ms typically",
@@ -21,15 +20,13 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
 	}),
 }, {
-	ID:   "recovery/cnp/keep-a-distance",
-	Cite: conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May,
+	ID: "recovery/cnp/keep-a-distance", Cite: annexA17("CA17-44", "ecn/2"), Level: conformance.May,
 	Title:   "For a stream of marked packets the receiver sends CNPs at a minimum interval",
 	Sends:   "500 marked packets back to back",
 	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
 	Defects: []string{"CNPBurst"}, Run: judging(cnpPacing, judgePacing),
 }, {
-	ID:      "recovery/cnp/one-queue-pair-does-not-silence-another",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	ID: "recovery/cnp/one-queue-pair-does-not-silence-another", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The minimum interval of CNPs applies to each queue pair separately",
 	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
 	Expects: "a CNP for each",
@@ -38,27 +35,23 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
 	}),
 }, {
-	ID:      "recovery/cnp/none-for-losses",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	ID: "recovery/cnp/none-for-losses", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The responder reports losses by NAKs, and sends no CNP for them",
 	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
 	Expects: "NAKs and ACKs, and no CNP",
 	Defects: []string{"CNPOnNAK"}, Run: OnPort(func(p *Port) {
 		c := p.Connect(Setup{})
 		for i := range 10 {
-			c.Send(writePacket(c, i+1))
+			c.Send(c.peerWrite(i+1, 8))
 			c.Await("a sequence NAK", isSequenceNAK)
-			c.Send(writePacket(c, i))
+			c.Send(c.peerWrite(i, 8))
 			awaitAck(c, i)
 		}
-		for _, a := range p.Drain(maxCNPInterval) {
-			c.Check(!isCNP(&a), "no CNP without a marked packet", "%v", a.Packet)
-		}
+		cnps := p.drainCNPs(maxCNPInterval)
+		c.Check(len(cnps) == 0, "no CNP without a marked packet", "%v", cnps)
 	}),
 }, {
-	ID:      "recovery/rate/falls-and-comes-back",
-	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}},
-	Level:   conformance.Should,
+	ID: "recovery/rate/falls-and-comes-back", Cite: annexA17("CA17-45/46", "ecn/3", "ecn/4"), Level: conformance.Should,
 	Title:   "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
 	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
 	Expects: "longer bursts after ten CNPs than before, and short ones again later",
@@ -69,9 +62,9 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 // network, queues change the intervals.
 func judgePacing(p *Port, all []Measurement) {
 	const dense = 10 // us: shorter than any device's CNP interval
-	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, fmt.Sprintf("cnp/for-%d-marks", marks))
+	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, "cnp/for-500-marks")
 	if apart.Value > dense && cnps.Value > marks/2 {
-		rig.Abort(fmt.Errorf("marked packets are %.4g us apart on this bench, and each may get a CNP: %w", apart.Value, conformance.ErrBenchCannot))
+		rig.BenchCannot("marked packets are %.4g us apart on this bench, and each may get a CNP", apart.Value)
 	}
 	p.Check(cnps.Value >= 1, "a CNP", "none for %d marks", marks)
 	checkAtMost(p, cnps, marks/2, "fewer CNPs than marks")
@@ -85,13 +78,11 @@ func judgePacing(p *Port, all []Measurement) {
 func judgeRates(p *Port, all []Measurement) {
 	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
 	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
-		rig.Abort(fmt.Errorf("the device takes %.4g us for %d packets without CNPs, which hides their effect: %w", before.Value, burstPackets, conformance.ErrBenchCannot))
+		rig.BenchCannot("the device takes %.4g us for %d packets without CNPs, which hides their effect", before.Value, burstPackets)
 	}
 	p.Check(ten.Value > before.Value+10, "bursts that take longer after ten CNPs than before", "%.4g us before, %.4g us after them", before.Value, ten.Value)
 	p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
 }
-
-func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
 
 // markedWrite is the peer's n-th request packet, with a CE mark.
 func markedWrite(c *Conn, n int) ib.Packet {
@@ -107,15 +98,12 @@ func cnpGeneration(p *Port) []Measurement {
 		sent := c.Send(markedWrite(c, i))
 		times = append(times, c.Await("a CNP", isCNP).At-sent)
 		c.Sleep(maxCNPInterval)
-		n := 1
-		for _, a := range c.Drain(0) {
-			if isCNP(&a) {
-				n++
-			}
-		}
-		cnps = append(cnps, float64(n))
+		cnps = append(cnps, float64(1+len(c.drainCNPs(0))))
 	}
-	return []Measurement{newTiming("cnp/generation", times), newMeasurement("cnp/for-a-mark", Packets, cnps)}
+	return []Measurement{
+		newTiming("cnp/generation", "from a marked packet to the CNP", times...),
+		newMeasurement("cnp/for-a-mark", "CNPs for a single marked packet", Packets, cnps...),
+	}
 }
 
 // marks is the number of marked packets sent back to back, or a microsecond apart in
@@ -135,24 +123,19 @@ func cnpPacing(p *Port) []Measurement {
 	}
 	spacing := (p.Now() - start) / marks
 	p.Sleep(maxCNPInterval)
-	var at []time.Duration
-	for _, a := range c.Drain(0) {
-		if isCNP(&a) {
-			at = append(at, a.At)
-		}
-	}
+	cnps := c.drainCNPs(0)
 	all := []Measurement{
-		newTiming("cnp/marks-apart", []time.Duration{spacing}),
-		newMeasurement(fmt.Sprintf("cnp/for-%d-marks", marks), Packets, []float64{float64(len(at))}),
+		newTiming("cnp/marks-apart", "between marked packets sent back to back", spacing),
+		newMeasurement("cnp/for-500-marks", "CNPs for 500 marked packets", Packets, float64(len(cnps))),
 	}
-	if len(at) < 2 {
+	if len(cnps) < 2 {
 		return all
 	}
-	apart := make([]time.Duration, 0, len(at))
-	for i := range at[1:] {
-		apart = append(apart, at[i+1]-at[i])
+	apart := make([]time.Duration, 0, len(cnps))
+	for i := range cnps[1:] {
+		apart = append(apart, cnps[i+1].At-cnps[i].At)
 	}
-	return append(all, newTiming("cnp/apart", apart))
+	return append(all, newTiming("cnp/apart", "between the CNPs for 500 marked packets", apart...))
 }
 
 // cnpScope measures whether a device paces CNPs per port, peer or queue pair: three queue
@@ -164,10 +147,8 @@ func cnpScope(p *Port) []Measurement {
 	}
 	p.Sleep(maxCNPInterval)
 	cnps := make(map[uint32]float64)
-	for _, a := range p.Drain(0) {
-		if isCNP(&a) {
-			cnps[a.DestQP()]++
-		}
+	for _, cnp := range p.drainCNPs(0) {
+		cnps[cnp.DestQP()]++
 	}
 	count := func(cs ...*Conn) (n float64) {
 		for _, c := range cs {
@@ -176,8 +157,8 @@ func cnpScope(p *Port) []Measurement {
 		return n
 	}
 	return []Measurement{
-		newMeasurement("cnp/two-qps-of-a-peer", Packets, []float64{count(conns[:2]...)}),
-		newMeasurement("cnp/qp-of-another-peer", Packets, []float64{count(conns[2])}),
+		newMeasurement("cnp/two-qps-of-a-peer", "CNPs for two queue pairs of one peer, marked at the same time", Packets, count(conns[:2]...)),
+		newMeasurement("cnp/qp-of-another-peer", "CNPs for a queue pair of another peer, marked at the same time", Packets, count(conns[2])),
 	}
 }
 
@@ -195,7 +176,7 @@ func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
-	f.completeWith(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)), 1)
+	f.completeWith(f.peerAck(f.sent-1, uint32(f.messages)), 1)
 	return all[len(all)-1].At - all[0].At
 }
 
@@ -210,13 +191,16 @@ func rates(p *Port) []Measurement {
 	f.sendCNPs(ib.CNP(), 10)
 	ten := f.burst()
 	all := []Measurement{
-		newTiming("rate/burst/before", before), newTiming("rate/burst/behind-a-cnp", []time.Duration{one}), newTiming("rate/burst/behind-ten", []time.Duration{ten}),
+		newTiming("rate/burst/before", "duration of 60 packets before any CNP", before...),
+		newTiming("rate/burst/behind-a-cnp", "duration of 60 packets after a CNP", one),
+		newTiming("rate/burst/behind-ten", "duration of 60 packets after ten CNPs", ten),
 	}
 	start := f.Now()
 	usual := max(before[0], before[1], before[2], 10*time.Microsecond)
 	for deadline := start + f.ResponseTimeout(); f.Now() < deadline; f.Sleep(time.Millisecond) {
 		if f.burst() <= 2*usual {
-			return append(all, newTiming("rate/comes-back", []time.Duration{f.Now() - start}))
+			return append(all, newTiming("rate/comes-back",
+				"from the tenth CNP until 60 packets take at most twice as long as before", f.Now()-start))
 		}
 	}
 	return all

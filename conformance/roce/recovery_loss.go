@@ -33,6 +33,7 @@ func checkAtLeast(p *Port, m *Measurement, least float64, want string) {
 	p.Check(m.Min() >= least, fmt.Sprintf("%s: %s at least %.4g %s", want, m.Name, least, m.Unit), "%.4g", m.Min())
 }
 
+// us returns a time in microseconds.
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // checkReaction checks a reaction time: the longest sample in virtual time, the median in real
@@ -73,7 +74,7 @@ func checkTimer(p *Port, m *Measurement) {
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{
-	ID: "recovery/nak/one-for-each-gap", Cite: ibta("error class B", "roce/rc/psn/6", "roce/rc/psn/7"),
+	ID: "recovery/nak/one-for-each-gap", Cite: ibta("error class B", "rc/psn/6", "rc/psn/7"),
 	Title:   "The responder sends one NAK for each gap, however many packets follow it",
 	Sends:   "repeatedly, four packets after a gap, then the missing packet",
 	Expects: "one sequence NAK for each gap, with the missing PSN",
@@ -81,7 +82,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkAtMost(p, byName(all, "nak/for-a-gap"), 1, "one NAK for a gap")
 	}),
 }, {
-	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "roce/rc/psn/5"),
+	ID: "recovery/nak/follows-the-gap", Cite: ibta("error class B", "rc/psn/5"),
 	Title:   "The responder sends a NAK when it sees a gap, not after a timer",
 	Sends:   "packets after gaps",
 	Expects: "a sequence NAK for each within 6.7 ms, or 54 ms in real time, typically",
@@ -89,7 +90,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkReaction(p, byName(all, "nak/generation"), promptLimit(p), "a NAK at once")
 	}),
 }, {
-	ID: "recovery/nak/starts-the-repetition", Cite: ibta("9.7.5", "roce/rc/tmo/8"),
+	ID: "recovery/nak/starts-the-repetition", Cite: ibta("9.7.5", "rc/tmo/8"),
 	Title:   "The requester retransmits from the PSN of a NAK at once, at any place in the window, without waiting for a timer",
 	Sends:   "to windows of eight packets, a sequence NAK for the first, one in the middle, or the last; the timeout is 67 ms, or 0.5 s in real time",
 	Expects: "the retransmitted packet within a tenth of the timeout, typically",
@@ -99,7 +100,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/nak/second-loss-of-a-window", Cite: ibta("", "roce/rc/tmo/9"), Level: conformance.Should,
+	ID: "recovery/nak/second-loss-of-a-window", Cite: ibta("", "rc/tmo/9"), Level: conformance.Should,
 	Title:   "A second NAK, for a later loss in the same window, makes the requester retransmit from there",
 	Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
 	Expects: "each retransmission within a tenth of the timeout",
@@ -108,7 +109,7 @@ var recoveryLossCases = []conformance.Case{{
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		for _, lost := range []int{2, 5} {
-			sent := c.Send(ib.Nak(c.DevicePSN(lost), ib.NakSequence, 0))
+			sent := c.Send(c.peerNak(lost, ib.NakSequence, 0))
 			took := awaitRetransmission(c, lost).At - sent
 			c.Check(took <= promptLimit(p), fmt.Sprintf("retransmission of packet %d of the window within %v of its NAK", lost, promptLimit(p)), "after %v", took)
 			c.Drain(0)
@@ -116,7 +117,7 @@ var recoveryLossCases = []conformance.Case{{
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID: "recovery/loss/seen-gaps-wait-for-no-timer", Cite: ibta("9.7.5", "roce/rc/tmo/7", "roce/rc/tmo/8"),
+	ID: "recovery/loss/seen-gaps-wait-for-no-timer", Cite: ibta("9.7.5", "rc/tmo/7", "rc/tmo/8"),
 	Title:   "The requester retransmits a lost packet that others follow without waiting for the timer, with the same bytes",
 	Sends:   "a responder's NAKs for windows of eight packets of which the first, or one in the middle, was lost",
 	Expects: "a retransmission of the lost packet before the timeout",
@@ -126,7 +127,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/loss/last-packet-by-the-timer", Cite: ibta("C9-140", "roce/rc/tmo/1", "roce/rc/tmo/2"),
+	ID: "recovery/loss/last-packet-by-the-timer", Cite: ibta("C9-140", "rc/tmo/1", "rc/tmo/2"),
 	Title:   "The requester retransmits the lost last packet of a window after the timeout: not before, and soon after",
 	Sends:   "no response to windows of eight packets of which the last was lost",
 	Expects: "a retransmission of that packet after one to four timeouts",
@@ -134,7 +135,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkTimer(p, byName(all, "loss/last/timeout"))
 	}),
 }, {
-	ID: "recovery/loss/of-what-was-sent-again", Cite: ibta("C9-139", "roce/rc/tmo/1", "roce/rc/tmo/14"),
+	ID: "recovery/loss/of-what-was-sent-again", Cite: ibta("C9-139", "rc/tmo/1", "rc/tmo/14"),
 	Title:   "A packet whose retransmission is lost is retransmitted again after the timeout",
 	Sends:   "to a window of eight packets a sequence NAK for the fourth, and no response to the retransmissions",
 	Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
@@ -143,14 +144,14 @@ var recoveryLossCases = []conformance.Case{{
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
-		told := c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 0))
+		told := c.Send(c.peerNak(3, ib.NakSequence, 0))
 		awaitRetransmission(c, 3)
 		took := awaitRetransmission(c, 3).At - told
 		c.Check(took >= ib.AckTimeout(code), fmt.Sprintf("a second retransmission not before %v", ib.AckTimeout(code)), "after %v", took)
 		ackWindow(c, window, 1)
 	}),
 }, {
-	ID: "recovery/timeout/never-early-hardly-late", Cite: ibta("C9-140", "roce/rc/tmo/2"),
+	ID: "recovery/timeout/never-early-hardly-late", Cite: ibta("C9-140", "rc/tmo/2"),
 	Title:   "At every retransmission, the timeout is never shorter than the value of its code, and at most four times as long",
 	Sends:   "no response to SENDs with timeouts of 0.5, 4.2 and 16.8 ms",
 	Expects: "seven retransmissions of each, one to four timeouts apart",
@@ -160,7 +161,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/read/asks-for-what-is-missing", Cite: ibta("9.4.4", "roce/rc/read/10", "roce/rc/read/11"),
+	ID: "recovery/read/asks-for-what-is-missing", Cite: ibta("9.4.4", "rc/read/10", "rc/read/11"),
 	Title:   "After the loss of a READ response, the requester repeats the READ from there or before, and ends with the right bytes",
 	Sends:   "all responses to READs of eight but the first, one in the middle, or the last; then the requested responses",
 	Expects: "a READ whose PSN, address and length match the missing responses, within four timeouts, and success with the right bytes",
@@ -170,7 +171,7 @@ var recoveryLossCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "recovery/read/implied-nak", Cite: ibta("", "roce/rc/ack/5"),
+	ID: "recovery/read/implied-nak", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK of a request after an unanswered READ makes the requester retransmit the READ",
 	Sends:   "an ACK for a SEND after a READ, and no response to the READ",
 	Expects: "a retransmitted READ within four timeouts, and success for both after the response",
@@ -178,7 +179,7 @@ var recoveryLossCases = []conformance.Case{{
 		checkReaction(p, byName(all, "read/implied-nak"), 4*ib.AckTimeout(lossTimeoutCode(p)), "a retransmitted READ")
 	}),
 }, {
-	ID: "recovery/rnr/waits-as-long-as-told", Cite: ibta("Table 45", "roce/rc/rnr/5"),
+	ID: "recovery/rnr/waits-as-long-as-told", Cite: ibta("Table 45", "rc/rnr/5"),
 	Title:   "After an RNR NAK a requester waits at least for the RNR timer, each time",
 	Sends:   "RNR NAKs of 10 us, 0.64 ms, 10.24 ms and 61.44 ms, four of each",
 	Expects: "retransmissions of the SEND, never before that time",
@@ -208,17 +209,23 @@ func lossRecovery(p *Port) (all []Measurement) {
 	var last lossTimes
 	for _, place := range lossPositions {
 		last = lossAt(p, place.at)
-		all = append(all, newTiming("loss/"+place.name+"/retransmission", last.sinceLoss), newMeasurement("loss/"+place.name+"/sent-again", Packets, last.retransmitted))
+		all = append(all,
+			newTiming("loss/"+place.name+"/retransmission",
+				fmt.Sprintf("from the %s packet of eight, which is lost, to its retransmission", place.ordinal), last.sinceLoss...),
+			newMeasurement("loss/"+place.name+"/sent-again",
+				fmt.Sprintf("packets retransmitted after the loss of the %s of eight", place.ordinal), Packets, last.retransmitted...))
 	}
-	return append(all, newMeasurement("loss/last/timeout", Nominal, multiples(last.sincePost, ib.AckTimeout(lossTimeoutCode(p)))))
+	return append(all, newMeasurement("loss/last/timeout", "the time to the retransmission of the last packet, in timeouts",
+		Nominal, multiples(last.sincePost, ib.AckTimeout(lossTimeoutCode(p)))...))
 }
 
 // lossByPosition measures the loss of each packet of the window. No case judges it;
 // comparing the positions shows where a device is slow.
 func lossByPosition(p *Port) []Measurement {
-	all := []Measurement{newTiming("loss/timer", []time.Duration{ib.AckTimeout(lossTimeoutCode(p))})}
+	all := []Measurement{newTiming("loss/timer", "the local ACK timeout in the following measurements", ib.AckTimeout(lossTimeoutCode(p)))}
 	for at := range window {
-		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1), lossAt(p, at).sinceLoss).atPosition(at))
+		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
+			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...).atPosition(at))
 	}
 	return all
 }
@@ -245,7 +252,7 @@ func lossAt(p *Port, at int) (t lossTimes) {
 			case at:
 				lost = a.At
 			case at + 1:
-				nakSent = c.Send(ib.Nak(c.DevicePSN(i*window+at), ib.NakSequence, uint32(i)))
+				nakSent = c.Send(c.peerNak(i*window+at, ib.NakSequence, uint32(i)))
 			}
 		}
 		a := awaitRetransmission(c, i*window+at)
@@ -278,13 +285,17 @@ func multiples(times []time.Duration, nominal time.Duration) []float64 {
 	return all
 }
 
-// timeoutCodes are the measured codes: 0.5, 4.2 and 16.8 ms.
-var timeoutCodes = []uint8{7, 10, 12}
+// timerCode is the code of an ACK timeout or RNR timer, and its duration for readers.
+type timerCode struct {
+	code     uint8
+	duration string
+}
 
 // timeouts measures the times between retransmissions of an unacknowledged request, as
 // multiples of the timeout. The first sample begins when the request is posted.
 func timeouts(p *Port) (all []Measurement) {
-	for _, code := range timeoutCodes {
+	for _, timer := range []timerCode{{7, "0.5 ms"}, {10, "4.2 ms"}, {12, "16.8 ms"}} {
+		code := timer.code
 		c := p.Connect(Setup{Modify: WithTimeout(code)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
@@ -295,22 +306,21 @@ func timeouts(p *Port) (all []Measurement) {
 			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
 			last = a.At
 		}
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.Send(c.peerAck(0, 1))
 		// In real time the ACK may arrive after the last of these short timeouts.
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess || wc.Status == verbs.WCRetryExcErr && !c.Virtual, "success after the ACK", "%s", rig.Describe(&wc))
-		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code), Nominal, between))
+		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code),
+			"between retransmissions, with a timeout of "+timer.duration, Nominal, between...))
 	}
 	return all
 }
 
-// rnrCodes are the measured codes: 10 us, 0.64 ms, 10.24 ms and 61.44 ms.
-var rnrCodes = []uint8{1, 12, 20, 25}
-
 // rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
 // RNR timer.
 func rnrWaits(p *Port) (all []Measurement) {
-	for _, code := range rnrCodes {
+	for _, timer := range []timerCode{{1, "10 us"}, {12, "0.64 ms"}, {20, "10.24 ms"}, {25, "61.44 ms"}} {
+		code := timer.code
 		c := p.Connect(Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
@@ -319,8 +329,9 @@ func rnrWaits(p *Port) (all []Measurement) {
 			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
 			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
 		}
-		c.completeWith(ib.Ack(c.DevicePSN(0), 1), 1)
-		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code), Nominal, waits))
+		c.completeWith(c.peerAck(0, 1), 1)
+		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code),
+			"from an RNR NAK to the retransmission, with a timer of "+timer.duration, Nominal, waits...))
 	}
 	return all
 }

@@ -1,26 +1,27 @@
 package roce
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Measurement is a quantity with several samples.
 type Measurement struct {
-	// Name identifies the quantity: "nak/generation", "loss/last/retransmission".
-	Name string `json:"name"`
+	// Name identifies the quantity: "nak/generation", "loss/last/retransmission". About describes it.
+	Name, About string
 	// Value is the median of the samples.
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	Value float64
+	Unit  string
 	// Samples are in the order of measurement.
-	Samples []float64 `json:"samples"`
+	Samples []float64
 	// Position is the number of the lost packet in its window of eight, from 1 on; 0 if
 	// none was lost.
-	Position int `json:"position,omitempty"`
+	Position int
 }
 
 // Min is the smallest sample.
@@ -38,19 +39,15 @@ const (
 )
 
 // newMeasurement returns a measurement with the samples, of which there must be at least one.
-func newMeasurement(name, unit string, samples []float64) Measurement {
+func newMeasurement(name, about, unit string, samples ...float64) Measurement {
 	sorted := slices.Sorted(slices.Values(samples))
 	n := len(sorted)
-	return Measurement{Name: name, Unit: unit, Samples: samples, Value: (sorted[(n-1)/2] + sorted[n/2]) / 2}
+	return Measurement{Name: name, About: about, Unit: unit, Samples: samples, Value: (sorted[(n-1)/2] + sorted[n/2]) / 2}
 }
 
 // newTiming returns a measurement of times.
-func newTiming(name string, times []time.Duration) Measurement {
-	samples := make([]float64, len(times))
-	for i, t := range times {
-		samples[i] = float64(t) / float64(time.Microsecond)
-	}
-	return newMeasurement(name, Microseconds, samples)
+func newTiming(name, about string, times ...time.Duration) Measurement {
+	return newMeasurement(name, about, Microseconds, multiples(times, time.Microsecond)...)
 }
 
 // probe returns one or more measurements. It runs if the device has the capabilities.
@@ -116,59 +113,194 @@ func sampleCount(p *Port) int {
 	return 50
 }
 
-// descriptions explain measurements. The entry with the longest prefix of a measurement's
-// name applies.
-var descriptions = []struct{ prefix, about string }{
-	{"ack/turnaround", "from a request to its ACK: the round-trip time, for comparison with the others"},
-	{"nak/generation", "from the packet after a gap to the NAK"},
-	{"nak/for-a-gap", "NAKs for a gap followed by four packets"},
-	{"nak/reaction/first", "from a NAK for the first packet of eight to its retransmission"},
-	{"nak/reaction/middle", "from a NAK for the fifth packet of eight to its retransmission"},
-	{"nak/reaction/last", "from a NAK for the last packet of eight to its retransmission"},
-	{"loss/timer", "the local ACK timeout in the following measurements"},
-	{"loss/first/retransmission", "from the first packet of eight, which is lost, to its retransmission"},
-	{"loss/middle/retransmission", "from the fifth packet of eight, which is lost, to its retransmission"},
-	{"loss/last/retransmission", "from the last packet of eight, which is lost, to its retransmission"},
-	{"loss/first/sent-again", "packets retransmitted after the loss of the first of eight"},
-	{"loss/middle/sent-again", "packets retransmitted after the loss of the fifth of eight"},
-	{"loss/last/sent-again", "packets retransmitted after the loss of the last of eight"},
-	{"loss/last/timeout", "the time to the retransmission of the last packet, in timeouts"},
-	{"loss/at-", "from a packet of eight, which is lost, to its retransmission"},
-	{"read/first/reaction", "from the response after the first, which is lost, to the new READ request"},
-	{"read/middle/reaction", "from the response after the fifth, which is lost, to the new READ request"},
-	{"read/last/reaction", "from the response before the last, which is lost, to the new READ request"},
-	{"read/first/asked-again", "responses requested again when the first was lost"},
-	{"read/middle/asked-again", "responses requested again when the fifth was lost"},
-	{"read/last/asked-again", "responses requested again when the last was lost"},
-	{"read/at-", "from the response after one of eight, which is lost, to the new READ request"},
-	{"read/implied-nak", "from an ACK of a request after a READ to the retransmitted READ"},
-	{"timeout/code-7", "between retransmissions, with a timeout of 0.5 ms"},
-	{"timeout/code-10", "between retransmissions, with a timeout of 4.2 ms"},
-	{"timeout/code-12", "between retransmissions, with a timeout of 16.8 ms"},
-	{"rnr/wait/code-1", "from an RNR NAK to the retransmission, with a timer of 10 us"},
-	{"rnr/wait/code-12", "from an RNR NAK to the retransmission, with a timer of 0.64 ms"},
-	{"rnr/wait/code-20", "from an RNR NAK to the retransmission, with a timer of 10.24 ms"},
-	{"rnr/wait/code-25", "from an RNR NAK to the retransmission, with a timer of 61.44 ms"},
-	{"cnp/generation", "from a marked packet to the CNP"},
-	{"cnp/for-a-mark", "CNPs for a single marked packet"},
-	{"cnp/marks-apart", "between marked packets sent back to back"},
-	{"cnp/for-500-marks", "CNPs for 500 marked packets"},
-	{"cnp/apart", "between the CNPs for 500 marked packets"},
-	{"cnp/two-qps-of-a-peer", "CNPs for two queue pairs of one peer, marked at the same time"},
-	{"cnp/qp-of-another-peer", "CNPs for a queue pair of another peer, marked at the same time"},
-	{"rate/burst/before", "duration of 60 packets before any CNP"},
-	{"rate/burst/behind-a-cnp", "duration of 60 packets after a CNP"},
-	{"rate/burst/behind-ten", "duration of 60 packets after ten CNPs"},
-	{"rate/comes-back", "from the tenth CNP until 60 packets take at most twice as long as before"},
+// ackTurnaround measures the time from a request to its ACK.
+func ackTurnaround(p *Port) []Measurement {
+	c := p.Connect(Setup{})
+	times := make([]time.Duration, 0, sampleCount(p))
+	for i := range sampleCount(p) {
+		sent := c.Send(c.peerWrite(i, 8))
+		times = append(times, awaitAck(c, i).At-sent)
+	}
+	return []Measurement{newTiming("ack/turnaround",
+		"from a request to its ACK: the round-trip time, for comparison with the others", times...)}
 }
 
-// About describes what was measured.
-func (m *Measurement) About() (about string) {
-	longest := 0
-	for _, a := range descriptions {
-		if len(a.prefix) > longest && strings.HasPrefix(m.Name, a.prefix) {
-			about, longest = a.about, len(a.prefix)
+// awaitAck waits for the ACK of the peer's n-th request packet.
+func awaitAck(c *Conn, n int) Arrival {
+	return c.Await(c.deviceAck(n, ib.AnyMSN).String(), func(a *Arrival) bool {
+		return a.IsAck(ib.AckPositive) && a.PSN() == c.PeerPSN(n)
+	})
+}
+
+// packetsAfterGap is the number of packets after each gap.
+const packetsAfterGap = 4
+
+// nakGeneration measures the time from the packet after a gap to the NAK, and the number
+// of NAKs for a gap.
+func nakGeneration(p *Port) []Measurement {
+	c := p.Connect(Setup{})
+	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
+	for i := range sampleCount(p) {
+		sent := c.Send(c.peerWrite(i+1, 8))
+		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
+		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
+		times = append(times, nak.At-sent)
+		for k := range packetsAfterGap - 1 {
+			c.Send(c.peerWrite(i+2+k, 8))
 		}
+		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
+		naks = append(naks, float64(1+len(more)))
+		c.Send(c.peerWrite(i, 8))
+		awaitAck(c, i)
 	}
-	return about
+	return []Measurement{
+		newTiming("nak/generation", "from the packet after a gap to the NAK", times...),
+		newMeasurement("nak/for-a-gap", "NAKs for a gap followed by four packets", Packets, naks...),
+	}
+}
+
+// isSequenceNAK reports whether a packet is a NAK for a sequence error.
+func isSequenceNAK(a *Arrival) bool { return a.IsNak(ib.NakSequence) }
+
+// window is the number of packets of a WRITE that the device sends at once.
+const window = 8
+
+// lossPositions are the positions of lost packets in a window.
+var lossPositions = []struct {
+	name    string
+	at      int
+	ordinal string // for descriptions
+}{{"first", 0, "first"}, {"middle", window / 2, "fifth"}, {"last", window - 1, "last"}}
+
+// reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
+// or 0.5 s in real time, where the host may be busy.
+func reactionTimeoutCode(p *Port) uint8 {
+	if p.Virtual {
+		return p.LongTimeout(14)
+	}
+	return p.LongTimeout(17)
+}
+
+// nakReaction measures the time from a NAK to the retransmission of its packet.
+func nakReaction(p *Port) (all []Measurement) {
+	for _, place := range lossPositions {
+		times := make([]time.Duration, 0, sampleCount(p))
+		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
+		for i := range sampleCount(p) / 2 {
+			c.PostSend(c.QP, c.WriteWR(1, window*MTU))
+			c.AwaitPackets(window)
+			sent := c.Send(c.peerNak(i*window+place.at, ib.NakSequence, uint32(i)))
+			times = append(times, awaitRetransmission(c, i*window+place.at).At-sent)
+			ackWindow(c, (i+1)*window, i+1)
+		}
+		all = append(all, newTiming("nak/reaction/"+place.name,
+			fmt.Sprintf("from a NAK for the %s packet of eight to its retransmission", place.ordinal), times...))
+	}
+	return all
+}
+
+// awaitRetransmission waits for the retransmission of the device's n-th packet.
+func awaitRetransmission(c *Conn, n int) Arrival {
+	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *Arrival) bool { return a.PSN() == c.DevicePSN(n) })
+}
+
+// ackWindow acknowledges the device's first n packets, which are of this many messages. It
+// returns the number of packets received before the ACK.
+func ackWindow(c *Conn, n, messages int) (more int) {
+	more = len(c.Drain(0))
+	c.completeWith(c.peerAck(n-1, uint32(messages)), 1)
+	return more
+}
+
+// readRecovery measures the loss of one READ response: the time from the response after
+// it, or before it if the last was lost, to the READ for the missing responses. A
+// requester may treat an out-of-order response as a NAK, or wait for its timer.
+func readRecovery(p *Port) (all []Measurement) {
+	for _, place := range lossPositions {
+		times, asked := readAt(p, place.at)
+		neighbor := "after"
+		if place.name == "last" {
+			neighbor = "before"
+		}
+		all = append(all,
+			newTiming("read/"+place.name+"/reaction",
+				fmt.Sprintf("from the response %s the %s, which is lost, to the new READ request", neighbor, place.ordinal), times...),
+			newMeasurement("read/"+place.name+"/asked-again",
+				fmt.Sprintf("responses requested again when the %s was lost", place.ordinal), Packets, asked...))
+	}
+	return all
+}
+
+// readByPosition measures the loss of each response. No case judges it.
+func readByPosition(p *Port) (all []Measurement) {
+	for at := range window {
+		times, _ := readAt(p, at)
+		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
+			"from the response after one of eight, which is lost, to the new READ request", times...).atPosition(at))
+	}
+	return all
+}
+
+// readAt measures the loss of response number at of a READ.
+func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
+	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	for i := range timeoutSamples {
+		base := i * window
+		clear(c.LocalMem.Buf[SinkOffset:][:window*MTU])
+		c.PostSend(c.QP, c.ReadWR(1, window*MTU))
+		c.AwaitPackets(1)
+		data := Data(window * MTU)
+		var seen time.Duration
+		for k, r := range ib.ReadResponses(c.DevicePSN(base), uint32(i+1), data, MTU) {
+			switch {
+			case k == at:
+			case k == at+1, at == window-1:
+				seen = c.Send(r)
+			default:
+				c.Send(r)
+			}
+		}
+		again := nextRead(c)
+		times = append(times, again.At-seen)
+		from := checkReadRetry(c, again, base, at)
+		requested = append(requested, float64(window-from))
+		c.Send(ib.ReadResponses(c.DevicePSN(base+from), uint32(i+1), data[from*MTU:], MTU)...)
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectBytes(c.LocalMem, SinkOffset, data)
+		c.Drain(0)
+	}
+	return times, requested
+}
+
+// nextRead waits for a READ request from the device.
+func nextRead(c *Conn) Arrival {
+	return c.Await("a READ for the missing responses", func(a *Arrival) bool { return a.Opcode() == ib.OpReadRequest })
+}
+
+// checkReadRetry fails the case unless a retransmitted READ requests all responses from the lost
+// one, or an earlier one, on, with the matching PSN. It returns the first requested one.
+func checkReadRetry(c *Conn, again Arrival, base, lost int) int {
+	from := again.PSN().Sub(c.DevicePSN(base))
+	want := fmt.Sprintf("a READ for the missing responses, from number %d of %d on, with its PSN, address and length", lost, window)
+	c.Check(from >= 0 && from <= lost, want, "one from %d on: %v", from, again.Packet)
+	off, n := int(*again.RETH.VA-PeerMemory.Addr), int(*again.RETH.Len)
+	c.Check(off == from*MTU && n == (window-from)*MTU, want, "%d bytes at offset %d with the PSN of response %d", n, off, from)
+	return from
+}
+
+// impliedNAK measures the time from an ACK of a request after a READ, which implies that
+// the READ response was lost, to the retransmitted READ.
+func impliedNAK(p *Port) []Measurement {
+	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	times := make([]time.Duration, 0, timeoutSamples)
+	for i := range timeoutSamples {
+		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))
+		c.AwaitPackets(2)
+		sent := c.Send(c.peerAck(2*i+1, uint32(2*i+2)))
+		times = append(times, nextRead(c).At-sent)
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), c.peerAck(2*i+1, uint32(2*i+2)))
+		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
+		c.Drain(0)
+	}
+	return []Measurement{newTiming("read/implied-nak", "from an ACK of a request after a READ to the retransmitted READ", times...)}
 }

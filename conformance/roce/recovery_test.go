@@ -12,7 +12,7 @@ import (
 )
 
 func TestMeasurementMedian(t *testing.T) {
-	odd, even := newMeasurement("odd", Packets, []float64{9, 1, 5}), newMeasurement("even", Microseconds, []float64{4, 1, 2, 100})
+	odd, even := newMeasurement("odd", "", Packets, 9, 1, 5), newMeasurement("even", "", Microseconds, 4, 1, 2, 100)
 	if odd.Value != 5 || even.Value != 3 || even.Min() != 1 || even.Max() != 100 || !slices.Equal(odd.Samples, []float64{9, 1, 5}) {
 		t.Errorf("%+v, %+v", odd, even)
 	}
@@ -42,7 +42,7 @@ func TestMeasureSoftRoCEInVirtualTime(t *testing.T) {
 	}
 	positions := make(map[string]int)
 	for i := range all {
-		if all[i].About() == "" {
+		if all[i].About == "" {
 			t.Errorf("%s has no description", all[i].Name)
 		}
 		if all[i].Position > 0 {

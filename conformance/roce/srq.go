@@ -10,37 +10,32 @@ import (
 )
 
 var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabels: labelRC}.Cases([]conformance.Case{{
-	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "roce/srq/1"),
+	ID: "srq/use/qps-share-its-receives", Cite: ibta("", "srq/1"),
 	Title:   "Queue pairs on one SRQ share its receives, and each message uses one of them",
 	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
 	Expects: "each message in a different receive, completed with the QPN of its queue pair",
-	Defects: []string{"SRQDoubleUse"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
-		pair := q.connect(2)
+	Defects: []string{"SRQDoubleUse"}, Run: onSRQ(4, func(q *sharedQueue) {
+		pair := q.connectN(2)
 		for i := range 4 {
 			c := pair[i%2]
-			c.exchange(ib.SendOnly(c.PeerPSN(i/2), Data(10+i)).AckReq(), ib.Ack(c.PeerPSN(i/2), uint32(i/2+1)))
-			q.expectDelivered(c, Data(10+i))
+			q.deliver(c, i/2, 10+i)
 		}
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "roce/srq/6"),
+	ID: "srq/use/each-receive-serves-one-message", Cite: ibta("10.8.3.2", "srq/6"),
 	Title:   "Two interleaved messages use different receives, whichever ends first",
 	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
 	Expects: "each message complete in a different receive",
-	Defects: []string{"SRQDoubleUse"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
-		all := q.connect(3)
+	Defects: []string{"SRQDoubleUse"}, Run: onSRQ(4, func(q *sharedQueue) {
+		all := q.connectN(3)
 		n := 2*MTU + 8
 		one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
 		first, second := ib.Send(firstPeerPSN, one, MTU), ib.Send(firstPeerPSN, two, MTU)
 		for i := range 2 {
 			all[0].Send(first[i])
 			all[1].Send(second[i])
-			all[2].Send(ib.SendOnly(all[2].PeerPSN(i), Data(20+i)).AckReq())
-			all[2].expect(ib.Ack(all[2].PeerPSN(i), uint32(i+1)))
-			q.expectDelivered(all[2], Data(20+i))
+			q.deliver(all[2], i, 20+i)
 		}
 		all[1].Send(second[2])
 		q.expectDelivered(all[1], two)
@@ -49,103 +44,94 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		q.expectUsedUp()
 	}),
 }, {
-	ID: "srq/use/own-receives-refused", Cite: ibta("", "roce/srq/3"),
+	ID: "srq/use/own-receives-refused", Cite: ibta("", "srq/3"),
 	Title:   "Posting a receive to a queue pair with an SRQ fails",
 	Sends:   "nothing",
 	Expects: "that posting a receive to the queue pair is refused",
 	Defects: []string{"SRQUnchecked"}, Run: OnPort(func(p *Port) {
-		c := p.newSharedQueue(1).connect(1)[0]
+		c := p.newSharedQueue(1).connectN(1)[0]
 		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
 		c.MustFail("a receive of a queue pair on an SRQ", err, nil)
 		c.Check(n == 0, "no receive posted", "%d", n)
 	}),
 }, {
-	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "roce/srq/4"),
+	ID: "srq/empty/rc-gets-an-rnr-nak", Cite: ibta("", "srq/4"),
 	Title:   "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
 	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
 	Expects: "an ACK, an RNR NAK, then an ACK",
-	Defects: []string{"RNRSilent"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(1)
-		c := q.connect(1)[0]
-		c.exchange(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq(), ib.Ack(c.PeerPSN(0), 1))
+	Defects: []string{"RNRSilent"}, Run: onSRQ(1, func(q *sharedQueue) {
+		c := q.connectN(1)[0]
+		c.exchange(c.peerSend(0, 16), c.deviceAck(0, 1))
 		q.expectDelivered(c, Data(16))
-		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
+		c.exchange(c.peerSend(1, 20), ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
 		q.post(1)
-		c.exchange(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq(), ib.Ack(c.PeerPSN(1), 2))
+		c.exchange(c.peerSend(1, 20), c.deviceAck(1, 2))
 		q.expectDelivered(c, Data(20))
 	}),
 }, {
-	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: labelUD,
+	ID: "srq/empty/datagram-vanishes", Cite: ibta("", "srq/4"), Needs: verbs.CapUD, Labels: labelUD,
 	Title:   "A datagram or UC message to an empty SRQ is dropped silently",
 	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 	Expects: "nothing for the first ones, a completion for each of the others",
-	Defects: []string{"UDWaitsForReceive"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(0)
-		d := p.newUDPort(0, q.srq)
+	Defects: []string{"UDWaitsForReceive"}, Run: onSRQ(0, func(q *sharedQueue) {
+		d := q.newUDPort(0, q.srq)
 		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.expectNoCompletion()
-		d.SendPacket(d.datagram(Data(24)))
-		d.ExpectRecv(1, ib.GRHLen+24)
-		if !p.Caps.Has(verbs.CapUC) {
+		d.expectDelivery(24, 1)
+		if !q.Caps.Has(verbs.CapUC) {
 			return
 		}
-		c := p.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
+		c := q.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
 		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		q.post(1)
 		c.expectNoCompletion()
-		c.Send(ucSendOnly(c.PeerPSN(1), 24))
-		c.ExpectRecv(2, 24)
+		c.expectUCDelivery(1, 24, 2)
 	}),
 }, {
-	ID: "srq/limit/event-comes-once", Cite: ibta("", "roce/srq/2"),
+	ID: "srq/limit/event-comes-once", Cite: ibta("", "srq/2"),
 	Title:   "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
 	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
 	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
-	Defects: []string{"SRQLimitRepeats"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(6)
-		c := q.connect(1)[0]
+	Defects: []string{"SRQLimitRepeats"}, Run: onSRQ(6, func(q *sharedQueue) {
+		c := q.connectN(1)[0]
 		for round, sent := 0, 0; round < 2; round++ {
-			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+			q.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
-				c.Send(ib.SendOnly(c.PeerPSN(sent), Data(16)).AckReq())
+				q.deliver(c, sent, 16)
 				sent++
-				c.expect(ib.Ack(c.PeerPSN(sent-1), uint32(sent)))
-				q.expectDelivered(c, Data(16))
 				if left == 4 {
-					e := p.ExpectEvent(verbs.EventSRQLimitReached)
-					p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
+					e := q.ExpectEvent(verbs.EventSRQLimitReached)
+					q.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
 				}
-				p.ExpectNoEvent()
+				q.ExpectNoEvent()
 			}
 			q.post(4)
 		}
 	}),
 }, {
-	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "roce/srq/5"),
+	ID: "srq/error/failed-qp-leaves-the-receives", Cite: ibta("", "srq/5"),
 	Title:   "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
 	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
 	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
-	Defects: []string{"SRQFlushed"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(2)
-		pair := q.connect(2)
-		p.ToState(pair[0].QP, verbs.QPStateErr)
-		p.expectNoCompletion()
+	Defects: []string{"SRQFlushed"}, Run: onSRQ(2, func(q *sharedQueue) {
+		pair := q.connectN(2)
+		q.ToState(pair[0].QP, verbs.QPStateErr)
+		q.expectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, Data(16+i))
+			q.deliver(c, i, 16+i)
 		}
 	}),
 }, {
-	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "roce/srq/5"),
+	ID: "srq/error/last-wqe-reached-reported", Cite: ibta("", "srq/5"),
 	Title:   "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
 	Sends:   "nothing",
 	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
 	Defects: []string{"NoLastWQEEvent"}, Run: OnPort(func(p *Port) {
-		pair := p.newSharedQueue(2).connect(2)
+		pair := p.newSharedQueue(2).connectN(2)
 		p.ExpectNoEvent()
 		p.ToState(pair[1].QP, verbs.QPStateErr)
 		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
@@ -158,7 +144,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 // sharedQueue is a shared receive queue. Its receives may complete in any order, each
 // once.
 type sharedQueue struct {
-	p    *Port
+	*Port
 	srq  verbs.SRQ
 	mem  *rig.Memory
 	free map[uint64]bool // posted receives, by ID
@@ -170,21 +156,26 @@ const (
 	srqMaxWR   = 16
 )
 
+// onSRQ makes the body of a case from a function that uses a shared receive queue with this many
+// receives.
+func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { body(p.newSharedQueue(receives)) })
+}
+
 // newSharedQueue returns a queue with posted receives, with IDs from 1 on.
 func (p *Port) newSharedQueue(receives int) *sharedQueue {
-	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
-	var err error
-	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
-	p.Must("a shared receive queue", err)
+	q := &sharedQueue{Port: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
+	q.srq = p.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
 	q.post(receives)
 	return q
 }
 
+// post posts n receives.
 func (q *sharedQueue) post(n int) {
 	for range n {
 		id := q.next
 		q.next++
-		q.p.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
+		q.PostRecv(q.srq, id, q.mem.SGE(q.offset(id), srqRecvLen))
 		q.free[id] = true
 	}
 }
@@ -193,12 +184,12 @@ func (q *sharedQueue) post(n int) {
 // receives.
 func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
 
-// connect makes n RC connections on the queue. The peer has the same QPN in all of them:
+// connectN makes n RC connections on the queue. The peer has the same QPN in all of them:
 // a case must read the responses of one before it uses another.
-func (q *sharedQueue) connect(n int) []*Conn {
+func (q *sharedQueue) connectN(n int) []*Conn {
 	all := make([]*Conn, n)
 	for i := range all {
-		all[i] = q.p.connect(Setup{srq: q.srq})
+		all[i] = q.Port.connect(Setup{srq: q.srq})
 	}
 	return all
 }
@@ -217,13 +208,20 @@ func (q *sharedQueue) expectDelivered(c *Conn, want []byte) {
 	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
+// deliver sends the connection's k-th message, of n bytes, and fails the case unless the device
+// acknowledges and delivers it.
+func (q *sharedQueue) deliver(c *Conn, k, n int) {
+	c.exchange(c.peerSend(k, n), c.deviceAck(k, uint32(k+1)))
+	q.expectDelivered(c, Data(n))
+}
+
 // expectUsedUp fails the case unless all receives have completed.
 func (q *sharedQueue) expectUsedUp() {
-	q.p.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
+	q.Check(len(q.free) == 0, "all receives used", "%d left", len(q.free))
 }
 
 var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "srq/limit/beyond-the-size-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
+	ID: "srq/limit/beyond-the-size-refused", Cite: ibta("", "srq/8"), Needs: verbs.CapRC,
 	Title:   "A limit that is larger than the SRQ is refused, and changes nothing",
 	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
@@ -236,24 +234,22 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.Must("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
 	}),
 }, {
-	ID: "srq/size/below-what-is-queued-refused", Cite: ibta("", "roce/srq/8"), Needs: verbs.CapRC,
+	ID: "srq/size/below-what-is-queued-refused", Cite: ibta("", "srq/8"), Needs: verbs.CapRC,
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 loses its rxe device
 	Title:   "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
 	Sends:   "SENDs, after a resize below the number of posted receives",
 	Expects: "the resize is refused, and every receive is used",
-	Defects: []string{"SRQUnchecked"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(4)
+	Defects: []string{"SRQUnchecked"}, Run: onSRQ(4, func(q *sharedQueue) {
 		for _, size := range []int{3, 1, 0} {
-			p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+			q.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 		}
-		c := q.connect(1)[0]
+		c := q.connectN(1)[0]
 		for i := range 4 {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, Data(16))
+			q.deliver(c, i, 16)
 		}
 	}),
 }, {
-	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "roce/srq/8"),
+	ID: "srq/size/beyond-the-device-refused", Cite: ibta("", "srq/8"),
 	Title:   "An SRQ with more receives or longer scatter lists than the device claims is refused",
 	Sends:   "nothing",
 	Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
@@ -267,31 +263,29 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		p.Must("an SRQ of as many receives as claimed", err)
 	}),
 }, {
-	ID: "srq/size/excess-receive-refused", Cite: ibta("", "roce/srq/9"), Needs: verbs.CapRC,
+	ID: "srq/size/excess-receive-refused", Cite: ibta("", "srq/9"), Needs: verbs.CapRC,
 	Title:   "Receives that exceed the size of an SRQ are refused, and no other is lost",
 	Sends:   "SENDs, when two receives too many were posted",
 	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
-	Defects: []string{"OverflowSRQ"}, Run: OnPort(func(p *Port) {
-		q := p.newSharedQueue(0)
-		room := p.srqAttr(q.srq).MaxWR
+	Defects: []string{"OverflowSRQ"}, Run: onSRQ(0, func(q *sharedQueue) {
+		room := q.srqAttr(q.srq).MaxWR
 		// The device may have rounded the size up.
 		var wrs []verbs.RecvWR
 		for i := range room + 2 {
 			wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
 		}
 		n, err := q.srq.PostRecv(wrs)
-		p.MustFail("one receive too many", err, nil)
-		p.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		q.MustFail("one receive too many", err, nil)
+		q.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
 		n, err = q.srq.PostRecv(wrs[room:])
-		p.MustFail("another receive too many", err, nil)
-		p.Check(n == 0, "none posted", "%d", n)
+		q.MustFail("another receive too many", err, nil)
+		q.Check(n == 0, "none posted", "%d", n)
 		for i := range room {
 			q.free[uint64(i+1)] = true
 		}
-		c := q.connect(1)[0]
+		c := q.connectN(1)[0]
 		for i := range room {
-			c.exchange(ib.SendOnly(c.PeerPSN(i), Data(16+i%32)).AckReq(), ib.Ack(c.PeerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, Data(16+i%32))
+			q.deliver(c, i, 16+i%32)
 		}
 		q.expectUsedUp()
 	}),

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -10,7 +11,7 @@ import (
 )
 
 var ucCases = overUC.Cases([]conformance.Case{{
-	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "roce/uc/1"), Needs: verbs.CapRC,
+	ID: "uc/answer/nothing-is-answered", Cite: ibta("", "uc/1"), Needs: verbs.CapRC,
 	Title:   "A UC queue pair never sends responses",
 	Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
 	Expects: "no packet at all, and the completions of the valid messages",
@@ -26,7 +27,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 16)
 		c.Send(
 			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
-			ib.WriteOnly(c.PeerPSN(4), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(16), Data(16)).On(ib.UC).AckReq(),
 			good,
 			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
 			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
@@ -35,26 +36,20 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 	}),
 }, {
-	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "roce/uc/7"),
+	ID: "uc/send/completes-when-it-has-left", Cite: ibta("", "uc/7"),
 	Title:   "A UC request completes with success when its last packet has been sent",
 	Sends:   "nothing",
 	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
 	Defects: []string{"UCLikeRC"}, Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
-		c.PostSend(c.QP,
-			c.SendWR(1, 32),
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n)},
-		)
-		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(0x1000, 7, 32), c.LocalMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.SendFirst(c.DevicePSN(2), nil).On(ib.UC))
-		c.expect(ib.SendMiddle(c.DevicePSN(3), nil).On(ib.UC))
-		c.expect(ib.SendLast(c.DevicePSN(4), c.LocalMem.Buf[n-100:n]).On(ib.UC))
+		c.PostSend(c.QP, c.SendWR(1, 32), c.WriteWR(2, 32), c.SendWR(3, n))
+		for _, want := range slices.Concat(c.wantSend(0, 32), c.wantWrite(1, 32), c.wantSend(2, n)) {
+			c.expect(want.On(ib.UC))
+		}
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
 	}),
 }, {
-	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "roce/uc/8"),
+	ID: "uc/send/no-ackreq-on-any-packet", Cite: ibta("", "uc/8"),
 	Title:   "AckReq is 0 in UC packets",
 	Sends:   "nothing",
 	Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
@@ -62,7 +57,9 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		psn := 0
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 			for _, n := range []int{0, 40, 2*ucMTU + 8} {
-				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				wr := c.WriteWR(1, n)
+				wr.Opcode = op
+				c.PostSend(c.QP, wr)
 				for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
 					c.checkPacket(ib.Packet{}.WithPSN(c.DevicePSN(psn)).NoAckReq(), pkt)
 					c.Check(pkt.Opcode().Transport() == ib.UC, "a UC packet", "%v", pkt)
@@ -73,67 +70,52 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "roce/uc/8"), Needs: verbs.CapRC,
+	ID: "uc/send/reads-and-atomics-never-sent", Cite: ibta("", "uc/8"), Needs: verbs.CapRC,
 	Title:   "A READ or atomic posted to a UC queue pair fails, and is not sent",
 	Sends:   "nothing",
 	Expects: "that the post is refused, or that the request completes with an error; and no packet",
-	Defects: []string{"UCReadsSent"}, Run: OnPort(func(p *Port) {
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-			c := p.connect(ucSetup(0))
-			_, err := c.QP.PostSend([]verbs.SendWR{{
-				WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
-			}})
-			c.expectSilence(silencePeriod)
-			if err == nil {
-				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
-			}
-			c.Must("a queue pair that can be destroyed", c.QP.Close())
-		}
+	Defects: []string{"UCReadsSent"}, Run: onEachConn(ucSetup(0), []verbs.WROpcode{
+		verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+	}, func(c *Conn, op verbs.WROpcode) {
+		wr := c.ReadWR(1, 8)
+		wr.Opcode = op
+		c.expectNeverSent(wr)
 	}),
 }, {
-	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "roce/uc/9"),
+	ID: "uc/error/local-error-stops-the-send-queue-only", Cite: ibta("", "uc/9"),
 	Title:   "A request with a bad L_Key moves a UC queue pair to SQE, where it still receives; it can return to RTS",
 	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
 	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
 	Defects: []string{"UCErrorIsFatal"}, Run: onUC(2, func(c *Conn) {
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-		)
+		c.PostSend(c.QP, c.badSendWR(100), c.SendWR(101, 8))
 		c.ExpectCompletion(100, verbs.WCLocProtErr)
 		c.ExpectCompletion(101, verbs.WCWRFlushErr)
 		c.AwaitState(c.QP, verbs.QPStateSQE)
-		c.Send(ucSendOnly(c.PeerPSN(0), 24))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(0, 24, 1)
 		c.ToState(c.QP, verbs.QPStateRTS)
 		c.PostSend(c.QP, c.SendWR(102, 8))
 		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)
-		c.Send(ucSendOnly(c.PeerPSN(1), 32))
-		c.ExpectRecv(2, 32)
+		c.expectUCDelivery(1, 32, 2)
 	}),
 }, {
-	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "roce/uc/5"), Needs: verbs.CapRC,
+	ID: "uc/drop/write-with-a-bad-key-vanishes", Cite: ibta("", "uc/5"), Needs: verbs.CapRC,
 	Title:   "A UC WRITE with an access error is dropped silently, and the queue pair stays in RTS",
 	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
-		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		for i, to := range []ib.RETH{
-			ib.At(c.TargetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.RETH(memLen-8, 16),
-		} {
+		guarded := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+		for i, to := range []ib.RETH{c.deregisteredRETH(16), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
 			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
 			c.ExpectState(c.QP, verbs.QPStateRTS)
-			c.Send(ucSendOnly(c.PeerPSN(2*i+1), 20+i))
-			c.ExpectRecv(uint64(i+1), 20+i)
+			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
 		}
-		c.ExpectUnchanged(c.TargetMem, 0, 0)
-		c.ExpectUnchanged(guarded, 0, 0)
+		c.ExpectUntouched(c.TargetMem)
+		c.ExpectUntouched(guarded)
 	}),
 }, {
-	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "roce/uc/6"), Needs: verbs.CapRC,
+	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,
 	Title:   "A UC message without a posted receive is dropped silently, and the next one is delivered",
 	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
 	Expects: "nothing for the first, a completion with the bytes of the second",
@@ -142,8 +124,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectSilence(silencePeriod)
 		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
 		c.expectNoCompletion()
-		c.Send(ucSendOnly(c.PeerPSN(1), 24))
-		c.ExpectRecv(1, 24)
+		c.expectUCDelivery(1, 24, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }})
@@ -171,8 +152,15 @@ func ucSetup(receives int) Setup {
 // ucSendOnly returns a UC SEND of one packet with n bytes.
 func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
 
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
+// completes the receive with this ID.
+func (c *Conn) expectUCDelivery(k, n int, id uint64) {
+	c.Send(ucSendOnly(c.PeerPSN(k), n))
+	c.ExpectRecv(id, n)
+}
+
 var ucLossCases = overUC.Cases([]conformance.Case{{
-	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC,
+	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
 	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
 	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
 	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
@@ -187,20 +175,18 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 			c.ExpectRecv(1, 48)
 			c.ExpectBytes(c.LocalMem, 0, Data(48))
 			c.Sync()
-			for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
-			}
+			c.Completions() // discards that of the other
 			c.Must("a queue pair that can be destroyed", c.QP.Close())
 		}
 	}),
 }, {
-	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	ID: "uc/loss/next-message-delivered", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "The first UC message after one with a lost packet is delivered",
 	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
 	Expects: "a completion for the message after each damaged one",
 	Defects: []string{"UCLosesNext"}, Run: onUC(2, func(c *Conn) {
 		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
-		c.Send(ucSendOnly(c.PeerPSN(3), 48))
-		c.ExpectRecv(1, 48)
+		c.expectUCDelivery(3, 48, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(48))
 		c.Send(ucSendWithout(c.PeerPSN(4), 1)...)
 		n := ucMTU + 20
@@ -209,7 +195,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 	}),
 }, {
-	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "roce/uc/3"),
+	ID: "uc/loss/queue-goes-on-after-a-lost-packet", Cite: ibta("9.9.3.1.5, error class D1", "uc/3"),
 	Title:   "A UC queue pair continues to receive after any number of lost packets",
 	Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
 	Expects: "messages that are completed, to the last one",
@@ -233,7 +219,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "roce/uc/4"),
+	ID: "uc/psn/message-may-begin-at-any-psn", Cite: ibta("", "uc/4"),
 	Title:   "A UC message may begin at any later PSN, which becomes the expected one",
 	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
 	Expects: "all of them delivered, in order",
@@ -258,7 +244,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
-	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC,
+	ID: "uc/psn/copied-message-does-no-harm", Cite: ibta("", "uc/10"), Level: conformance.May, Needs: verbs.CapRC,
 	Title:   "A duplicate UC message is delivered once or twice, and has no other effect",
 	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
 	Expects: "each whole message once or twice, then the last; the state RTS",
@@ -294,6 +280,5 @@ func ucSend(psn ib.PSN, n int) []ib.Packet {
 
 // ucSendWithout returns a UC SEND of three packets, without the one with index lost.
 func ucSendWithout(psn ib.PSN, lost int) []ib.Packet {
-	all := ucSend(psn, 2*ucMTU+100)
-	return append(all[:lost], all[lost+1:]...)
+	return slices.Delete(ucSend(psn, 2*ucMTU+100), lost, lost+1)
 }

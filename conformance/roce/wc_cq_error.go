@@ -11,7 +11,7 @@ import (
 )
 
 var cqCases = overRC.Cases([]conformance.Case{{
-	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/reported-and-fatal", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
 	Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
 	Expects: "CQ_ERR of that CQ, and the state ERR",
@@ -21,7 +21,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
-	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/reported-once", Cite: ibta("error class G", "cq/6"),
 	Title:   "A CQ overrun raises one CQ_ERR, however many completions are lost",
 	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
 	Expects: "CQ_ERR, once",
@@ -30,38 +30,28 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.expectCQError()
 		c.AwaitState(c.QP, verbs.QPStateErr)
 		c.Sync()
-		for {
-			e, err := p.Device.WaitAsync(0)
-			if errors.Is(err, verbs.ErrTimeout) {
-				return
-			}
-			p.Must("events", err)
+		for _, e := range p.pendingEvents() {
 			p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
 		}
 	}),
 }, {
-	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "roce/cq/6"),
+	ID: "wc/overrun/message-not-acknowledged", Cite: ibta("error class G", "cq/6"),
 	Title:   "A message whose completion was lost in a CQ overrun is not acknowledged",
 	Sends:   "one SEND more than the CQ has room for",
 	Expects: "ACKs for all of them but the last",
 	Defects: []string{"OverrunAcked"}, Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
-		for {
-			pkt, more := c.packetAfterSync(silencePeriod)
-			if !more {
-				return
-			}
+		for _, pkt := range c.Drain(silencePeriod) {
 			c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
 		}
 	}),
 }, {
-	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	ID: "wc/arm/any-overrides-solicited", Cite: ibta("C11-31, C11-32", "cq/7"),
 	Title:   "A CQ that is armed for any completion and for solicited ones raises an event for the next of any kind",
 	Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
 	Expects: "an event for each",
 	Defects: []string{"ArmLost"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(16)
-		c := p.connect(Setup{Receives: 3})
+		c, events := p.connectWithChannel(Setup{Receives: 3})
 		c.armCQ(true)
 		c.expectAccepted(0)
 		c.expectNoCQEvent(events)
@@ -74,13 +64,12 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		c.expectCQEvent(events)
 	}),
 }, {
-	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "roce/cq/7"),
+	ID: "wc/arm/one-event-for-one-arm", Cite: ibta("C11-31, C11-32", "cq/7"),
 	Title:   "An armed CQ raises one event until it is armed again",
 	Sends:   "two SENDs, and another two when the CQ is armed again",
 	Expects: "one event for each pair, at its first",
 	Defects: []string{"ArmStays"}, Run: OnPort(func(p *Port) {
-		events := p.useCompChannel(16)
-		c := p.connect(Setup{Receives: 4})
+		c, events := p.connectWithChannel(Setup{Receives: 4})
 		for i := range 2 {
 			c.armCQ(false)
 			c.expectAccepted(2 * i)
@@ -90,7 +79,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should,
+	ID: "wc/arm/without-a-channel-refused", Cite: ibta("C11-31, C11-32", "cq/7"), Level: conformance.Should,
 	Title:   "A CQ without a channel cannot be armed",
 	Sends:   "nothing",
 	Expects: "a refusal",
@@ -99,16 +88,15 @@ var cqCases = overRC.Cases([]conformance.Case{{
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 	}),
 }, {
-	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "roce/cq/8"),
+	ID: "wc/cq/in-use-not-destroyed", Cite: ibta("C11-17", "cq/8"),
 	Title:   "A CQ that a queue pair uses for sends or receives cannot be destroyed",
 	Sends:   "a SEND, when closing the CQ was refused",
 	Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
 	Defects: []string{"InUseDestroyed"}, Run: OnPort(func(p *Port) {
 		rest := p.CQ
-		p.useCompChannel(16)
+		p.useCompChannel()
 		c := p.connect(Setup{Receives: 1})
-		sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
-		p.Must("a queue pair", err)
+		sender := p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
 		c.expectAccepted(0)
 		p.Must("a queue pair that can be destroyed", c.QP.Close())
@@ -120,14 +108,20 @@ var cqCases = overRC.Cases([]conformance.Case{{
 
 // useCompChannel replaces the default CQ by one with a completion channel, and returns
 // the channel.
-func (p *Port) useCompChannel(depth int) verbs.CompChannel {
+func (p *Port) useCompChannel() verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
-	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
-	p.Must("a completion queue with a channel", err)
+	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 64, Channel: events})
 	return events
 }
 
+// connectWithChannel makes a connection whose CQ has a completion channel.
+func (p *Port) connectWithChannel(s Setup) (*Conn, verbs.CompChannel) {
+	events := p.useCompChannel()
+	return p.connect(s), events
+}
+
+// armCQ requests an event for the next completion, or for the next solicited one.
 func (p *Port) armCQ(solicitedOnly bool) {
 	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
 }
@@ -135,12 +129,8 @@ func (p *Port) armCQ(solicitedOnly bool) {
 // expectCQEvent fails the case unless the channel has an event of the CQ.
 func (p *Port) expectCQEvent(events verbs.CompChannel) {
 	cq, err := events.Wait(p.ResponseTimeout())
-	switch {
-	case errors.Is(err, verbs.ErrTimeout):
-		p.Fail("an event of the CQ", "none in %v", p.ResponseTimeout())
-	case err != nil:
-		p.Must("completion events", err)
-	}
+	p.Check(!errors.Is(err, verbs.ErrTimeout), "an event of the CQ", "none in %v", p.ResponseTimeout())
+	p.Must("completion events", err)
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
 
@@ -154,56 +144,46 @@ func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 // overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
 // entries. left receives remain posted.
 func (p *Port) overrunCQ(left int) *Conn {
-	var err error
-	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
-	p.Must("a completion queue", err)
-	room := p.CQ.Depth()
-	c := p.connect(Setup{Receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
-	for i := range room + 1 {
-		c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
-		if i < room {
-			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
-		}
+	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
+	room, caps := p.CQ.Depth(), minQPCaps
+	caps.MaxRecvWR = room + 1 + left
+	c := p.connect(Setup{Receives: caps.MaxRecvWR, caps: caps})
+	for i := range room {
+		c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))
 	}
+	c.Send(c.peerSend(room, 16))
 	return c
 }
 
 // expectCQError fails the case unless the next event is CQ_ERR of the CQ.
 func (c *Conn) expectCQError() {
 	e := c.nextEvent(verbs.EventCQErr.String())
-	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {
-		c.Fail(fmt.Sprintf("the event %v of the CQ", verbs.EventCQErr), "%v of %v", e.Type, e.CQ)
-	}
+	c.Check(e.Type == verbs.EventCQErr && e.CQ == c.CQ, "the event CQ_ERR of the CQ", "%v of %v", e.Type, e.CQ)
 }
 
 var errorCases = overRC.Cases([]conformance.Case{{
-	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "roce/err/1"),
+	ID: "wc/error/unsignaled-failure-completes", Cite: ibta("10.7.3.1", "err/1"),
 	Title:   "A failed request completes, signaled or not",
 	Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
 	Expects: "a completion with an error for each",
 	Defects: []string{"UnsignaledErrorSilent"}, Run: OnPort(func(p *Port) {
 		c := p.connect(Setup{})
-		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+		c.PostSend(c.QP, unsignaled(c.badSendWR(1)))
 		c.expectErrorCompletion(1)
 		c = p.connect(Setup{})
-		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-		c.expect(ib.WriteOnly(c.DevicePSN(0), ib.At(0x1000, 7, 8), nil))
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakRemoteAccess, 0))
+		c.request(0, unsignaled(c.WriteWR(2, 8)))
+		c.Send(c.peerNak(0, ib.NakRemoteAccess, 0))
 		c.expectErrorCompletion(2)
 	}),
 }, {
-	ID: "wc/error/first-names-the-cause", Cite: ibta("", "roce/err/2"),
+	ID: "wc/error/first-names-the-cause", Cite: ibta("", "err/2"),
 	Title:   "The first completion with an error has the status of the cause, and later requests are flushed",
 	Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 	Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
 	Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-		)
+		c.PostSend(c.QP, unsignaled(c.SendWR(101, 8)), unsignaled(c.badSendWR(102)), unsignaled(c.SendWR(103, 8)))
 		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
-		c.Send(ib.Ack(c.DevicePSN(0), 1))
+		c.Send(c.peerAck(0, 1))
 		// The first request is unsignaled and completes only if it fails.
 		c.ExpectCompletion(102, verbs.WCLocProtErr)
 		for range 2 {
@@ -212,27 +192,21 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "wc/error/earlier-requests-still-succeed", Cite: ibta("", "roce/err/3"),
+	ID: "wc/error/earlier-requests-still-succeed", Cite: ibta("", "err/3"),
 	Title:   "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
 	Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
 	Expects: "success for the three, LOC_PROT_ERR for the fourth",
-	Defects: []string{"LocalErrFlushesAll"}, Run: onConn(Setup{signalAll: true}, func(c *Conn) {
-		to := verbs.Remote{Addr: 0x1000, RKey: 7}
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 8), Remote: to},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(64, 8), Remote: to},
-			verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-		)
+	Defects: []string{"LocalErrFlushesAll"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 8), c.ReadWR(3, 8), c.badSendWR(4))
 		c.nextPackets(3)
 		c.Sync() // the device has processed the fourth request
-		c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
+		c.Send(c.peerAck(1, 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
-		c.ExpectBytes(c.LocalMem, 64, Data(8))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),
 }, {
-	ID: "wc/error/names-request-and-qp", Cite: ibta("", "roce/err/4"),
+	ID: "wc/error/names-request-and-qp", Cite: ibta("", "err/4"),
 	Title:   "A completion with an error has the WR ID and the QPN",
 	Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
 	Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
@@ -240,46 +214,33 @@ var errorCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{Receives: 1})
 		c.sendUnacked(101)
 		c.sendUnacked(102)
-		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 0))
+		c.Send(c.peerNak(0, ib.NakInvalidRequest, 0))
 		c.expectErrorCompletions(101, 102, 1)
 		c = p.connect(Setup{Receives: 2})
-		c.PostSend(c.QP, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+		c.PostSend(c.QP, c.badSendWR(103))
 		c.expectErrorCompletions(103, 1, 2)
 	}),
 }, {
-	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "roce/err/5"),
+	ID: "wc/error/fatal-nak-takes-the-qp-to-error", Cite: ibta("", "err/5"),
 	Title:   "A fatal NAK moves the requester's queue pair to ERR",
 	Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
 	Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
-	Defects: []string{"NAKKeepsRTS"}, Run: OnPort(func(p *Port) {
-		for _, nak := range []struct {
-			code   ib.NakCode
-			status verbs.WCStatus
-		}{
-			{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
-		} {
-			c := p.connect(Setup{})
-			c.sendUnacked(1)
-			c.sendUnacked(2)
-			c.Send(ib.Nak(c.DevicePSN(0), nak.code, 0))
-			c.ExpectCompletion(1, nak.status)
-			c.AwaitState(c.QP, verbs.QPStateErr)
-			c.ExpectCompletion(2, verbs.WCWRFlushErr)
-			c.expectSilence(silencePeriod)
-		}
+	Defects: []string{"NAKKeepsRTS"}, Run: onEachConn(Setup{}, fatalNAKs, func(c *Conn, nak nakStatus) {
+		c.sendUnacked(1)
+		c.sendUnacked(2)
+		c.Send(c.peerNak(0, nak.code, 0))
+		c.ExpectCompletion(1, nak.status)
+		c.AwaitState(c.QP, verbs.QPStateErr)
+		c.ExpectCompletion(2, verbs.WCWRFlushErr)
+		c.expectSilence(silencePeriod)
 	}),
 }})
 
 // expectErrorCompletion fails the case unless the next completion is that of this
 // request, with an error.
 func (c *Conn) expectErrorCompletion(id uint64) {
-	wc, ok := c.PollCompletion(c.ResponseTimeout())
-	switch {
-	case !ok:
-		c.Fail(fmt.Sprintf("an error completion of request %d", id), "none in %v", c.ResponseTimeout())
-	case wc.WRID != id || wc.Status == verbs.WCSuccess:
-		c.Fail(fmt.Sprintf("an error completion of request %d", id), "%s", rig.Describe(&wc))
-	}
+	wc := c.NextCompletion()
+	c.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("an error completion of request %d", id), "%s", rig.Describe(&wc))
 }
 
 // expectErrorCompletions fails the case unless the next completions are those of these
@@ -291,25 +252,22 @@ func (c *Conn) expectErrorCompletions(ids ...uint64) {
 	}
 	for range ids {
 		wc := c.NextCompletion()
-		if wc.Status == verbs.WCSuccess || wc.QPN != c.QP.QPN() || !missing[wc.WRID] {
-			c.Fail(fmt.Sprintf("error completions of %v, queue pair %#x", ids, uint32(c.QP.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
-		}
+		c.Check(wc.Status != verbs.WCSuccess && wc.QPN == c.QP.QPN() && missing[wc.WRID],
+			fmt.Sprintf("error completions of %v, queue pair %#x", ids, c.QP.QPN()), "%s, queue pair %#x", rig.Describe(&wc), wc.QPN)
 		delete(missing, wc.WRID)
 	}
 }
 
-// deregisteredRKey returns the R_Key of a deregistered region.
-func (c *Conn) deregisteredRKey() verbs.RKey {
-	m := c.Memory(64, allAccess)
-	key := m.RKey()
-	c.Must("a region that can be deregistered", m.Close())
-	return key
+// badSendWR returns a SEND of eight bytes of a deregistered region.
+func (p *Port) badSendWR(id uint64) verbs.SendWR {
+	m := p.Memory(8, verbs.AccessLocalWrite)
+	sgl := m.SGL(0, 8)
+	p.Must("a region that can be deregistered", m.Close())
+	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sgl}
 }
 
-// deregisteredSGE returns n bytes of a deregistered region.
-func (c *Conn) deregisteredSGE(n int) verbs.SGE {
-	m := c.Memory(n, verbs.AccessLocalWrite)
-	sge := m.SGE(0, n)
-	c.Must("a region that can be deregistered", m.Close())
-	return sge
+// unsignaled returns a request that completes only if it fails.
+func unsignaled(wr verbs.SendWR) verbs.SendWR {
+	wr.Flags &^= verbs.SendSignaled
+	return wr
 }

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -10,53 +11,47 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "roce/xrc/1"),
+	ID: "xrc/pkt/requests-carry-the-srq-number", Cite: ibta("", "xrc/1"),
 	Title:   "XRC requests have XRC opcodes and the SRQ number after the BTH",
 	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
+	Defects: []string{"XRCETHMisplaced"}, Run: onConn(Setup{qpType: verbs.QPTypeXRCSend}, func(c *Conn) {
 		n := 2*MTU + 4
-		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
-		c.PostSend(c.QP,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 24), XRC: xrc},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n), XRC: xrc},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
-			verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
-		)
-		for i, want := range []ib.Packet{
-			ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:24]), ib.SendFirst(c.DevicePSN(1), nil), ib.SendMiddle(c.DevicePSN(2), nil), ib.SendLast(c.DevicePSN(3), nil),
-			ib.WriteOnly(c.DevicePSN(4), ib.At(0x1000, 7, 24), c.LocalMem.Buf[:24]), ib.ReadRequest(c.DevicePSN(5), ib.At(0x1000, 7, 24)),
-		} {
-			c.expect(want.OnXRC(xrc.SRQN))
+		const srqn = 0xabc123
+		wrs := []verbs.SendWR{c.SendWR(1, 24), c.SendWR(2, n), c.WriteWR(3, 24), c.ReadWR(4, 24)}
+		for i := range wrs {
+			wrs[i].XRC.SRQN = srqn
+		}
+		c.PostSend(c.QP, wrs...)
+		for i, want := range slices.Concat(c.wantSend(0, 24), c.wantSend(1, n), c.wantWrite(4, 24), c.wantRead(5, 24)) {
+			c.expect(want.OnXRC(srqn))
 			if i == 4 {
-				c.Send(ib.Ack(c.DevicePSN(4), 3).On(ib.XRC))
+				c.Send(c.peerAck(4, 3).On(ib.XRC))
 			}
 		}
 		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC), 1, 2, 3, 4)
-		c.ExpectBytes(c.LocalMem, 0, Data(24))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(24))
 	}),
 }, {
-	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "roce/xrc/1"),
+	ID: "xrc/pkt/answers-carry-none", Cite: ibta("", "xrc/1"),
 	Title:   "XRC responses have XRC opcodes, and no SRQ number",
 	Sends:   "a SEND, a WRITE and a READ of XRC",
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
 	Defects: []string{"XRCETHMisplaced"}, Run: onXRC(func(x *xrcTarget) {
-		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
-		x.Send(ib.WriteOnly(x.PeerPSN(1), x.RETH(0, 16), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
-		x.Send(ib.ReadRequest(x.PeerPSN(2), x.RETH(0, 16)).OnXRC(x.srqs[0].Number()))
-		x.expect(ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
+		srqn := x.srqs[0].Number()
+		x.exchange(x.peerSend(0, 16).OnXRC(srqn), x.deviceAck(0, 1).On(ib.XRC))
+		x.exchange(x.peerWrite(1, 16).OnXRC(srqn), x.deviceAck(1, 2).On(ib.XRC))
+		x.exchange(x.peerRead(2, 16).OnXRC(srqn), ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
 		x.expectDelivered(0, 16)
 	}),
 }, {
-	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "roce/xrc/2"),
+	ID: "xrc/srq/unknown-number-refused", Cite: ibta("", "xrc/2"),
 	Title:   "An XRC message for an SRQ that does not exist is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of a number that none has",
 	Expects: "a NAK for an invalid request, and no completion",
 	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
 }, {
-	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "roce/xrc/2"),
+	ID: "xrc/srq/number-of-another-domain-refused", Cite: ibta("", "xrc/2"),
 	Title:   "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
 	Sends:   "a SEND for an SRQ of another XRC domain",
 	Expects: "a NAK for an invalid request, and no completion",
@@ -66,33 +61,32 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 		x.expectRefused(x.newSRQ(domain, 3).Number())
 	}),
 }, {
-	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "roce/xrc/3"),
+	ID: "xrc/srq/one-initiator-reaches-many", Cite: ibta("", "xrc/3"),
 	Title:   "One XRC connection reaches every SRQ of the target's domain by its number",
 	Sends:   "SENDs of one connection, in turn for two SRQs",
 	Expects: "each in a receive of the SRQ that it names",
 	Defects: []string{"XRCAnySRQ"}, Run: onXRC(func(x *xrcTarget) {
 		for i := range 4 {
 			which := (i + 1) % 2
-			x.Send(ib.SendOnly(x.PeerPSN(i), Data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-			x.expect(ib.Ack(x.PeerPSN(i), uint32(i+1)).On(ib.XRC))
+			x.exchange(x.peerSend(i, 16+i).OnXRC(x.srqs[which].Number()), x.deviceAck(i, uint32(i+1)).On(ib.XRC))
 			x.expectDelivered(which, 16+i)
 		}
 	}),
 }, {
-	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "roce/xrc/3"),
+	ID: "xrc/qp/target-survives-its-creator", Cite: ibta("", "xrc/3"),
 	Title:   "An XRC target remains when the handle that created it is closed and another is open",
 	Sends:   "a SEND before and one after the first handle is closed",
 	Expects: "both acknowledged and delivered",
 	Defects: []string{"XRCTargetDies"}, Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq(), ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
+		x.exchange(x.peerSend(0, 16).OnXRC(number), x.deviceAck(0, 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
 		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
 		qpn := uint32(x.QP.QPN())
 		x.Must("a first handle that can be closed", x.QP.Close())
-		x.SendPacket(ib.SendOnly(x.PeerPSN(1), Data(24)).OnXRC(number).AckReq().To(qpn))
-		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC))
+		x.SendPacket(x.peerSend(1, 24).OnXRC(number).To(qpn))
+		x.expect(x.deviceAck(1, 2).On(ib.XRC))
 		x.expectDelivered(0, 24)
 		x.ExpectState(second, verbs.QPStateRTR)
 	}),
@@ -120,8 +114,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 		for i := range x.srqs {
 			x.srqs[i] = x.newSRQ(x.domain, i+1)
 		}
-		x.QP, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
-		p.Must("a target", err)
+		x.QP = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.ToInit(x.QP, allAccess&^verbs.AccessLocalWrite, 0)
 		x.Attr = p.peerAttr(p.Peer)
 		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
@@ -132,8 +125,7 @@ func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 
 // newSRQ makes a shared receive queue with four receives, with IDs from 100*hundreds on.
 func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
-	srq, err := x.Device.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
-	x.Must("an SRQ of XRC", err)
+	srq := x.CreateSRQ(verbs.SRQInit{PD: x.PD, Type: verbs.SRQXRC, MaxWR: 4, MaxSGE: 1, XRCD: domain, CQ: x.CQ})
 	mem := x.Memory(4*xrcRecvLen, verbs.AccessLocalWrite)
 	x.mems = append(x.mems, mem)
 	for i := range 4 {
@@ -146,19 +138,17 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 // bytes in a receive of srqs[which].
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
-	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
-		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
-	}
+	x.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == n && int(wc.WRID)/100-1 == which,
+		fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
 // expectRefused fails the case unless a SEND to this SRQ is refused as an invalid request
 // and uses no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
-	x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq())
-	x.expect(ib.Nak(x.PeerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
+	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()
 	for _, m := range x.mems {
-		x.ExpectUnchanged(m, 0, 0)
+		x.ExpectUntouched(m)
 	}
 }
