@@ -126,14 +126,12 @@ func (h *hpl) pivot(g, left int) []float64 {
 	if h.row == h.rowOwner(g) {
 		copy(mine[2+w:], h.local(h.localRow(g))[left:][:w])
 	}
-	mine[2+2*w] = sumOf(mine[:2+2*w])
+	mine[2+2*w] = checksum(mine[:2+2*w])
 	all := h.exchangeInColumn(mine)
 	best := 0
 	for r := range all {
 		// Candidates that are not chosen are checked only here.
-		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.withinBound(want, got, 0) {
-			h.j.failVerification(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
-		}
+		h.j.checkWithin(checksum(all[r][:2+2*w]), all[r][2+2*w], 0, "checksum of the candidate of row %d of ranks for column %d", r, g)
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r
 		}
@@ -153,8 +151,8 @@ func (h *hpl) pivot(g, left int) []float64 {
 	return row
 }
 
-// sumOf is a checksum of numbers that a float represents exactly.
-func sumOf(numbers []float64) float64 {
+// checksum returns a checksum of numbers, which a float64 represents exactly.
+func checksum(numbers []float64) float64 {
 	k := uint64(0)
 	for _, x := range numbers {
 		k = mix(k ^ math.Float64bits(x))

@@ -192,8 +192,6 @@ func (h *hpl) check() {
 	const epsilon = 0x1p-53
 	bound := 16 * epsilon * float64(h.n) * (widest*largest + 1)
 	for i, r := range left {
-		if !j.withinBound(0, r, bound) {
-			j.failVerification("less than "+formatFloat(bound), r, "residual of equation %d", j.Rank()+i*j.Size())
-		}
+		j.checkSmall(r, bound, "residual of equation %d", j.Rank()+i*j.Size())
 	}
 }

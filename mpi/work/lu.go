@@ -191,9 +191,7 @@ func (l *lu) check(before float64, side int) {
 	j := l.j
 	after := l.errorNorm()
 	bound := before*math.Pow(luContraction, float64(j.iterations)) + 1e-10
-	if !j.withinBound(0, after, bound) {
-		j.failVerification("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
-	}
+	j.checkSmall(after, bound, "distance from the solution after %d steps", j.iterations)
 	j.addFigure("distance", after, "")
 	if side*side*side > luReference {
 		return

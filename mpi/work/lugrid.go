@@ -1,7 +1,5 @@
 package work
 
-import "strconv"
-
 // luGrid is a rank's columns of a cubic grid, with a ghost point on each side of x and y.
 // Outside the whole grid all is 0.
 type luGrid struct {
@@ -144,5 +142,3 @@ func (g *luGrid) putEdge(buf []byte, e edge, z int) {
 		getFloats(g.u[at:at+luVars], buf[8*luVars*i:])
 	}
 }
-
-func formatFloat(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,10 +39,8 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 	t.Helper()
 	var ps []work.MemoryPattern
 	for _, p := range work.MemoryPatterns() {
-		for _, name := range patterns {
-			if p.Workload == name {
-				ps = append(ps, p)
-			}
+		if slices.Contains(patterns, p.Workload) {
+			ps = append(ps, p)
 		}
 	}
 	points := measureMemory(t, cfg, ps, designs, 4, 16)
@@ -56,10 +55,11 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 	}
 }
 
-func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
+func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) (points []work.MemoryPoint) {
 	t.Helper()
-	points := must.Get(work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks))(t)
-	for _, p := range points {
+	for _, r := range must.Get(work.MemoryRuns(ps, designs, ranks))(t) {
+		p := must.Get(r.Measure(start, mpi.Options{Carrier: cfg}))(t)
+		points = append(points, p)
 		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
 	}
 	return points

@@ -173,9 +173,7 @@ func (m *mg) smooth(l *mgLevel) {
 func (m *mg) check(side int) {
 	j := m.j
 	for i, n := range m.norms[1:] {
-		if !j.withinBound(0, n, m.norms[i]*mgContraction) {
-			j.failVerification("less than "+formatFloat(m.norms[i]*mgContraction), n, "residual after cycle %d", i)
-		}
+		j.checkSmall(n, m.norms[i]*mgContraction, "residual after cycle %d", i)
 	}
 	m.compareDigests()
 	if side > mgReference {

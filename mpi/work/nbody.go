@@ -168,9 +168,7 @@ func (b *bodies) summary(step int) {
 		return
 	}
 	for axis, want := range b.momentum {
-		if !b.j.withinBound(want, momentum[axis], 1e-10*float64(b.total)) {
-			b.j.failVerification(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
-		}
+		b.j.checkWithin(want, momentum[axis], 1e-10*float64(b.total), "momentum of all along axis %d after step %d", axis, step)
 	}
 }
 
@@ -198,8 +196,6 @@ func (b *bodies) check() {
 		b.addForces(want, visitors)
 	}
 	for i, w := range want {
-		if got := b.force[i]; !j.withinBound(w, got, 1e-9*float64(b.total)) {
-			j.failVerification(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
-		}
+		j.checkWithin(w, b.force[i], 1e-9*float64(b.total), "force on particle %d along axis %d", b.first+i/3, i%3)
 	}
 }

@@ -7,10 +7,7 @@ import (
 )
 
 // Neighbour is the workload of docs/mpi.md, as an entry of All.
-var Neighbour = &Workload{
-	Name: "neighbour", Title: "every rank sends to the next one", Paper: "the runtime's own",
-	MinRanks: 2, RankRule: AnyCount, Sized: true, do: neighbour,
-}
+var Neighbour = pattern("neighbour", "every rank sends to the next one", "the runtime's own", neighbour)
 
 func TestFFTMatchesDFT(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32} {
