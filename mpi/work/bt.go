@@ -95,7 +95,7 @@ func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	for i := range l.n {
 		p := l.first + i*l.stride
 		own := s.middle(a, l.axis, at)
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		if i > 0 || before != nil {
 			own.subtract(&low, &next)
 			gone := low.times(right)
@@ -120,7 +120,7 @@ func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	copy(known[:], before)
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		if i < l.n-1 || before != nil {
 			var next block
 			next.from(c.eliminated[blockSize*p:])

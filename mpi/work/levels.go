@@ -63,8 +63,8 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 type gridLevel struct {
 	j          *job
 	level      int
-	points     int // of all ranks
-	first, end int // points of this rank
+	points     int               // of all ranks
+	first, end int               // points of this rank
 	from       []neighbourPoints // ranks whose points this rank needs
 	to         []neighbourPoints // ranks that need points of this rank
 	requests   []*mpi.Request

@@ -78,7 +78,7 @@ func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	at := l.at
 	for i := range l.n {
 		p := l.first + i*l.stride
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		var next row
 		var ties, own [pentaSets]float64
 		for set := range pentaSets {
@@ -114,7 +114,7 @@ func (pentaSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	}
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
-		here, kept := c.u[adiVars*p:][:adiVars], c.eliminated[2*pentaSets*p:]
+		here, kept := c.unknowns(p), c.eliminated[2*pentaSets*p:]
 		for v := range here {
 			set := factorSet(v)
 			here[v] -= kept[set]*known[0][v] + kept[pentaSets+set]*known[1][v]
