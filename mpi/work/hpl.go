@@ -200,9 +200,9 @@ func (h *hpl) forwardPanel() {
 		}
 		putFloats(buf[8*h.width:], h.below[from*h.width:])
 	} else {
-		r := h.j.Irecv(buf, h.rankAt(h.row, (h.column+h.columns-1)%h.columns), hplTagPanel)
-		h.j.wait(r)
-		h.j.digestReceived(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
+		previous := h.rankAt(h.row, (h.column+h.columns-1)%h.columns)
+		h.j.wait(h.j.Irecv(buf, previous, hplTagPanel))
+		h.j.digestReceived(previous, buf)
 		for c := range h.pivots {
 			h.pivots[c] = int(getFloat(buf[8*c:]))
 			if p := h.pivots[c]; p < h.first+c || p >= h.n {

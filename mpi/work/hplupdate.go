@@ -2,14 +2,14 @@ package work
 
 import "math"
 
-// swapRows applies the row swaps of the panel to the rest of the matrix: two ranks of a
-// column exchange rows.
+// swapRows applies the row swaps of the panel to the columns from local index rest on. If two ranks of
+// a column own the rows, they exchange them.
 func (h *hpl) swapRows(rest int) {
 	n := h.ownColumns - rest
 	if n == 0 {
 		return
 	}
-	out, in := make([]byte, 8*n), make([]byte, 8*n)
+	buffers := newFloatBuffers(n)
 	for c, p := range h.pivots {
 		g := h.first + c
 		a, b := h.rowOwner(g), h.rowOwner(p)
@@ -26,9 +26,7 @@ func (h *hpl) swapRows(rest int) {
 				row, other = p, a
 			}
 			own := h.local(h.localRow(row))[rest:]
-			putFloats(out, own)
-			h.j.exchangeWith(out, in, h.rankAt(other, h.column), hplTagSwap)
-			getFloats(own, in)
+			buffers.exchange(h.j, own, own, h.rankAt(other, h.column), hplTagSwap)
 		}
 	}
 }
@@ -111,6 +109,8 @@ func (h *hpl) substitute() {
 	}
 }
 
+// solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The other
+// ranks of its row send the part of the right side that their columns determine.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.localRow(first)
 	sum := make([]float64, w)
