@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"cmp"
+
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -86,9 +88,7 @@ func (k *rank) advanceIbarriers() (progressed bool) {
 	for _, s := range k.ibarriers {
 		for !s.done && s.recv.Done() && s.send.Done() {
 			progressed = true
-			if s.err = s.recv.Err; s.err == nil {
-				s.err = s.send.Err
-			}
+			s.err = cmp.Or(s.recv.Err, s.send.Err)
 			if s.err == nil && s.recv.Cancelled {
 				s.err = ErrFinalized // the program ended before all ranks called Ibarrier
 			}

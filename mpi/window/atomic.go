@@ -21,8 +21,8 @@ func (a *Atomic) Fetched(old uint64) { a.old = old }
 // starting.
 const maxLookahead = 8
 
-// enqueue queues an accumulate for NIC atomics, and starts it if possible. Accumulates of one origin on the same words run in order,
-// others in parallel.
+// enqueue queues an accumulate for NIC atomics, and starts it if possible. Accumulates of one origin
+// on the same words run in order, others in parallel.
 func (w *Window) enqueue(o *Operation) {
 	o.t.atomicOps = append(o.t.atomicOps, o)
 	w.startEligible(o.t)
@@ -105,13 +105,7 @@ func (w *Window) compareSwap(a *Atomic) {
 // span returns the byte range [from, to) of the atomic's word that the operation covers, and
 // the offset at of this range in the operation's buffers.
 func (o *Operation) span(a *Atomic) (from, to, at int) {
-	from, to = 0, 8
-	if begin := uint64(o.offset); begin > a.offset {
-		from = int(begin - a.offset)
-	}
-	if end := uint64(o.offset + o.size); end < a.offset+8 {
-		to = int(end - a.offset)
-	}
+	from, to = max(0, o.offset-int(a.offset)), min(8, o.offset+o.size-int(a.offset))
 	return from, to, int(a.offset) + from - o.offset
 }
 
