@@ -46,7 +46,7 @@ func (c *Carrier) startRetransmitTimer(p *peer) {
 // nextTimer returns the time of the next acknowledgement or retransmission that is due.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 	for _, p := range c.lists.timed.peers {
-		for _, t := range [...]time.Duration{p.acks.Expiry(), p.out.Expiry()} {
+		for _, t := range [...]time.Duration{p.acks.expiry, p.out.expiry} {
 			if t != 0 && (!ok || t < at) {
 				at, ok = t, true
 			}
@@ -62,14 +62,14 @@ func (c *Carrier) runTimers() {
 	}
 	now := c.Now()
 	c.lists.timed.visit(func(p *peer) (stays bool) {
-		if at := p.out.Expiry(); at != 0 && at <= now {
+		if at := p.out.expiry; at != 0 && at <= now {
 			c.retransmit(p)
 		}
-		if at := p.acks.Expiry(); at != 0 && at <= now {
-			p.acks.ExpireAt(now + p.acks.Delay) // retry if it cannot be sent now
+		if at := p.acks.expiry; at != 0 && at <= now {
+			p.acks.expiry = now + p.acks.Delay // retry if it cannot be sent now
 			c.sendAckOnly(p, nil)
 		}
-		return p.lost == nil && (p.acks.Expiry() != 0 || p.out.Expiry() != 0)
+		return p.lost == nil && (p.acks.expiry != 0 || p.out.expiry != 0)
 	})
 }
 
@@ -77,7 +77,7 @@ func (c *Carrier) runTimers() {
 const maxRetransmitBatch = 16
 
 func (c *Carrier) retransmit(p *peer) {
-	unacked := p.out.Unacked()
+	unacked := p.out.unacked
 	retransmits, silent := p.out.Expired(unacked[0].posted == 0)
 	if silent > c.cfg.PeerTimeout {
 		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
@@ -105,7 +105,7 @@ func (c *Carrier) retransmit(p *peer) {
 // connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
 	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
-	pre.ack, pre.credits, pre.slots = pkt.peer.in.Next(), 0, 0
+	pre.ack, pre.credits, pre.slots = pkt.peer.in.next, 0, 0
 	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()
 }

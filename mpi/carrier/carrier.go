@@ -224,10 +224,8 @@ func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {
 		if p != nil {
-			for _, k := range p.conns {
-				if k != nil {
-					errs = append(errs, k.close())
-				}
+			for k := range p.eachConn {
+				errs = append(errs, k.close())
 			}
 		}
 	}

@@ -123,6 +123,8 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 	return nil
 }
 
+func (k *conn) isOpen() bool { return k.state == open }
+
 // hasRoom reports whether a packet can be sent now.
 func (k *conn) hasRoom() bool { return k.canWrite() && k.hasCredit() }
 

@@ -97,6 +97,7 @@ func (k *clock) now() time.Duration {
 	return k.cached
 }
 
+// pollOnce polls, and does all other work. It reports whether there was anything to do.
 func (c *Carrier) pollOnce() (moved bool) {
 	moved = c.pollAll()
 	return c.runDeferredWork() || moved
@@ -164,17 +165,10 @@ func (c *Carrier) AllDelivered() bool {
 	if len(c.loopback) > 0 || len(c.lists.busy.peers) > 0 || len(c.lists.coalescing) > 0 {
 		return false
 	}
-	for _, p := range c.peers {
-		if p == nil || p.lost != nil {
-			continue
-		}
-		if len(p.out.Unacked()) > 0 || p.acks.Expiry() != 0 {
+	for p := range c.reachedPeers {
+		isBusy := func(k *conn) bool { return k.Outstanding() > 0 }
+		if len(p.out.unacked) > 0 || p.acks.expiry != 0 || p.findConn(isBusy) != nil {
 			return false
-		}
-		for _, k := range p.conns {
-			if k != nil && k.Outstanding() > 0 {
-				return false
-			}
 		}
 	}
 	return true

@@ -218,7 +218,7 @@ func (c *Carrier) countSent(p *peer) {
 
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
-	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.Next()}
+	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
 	if k := v.over(); k != nil { // a datagram returns none: it may arrive twice
 		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	}
@@ -267,7 +267,7 @@ func (d *datagrams) transmit(pkt *packet) error {
 	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.Num] += uint64(pkt.Len)
 	if pkt.acked = d.Reliable || !pkt.numbered; !pkt.acked {
-		p.out.Keep(pkt)
+		p.out.unacked = append(p.out.unacked, pkt)
 		c.startRetransmitTimer(p)
 	}
 	return c.postDatagram(pkt)

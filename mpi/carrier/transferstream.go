@@ -3,8 +3,6 @@ package carrier
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Without RDMA data goes in packets: putData has the destination address of its data;
@@ -56,9 +54,7 @@ func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
 	req = le.AppendUint64(req, m.remote.Addr)
 	req = le.AppendUint32(req, m.remote.Keys[0])
 	req = le.AppendUint64(req, uint64(n))
-	if len(p.queue) > 0 || !c.trySend(p, getRequest, nil, req) {
-		c.enqueue(p, outgoing{kind: getRequest, data: req})
-	}
+	c.sendOrQueue(p, getRequest, req)
 }
 
 // pumpStreams sends data packets while a transport has room.
@@ -96,6 +92,8 @@ const (
 	gotHead = 4
 )
 
+// sendDataPacket sends the next putData or getData packet of a stream, and reports whether a
+// transport had room for it.
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
@@ -155,5 +153,3 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 	}
 	return fmt.Errorf("%w: data packet of %d bytes", errMalformed, len(b))
 }
-
-func sortedKeys[V any](m map[uint32]V) []uint32 { return slices.Sorted(maps.Keys(m)) }
