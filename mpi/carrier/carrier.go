@@ -183,7 +183,7 @@ func (c *Carrier) exchangeEndpoints() error {
 			mine[i].QPN = r.dg.QP.QPN()
 		}
 		if r.cm != nil {
-			mine[i].Port = r.cm.port()
+			mine[i].Port = r.cm.listener.Addr().Port()
 		}
 	}
 	all, err := transport.ExchangeEndpoints(c.env, mine)

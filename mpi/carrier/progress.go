@@ -131,7 +131,7 @@ func (p *polledRings) poll() (moved bool) {
 // posting.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
-	moved = c.runCallbacks() || moved
+	moved = c.conns.callbacks.run() || moved
 	c.runTimers()
 	c.disconnectIdle()
 	moved = c.pump() || moved

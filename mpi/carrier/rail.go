@@ -69,7 +69,7 @@ func (r *rail) needsReceives() bool {
 func (r *rail) close() error {
 	var errs []error
 	if r.cm != nil {
-		errs = append(errs, r.cm.close())
+		errs = append(errs, r.cm.listener.Close())
 	}
 	for _, qp := range r.loopbackQPs {
 		errs = append(errs, transport.IgnoreClosed(qp.Close()))

@@ -60,10 +60,10 @@ type panelBuf struct {
 
 // eliminate generates the matrix and eliminates it, panel by panel.
 func (h *hpl) eliminate() {
-	h.a = make([]float64, h.ownRows*h.ownColumns)
-	for i := range h.ownRows {
-		for k := range h.ownColumns {
-			h.a[i*h.ownColumns+k] = h.element(h.globalRow(i), h.globalColumn(k))
+	h.a = make([]float64, h.rows.owned*h.columns.owned)
+	for i := range h.rows.owned {
+		for k := range h.columns.owned {
+			h.a[i*h.columns.owned+k] = h.element(h.rows.global(i), h.columns.global(k))
 		}
 	}
 	for k := 0; k < h.n; k += h.block {
@@ -71,21 +71,21 @@ func (h *hpl) eliminate() {
 	}
 }
 
-// local is a row of this rank's part.
-func (h *hpl) local(row int) []float64 { return h.a[row*h.ownColumns:][:h.ownColumns] }
+// local is a row of this rank's part, by local index.
+func (h *hpl) local(row int) []float64 { return h.a[row*h.columns.owned:][:h.columns.owned] }
 
 // panel eliminates a block of columns.
 func (h *hpl) panel(first int) {
 	defer annotate("panel at column %d", first)
 	h.first, h.width = first, min(h.block, h.n-first)
 	h.pivots = make([]int, h.width)
-	h.below = make([]float64, h.ownRows*h.width)
-	if h.column == h.columnOwner(first) {
+	h.below = make([]float64, h.rows.owned*h.width)
+	if h.columns.me == h.columns.owner(first) {
 		h.factor()
 	}
 	h.forwardPanel()
 	h.j.compute(1)
-	rest := h.columnsBefore(first + h.width)
+	rest := h.columns.before(first + h.width)
 	h.swapRows(rest)
 	h.solveTop(rest)
 	h.update(rest)
@@ -93,11 +93,11 @@ func (h *hpl) panel(first int) {
 
 // factor eliminates within the panel, with the ranks of this column.
 func (h *hpl) factor() {
-	left := h.columnsBefore(h.first)
+	left := h.columns.before(h.first)
 	for c := range h.width {
 		g := h.first + c
 		row := h.pivot(g, left)
-		for i := h.rowsBefore(g + 1); i < h.ownRows; i++ {
+		for i := h.rows.before(g + 1); i < h.rows.owned; i++ {
 			own := h.local(i)[left:][:h.width]
 			own[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
@@ -105,7 +105,7 @@ func (h *hpl) factor() {
 			}
 		}
 	}
-	for i := range h.ownRows {
+	for i := range h.rows.owned {
 		copy(h.below[i*h.width:][:h.width], h.local(i)[left:])
 	}
 }
@@ -117,14 +117,14 @@ func (h *hpl) pivot(g, left int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
-	for i := h.rowsBefore(g); i < h.ownRows; i++ {
+	for i := h.rows.before(g); i < h.rows.owned; i++ {
 		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
-			mine[0], mine[1] = v, float64(h.globalRow(i))
+			mine[0], mine[1] = v, float64(h.rows.global(i))
 			copy(mine[2:2+w], h.local(i)[left:])
 		}
 	}
-	if h.row == h.rowOwner(g) {
-		copy(mine[2+w:], h.local(h.localRow(g))[left:][:w])
+	if h.rows.me == h.rows.owner(g) {
+		copy(mine[2+w:], h.local(h.rows.local(g))[left:][:w])
 	}
 	mine[2+2*w] = checksum(mine[:2+2*w])
 	all := h.exchangeInColumn(mine)
@@ -136,17 +136,17 @@ func (h *hpl) pivot(g, left int) []float64 {
 			best = r
 		}
 	}
-	if all[best][0] <= 0 || h.rowOwner(int(all[best][1])) != best || int(all[best][1]) < g {
+	if all[best][0] <= 0 || h.rows.owner(int(all[best][1])) != best || int(all[best][1]) < g {
 		h.j.failVerification(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
 	}
 	p := int(all[best][1])
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
-	if h.row == h.rowOwner(p) {
-		copy(h.local(h.localRow(p))[left:], all[h.rowOwner(g)][2+w:2+2*w])
+	if h.rows.me == h.rows.owner(p) {
+		copy(h.local(h.rows.local(p))[left:], all[h.rows.owner(g)][2+w:2+2*w])
 	}
-	if h.row == h.rowOwner(g) {
-		copy(h.local(h.localRow(g))[left:], row)
+	if h.rows.me == h.rows.owner(g) {
+		copy(h.local(h.rows.local(g))[left:], row)
 	}
 	return row
 }
@@ -163,24 +163,24 @@ func checksum(numbers []float64) float64 {
 // exchangeInColumn exchanges numbers among the ranks of a column.
 func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	n := 8 * len(mine)
-	out, in := make([]byte, n), make([]byte, n*h.rows)
+	out, in := make([]byte, n), make([]byte, n*h.rows.owners)
 	putFloats(out, mine)
-	all := make([][]float64, h.rows)
-	rs := make([]*mpi.Request, h.rows)
-	for r := range h.rows {
-		if r != h.row {
-			rs[r] = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.column), hplTagPivot)
+	all := make([][]float64, h.rows.owners)
+	rs := make([]*mpi.Request, h.rows.owners)
+	for r := range h.rows.owners {
+		if r != h.rows.me {
+			rs[r] = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.columns.me), hplTagPivot)
 		}
 	}
-	for r := range h.rows {
-		if r != h.row {
-			h.j.Send(out, h.rankAt(r, h.column), hplTagPivot)
+	for r := range h.rows.owners {
+		if r != h.rows.me {
+			h.j.Send(out, h.rankAt(r, h.columns.me), hplTagPivot)
 		}
 	}
 	h.j.waitAll(rs...)
 	for r := range all {
 		all[r] = mine
-		if r != h.row {
+		if r != h.rows.me {
 			all[r] = make([]float64, len(mine))
 			getFloats(all[r], in[r*n:])
 		}
@@ -190,17 +190,17 @@ func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 
 // forwardPanel passes the panel along the row of ranks, from one to the next.
 func (h *hpl) forwardPanel() {
-	from := h.rowsBefore(h.first)
-	n := 8 * (h.width + (h.ownRows-from)*h.width)
+	from := h.rows.before(h.first)
+	n := 8 * (h.width + (h.rows.owned-from)*h.width)
 	buf := make([]byte, n)
-	origin := h.columnOwner(h.first)
-	if h.column == origin {
+	origin := h.columns.owner(h.first)
+	if h.columns.me == origin {
 		for c, p := range h.pivots {
 			putFloats(buf[8*c:], []float64{float64(p)})
 		}
 		putFloats(buf[8*h.width:], h.below[from*h.width:])
 	} else {
-		previous := h.rankAt(h.row, (h.column+h.columns-1)%h.columns)
+		previous := h.rankAt(h.rows.me, (h.columns.me+h.columns.owners-1)%h.columns.owners)
 		h.j.wait(h.j.Irecv(buf, previous, hplTagPanel))
 		h.j.digestReceived(previous, buf)
 		for c := range h.pivots {
@@ -211,7 +211,7 @@ func (h *hpl) forwardPanel() {
 		}
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
-	if next := (h.column + 1) % h.columns; next != origin {
-		h.j.sendWithDigest(buf, h.rankAt(h.row, next), hplTagPanel)
+	if next := (h.columns.me + 1) % h.columns.owners; next != origin {
+		h.j.sendWithDigest(buf, h.rankAt(h.rows.me, next), hplTagPanel)
 	}
 }

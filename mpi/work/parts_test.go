@@ -69,11 +69,11 @@ func TestBlockCyclicCoversMatrix(t *testing.T) {
 	seen := map[[2]int]int{}
 	for rank := range ranks {
 		d := newBlockCyclic(1, n, block, ranks, rank)
-		for i := range d.ownRows {
-			for k := range d.ownColumns {
-				row, column := d.globalRow(i), d.globalColumn(k)
+		for i := range d.rows.owned {
+			for k := range d.columns.owned {
+				row, column := d.rows.global(i), d.columns.global(k)
 				seen[[2]int{row, column}]++
-				if d.rankAt(d.rowOwner(row), d.columnOwner(column)) != rank || d.localRow(row) != i || d.localColumn(column) != k || d.rowsBefore(row) != i || d.columnsBefore(column) != k {
+				if d.rankAt(d.rows.owner(row), d.columns.owner(column)) != rank || d.rows.local(row) != i || d.columns.local(column) != k || d.rows.before(row) != i || d.columns.before(column) != k {
 					t.Fatalf("rank %d: element (%d, %d) at (%d, %d)", rank, row, column, i, k)
 				}
 			}

@@ -10,10 +10,7 @@ import (
 // ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
 // duplicate or a change.
 func ring(j *job) {
-	n := max(j.p.Bytes, 8)
-	if j.p.Bytes == 0 {
-		n = 64
-	}
+	n := max(cmp.Or(j.p.Bytes, 64), 8) // the token has a counter of 8 bytes
 	passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
 }
 
