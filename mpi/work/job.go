@@ -143,21 +143,25 @@ func (j *job) result() Result {
 	le := binary.LittleEndian
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
 	j.Allreduce(longest, mpi.Int64, mpi.Max)
-	var sums []byte
-	for _, x := range []uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance} {
-		sums = le.AppendUint64(sums, x)
-	}
-	j.Allreduce(sums, mpi.Uint64, mpi.Sum)
-	if over := le.Uint64(sums[24:]); over != 0 {
-		j.failVerification(0, over, "digests of all messages sent, minus those of all received")
+	sums := [...]uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance}
+	j.sumCounters(sums[:])
+	if balance := sums[3]; balance != 0 {
+		j.failVerification(0, balance, "digests of all messages sent, minus those of all received")
 	}
 	return Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,
 		Time:   time.Duration(le.Uint64(longest)),
-		Waited: time.Duration(le.Uint64(sums)) / time.Duration(j.Size()),
-		Checks: le.Uint64(sums[8:]), Verified: le.Uint64(sums[16:]),
+		Waited: time.Duration(sums[0]) / time.Duration(j.Size()),
+		Checks: sums[1], Verified: sums[2],
 		Figures: j.figures,
 	}
+}
+
+// sumCounters replaces each counter by its sum over all ranks.
+func (j *job) sumCounters(counters []uint64) {
+	b := must(binary.Append(nil, binary.LittleEndian, counters))
+	j.Allreduce(b, mpi.Uint64, mpi.Sum)
+	must(binary.Decode(b, binary.LittleEndian, counters))
 }
 
 // bcastFromRoot returns the x of rank 0 on all ranks.

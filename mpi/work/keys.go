@@ -3,8 +3,6 @@ package work
 import (
 	"encoding/binary"
 	"slices"
-
-	"github.com/fabrictest/fabrictest/mpi"
 )
 
 // timeSort measures one sort of the keys of all ranks. It checks that the sorted keys are in
@@ -32,9 +30,9 @@ func (j *job) digestKeys(keys []uint32) [2]uint64 {
 	for _, k := range keys {
 		sum += mix(uint64(k))
 	}
-	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(len(keys))), sum)
-	j.Allreduce(b, mpi.Uint64, mpi.Sum)
-	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+	digest := [2]uint64{uint64(len(keys)), sum}
+	j.sumCounters(digest[:])
+	return digest
 }
 
 // checkOrder checks the order of keys within and across ranks: each rank sends its last key, or
@@ -60,19 +58,6 @@ func (j *job) checkOrder(keys []uint32) {
 }
 
 const tagLastKey = 900
-
-// putKeys and getKeys write and read keys.
-func putKeys(to []byte, keys []uint32) {
-	for i, k := range keys {
-		binary.LittleEndian.PutUint32(to[4*i:], k)
-	}
-}
-
-func getKeys(keys []uint32, from []byte) {
-	for i := range keys {
-		keys[i] = binary.LittleEndian.Uint32(from[4*i:])
-	}
-}
 
 // resize returns a buffer of n bytes, reusing buf if possible.
 func resize(buf []byte, n int) []byte { return slices.Grow(buf[:0], n)[:n] }

@@ -107,9 +107,8 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	j.Alltoall(out, in)
 	sends := make([]*mpi.Request, 0, len(t.from))
 	for _, e := range t.from {
-		list := make([]byte, 4*len(e.points))
-		putKeys(list, e.points)
-		sends = append(sends, j.Isend(list, e.rank, tagRequest+level))
+		request := must(binary.Append(nil, binary.LittleEndian, e.points))
+		sends = append(sends, j.Isend(request, e.rank, tagRequest+level))
 	}
 	for rank := range j.Size() {
 		if binary.LittleEndian.Uint32(in[4*rank:]) > 0 {
@@ -132,7 +131,7 @@ func (t *gridLevel) receiveRequest(counts []byte) {
 	list := make([]byte, s.Count)
 	j.Recv(list, s.Source, tagRequest+t.level)
 	e := neighbourPoints{s.Source, make([]uint32, s.Count/4), make([]byte, 2*s.Count)}
-	getKeys(e.points, list)
+	must(binary.Decode(list, binary.LittleEndian, e.points))
 	for _, p := range e.points {
 		if int(p) < t.first || int(p) >= t.end {
 			j.failVerification(fmt.Sprintf("one of %d to %d", t.first, t.end-1), p, "a point that rank %d asks for on level %d", s.Source, t.level)

@@ -58,12 +58,11 @@ func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 		sent += protocol.Messages
 	}
 	row = append(row, uint64(total), uint64(c.MaxConnections), uint64(c.Rings), c.LowWatermark, sent, s.P2P.Unexpected)
-	mine := make([]byte, 0, 8*len(row))
-	for _, x := range row {
-		mine = binary.LittleEndian.AppendUint64(mine, x)
+	mine, err := binary.Append(nil, binary.LittleEndian, row)
+	if err != nil {
+		return Memory{}, err
 	}
 	var all []byte
-	var err error
 	if rank0Only {
 		all, err = mine, w.Bcast(mine, 0)
 	} else {

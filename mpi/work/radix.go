@@ -100,7 +100,7 @@ func (s *radix) pass(digit int) {
 			s.receive(peer)
 		}
 	}
-	getKeys(s.keys, s.recv)
+	must(binary.Decode(s.recv, le, s.keys))
 }
 
 // checkCounts checks the counts of all ranks, from which the destinations are computed.
