@@ -76,6 +76,8 @@ func (c *Carrier) runTimers() {
 // maxRetransmitBatch is how many packets are retransmitted at a time.
 const maxRetransmitBatch = 16
 
+// retransmit retransmits the first unacknowledged packets after a timeout. A peer that has acknowledged
+// nothing for PeerTimeout is lost.
 func (c *Carrier) retransmit(p *peer) {
 	unacked := p.out.unacked
 	retransmits, silent := p.out.Expired(unacked[0].posted == 0)

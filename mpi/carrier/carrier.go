@@ -94,6 +94,7 @@ func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	return c, nil
 }
 
+// open opens the rails and their queues, the memory and the shared memory, and exchanges endpoints.
 func (c *Carrier) open() error {
 	for i, nic := range c.env.NICs {
 		r, err := c.openRail(i, nic)

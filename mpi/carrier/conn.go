@@ -119,7 +119,7 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 			return k
 		}
 	}
-	c.wantConnections(p)
+	c.startMissingConns(p)
 	return nil
 }
 
@@ -134,14 +134,14 @@ func (k *conn) canProbe() bool { return k.canWrite() && k.canSendAck() }
 // canWrite reports whether a write to the peer's ring can be posted, which takes no credit.
 func (k *conn) canWrite() bool { return k.state == open && k.Free() > reservedWRs }
 
-func (k *conn) over() *conn { return k }
+func (k *conn) usedConn() *conn { return k }
 
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
-// wantConnections starts the connections to a peer that the design has and that are
+// startMissingConns starts the connections to a peer that the design has and that are
 // missing.
-func (c *Carrier) wantConnections(p *peer) {
-	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.wantsConnection(p) {
+func (c *Carrier) startMissingConns(p *peer) {
+	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.shouldConnect(p) {
 		return
 	}
 	for _, r := range c.rails {

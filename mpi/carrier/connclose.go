@@ -145,7 +145,7 @@ func (k *conn) close() error {
 		case receiving:
 			w.buf.Release()
 		case sending:
-			c.abandon(w.pkt)
+			c.dropPosted(w.pkt)
 		}
 	})
 	return errors.Join(append(errs, k.rail.ReserveCQEs(-sendDepth))...)

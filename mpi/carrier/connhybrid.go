@@ -13,9 +13,9 @@ func (c *Carrier) connectionsFull() bool {
 	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
 }
 
-// wantsConnection reports whether a peer should be connected now. If the limit is reached,
+// shouldConnect reports whether a peer should be connected now. If the limit is reached,
 // it may evict the least used connection.
-func (c *Carrier) wantsConnection(p *peer) bool {
+func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {
 		return false

@@ -13,6 +13,7 @@ type datagrams struct {
 	recv recvQueue
 }
 
+// openDatagrams creates the datagram queue pair of the rail, and posts its receives.
 func (r *rail) openDatagrams(cfg *Config) error {
 	count := cfg.Datagrams.Receives
 	d, err := r.OpenDatagrams(cfg.PacketSize, count)
@@ -60,7 +61,7 @@ func (d *datagrams) learnRail(b []byte) {
 	}
 }
 
-func (d *datagrams) over() *conn { return nil }
+func (d *datagrams) usedConn() *conn { return nil }
 
 func (d *datagrams) maxPacket() int { return d.MaxPacket }
 

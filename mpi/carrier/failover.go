@@ -66,7 +66,7 @@ func (c *Carrier) reroute(p *peer) {
 		case byDatagram:
 			return // until the NIC has room
 		case c.reachable(p):
-			c.wantConnections(p)
+			c.startMissingConns(p)
 			return
 		default:
 			c.losePeer(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))

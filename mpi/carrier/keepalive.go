@@ -84,7 +84,7 @@ func (c *Carrier) probe(p *peer) {
 	case dg != nil && dg.Free() > 0:
 		c.sendOn(p, dg, probe, nil, nil)
 	case dg == nil && !connected:
-		c.wantConnections(p)
+		c.startMissingConns(p)
 	}
 	// Unanswered probes count, not time: this rank may not have been scheduled.
 	if silent := time.Duration(p.probes-1) * c.cfg.KeepaliveIdle; silent > c.cfg.PeerTimeout {

@@ -87,6 +87,7 @@ func (k *clock) enter() {
 
 func (k *clock) exit() { k.inProgress = false }
 
+// now returns the time: in real time within Progress, the time at its start.
 func (k *clock) now() time.Duration {
 	if !k.inProgress || !k.env.Concurrent {
 		return k.env.Proc.Now()

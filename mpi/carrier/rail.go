@@ -66,6 +66,7 @@ func (r *rail) needsReceives() bool {
 	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
 }
 
+// close closes everything of the rail but its protection domain, which the memory of all rails needs.
 func (r *rail) close() error {
 	var errs []error
 	if r.cm != nil {

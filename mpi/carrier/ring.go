@@ -82,7 +82,7 @@ func (r *ringOut) hasRoom(n int) bool {
 	return r.conn != nil && r.conn.canWrite()
 }
 
-func (r *ringOut) over() *conn { return r.conn }
+func (r *ringOut) usedConn() *conn { return r.conn }
 
 func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 

@@ -110,8 +110,8 @@ func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 type sender interface {
 	// transmit sends a packet for which there is room.
 	transmit(pkt *packet) error
-	// over is the connection that delivers the packets; nil without one.
-	over() *conn
+	// usedConn is the connection that delivers the packets; nil without one.
+	usedConn() *conn
 	// maxPacket is the length of the longest packet.
 	maxPacket() int
 }
@@ -219,7 +219,7 @@ func (c *Carrier) countSent(p *peer) {
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
-	if k := v.over(); k != nil { // a datagram returns none: it may arrive twice
+	if k := v.usedConn(); k != nil { // a datagram returns none: it may arrive twice
 		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	}
 	if pkt.HasImm {
@@ -230,6 +230,7 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 	pkt.peer.acks.Acknowledged()
 }
 
+// newPacketOf returns an empty packet to a peer, with a send buffer of n bytes or more.
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	buf, err := c.mem.SendBuffer(n)
 	if err != nil {

@@ -16,7 +16,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		k = p.anyOpen()
 	}
 	if k == nil {
-		c.wantConnections(p)
+		c.startMissingConns(p)
 		return false
 	}
 	if k.state != open || k.Free() <= 2 {

@@ -48,6 +48,8 @@ type lineSolver interface {
 	scratch() int
 }
 
+// newADI returns the cells of a rank of a cubic grid with side points on each side. It has no job: a
+// solver of the whole grid, with ranks = 1, needs none.
 func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, q: isqrt(ranks)}
 	a.i, a.k = rank%a.q, rank/a.q
@@ -148,8 +150,8 @@ func (a *adi) applyTo(axis int, box *adiCell, field func([3]int) [adiVars]float6
 	return box
 }
 
-// slice is the rank's cell in a slice along an axis.
-func (a *adi) slice(axis, s int) *adiCell {
+// cellInSlice is the cell of this rank in a slice along an axis.
+func (a *adi) cellInSlice(axis, s int) *adiCell {
 	for _, c := range a.cells {
 		if c.place[axis] == s {
 			return c
@@ -171,7 +173,7 @@ func (a *adi) sweep(axis int, back bool) {
 	defer annotate("step %d, axis %d%s", a.step, axis, direction)
 	from, to := a.neighbour(axis, -d), a.neighbour(axis, d)
 	for n := range a.q {
-		c := a.slice(axis, first+n*d)
+		c := a.cellInSlice(axis, first+n*d)
 		lines := c.n[(axis+1)%3] * c.n[(axis+2)%3]
 		var in *mpi.Request
 		if n > 0 {

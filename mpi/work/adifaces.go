@@ -70,7 +70,7 @@ func (a *adi) makeFaces() {
 		f.axis, f.d, f.tag = way/2, 1-2*(way%2), 100+way
 		f.to, f.from = a.neighbour(f.axis, f.d), a.neighbour(f.axis, -f.d)
 		for s := range a.q {
-			c := a.slice(f.axis, s)
+			c := a.cellInSlice(f.axis, s)
 			if next := s + f.d; next >= 0 && next < a.q {
 				f.points(c, func(_ [3]int, i int) { f.send = append(f.send, edgePoint{c, i}) })
 			}

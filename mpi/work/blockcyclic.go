@@ -9,6 +9,7 @@ type blockCyclic struct {
 	rows, columns cyclicAxis
 }
 
+// newBlockCyclic returns the part of a rank in a grid of ranks that is as square as possible.
 func newBlockCyclic(seed uint64, n, block, ranks, rank int) *blockCyclic {
 	rows, columns := rectangle(ranks)
 	return &blockCyclic{

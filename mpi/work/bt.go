@@ -42,6 +42,7 @@ func (blockSolver) middle(a *adi, axis int, at [3]int) block {
 	return diagonal(5+a.coefficient(axis, at), 0.2)
 }
 
+// diagonal returns a block with d on its diagonal and next beside it.
 func diagonal(d, next float64) (b block) {
 	for v := range b {
 		b[v][v] = d
@@ -50,6 +51,7 @@ func diagonal(d, next float64) (b block) {
 	return b
 }
 
+// times returns the product of a block and a vector.
 func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	for r := range b {
 		for c := range x {
@@ -59,6 +61,7 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
+// apply implements lineSolver.
 func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), s.middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {

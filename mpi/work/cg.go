@@ -54,6 +54,7 @@ type cgPartners struct {
 	opposite         int    // the rank across the diagonal
 }
 
+// newCGPartners returns the position of a rank, and its partners along the row at halving distances.
 func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
 	p.cols = ranks / p.rows
@@ -78,6 +79,7 @@ func (p *cgPartners) divide(rows int) {
 	}
 }
 
+// newCG returns a rank's part of a random system, whose size is rounded up to a multiple of the columns.
 func newCG(j *job, size cgSize) *cg {
 	c := &cg{j: j, cgPartners: newCGPartners(j.Rank(), j.Size())}
 	n := (size.unknowns + c.cols - 1) / c.cols * c.cols

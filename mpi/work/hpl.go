@@ -67,21 +67,21 @@ func (h *hpl) eliminate() {
 		}
 	}
 	for k := 0; k < h.n; k += h.block {
-		h.panel(k)
+		h.eliminatePanel(k)
 	}
 }
 
-// local is a row of this rank's part, by local index.
-func (h *hpl) local(row int) []float64 { return h.a[row*h.columns.owned:][:h.columns.owned] }
+// localRow is a row of this rank's part, by local index.
+func (h *hpl) localRow(row int) []float64 { return h.a[row*h.columns.owned:][:h.columns.owned] }
 
-// panel eliminates a block of columns.
-func (h *hpl) panel(first int) {
+// eliminatePanel eliminates the block of columns from first on, and updates the rest of the matrix.
+func (h *hpl) eliminatePanel(first int) {
 	defer annotate("panel at column %d", first)
 	h.first, h.width = first, min(h.block, h.n-first)
 	h.pivots = make([]int, h.width)
 	h.below = make([]float64, h.rows.owned*h.width)
 	if h.columns.me == h.columns.owner(first) {
-		h.factor()
+		h.factorPanel()
 	}
 	h.forwardPanel()
 	h.j.compute(1)
@@ -91,14 +91,14 @@ func (h *hpl) panel(first int) {
 	h.update(rest)
 }
 
-// factor eliminates within the panel, with the ranks of this column.
-func (h *hpl) factor() {
+// factorPanel eliminates within the panel, with the ranks of this column.
+func (h *hpl) factorPanel() {
 	left := h.columns.before(h.first)
 	for c := range h.width {
 		g := h.first + c
-		row := h.pivot(g, left)
+		row := h.swapPivot(g, left)
 		for i := h.rows.before(g + 1); i < h.rows.owned; i++ {
-			own := h.local(i)[left:][:h.width]
+			own := h.localRow(i)[left:][:h.width]
 			own[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
 				own[k] -= own[c] * row[k]
@@ -106,25 +106,25 @@ func (h *hpl) factor() {
 		}
 	}
 	for i := range h.rows.owned {
-		copy(h.below[i*h.width:][:h.width], h.local(i)[left:])
+		copy(h.below[i*h.width:][:h.width], h.localRow(i)[left:])
 	}
 }
 
-// pivot finds the row with the largest element of a column, swaps it into place, and
+// swapPivot finds the row with the largest element of column g, swaps it into place, and
 // returns it. Every rank of the column sends its candidate to every other, with the row to
 // be replaced if it owns that.
-func (h *hpl) pivot(g, left int) []float64 {
+func (h *hpl) swapPivot(g, left int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
 	for i := h.rows.before(g); i < h.rows.owned; i++ {
-		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
+		if v := math.Abs(h.localRow(i)[left+c]); v > mine[0] {
 			mine[0], mine[1] = v, float64(h.rows.global(i))
-			copy(mine[2:2+w], h.local(i)[left:])
+			copy(mine[2:2+w], h.localRow(i)[left:])
 		}
 	}
 	if h.rows.me == h.rows.owner(g) {
-		copy(mine[2+w:], h.local(h.rows.local(g))[left:][:w])
+		copy(mine[2+w:], h.localRow(h.rows.local(g))[left:][:w])
 	}
 	mine[2+2*w] = checksum(mine[:2+2*w])
 	all := h.exchangeInColumn(mine)
@@ -143,10 +143,10 @@ func (h *hpl) pivot(g, left int) []float64 {
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
 	if h.rows.me == h.rows.owner(p) {
-		copy(h.local(h.rows.local(p))[left:], all[h.rows.owner(g)][2+w:2+2*w])
+		copy(h.localRow(h.rows.local(p))[left:], all[h.rows.owner(g)][2+w:2+2*w])
 	}
 	if h.rows.me == h.rows.owner(g) {
-		copy(h.local(h.rows.local(g))[left:], row)
+		copy(h.localRow(h.rows.local(g))[left:], row)
 	}
 	return row
 }

@@ -16,7 +16,7 @@ func (h *hpl) swapRows(rest int) {
 		switch {
 		case g == p:
 		case a == b && h.rows.me == a:
-			x, y := h.local(h.rows.local(g))[rest:], h.local(h.rows.local(p))[rest:]
+			x, y := h.localRow(h.rows.local(g))[rest:], h.localRow(h.rows.local(p))[rest:]
 			for i := range x {
 				x[i], y[i] = y[i], x[i]
 			}
@@ -25,7 +25,7 @@ func (h *hpl) swapRows(rest int) {
 			if h.rows.me == b {
 				row, other = p, a
 			}
-			own := h.local(h.rows.local(row))[rest:]
+			own := h.localRow(h.rows.local(row))[rest:]
 			buffers.exchange(h.j, own, own, h.rankAt(other, h.columns.me), hplTagSwap)
 		}
 	}
@@ -44,7 +44,7 @@ func (h *hpl) solveTop(rest int) {
 	if h.rows.me == origin {
 		at := h.rows.local(h.first)
 		for i := range w {
-			row := h.local(at + i)[rest:]
+			row := h.localRow(at + i)[rest:]
 			for k := range i {
 				f := h.below[(at+i)*w+k]
 				for c, above := range h.top[k*n:][:n] {
@@ -67,7 +67,7 @@ func (h *hpl) solveTop(rest int) {
 func (h *hpl) update(rest int) {
 	n, w := h.columns.owned-rest, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {
-		row := h.local(i)[rest:]
+		row := h.localRow(i)[rest:]
 		for k, f := range h.below[i*w:][:w] {
 			for c, above := range h.top[k*n:][:n] {
 				row[c] -= f * above
@@ -101,7 +101,7 @@ func (h *hpl) substitute() {
 		if h.columns.me == h.columns.owner(first) {
 			c := h.columns.local(first)
 			for i := range known {
-				for k, v := range h.local(i)[c:][:w] {
+				for k, v := range h.localRow(i)[c:][:w] {
 					known[i] += v * x[k]
 				}
 			}
@@ -117,7 +117,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	for i := range sum {
 		sum[i] = -known[at+i]
 		if h.columns.me == h.columns.owner(h.n) {
-			sum[i] += h.local(at + i)[h.columns.local(h.n)]
+			sum[i] += h.localRow(at + i)[h.columns.local(h.n)]
 		}
 	}
 	buf := make([]byte, 8*w)
@@ -137,7 +137,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	}
 	c := h.columns.local(first)
 	for i := w - 1; i >= 0; i-- {
-		row := h.local(at + i)[c:][:w]
+		row := h.localRow(at + i)[c:][:w]
 		for k := i + 1; k < w; k++ {
 			sum[i] -= row[k] * x[k]
 		}
@@ -161,9 +161,9 @@ func (h *hpl) checkElimination() {
 	whole := &hpl{blockCyclic: newBlockCyclic(h.seed, h.n, h.block, 1, 0), j: &alone}
 	whole.eliminate()
 	for i := range h.rows.owned {
-		for k, got := range h.local(i) {
+		for k, got := range h.localRow(i) {
 			row, column := h.rows.global(i), h.columns.global(k)
-			if want := whole.local(row)[column]; !h.j.withinBound(want, got, 0) {
+			if want := whole.localRow(row)[column]; !h.j.withinBound(want, got, 0) {
 				h.j.failVerification(want, got, "eliminated matrix at row %d, column %d", row, column)
 			}
 		}

@@ -58,6 +58,7 @@ type lu struct {
 // luVars is the number of unknowns of a point.
 const luVars = 5
 
+// newLU finds the neighbours of a rank, and allocates the buffers of edges and faces.
 func newLU(j *job, g *luGrid) *lu {
 	l := &lu{j: j, g: g}
 	for d := range l.neighbours {

@@ -22,6 +22,8 @@ const (
 	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
 )
 
+// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right side of the
+// exact solution.
 func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
 	g.fx, g.fy = part(side, columns, g.column), part(side, rows, g.row)

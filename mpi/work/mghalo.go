@@ -86,6 +86,8 @@ func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 	}
 }
 
+// getFace copies the values of the field f at a coordinate of an axis to a buffer, and putFace copies
+// them back.
 func (l *mgLevel) getFace(buf []byte, f []float64, axis, place int) {
 	l.onFace(axis, place, func(at int) {
 		putFloats(buf, f[at:at+1])

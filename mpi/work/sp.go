@@ -23,6 +23,7 @@ func (pentaSolver) coefficients(a *adi, axis int, at [3]int, set int) [5]float64
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
+// apply implements lineSolver.
 func (s pentaSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {

@@ -54,6 +54,7 @@ type slu struct {
 	sends    []*mpi.Request
 }
 
+// newSLU returns a rank's part of a matrix, with a receive buffer for the largest message.
 func newSLU(j *job, size sluSize) *slu {
 	s := &slu{sluMatrix: newSLUMatrix(j.p.Seed, size, j.Size(), j.Rank()), j: j}
 	widest := 0
