@@ -24,11 +24,6 @@ const (
 	tagFailed = TagMax
 )
 
-// anyMessage is the envelope that matches every message in a context.
-func anyMessage(context uint32) p2p.Envelope {
-	return p2p.Envelope{Context: context, Source: p2p.Any, Tag: p2p.Any}
-}
-
 // Barrier blocks until all ranks have called it.
 func (c *Comm) Barrier() error {
 	return c.locked("Barrier", c.check(), c.barrier)

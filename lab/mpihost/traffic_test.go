@@ -80,8 +80,7 @@ func TestCloseKeepsDeviceOfHost(t *testing.T) {
 			must.Do(t, e.NICs[0].Device.Close())
 		}
 		must.Do(t, e.Control.Barrier(verbs.Forever))
-		_, err := e.NICs[0].Device.AllocPD()
-		return err
+		return must.Err(e.NICs[0].Device.AllocPD())
 	})
 	if err != nil {
 		t.Error(err)

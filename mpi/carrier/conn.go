@@ -252,5 +252,7 @@ func (k *conn) takeCreditsToReturn() uint16 {
 		k.c.failAll(err)
 		return 0
 	}
-	return uint16(k.credits.takeToReturn())
+	n := k.credits.toReturn
+	k.credits.toReturn = 0
+	return uint16(n)
 }

@@ -67,7 +67,8 @@ func (d *datagrams) maxPacket() int { return d.MaxPacket }
 
 // hasRoom reports whether a packet of n bytes can be sent to a peer now.
 func (d *datagrams) hasRoom(p *peer, n int) bool {
-	return n <= d.MaxPacket && d.Free() > 0 && (d.Reliable || len(p.out.unacked) < d.rail.c.cfg.Datagrams.Window)
+	inWindow := d.Reliable || len(p.out.unacked) < d.rail.c.cfg.Datagrams.Window
+	return n <= d.MaxPacket && d.Free() > 0 && inWindow
 }
 
 // postDatagram posts a packet on the rail that reaches its peer, or on the next one if the

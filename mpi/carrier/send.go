@@ -16,10 +16,7 @@ func (c *Carrier) CanSend(rank, n int) bool {
 		return true
 	}
 	p := c.peer(rank)
-	if p.coalescing.fits(n) {
-		return true
-	}
-	return p.lost != nil || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
+	return p.lost != nil || p.coalescing.fits(n) || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
 }
 
 // MaxData is the largest data of a message.
@@ -54,8 +51,9 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if len(p.queue) == 0 {
 		if via := c.selectSender(p, maxOverhead+len(data)); via != nil {
 			if p.shm == nil { // shared memory copies in any case
-				if gathered := c.gatherRegion(data, owner); gathered != nil {
-					c.sendGathered(p, via, h, gathered, owner)
+				if gathered := c.gatherRegion(data, owner); gathered != nil { // Finished follows when no NIC needs it
+					c.stats.Gathered++
+					c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
 					return
 				}
 			}
@@ -73,13 +71,7 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	c.finished(owner, OpSend, nil)
 }
 
-// sendGathered sends a message without copying its data. Finished follows when no NIC needs
-// it any more.
-func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *memory.Region, owner any) {
-	c.stats.Gathered++
-	c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
-}
-
+// finished reports the end of an operation to its owner, if it has one.
 func (c *Carrier) finished(owner any, op Op, err error) {
 	if owner != nil {
 		c.up.Finished(owner, op, err)

@@ -21,15 +21,8 @@ func (a *Atomic) Fetched(old uint64) { a.old = old }
 // starting.
 const maxLookahead = 8
 
-// enqueue queues an accumulate for NIC atomics, and starts it if possible. Accumulates of one origin
-// on the same words run in order, others in parallel.
-func (w *Window) enqueue(o *Operation) {
-	o.t.atomicOps = append(o.t.atomicOps, o)
-	w.startEligible(o.t)
-}
-
-// startEligible starts those of the first maxLookahead queued accumulates that overlap none
-// queued before them.
+// startEligible starts those of the first maxLookahead queued accumulates that overlap none queued
+// before them: accumulates of one origin on the same words run in order, others in parallel.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]

@@ -202,7 +202,8 @@ func (w *Window) issue(o *Operation) {
 		o.parts = 1
 		w.e.transport.Read(t.peer, o.transfer(), o)
 	case t.Atomics:
-		w.enqueue(o)
+		t.atomicOps = append(t.atomicOps, o)
+		w.startEligible(t)
 	case o.kind == CompareAndSwapOp:
 		w.sendCompareSwap(o)
 	default:

@@ -63,9 +63,7 @@ func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times 
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return took, stats
 }
 
@@ -153,9 +151,7 @@ func TestBlockingSendsAreCopied(t *testing.T) {
 		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 		o.P2P.EagerLimit = eagerMax
 		results, _, err := inWorld(platformFabric(4, fastPath()), o, wl, work.Params{Class: work.ClassS, Iterations: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return results[0].Time
 	}
 	if without, with := run(true), run(false); with.Seconds() > 1.02*without.Seconds() {

@@ -18,8 +18,7 @@ import (
 
 // start is a work.Launch with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
-	return err
+	return must.Err(mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) }))
 }
 
 // The workload of docs/mpi.md is that of neighbour_test.go, and it runs.
@@ -28,10 +27,7 @@ func TestDocumentedWorkload(t *testing.T) {
 	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
 		t.Error("the workload in docs/mpi.md is not that of neighbour_test.go")
 	}
-	must.Do(t, start(4, mpi.Options{}, func(w *mpi.World) error {
-		_, err := work.Neighbour.Run(w, work.Params{Class: work.ClassT})
-		return err
-	}))
+	must.Do(t, start(4, mpi.Options{}, func(w *mpi.World) error { return must.Err(work.Neighbour.Run(w, work.Params{Class: work.ClassT})) }))
 }
 
 // memoryCurves measures some patterns, and returns points by pattern, design and ranks.
