@@ -15,11 +15,13 @@ func (c *Carrier) scheduleAck(p *peer) {
 	c.lists.timed.add(p)
 }
 
+// nicDeliversDatagrams reports whether the NIC needs no acknowledgements of the carrier: it has
+// reliable datagrams, or connections only.
 func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
 
-// handleAck frees the packets that the peer acknowledges: all before a sequence number.
-func (c *Carrier) handleAck(p *peer, number uint32) {
-	acked := p.out.Acknowledge(number)
+// handleAck frees the packets that the peer acknowledges: all before the sequence number ack.
+func (c *Carrier) handleAck(p *peer, ack uint32) {
+	acked := p.out.Acknowledge(ack)
 	if acked == nil {
 		return
 	}
@@ -112,7 +114,8 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 	pkt.peer.acks.Acknowledged()
 }
 
-// sendAckOnly sends pending acknowledgements and credits without a message.
+// sendAckOnly sends pending acknowledgements and credits without a message: on conn if it is not nil
+// and has room, else by datagram. If there is no room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
 	if conn == nil && c.rails[0].completesBeforeDelivery() {
@@ -124,7 +127,7 @@ func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	case dg != nil && dg.Free() > 0:
 		via = dg
 	default:
-		return // the next packet carries them
+		return
 	}
 	c.stats.AckOnly++
 	c.sendOn(p, via, ackOnly, nil, nil)

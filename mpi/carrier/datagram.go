@@ -51,12 +51,12 @@ func (c *Carrier) failRail(p *peer, r *rail) bool {
 }
 
 // learnRail sends later datagrams to a peer by the rail on which its packet arrived.
-func (d *datagrams) learnRail(b []byte) {
+func (d *datagrams) learnRail(packet []byte) {
 	c := d.rail.c
 	if len(c.rails) == 1 {
 		return
 	}
-	if pre, _, err := parsePrefix(b); err == nil && int(pre.from) < len(c.peers) {
+	if pre, _, err := parsePrefix(packet); err == nil && int(pre.from) < len(c.peers) {
 		c.peer(int(pre.from)).rail = d.rail.Num
 	}
 }

@@ -20,7 +20,7 @@ type transfer struct {
 	notice       notice
 	owner        any
 	sink         []byte // destination, if local is a bounce buffer
-	pendingParts int    // posted and queued
+	pendingParts int    // posted and queued; of a read in packets, the bytes that have not arrived
 	lastConn     *conn  // that wrote last
 	err          error
 
@@ -136,8 +136,8 @@ func (c *Carrier) startTransfer(m *transfer) {
 	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
-	share := (m.n/rails + 7) &^ 7
-	m.pendingParts++ // keeps the transfer alive until all parts exist
+	share := (m.n/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
+	m.pendingParts++              // keeps the transfer alive until all parts exist
 	for i, off := 0, 0; off < m.n || i == 0; i++ {
 		part := &transferPart{transfer: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
 		if i == rails-1 {

@@ -19,7 +19,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		c.startMissingConns(p)
 		return false
 	}
-	if k.state != open || k.Free() <= 2 {
+	if k.state != open || k.Free() <= reservedWRs {
 		return false
 	}
 	m := part.transfer

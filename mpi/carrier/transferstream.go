@@ -87,9 +87,12 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	return moved
 }
 
+// Lengths of the headers of putData and getData, and of a getRequest; maxRead limits its bytes.
 const (
-	putHead = 8 + 4
-	gotHead = 4
+	putHead       = 8 + 4
+	getHead       = 4
+	getRequestLen = 4 + 8 + 4 + 8
+	maxRead       = 1 << 40
 )
 
 // sendDataPacket sends the next putData or getData packet of a stream, and reports whether a
@@ -127,9 +130,9 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		}
 		c.mem.ChargeCopy(copy(to, data))
 		return nil
-	case kind == getRequest && len(b) == 24:
+	case kind == getRequest && len(b) == getRequestLen:
 		n := le.Uint64(b[16:])
-		if n > 1<<40 || len(p.streams) >= maxStreams {
+		if n > maxRead || len(p.streams) >= maxStreams {
 			return fmt.Errorf("%w: request for %d bytes, with %d unanswered", errMalformed, n, len(p.streams))
 		}
 		from, err := c.ownMemory(le.Uint64(b[4:]), le.Uint32(b[12:]), int(n))
@@ -139,8 +142,8 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		p.streams = append(p.streams, &stream{readID: le.Uint32(b), data: from})
 		c.markBusy(p)
 		return nil
-	case kind == getData && len(b) >= gotHead:
-		m, data := p.pendingReads[le.Uint32(b)], b[gotHead:]
+	case kind == getData && len(b) >= getHead:
+		m, data := p.pendingReads[le.Uint32(b)], b[getHead:]
 		if m == nil || len(data) > m.pendingParts {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}

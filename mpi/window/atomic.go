@@ -56,11 +56,11 @@ func (w *Window) startAtomics(o *Operation) {
 		o.atomics[i] = Atomic{op: o}
 		w.startNextWord(&o.atomics[i])
 	}
-	w.partDone(o)
+	w.atomicDone(o)
 }
 
-// partDone completes a part of an accumulate, and the accumulate with the last part.
-func (w *Window) partDone(o *Operation) {
+// atomicDone completes an atomic of an accumulate, and the accumulate with the last one.
+func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
 	}
@@ -132,7 +132,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 			return
 		}
 	}
-	w.partDone(o)
+	w.atomicDone(o)
 }
 
 // mustRetry reports whether a failed compare-and-swap is retried with the fetched value:

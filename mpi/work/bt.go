@@ -3,8 +3,7 @@ package work
 // blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does. Each
 // line passes on a block and a vector (240 bytes), and a vector on the way back (40), in
 // large messages of a whole face to six neighbours, from named sources, with receives
-// posted before the preceding work (Thesis §4.4.2, Fig. 4.18: nearly all speculation is
-// right; Survey Table 1: nearly no message is unexpected).
+// posted before the preceding work (Thesis §4.4.2, Fig. 4.18; Survey Table 1).
 func blockTridiagonal(j *job) { runADI(j, blockSolver{}) }
 
 // runADI is the common part of bt and sp.

@@ -9,9 +9,8 @@ import (
 // with as many or twice as many columns as rows; each has a block of the matrix. Products
 // are summed along rows with halving partners and exchanged across the diagonal; scalars
 // are summed the same way, in messages of 8 bytes, which are the majority (Thesis Table
-// 5.1). There are no collectives and no wildcards in the loop: receive, send, wait, without
-// work in between (Thesis Fig. 4.18), therefore speculation gains nothing. The number of
-// partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
+// 5.1). The loop has receives, sends and waits without work in between (Thesis Fig. 4.18). The
+// number of partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
 func conjugateGradient(j *job) {
 	size := map[Class]cgSize{
 		ClassT: {unknowns: 256, perRow: 3, steps: 25},

@@ -10,11 +10,9 @@ import (
 // wavefront solves a system on a grid by sweeps from one corner to the opposite and back,
 // as NPB's LU does. Ranks have columns of the grid; a plane can be swept when those of the
 // northern and western neighbours have been. A sweep is a pipeline with two small messages
-// per plane and rank: five numbers for each point of an edge (1560 to 1640 bytes in the
-// measured runs, sent from the same buffers thousands of times: Thesis Table 5.1). It has
-// the most messages of all NAS benchmarks, and many are unexpected (Survey Table 1). Before
-// each pair of sweeps, faces are exchanged with receives of any source (Thesis Fig. 4.18),
-// which excludes speculation.
+// per plane and rank, five numbers for each point of an edge, from the same buffers thousands
+// of times (Thesis Table 5.1); many are unexpected (Survey Table 1). Before each pair of
+// sweeps, faces are exchanged with receives of any source (Thesis Fig. 4.18).
 func wavefront(j *job) {
 	size := luSizes[j.p.Class]
 	rows, columns := rectangle(j.Size())

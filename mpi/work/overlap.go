@@ -82,8 +82,8 @@ func eachOverlapTest(j *job, do func(*overlapTest)) {
 }
 
 // measure returns the mean time of messages from their start to the end of their wait, with
-// computation in between. It is the time of one rank, and all ranks get it.
-func (h *overlapTest) measure(compute time.Duration, of int) time.Duration {
+// computation in between: the time on one rank, which all ranks get.
+func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	j, total := h.j, time.Duration(0)
 	for range j.iterations {
 		if j.Rank() < 2 {
@@ -91,7 +91,7 @@ func (h *overlapTest) measure(compute time.Duration, of int) time.Duration {
 		}
 	}
 	mean := (total / time.Duration(j.iterations)).Seconds()
-	if j.Rank() != of {
+	if j.Rank() != rank {
 		mean = 0
 	}
 	return time.Duration(j.sumAll(mean) * float64(time.Second))
@@ -153,11 +153,11 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate measures a message without computation, twice: the second time with the lead of
-// the first.
-func (h *overlapTest) calibrate(of int) time.Duration {
-	h.lead = h.measure(0, of)
-	return h.measure(0, of)
+// calibrate measures a message without computation on a rank, twice: the second time with the first
+// time as the lead.
+func (h *overlapTest) calibrate(rank int) time.Duration {
+	h.lead = h.measure(0, rank)
+	return h.measure(0, rank)
 }
 
 // maxSearchSteps ends the search if computation does not grow.
@@ -170,11 +170,11 @@ func (h *overlapTest) overlap() float64 {
 	best := 0.0
 	compute := alone / 20
 	for range maxSearchSteps {
-		l := h.measure(compute, busy)
-		if l >= alone+alone/10 || compute > 2*alone {
-			return min(best, 1)
+		total := h.measure(compute, busy)
+		if total >= alone+alone/10 || compute > 2*alone {
+			break
 		}
-		best = max(best, (compute-(l-alone)).Seconds()/alone.Seconds())
+		best = max(best, (compute-(total-alone)).Seconds()/alone.Seconds())
 		compute += max(compute/10, 1)
 	}
 	return min(best, 1)
@@ -182,8 +182,8 @@ func (h *overlapTest) overlap() float64 {
 
 // delayed returns the time of a message at the receiver, without and with a long delay.
 func (h *overlapTest) delayed() (alone, delay, delayed float64) {
-	l := h.calibrate(1)
-	d := 10 * l
-	with := h.measure(d, 1)
-	return l.Seconds(), d.Seconds(), with.Seconds()
+	const receiver, delays = 1, 10 // the delay is ten times as long as the message
+	message := h.calibrate(receiver)
+	with := h.measure(delays*message, receiver)
+	return message.Seconds(), (delays * message).Seconds(), with.Seconds()
 }
