@@ -69,17 +69,16 @@ func (w *Win) Wait() error {
 }
 
 // Test is Wait without blocking; it reports whether the epoch was closed.
-func (w *Win) Test() (done bool, err error) {
-	err = w.call("Win.Test", func(e *window.Window) (err error) {
+func (w *Win) Test() (bool, error) {
+	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {
 			if !done && err == nil {
-				done, err = e.Test()
+				done, err = w.w.Test()
 			}
 			return done || err != nil
 		})
-		return err
+		return done, err
 	})
-	return done, err
 }
 
 // Lock opens an access epoch to a rank's window and waits for the lock. A target grants

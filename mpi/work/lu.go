@@ -86,21 +86,21 @@ func (l *lu) step() {
 	g := l.g
 	l.exchangeFaces()
 	for z := range g.side {
-		l.receiveEdge(z, north)
-		l.receiveEdge(z, west)
-		l.j.compute(4 * g.side)
-		g.sweepDown(z)
-		l.sendEdge(z, south)
-		l.sendEdge(z, east)
+		l.sweepPlane(z, [2]int{north, west}, g.sweepDown)
 	}
 	for z := g.side - 1; z >= 0; z-- {
-		l.receiveEdge(z, south)
-		l.receiveEdge(z, east)
-		l.j.compute(4 * g.side)
-		g.sweepUp(z)
-		l.sendEdge(z, north)
-		l.sendEdge(z, west)
+		l.sweepPlane(z, [2]int{south, east}, g.sweepUp)
 	}
+}
+
+// sweepPlane sweeps plane z with the edges from two directions, and sends the opposite edges on.
+func (l *lu) sweepPlane(z int, from [2]int, sweep func(z int)) {
+	l.receiveEdge(z, from[0])
+	l.receiveEdge(z, from[1])
+	l.j.compute(4 * l.g.side)
+	sweep(z)
+	l.sendEdge(z, from[0]^1)
+	l.sendEdge(z, from[1]^1)
 }
 
 // luTag is the tag of an edge that comes from a direction of its receiver.
