@@ -74,8 +74,8 @@ func (l *connManager) acceptLoop(verbs.Proc) {
 // param returns the parameters of a CM message. Its private data is a connInfo with this rank in the
 // field of the QPN and the generation, the number of earlier connections, in that of the PSN.
 func (l *connManager) param(generation uint32) verbs.ConnParam {
-	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: generation, credits: l.rail.c.cfg.Receives + reservedCredits}
-	reads := l.rail.MaxReads()
+	c, reads := l.rail.c, l.rail.MaxReads()
+	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(c.env.Rank), psn: generation, credits: c.cfg.Receives + reservedCredits}
 	return verbs.ConnParam{PrivateData: info.bytes(), ResponderResources: reads, InitiatorDepth: reads}
 }
 

@@ -170,7 +170,8 @@ func (b *bodies) exchangeSummaries(step int) {
 		return
 	}
 	for axis, want := range b.momentum {
-		b.j.checkWithin(want, momentum[axis], 1e-10*float64(b.total), "momentum of all along axis %d after step %d", axis, step)
+		b.j.checkWithin(want, momentum[axis], 1e-10*float64(b.total),
+			"momentum of all along axis %d after step %d", axis, step)
 	}
 }
 
