@@ -7,7 +7,13 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	members := func(context uint32, from int) {
 		switch {
 		case context&collective != 0:
-			k.eachExitedMember(context, visit)
+			// A collective operation needs all members, but the carrier need not probe those that it
+			// does not talk to: visit only those that have exited.
+			k.eachMember(context, func(peer int) {
+				if k.env.Control.Gone(peer) {
+					visit(peer)
+				}
+			})
 		case from == AnySource:
 			k.eachMember(context, visit)
 		}
@@ -31,14 +37,4 @@ func (k *rank) eachMember(context uint32, visit func(peer int)) {
 			visit(peer)
 		}
 	}
-}
-
-// eachExitedMember visits the members of a communicator that have exited. A collective
-// operation needs all members, but the carrier need not probe those it does not talk to.
-func (k *rank) eachExitedMember(context uint32, visit func(peer int)) {
-	k.eachMember(context, func(peer int) {
-		if k.env.Control.Gone(peer) {
-			visit(peer)
-		}
-	})
 }

@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"cmp"
+
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -21,11 +23,6 @@ const (
 	// communicator have failed.
 	tagFailed = TagMax
 )
-
-// anyMessage is the envelope that matches every message in a context.
-func anyMessage(context uint32) p2p.Envelope {
-	return p2p.Envelope{Context: context, Source: p2p.Any, Tag: p2p.Any}
-}
 
 // Barrier blocks until all ranks have called it.
 func (c *Comm) Barrier() error {
@@ -86,9 +83,7 @@ func (k *rank) advanceIbarriers() (progressed bool) {
 	for _, s := range k.ibarriers {
 		for !s.done && s.recv.Done() && s.send.Done() {
 			progressed = true
-			if s.err = s.recv.Err; s.err == nil {
-				s.err = s.send.Err
-			}
+			s.err = cmp.Or(s.recv.Err, s.send.Err)
 			if s.err == nil && s.recv.Cancelled {
 				s.err = ErrFinalized // the program ended before all ranks called Ibarrier
 			}

@@ -28,22 +28,18 @@ func (a *attachedBuffer) reclaim() {
 
 // alloc returns space for n bytes by first fit, or nil.
 func (a *attachedBuffer) alloc(n int) *bufferedMessage {
-	at := 0
+	at, index := 0, 0 // of the first gap that is large enough
 	for i, m := range a.messages {
 		if m.offset-at >= n {
-			return a.insert(i, at, n)
+			break
 		}
-		at = m.offset + m.size
+		at, index = m.offset+m.size, i+1
 	}
-	if len(a.buf)-at >= n {
-		return a.insert(len(a.messages), at, n)
+	if index == len(a.messages) && len(a.buf)-at < n {
+		return nil
 	}
-	return nil
-}
-
-func (a *attachedBuffer) insert(i, at, n int) *bufferedMessage {
 	m := &bufferedMessage{offset: at, size: n}
-	a.messages = slices.Insert(a.messages, i, m)
+	a.messages = slices.Insert(a.messages, index, m)
 	return m
 }
 

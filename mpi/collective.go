@@ -22,7 +22,10 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	r := c.rank.allocRequest()
 	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
 	c.rank.waitUntil(r.p2p.Done)
-	err := c.checkLength(&r.p2p)
+	err := r.p2p.Err
+	if err == nil && r.p2p.Size != len(buf) {
+		err = lengthMismatch(c.rankOf(r.p2p.Source), r.p2p.Size, len(buf))
+	}
 	c.rank.freeRequest(r)
 	return c.collectiveError(err)
 }
@@ -45,14 +48,7 @@ func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag i
 	return c.collectiveError(err)
 }
 
-// checkLength checks that the received message of a collective operation fills its buffer.
-func (c *Comm) checkLength(p *p2p.Request) error {
-	if p.Err == nil && p.Size != len(p.Buf) {
-		return lengthMismatch(c.rankOf(p.Source), p.Size, len(p.Buf))
-	}
-	return p.Err
-}
-
+// lengthMismatch is the error of a collective message that does not fill its buffer.
 func lengthMismatch(rank, has, want int) error {
 	return fmt.Errorf("%w: rank %d passed %d bytes and this rank %d; all ranks must pass the same size", ErrArg, rank, has, want)
 }

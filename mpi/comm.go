@@ -92,6 +92,15 @@ func (c *Comm) locked(call string, err error, do func() error) error {
 	return c.raise(call, err)
 }
 
+// lockedResult is Comm.locked for a call with a result.
+func lockedResult[T any](c *Comm, call string, err error, do func() (T, error)) (result T, _ error) {
+	err = c.locked(call, err, func() (err error) {
+		result, err = do()
+		return err
+	})
+	return result, err
+}
+
 // checkRunning returns an error if the rank has been finalized.
 func (k *rank) checkRunning() error {
 	if k.ended.Load() {

@@ -130,8 +130,7 @@ func TestErrorsAreFatalAbortsAllRanks(t *testing.T) {
 				w.SetErrorHandler(ErrorsAreFatal)
 				return errors.Join(w.Send(nil, 9, 0), errors.New("a fatal error has returned"))
 			}
-			_, err := w.Recv(nil, 1, 0)
-			return err
+			return must.Err(w.Recv(nil, 1, 0))
 		})
 		var aborted *AbortError
 		if !errors.As(errs[1], &aborted) && errs[1] != errKilled || errs[0] != errKilled || errs[2] != errKilled || !strings.HasPrefix(f.aborted, "rank 1, code 1: mpi: Send at rank 1") {

@@ -37,9 +37,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 				refused := uint64(0)
 				must.Get(mpihost.InWorld(f, func(e *transport.Env) error {
 					return mpi.Run(e, o, func(w *mpi.World) error {
-						if err := flood(w, messages, size); err != nil {
-							return err
-						}
+						must.Do(t, flood(w, messages, size))
 						for _, c := range world.Device(1, 0).Counters() {
 							if c.Name == "sent_rnr_nak" {
 								refused += c.Value

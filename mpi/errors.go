@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -56,28 +57,14 @@ type RequestsError struct {
 }
 
 func (e *RequestsError) Error() string {
-	n := 0
-	var first error
-	at := 0
-	for i, err := range e.Errs {
-		if err == nil {
-			continue
-		}
-		if n++; n == 1 {
-			first, at = err, i
-		}
-	}
-	return fmt.Sprintf("%d of %d requests failed, the first of them request %d: %v", n, len(e.Errs), at, first)
+	failed := append(e.Unwrap(), nil)
+	at := slices.IndexFunc(e.Errs, func(err error) bool { return err != nil })
+	return fmt.Sprintf("%d of %d requests failed, the first of them request %d: %v", len(failed)-1, len(e.Errs), at, failed[0])
 }
 
 // Unwrap returns the errors that are not nil.
-func (e *RequestsError) Unwrap() (all []error) {
-	for _, err := range e.Errs {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	return all
+func (e *RequestsError) Unwrap() []error {
+	return slices.DeleteFunc(slices.Clone(e.Errs), func(err error) bool { return err == nil })
 }
 
 // classified adds an error class of this package to an error of a lower layer.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -19,9 +20,7 @@ func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			for round := range 3 {
-				if err := w.Barrier(); err != nil {
-					return err
-				}
+				must.Do(t, w.Barrier())
 				began := w.Wtime()
 				if w.Rank() == 1 {
 					for range count {
@@ -36,10 +35,7 @@ func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 				}
 				var all []*mpi.Request
 				for range count {
-					r, err := w.Isend(make([]byte, 8), 1, 1)
-					if err != nil {
-						return err
-					}
+					r := must.Get(w.Isend(make([]byte, 8), 1, 1))(t)
 					all = append(all, r)
 				}
 				w.Compute(long)

@@ -15,6 +15,7 @@ func (c *Comm) Allgather(local, all []byte) error {
 	return c.locked("Allgather", err, func() error { return c.allgather(local, all) })
 }
 
+// allgather is Allgather with the lock held and valid arguments.
 func (c *Comm) allgather(local, all []byte) error {
 	if len(local) >= ringMinBytes {
 		return c.allgatherRing(local, all)

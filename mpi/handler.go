@@ -4,9 +4,6 @@ package mpi
 // the rank's lock and may call the runtime.
 type ErrorHandler func(*Comm, error) error
 
-// ErrorsReturn returns the error to the caller. It is the default handler.
-func ErrorsReturn(_ *Comm, err error) error { return err }
-
 // ErrorsAreFatal aborts all ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
 	c.rank.abort(1, err.Error())
@@ -14,7 +11,7 @@ func ErrorsAreFatal(c *Comm, err error) error {
 }
 
 // SetErrorHandler sets the handler for errors of this communicator, and of communicators
-// and windows created from it later. Nil is ErrorsReturn.
+// and windows created from it later. With nil, the default, calls return their errors.
 func (c *Comm) SetErrorHandler(h ErrorHandler) { c.handler = h }
 
 // raise wraps the error of a call and passes it to the error handler. The caller does not

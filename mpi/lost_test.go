@@ -6,24 +6,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // When a rank is killed, every call that needs it fails, and no other.
 func TestKilledRankFailsDependentCalls(t *testing.T) {
 	calls := map[string]func(*World) error{
-		"send": func(w *World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
-		"receive": func(w *World) error {
-			_, err := w.Recv(nil, 1, 1)
-			return err
-		},
-		"receive from any source": func(w *World) error {
-			_, err := w.Recv(nil, AnySource, AnyTag)
-			return err
-		},
-		"probe": func(w *World) error {
-			_, err := w.Probe(1, 1)
-			return err
-		},
+		"send":                    func(w *World) error { return w.Ssend(testMessage(1, 1000), 1, 1) },
+		"receive":                 func(w *World) error { return must.Err(w.Recv(nil, 1, 1)) },
+		"receive from any source": func(w *World) error { return must.Err(w.Recv(nil, AnySource, AnyTag)) },
+		"probe":                   func(w *World) error { return must.Err(w.Probe(1, 1)) },
 		"matched probe of any source": func(w *World) error {
 			_, _, err := w.Mprobe(AnySource, 1)
 			return err
@@ -53,26 +46,16 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = r.Wait()
-			return err
+			return must.Err(r.Wait())
 		},
 		"bcast":     func(w *World) error { return w.Bcast(make([]byte, 8), 1) },
 		"allreduce": func(w *World) error { return w.Allreduce(make([]byte, 800), Int64, Sum) },
 		"allgather": func(w *World) error { return w.Allgather(make([]byte, 8), make([]byte, 8*w.Size())) },
 		"alltoall":  func(w *World) error { return w.Alltoall(make([]byte, 8*w.Size()), make([]byte, 8*w.Size())) },
-		"dup": func(w *World) error {
-			_, err := w.Dup()
-			return err
-		},
-		"split": func(w *World) error {
-			_, err := w.Split(0, 0)
-			return err
-		},
-		"window": func(w *World) error {
-			_, err := w.WinAllocate(8)
-			return err
-		},
-		"end": func(*World) error { return nil },
+		"dup":       func(w *World) error { return must.Err(w.Dup()) },
+		"split":     func(w *World) error { return must.Err(w.Split(0, 0)) },
+		"window":    func(w *World) error { return must.Err(w.WinAllocate(8)) },
+		"end":       func(*World) error { return nil },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,6 @@ func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 			return fmt.Errorf("%d were counted", n)
 		}
 		buf := make([]byte, 1)
-		_, err := w.Recv(buf, 0, 1)
-		return err
+		return must.Err(w.Recv(buf, 0, 1))
 	})
 }

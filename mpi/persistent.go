@@ -39,6 +39,7 @@ func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
 	return c.persist("RecvInit", persistent{buf, source, tag, recvRequest, 0})
 }
 
+// persist checks the arguments of a persistent request, and returns it.
 func (c *Comm) persist(call string, p persistent) (*Request, error) {
 	check := c.checkSend
 	if p.kind == recvRequest {

@@ -17,45 +17,48 @@ func (c *Comm) envelope(source, tag int) p2p.Envelope {
 
 // Probe waits for a matching message without receiving it.
 func (c *Comm) Probe(source, tag int) (Status, error) {
-	st, _, err := c.probe("Probe", source, tag, true)
+	st, _, err := c.probeStatus("Probe", source, tag, true)
 	return st, err
 }
 
 // Iprobe reports whether a matching message has arrived, without receiving it.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
-	return c.probe("Iprobe", source, tag, false)
+	return c.probeStatus("Iprobe", source, tag, false)
 }
 
-func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, error) {
-	if err := c.checkRecv(source, tag); err != nil {
-		return emptyStatus, false, c.raise(call, err)
+// probeStatus is Probe, or Iprobe if wait is false.
+func (c *Comm) probeStatus(call string, source, tag int, wait bool) (Status, bool, error) {
+	st := emptyStatus
+	found, err := c.probe(call, source, tag, wait, func(e p2p.Envelope) bool {
+		from, tag, size, found := c.rank.p2p.Probe(e)
+		if found {
+			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
+		}
+		return found
+	})
+	if found && source == ProcNull {
+		st = procNullStatus
 	}
-	if source == ProcNull {
-		return procNullStatus, true, nil
+	return st, found, err
+}
+
+// probe calls find until it finds a message or none can arrive any more, or once if wait is false.
+// ProcNull always has a message, for which find is not called.
+func (c *Comm) probe(call string, source, tag int, wait bool, find func(p2p.Envelope) bool) (found bool, err error) {
+	if err := c.checkRecv(source, tag); err != nil || source == ProcNull {
+		return err == nil, c.raise(call, err)
 	}
 	envelope := c.envelope(source, tag)
-	st, found := emptyStatus, false
-	var err error
-	tryProbe := func() bool {
-		from, tag, size, ok := c.rank.p2p.Probe(envelope)
-		if found = ok; ok {
-			st = Status{Source: c.rankOf(from), Tag: int(tag), Count: size}
-			return true
+	done := func() bool {
+		if found = found || find(envelope); !found {
+			err = c.rank.p2p.ProbeError(envelope)
 		}
-		err = c.rank.p2p.ProbeError(envelope)
-		return err != nil
+		return found || err != nil
 	}
-	c.tryUntil(tryProbe, envelope, wait)
-	return st, found, c.raise(call, err)
-}
-
-// tryUntil probes once, or waits until done. While it waits it records the envelope, so that
-// EachAwaitedPeer visits its peers.
-func (c *Comm) tryUntil(done func() bool, envelope p2p.Envelope, wait bool) {
 	k := c.rank
 	k.lock()
 	if wait {
-		k.activeProbes = append(k.activeProbes, envelope)
+		k.activeProbes = append(k.activeProbes, envelope) // EachAwaitedPeer visits its peers
 		k.waitUntil(done)
 		i := slices.Index(k.activeProbes, envelope)
 		k.activeProbes = slices.Delete(k.activeProbes, i, i+1)
@@ -63,13 +66,13 @@ func (c *Comm) tryUntil(done func() bool, envelope p2p.Envelope, wait bool) {
 		k.pollOnce(done)
 	}
 	k.unlock()
+	return found, c.raise(call, err)
 }
 
 // Message is a handle from Mprobe or Improbe. Only this handle can receive the message.
 type Message struct {
 	c        *Comm
-	m        *p2p.Message
-	procNull bool
+	m        *p2p.Message // nil for ProcNull
 	received bool
 }
 
@@ -84,28 +87,18 @@ func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 	return c.mprobe("Improbe", source, tag, false)
 }
 
+// mprobe is Mprobe, or Improbe if wait is false.
 func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status, bool, error) {
-	if err := c.checkRecv(source, tag); err != nil {
-		return nil, emptyStatus, false, c.raise(call, err)
-	}
-	if source == ProcNull {
-		return &Message{c: c, procNull: true}, procNullStatus, true, nil
-	}
-	envelope := c.envelope(source, tag)
 	var m *p2p.Message
-	var err error
-	tryMprobe := func() bool {
-		if m != nil {
-			return true
-		}
-		if m = c.rank.p2p.Improbe(envelope); m == nil {
-			err = c.rank.p2p.ProbeError(envelope)
-		}
-		return m != nil || err != nil
-	}
-	c.tryUntil(tryMprobe, envelope, wait)
-	if m == nil {
-		return nil, emptyStatus, false, c.raise(call, err)
+	found, err := c.probe(call, source, tag, wait, func(e p2p.Envelope) bool {
+		m = c.rank.p2p.Improbe(e)
+		return m != nil
+	})
+	switch {
+	case !found:
+		return nil, emptyStatus, false, err
+	case m == nil:
+		return &Message{c: c}, procNullStatus, true, nil
 	}
 	from, got, size := m.Status()
 	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(got), Count: size}, true, nil
@@ -139,7 +132,7 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	if err := m.markReceived(); err != nil {
 		return emptyStatus, m.comm().raise("Message.Recv", err)
 	}
-	if m.procNull {
+	if m.m == nil {
 		return procNullStatus, nil
 	}
 	k := m.c.rank
@@ -160,7 +153,7 @@ func (m *Message) Irecv(buf []byte) (*Request, error) {
 		return nil, m.comm().raise("Message.Irecv", err)
 	}
 	r := &Request{c: m.c, call: "Message.Irecv", active: true, status: procNullStatus}
-	if m.procNull {
+	if m.m == nil {
 		return r, nil
 	}
 	r.kind = recvRequest

@@ -121,6 +121,10 @@ func (k *rank) progress() bool {
 // waitUntil progresses until done reports true; done is not called again after that. The
 // caller holds the lock, which waitUntil releases while it sleeps.
 func (k *rank) waitUntil(done func() bool) {
+	limit := maxWait
+	if k.opts.Progress == Background {
+		limit = maxWaitWithTask
+	}
 	for !done() {
 		if k.pollFast(done) {
 			return
@@ -132,7 +136,7 @@ func (k *rank) waitUntil(done func() bool) {
 			return
 		}
 		k.unlock()
-		k.waitForEvent(k.waitLimit())
+		k.waitForEvent(limit)
 		k.lock()
 	}
 }
@@ -149,14 +153,6 @@ func (k *rank) pollFast(done func() bool) bool {
 		}
 	}
 	return false
-}
-
-// waitLimit is the longest time to sleep without an event.
-func (k *rank) waitLimit() time.Duration {
-	if k.opts.Progress == Background {
-		return maxWaitWithTask
-	}
-	return maxWait
 }
 
 // waitForEvent sleeps until an event or the timeout. The caller does not hold the lock.

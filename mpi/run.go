@@ -178,7 +178,7 @@ func (k *rank) discardUnexpected() {
 // discardContext discards the unexpected messages of a context and returns their number.
 func (k *rank) discardContext(context uint32) (n uint64) {
 	for {
-		m := k.p2p.Improbe(anyMessage(context))
+		m := k.p2p.Improbe(p2p.Envelope{Context: context, Source: p2p.Any, Tag: p2p.Any})
 		if m == nil {
 			return n
 		}

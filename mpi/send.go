@@ -68,6 +68,7 @@ func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.isend("Irsend", buf, dest, tag, p2p.Ready)
 }
 
+// isend starts a send of a mode.
 func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Request, error) {
 	if err := c.checkSend(dest, tag); err != nil {
 		return nil, c.raise(call, err)

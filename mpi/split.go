@@ -14,12 +14,12 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if err == nil && color < 0 && color != Undefined {
 		err = fmt.Errorf("%w: colour %d; colours are non-negative or Undefined", ErrArg, color)
 	}
-	return c.create("Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
+	return lockedResult(c, "Split", err, func() (*Comm, error) { return c.split(color, key, fmt.Sprintf("%s/%d", c.name, color)) })
 }
 
 // SplitNode creates a communicator for each host.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	return c.create("SplitNode", c.check(), func() (*Comm, error) {
+	return lockedResult(c, "SplitNode", c.check(), func() (*Comm, error) {
 		node := c.Node(c.me)
 		return c.split(node, key, fmt.Sprintf("%s/host%d", c.name, node))
 	})
@@ -27,16 +27,7 @@ func (c *Comm) SplitNode(key int) (*Comm, error) {
 
 // Dup creates a communicator with the same ranks and a new context.
 func (c *Comm) Dup() (*Comm, error) {
-	return c.create("Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
-}
-
-// create is locked for calls that create a communicator.
-func (c *Comm) create(call string, err error, do func() (*Comm, error)) (created *Comm, _ error) {
-	err = c.locked(call, err, func() (err error) {
-		created, err = do()
-		return err
-	})
-	return created, err
+	return lockedResult(c, "Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
 }
 
 // split exchanges the colour, the key and the next unused context of each rank. The

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -15,23 +16,14 @@ import (
 // time.
 func TestPeerLossOverNICs(t *testing.T) {
 	waits := map[string]func(*mpi.World, *mpi.Win) error{
-		"receive": func(w *mpi.World, _ *mpi.Win) error {
-			_, err := w.Recv(nil, 1, 1)
-			return err
-		},
-		"probe": func(w *mpi.World, _ *mpi.Win) error {
-			_, err := w.Probe(1, 1)
-			return err
-		},
-		"receive from any source": func(w *mpi.World, _ *mpi.Win) error {
-			_, err := w.Recv(nil, mpi.AnySource, 1)
-			return err
-		},
-		"start":   func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Start([]int{1}, 0), win.Complete()) },
-		"wait":    func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Post([]int{1}, 0), win.Wait()) },
-		"send":    func(w *mpi.World, _ *mpi.Win) error { return w.Ssend(make([]byte, 100_000), 1, 1) },
-		"barrier": func(w *mpi.World, _ *mpi.Win) error { return w.Barrier() },
-		"fence":   func(_ *mpi.World, win *mpi.Win) error { return win.Fence(0) },
+		"receive":                 func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Recv(nil, 1, 1)) },
+		"probe":                   func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Probe(1, 1)) },
+		"receive from any source": func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Recv(nil, mpi.AnySource, 1)) },
+		"start":                   func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Start([]int{1}, 0), win.Complete()) },
+		"wait":                    func(_ *mpi.World, win *mpi.Win) error { return errors.Join(win.Post([]int{1}, 0), win.Wait()) },
+		"send":                    func(w *mpi.World, _ *mpi.Win) error { return w.Ssend(make([]byte, 100_000), 1, 1) },
+		"barrier":                 func(w *mpi.World, _ *mpi.Win) error { return w.Barrier() },
+		"fence":                   func(_ *mpi.World, win *mpi.Win) error { return win.Fence(0) },
 		"lock": func(_ *mpi.World, win *mpi.Win) error {
 			for {
 				if err := win.Lock(mpi.Exclusive, 1, 0); err != nil {
@@ -67,8 +59,7 @@ func TestPeerLossOverNICs(t *testing.T) {
 								}
 								if w.Rank() == 1 {
 									w.Compute(10 * time.Millisecond)
-									_, err := w.Recv(nil, 0, 99)
-									return err
+									return must.Err(w.Recv(nil, 0, 99))
 								}
 								return wait(w, win)
 							})

@@ -21,45 +21,25 @@ func firstComplete(rs []*Request) int {
 	return Undefined
 }
 
-func allComplete(rs []*Request) bool {
-	for _, r := range rs {
-		if !r.inactive() && !r.complete() {
-			return false
-		}
-	}
-	return true
-}
-
 // requestErrors collects the errors of several requests.
 type requestErrors struct {
-	comms  []*Comm
-	calls  []string
-	errs   []error
-	failed bool
+	requests []*Request
+	errs     []error // by request
 }
 
 func (o *requestErrors) add(r *Request, err error) {
-	o.comms, o.calls, o.errs = append(o.comms, r.comm()), append(o.calls, callOf(r)), append(o.errs, err)
-	o.failed = o.failed || err != nil
+	o.requests, o.errs = append(o.requests, r), append(o.errs, err)
 }
 
-func callOf(r *Request) string {
-	if r == nil {
-		return ""
-	}
-	return r.call
-}
-
-// raise passes the errors to the error handlers of their communicators. The caller does
-// not hold the lock.
+// raise passes the errors to the error handlers of their communicators, and returns a *RequestsError
+// if a handler returns an error. The caller does not hold the lock.
 func (o *requestErrors) raise() error {
-	if !o.failed {
-		return nil
-	}
 	failed := false
 	for i, err := range o.errs {
-		o.errs[i] = o.comms[i].raise(o.calls[i], err)
-		failed = failed || o.errs[i] != nil
+		if err != nil {
+			o.errs[i] = o.requests[i].c.raise(o.requests[i].call, err)
+			failed = failed || o.errs[i] != nil
+		}
 	}
 	if !failed {
 		return nil
@@ -96,24 +76,16 @@ func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses [
 // WaitAll waits for all requests and returns their statuses. The error is a *RequestsError
 // with an entry per request.
 func WaitAll(rs []*Request) ([]Status, error) {
-	next := 0 // requests before it are complete
-	statuses, _, err := completeAll(rs, true, func() bool {
-		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
-			next++
-		}
-		return next == len(rs)
-	})
+	statuses, _, err := completeAll(rs, true)
 	return statuses, err
 }
 
 // TestAll reports whether all requests are complete, and finishes them if so.
-func TestAll(rs []*Request) ([]Status, bool, error) {
-	return completeAll(rs, false, func() bool { return allComplete(rs) })
-}
+func TestAll(rs []*Request) ([]Status, bool, error) { return completeAll(rs, false) }
 
 // completeAll waits until all requests are complete or, if wait is false, polls once. It
 // finishes them if they are.
-func completeAll(rs []*Request, wait bool, complete func() bool) (statuses []Status, done bool, err error) {
+func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err error) {
 	var o requestErrors
 	k, err := rankOf(rs)
 	if err != nil {
@@ -122,8 +94,14 @@ func completeAll(rs []*Request, wait bool, complete func() bool) (statuses []Sta
 	if k == nil {
 		return finishAll(rs, &o), true, nil
 	}
+	next := 0 // requests before it are complete
 	k.lock()
-	if done = k.poll(wait, complete); done {
+	if done = k.poll(wait, func() bool {
+		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
+			next++
+		}
+		return next == len(rs)
+	}); done {
 		statuses = finishAll(rs, &o)
 	}
 	k.unlock()

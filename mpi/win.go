@@ -39,12 +39,7 @@ func (c *Comm) WinAllocate(size int) (*Win, error) {
 // createWin creates a window on the first size bytes of mem. If err is not nil, it only
 // announces the failure to the other ranks.
 func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, error) {
-	var w *Win
-	err = c.locked(call, c.check(), func() (lockedErr error) {
-		w, lockedErr = c.createWinLocked(mem, size, err)
-		return lockedErr
-	})
-	return w, err
+	return lockedResult(c, call, c.check(), func() (*Win, error) { return c.createWinLocked(mem, size, err) })
 }
 
 // createWinLocked creates a window together with the other ranks, which all learn of a

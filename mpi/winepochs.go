@@ -25,33 +25,38 @@ func (w *Win) Fence(a Assert) error {
 
 // Post opens an exposure epoch of the local window for a group of ranks.
 func (w *Win) Post(group []int, a Assert) error {
-	return w.call("Post", func(e *window.Window) error {
-		if err := w.checkGroup(group); err != nil {
-			return err
-		}
-		return e.Post(group, a)
-	})
+	return w.callWithGroup("Post", (*window.Window).Post, group, a)
 }
 
 // Start opens an access epoch to the windows of a group. It does not wait for their posts;
 // the operations do.
 func (w *Win) Start(group []int, a Assert) error {
-	return w.call("Start", func(e *window.Window) error {
+	return w.callWithGroup("Start", (*window.Window).Start, group, a)
+}
+
+// callWithGroup calls open, which opens an epoch, with the lock held, if the group is valid.
+func (w *Win) callWithGroup(name string, open func(*window.Window, []int, Assert) error, group []int, a Assert) error {
+	return w.call(name, func(e *window.Window) error {
 		if err := w.checkGroup(group); err != nil {
 			return err
 		}
-		return e.Start(group, a)
+		return open(e, group, a)
 	})
+}
+
+// waitFor progresses until test reports true or fails, and returns its error. The caller holds the lock.
+func (w *Win) waitFor(test func() (bool, error)) (err error) {
+	w.c.rank.waitUntil(func() (done bool) {
+		done, err = test()
+		return done || err != nil
+	})
+	return err
 }
 
 // Complete closes the access epoch of Start.
 func (w *Win) Complete() error {
-	return w.call("Complete", func(e *window.Window) (err error) {
-		w.c.rank.waitUntil(func() (can bool) {
-			can, err = e.CanComplete()
-			return can || err != nil
-		})
-		if err != nil {
+	return w.call("Complete", func(e *window.Window) error {
+		if err := w.waitFor(e.CanComplete); err != nil {
 			return err
 		}
 		return e.Complete()
@@ -60,27 +65,20 @@ func (w *Win) Complete() error {
 
 // Wait closes the exposure epoch of Post, when the whole group has called Complete.
 func (w *Win) Wait() error {
-	return w.call("Win.Wait", func(e *window.Window) (err error) {
-		w.c.rank.waitUntil(func() (done bool) {
-			done, err = e.Test()
-			return done || err != nil
-		})
-		return err
-	})
+	return w.call("Win.Wait", func(e *window.Window) error { return w.waitFor(e.Test) })
 }
 
 // Test is Wait without blocking; it reports whether the epoch was closed.
-func (w *Win) Test() (done bool, err error) {
-	err = w.call("Win.Test", func(e *window.Window) (err error) {
+func (w *Win) Test() (bool, error) {
+	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {
 			if !done && err == nil {
-				done, err = e.Test()
+				done, err = w.w.Test()
 			}
 			return done || err != nil
 		})
-		return err
+		return done, err
 	})
-	return done, err
 }
 
 // Lock opens an access epoch to a rank's window and waits for the lock. A target grants
@@ -93,15 +91,10 @@ func (w *Win) Lock(kind LockKind, target int, a Assert) error {
 		if err := w.checkTarget(target); err != nil {
 			return err
 		}
-		err := e.Lock(kind, target, a)
-		if err != nil {
+		if err := e.Lock(kind, target, a); err != nil {
 			return err
 		}
-		w.c.rank.waitUntil(func() (held bool) {
-			held, err = e.TestLock(target)
-			return held || err != nil
-		})
-		return err
+		return w.waitFor(func() (bool, error) { return e.TestLock(target) })
 	})
 }
 
@@ -157,6 +150,7 @@ func (w *Win) FlushLocalAll() error {
 	return w.waitAllOps("FlushLocalAll", (*window.Window).CheckFlushAll, (*window.Window).AllLocalComplete, (*window.Window).TakeErrors)
 }
 
+// waitAllOps calls check, waits until complete reports true, and calls end.
 func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete func(*window.Window) bool, end func(*window.Window) error) error {
 	return w.call(name, func(e *window.Window) error {
 		if err := check(e); err != nil {

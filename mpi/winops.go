@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 
@@ -8,21 +9,16 @@ import (
 )
 
 // start starts an operation on a target; for ProcNull it returns nil.
-func (w *Win) start(name string, a window.Access) (op *window.Operation, err error) {
+func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 	if a.Rank == ProcNull {
 		return nil, w.comm().raise(name, w.check())
 	}
-	err = w.call(name, func(e *window.Window) error {
-		if err := w.checkTarget(a.Rank); err != nil {
-			return err
+	return lockedResult(w.comm(), name, w.check(), func() (*window.Operation, error) {
+		if err := cmp.Or(w.checkTarget(a.Rank), checkOverlap(a.Result, a.Origin, a.Compare)); err != nil {
+			return nil, err
 		}
-		if err := checkOverlap(a.Result, a.Origin, a.Compare); err != nil {
-			return err
-		}
-		op, err = e.StartOp(a)
-		return err
+		return w.w.StartOp(a)
 	})
-	return op, err
 }
 
 // access is start for an operation without a request.

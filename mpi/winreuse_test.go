@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -20,20 +21,11 @@ func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size i
 	f.Ranks, f.Limit = 2, time.Minute
 	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{Carrier: cfg}, func(w *mpi.World) error {
-			win, err := w.WinAllocate(size)
-			if err != nil {
-				return err
-			}
+			win := must.Get(w.WinAllocate(size))(t)
 			if w.Rank() == 0 {
-				if err := win.Lock(mpi.Exclusive, 1, 0); err != nil {
-					return err
-				}
-				if err := program(w, win); err != nil {
-					return err
-				}
-				if err := win.Unlock(1); err != nil {
-					return err
-				}
+				must.Do(t, win.Lock(mpi.Exclusive, 1, 0))
+				must.Do(t, program(w, win))
+				must.Do(t, win.Unlock(1))
 			}
 			return win.Free()
 		})
@@ -69,18 +61,10 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 					for k := range out {
 						out[k] = byte(i + k*7)
 					}
-					if err := win.Put(out, 1, 0); err != nil {
-						return err
-					}
-					if err := win.Flush(1); err != nil {
-						return err
-					}
-					if err := win.Get(in, 1, 0); err != nil {
-						return err
-					}
-					if err := win.Flush(1); err != nil {
-						return err
-					}
+					must.Do(t, win.Put(out, 1, 0))
+					must.Do(t, win.Flush(1))
+					must.Do(t, win.Get(in, 1, 0))
+					must.Do(t, win.Flush(1))
 					if !bytes.Equal(out, in) {
 						return fmt.Errorf("round %d: get does not return the data of put", i)
 					}
@@ -102,12 +86,8 @@ func TestReuseTableIgnoresTinyAndLargePuts(t *testing.T) {
 		mem, regions := make([]byte, 64<<10), carrierStats(w).Registrations.Misses
 		for _, n := range []int{127, 64 << 10} {
 			for range 300 {
-				if err := win.Put(mem[:n], 1, 0); err != nil {
-					return err
-				}
-				if err := win.Flush(1); err != nil {
-					return err
-				}
+				must.Do(t, win.Put(mem[:n], 1, 0))
+				must.Do(t, win.Flush(1))
 			}
 			s := carrierStats(w)
 			if large := n > 8<<10; s.Reuse.Uses != 0 || s.ZeroCopy != 0 || s.Registrations.Misses-regions != boolToUint(large) {
@@ -135,21 +115,13 @@ func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 			out[i] = byte(i * 11 >> 3)
 		}
 		for i := range many {
-			if err := win.Put(out[i*each:(i+1)*each], 1, i*each); err != nil {
-				return err
-			}
+			must.Do(t, win.Put(out[i*each:(i+1)*each], 1, i*each))
 		}
-		if err := win.Flush(1); err != nil {
-			return err
-		}
+		must.Do(t, win.Flush(1))
 		for i := range many {
-			if err := win.Get(in[i*each:(i+1)*each], 1, i*each); err != nil {
-				return err
-			}
+			must.Do(t, win.Get(in[i*each:(i+1)*each], 1, i*each))
 		}
-		if err := win.Flush(1); err != nil {
-			return err
-		}
+		must.Do(t, win.Flush(1))
 		if !bytes.Equal(in, out) {
 			return fmt.Errorf("get does not return the data of put")
 		}

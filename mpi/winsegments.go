@@ -20,6 +20,7 @@ const (
 	segmentFailed                 // the rank has no segment
 )
 
+// encodeSegment and decodeSegment encode and decode a segment in segmentLen bytes.
 func encodeSegment(s *window.Segment, flags byte) []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, segmentLen), uint64(s.Size))
 	b = binary.LittleEndian.AppendUint64(b, s.Memory.Addr)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -47,9 +48,7 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := outside.Recv(1, verbs.Forever); !errors.Is(err, transport.ErrGone) {
 		t.Errorf("Recv of one who has ended: %v", err)
 	}

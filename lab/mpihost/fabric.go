@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
@@ -122,9 +121,6 @@ func streamConfig(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, er
 	return c, nil
 }
 
-// hosts returns the number of hosts.
-func (f *Fabric) hosts() int { return (f.Ranks + f.PerHost - 1) / f.PerHost }
-
 // nodes returns the index of the host of each rank, by rank.
 func (f *Fabric) nodes() []int {
 	all := make([]int, f.Ranks)
@@ -136,8 +132,6 @@ func (f *Fabric) nodes() []int {
 
 // topology returns hosts around one switch for each rail.
 func (f *Fabric) topology() (topology.Topology, error) {
-	return topology.Star(f.hosts(), topology.Options{Rails: f.Rails})
+	hosts := (f.Ranks + f.PerHost - 1) / f.PerHost
+	return topology.Star(hosts, topology.Options{Rails: f.Rails})
 }
-
-// addr returns the address of a NIC of the family that ranks use.
-func (f *Fabric) addr(n *topology.NIC) netip.Addr { return n.Addr(f.IPv4) }

@@ -63,19 +63,14 @@ type NICJob struct {
 	Addr netip.Addr `json:"addr"`
 }
 
-// setup returns the configuration of the NICs of a Job.
-func (j *Job) setup() nics.Setup {
-	if j.ICRCOffloaded {
-		return nics.Setup{Options: nics.Options{"icrc": false}}
-	}
-	return nics.Setup{}
-}
-
 // fabric returns the Fabric of a Job, without defaults.
 func (j *Job) fabric() Fabric {
 	f := Fabric{
-		Ranks: j.Ranks, PerHost: j.PerHost, Rails: j.Rails, Provider: j.Provider, Setup: j.setup(),
+		Ranks: j.Ranks, PerHost: j.PerHost, Rails: j.Rails, Provider: j.Provider,
 		Link: sim.LinkConfig{MTU: j.MTU}, Seed: j.Seed, Limit: j.Limit,
+	}
+	if j.ICRCOffloaded {
+		f.Setup.Options = nics.Options{"icrc": false}
 	}
 	if j.LossPPM > 0 {
 		f.Impair = []impair.Spec{{LossPPM: j.LossPPM}}

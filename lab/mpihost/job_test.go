@@ -20,7 +20,7 @@ func TestJobFabric(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", j, err, j.Check())
 	}
 	f, _, err := j.fabric().withDefaults()
-	if err != nil || f.hosts() != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || f.Setup.Options["reliable"] != true {
+	if err != nil || len(must.Get(f.topology())(t).Hosts) != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || f.Setup.Options["reliable"] != true {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for want, j := range map[string]Job{

@@ -19,15 +19,11 @@ func TestManyRanks(t *testing.T) {
 	var most uint64
 	began := time.Now()
 	must.Get(InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
-		if err := e.Control.Send((e.Rank+1)%size, []byte{byte(e.Rank)}); err != nil {
-			return err
-		}
+		must.Do(t, e.Control.Send((e.Rank+1)%size, []byte{byte(e.Rank)}))
 		if _, err := e.Control.Recv((e.Rank+size-1)%size, verbs.Forever); err != nil {
 			return err
 		}
-		if err := e.Control.Barrier(verbs.Forever); err != nil {
-			return err
-		}
+		must.Do(t, e.Control.Barrier(verbs.Forever))
 		if e.Rank == 0 {
 			var m runtime.MemStats
 			runtime.GC()

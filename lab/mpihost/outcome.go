@@ -107,13 +107,11 @@ func (e *HungError) Unwrap() error { return e.Err }
 // hungError returns the HungError for a deadlock of the simulation, or for a limit that it
 // reached; nil for other errors.
 func hungError(err error) *HungError {
-	var deadlock *sim.DeadlockError
-	var limit *sim.LimitError
-	switch {
-	case errors.As(err, &deadlock):
+	if deadlock, ok := errors.AsType[*sim.DeadlockError](err); ok {
 		why := fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(deadlock.Waiting))
 		return &HungError{Reason: why, Waiting: groupWaiting(deadlock.Waiting), Err: err}
-	case errors.As(err, &limit):
+	}
+	if limit, ok := errors.AsType[*sim.LimitError](err); ok {
 		why := fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
 			limit.Limit, time.Duration(limit.Now), limit.Events, len(limit.Waiting))
 		return &HungError{Reason: why, Waiting: groupWaiting(limit.Waiting), Err: err}
@@ -123,18 +121,12 @@ func hungError(err error) *HungError {
 
 // groupWaiting groups programs by reason and time, the longest wait first.
 func groupWaiting(all []sim.WaitingProgram) (groups []Waiting) {
-	type key struct {
-		reason string
-		since  time.Duration
-	}
-	index := make(map[key]int)
 	for _, w := range all {
-		k := key{w.Reason, time.Duration(w.Since)}
-		i, known := index[k]
-		if !known {
+		since := time.Duration(w.Since)
+		i := slices.IndexFunc(groups, func(g Waiting) bool { return g.Reason == w.Reason && g.Since == since })
+		if i < 0 {
 			i = len(groups)
-			index[k] = i
-			groups = append(groups, Waiting{Reason: w.Reason, Since: k.since})
+			groups = append(groups, Waiting{Reason: w.Reason, Since: since})
 		}
 		groups[i].Programs = append(groups[i].Programs, w.Program)
 	}

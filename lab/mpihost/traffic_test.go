@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -76,15 +77,10 @@ func TestLinkDownAndUp(t *testing.T) {
 func TestCloseKeepsDeviceOfHost(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 2, PerHost: 2}, func(e *transport.Env) error {
 		if e.Rank == 0 {
-			if err := e.NICs[0].Device.Close(); err != nil {
-				return err
-			}
+			must.Do(t, e.NICs[0].Device.Close())
 		}
-		if err := e.Control.Barrier(verbs.Forever); err != nil {
-			return err
-		}
-		_, err := e.NICs[0].Device.AllocPD()
-		return err
+		must.Do(t, e.Control.Barrier(verbs.Forever))
+		return must.Err(e.NICs[0].Device.AllocPD())
 	})
 	if err != nil {
 		t.Error(err)

@@ -84,7 +84,7 @@ func (w *World) build() error {
 		h.shared = make(segments)
 		for k := range plan.Hosts[i].NICs {
 			nic := &plan.Hosts[i].NICs[k]
-			at := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: w.f.addr(nic), LineRateBps: w.f.Link.RateBps}
+			at := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
 				Name: at.Name, Addrs: []netip.Addr{at.Addr}, Link: w.f.Link, Up: impair.Config{Specs: w.f.Impair},
 			})

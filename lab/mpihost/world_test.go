@@ -93,8 +93,7 @@ func TestHungErrorHasWaitReasons(t *testing.T) {
 		if e.Rank == 1 {
 			e.Go("listens", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
 		}
-		_, err := e.Control.Recv(11-e.Rank%2, verbs.Forever)
-		return err
+		return must.Err(e.Control.Recv(11-e.Rank%2, verbs.Forever))
 	})
 	var h *HungError
 	if !errors.As(err, &h) || len(h.Waiting) != 3 {

@@ -15,11 +15,13 @@ func (c *Carrier) scheduleAck(p *peer) {
 	c.lists.timed.add(p)
 }
 
+// nicDeliversDatagrams reports whether the NIC needs no acknowledgements of the carrier: it has
+// reliable datagrams, or connections only.
 func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
 
-// handleAck frees the packets that the peer acknowledges: all before a sequence number.
-func (c *Carrier) handleAck(p *peer, number uint32) {
-	acked := p.out.Acknowledge(number)
+// handleAck frees the packets that the peer acknowledges: all before the sequence number ack.
+func (c *Carrier) handleAck(p *peer, ack uint32) {
+	acked := p.out.Acknowledge(ack)
 	if acked == nil {
 		return
 	}
@@ -46,7 +48,7 @@ func (c *Carrier) startRetransmitTimer(p *peer) {
 // nextTimer returns the time of the next acknowledgement or retransmission that is due.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 	for _, p := range c.lists.timed.peers {
-		for _, t := range [...]time.Duration{p.acks.Expiry(), p.out.Expiry()} {
+		for _, t := range [...]time.Duration{p.acks.expiry, p.out.expiry} {
 			if t != 0 && (!ok || t < at) {
 				at, ok = t, true
 			}
@@ -62,22 +64,24 @@ func (c *Carrier) runTimers() {
 	}
 	now := c.Now()
 	c.lists.timed.visit(func(p *peer) (stays bool) {
-		if at := p.out.Expiry(); at != 0 && at <= now {
+		if at := p.out.expiry; at != 0 && at <= now {
 			c.retransmit(p)
 		}
-		if at := p.acks.Expiry(); at != 0 && at <= now {
-			p.acks.ExpireAt(now + p.acks.Delay) // retry if it cannot be sent now
+		if at := p.acks.expiry; at != 0 && at <= now {
+			p.acks.expiry = now + p.acks.Delay // retry if it cannot be sent now
 			c.sendAckOnly(p, nil)
 		}
-		return p.lost == nil && (p.acks.Expiry() != 0 || p.out.Expiry() != 0)
+		return p.lost == nil && (p.acks.expiry != 0 || p.out.expiry != 0)
 	})
 }
 
 // maxRetransmitBatch is how many packets are retransmitted at a time.
 const maxRetransmitBatch = 16
 
+// retransmit retransmits the first unacknowledged packets after a timeout. A peer that has acknowledged
+// nothing for PeerTimeout is lost.
 func (c *Carrier) retransmit(p *peer) {
-	unacked := p.out.Unacked()
+	unacked := p.out.unacked
 	retransmits, silent := p.out.Expired(unacked[0].posted == 0)
 	if silent > c.cfg.PeerTimeout {
 		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
@@ -105,12 +109,13 @@ func (c *Carrier) retransmit(p *peer) {
 // connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
 	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
-	pre.ack, pre.credits, pre.slots = pkt.peer.in.Next(), 0, 0
+	pre.ack, pre.credits, pre.slots = pkt.peer.in.next, 0, 0
 	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()
 }
 
-// sendAckOnly sends pending acknowledgements and credits without a message.
+// sendAckOnly sends pending acknowledgements and credits without a message: on conn if it is not nil
+// and has room, else by datagram. If there is no room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
 	if conn == nil && c.rails[0].completesBeforeDelivery() {
@@ -122,7 +127,7 @@ func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	case dg != nil && dg.Free() > 0:
 		via = dg
 	default:
-		return // the next packet carries them
+		return
 	}
 	c.stats.AckOnly++
 	c.sendOn(p, via, ackOnly, nil, nil)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -102,9 +103,7 @@ func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 						return err
 					}
 					s.OverwritePosted()
-					if err := s.exchange(warmUp, count, m.size, m.window); err != nil {
-						return err
-					}
+					must.Do(t, s.exchange(warmUp, count, m.size, m.window))
 					if n := s.Stats().Packets[c.way]; s.Rank == 0 && n < 3 {
 						return fmt.Errorf("%d packets went by %v: the test does not reach it", n, c.way)
 					}

@@ -94,6 +94,7 @@ func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	return c, nil
 }
 
+// open opens the rails and their queues, the memory and the shared memory, and exchanges endpoints.
 func (c *Carrier) open() error {
 	for i, nic := range c.env.NICs {
 		r, err := c.openRail(i, nic)
@@ -183,7 +184,7 @@ func (c *Carrier) exchangeEndpoints() error {
 			mine[i].QPN = r.dg.QP.QPN()
 		}
 		if r.cm != nil {
-			mine[i].Port = r.cm.port()
+			mine[i].Port = r.cm.listener.Addr().Port()
 		}
 	}
 	all, err := transport.ExchangeEndpoints(c.env, mine)
@@ -224,10 +225,8 @@ func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {
 		if p != nil {
-			for _, k := range p.conns {
-				if k != nil {
-					errs = append(errs, k.close())
-				}
+			for k := range p.eachConn {
+				errs = append(errs, k.close())
 			}
 		}
 	}

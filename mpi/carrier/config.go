@@ -3,7 +3,7 @@ package carrier
 import (
 	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -151,15 +151,9 @@ const minPacket = 256
 const maxPollBackoff = int(minIdle / time.Nanosecond)
 
 func (c *Config) check() error {
-	known := false
-	names := make([]string, 0, len(Designs()))
-	for _, d := range Designs() {
-		known = known || c.Design == d
-		names = append(names, string(d))
-	}
 	switch {
-	case !known:
-		return fmt.Errorf("unknown design %q: want one of %s", c.Design, strings.Join(names, ", "))
+	case !slices.Contains(Designs(), c.Design):
+		return fmt.Errorf("unknown design %q: want one of %v", c.Design, Designs())
 	case c.PacketSize < minPacket || c.Ring.SlotSize < minPacket || c.PacketSize%8 != 0 || c.Ring.SlotSize%8 != 0:
 		return fmt.Errorf("packets of %d bytes and slots of %d: either must be a multiple of 8 and at least %d", c.PacketSize, c.Ring.SlotSize, minPacket)
 	case c.Receives < minReceives:
@@ -179,9 +173,7 @@ func (c *Config) restrictTo(caps verbs.Caps) error {
 	switch {
 	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // all peers share one queue pair, whatever the design
 		c.Design = UD
-	case c.Design == UD && !caps.Has(verbs.CapUD):
-		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)
-	case c.Design == Hybrid && !caps.Has(verbs.CapUD):
+	case (c.Design == UD || c.Design == Hybrid) && !caps.Has(verbs.CapUD):
 		return fmt.Errorf("design %s: %w: the NIC has no datagrams", c.Design, verbs.ErrNotSupported)
 	}
 	return nil

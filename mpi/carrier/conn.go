@@ -119,9 +119,11 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 			return k
 		}
 	}
-	c.wantConnections(p)
+	c.startMissingConns(p)
 	return nil
 }
+
+func (k *conn) isOpen() bool { return k.state == open }
 
 // hasRoom reports whether a packet can be sent now.
 func (k *conn) hasRoom() bool { return k.canWrite() && k.hasCredit() }
@@ -132,14 +134,14 @@ func (k *conn) canProbe() bool { return k.canWrite() && k.canSendAck() }
 // canWrite reports whether a write to the peer's ring can be posted, which takes no credit.
 func (k *conn) canWrite() bool { return k.state == open && k.Free() > reservedWRs }
 
-func (k *conn) over() *conn { return k }
+func (k *conn) usedConn() *conn { return k }
 
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
-// wantConnections starts the connections to a peer that the design has and that are
+// startMissingConns starts the connections to a peer that the design has and that are
 // missing.
-func (c *Carrier) wantConnections(p *peer) {
-	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.wantsConnection(p) {
+func (c *Carrier) startMissingConns(p *peer) {
+	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.shouldConnect(p) {
 		return
 	}
 	for _, r := range c.rails {
@@ -250,5 +252,7 @@ func (k *conn) takeCreditsToReturn() uint16 {
 		k.c.failAll(err)
 		return 0
 	}
-	return uint16(k.credits.takeToReturn())
+	n := k.credits.toReturn
+	k.credits.toReturn = 0
+	return uint16(n)
 }

@@ -25,12 +25,9 @@ func (c *Carrier) disconnectIdle() {
 		return
 	}
 	c.conns.lastIdleCheck = c.Now()
-	for _, p := range c.peers {
-		if p == nil || p.lost != nil || p.busy {
-			continue
-		}
-		for _, k := range p.conns {
-			if k != nil && k.canDisconnect() && c.Now()-k.lastUsed >= c.cfg.IdleTimeout {
+	for p := range c.reachedPeers {
+		for k := range p.eachConn {
+			if !p.busy && k.canDisconnect() && c.Now()-k.lastUsed >= c.cfg.IdleTimeout {
 				k.disconnect()
 			}
 		}
@@ -91,7 +88,7 @@ func (k *conn) sendDREP() {
 }
 
 // fail moves the queue pair to the error state, which flushes its requests.
-func (k *conn) fail(error) {
+func (k *conn) fail() {
 	if k.state == failed {
 		return
 	}
@@ -148,7 +145,7 @@ func (k *conn) close() error {
 		case receiving:
 			w.buf.Release()
 		case sending:
-			c.abandon(w.pkt)
+			c.dropPosted(w.pkt)
 		}
 	})
 	return errors.Join(append(errs, k.rail.ReserveCQEs(-sendDepth))...)

@@ -31,16 +31,12 @@ func (m *callbackQueue) put(f func()) {
 	m.items = append(m.items, f)
 }
 
-func (m *callbackQueue) take() (items []func()) {
+// run runs the queued functions, and reports whether there were any.
+func (m *callbackQueue) run() bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	items, m.items = m.items, nil
-	return items
-}
-
-// runCallbacks runs the queued functions, and reports whether there were any.
-func (c *Carrier) runCallbacks() bool {
-	items := c.conns.callbacks.take()
+	items := m.items
+	m.items = nil
+	m.mu.Unlock()
 	for _, f := range items {
 		f()
 	}
@@ -49,6 +45,7 @@ func (c *Carrier) runCallbacks() bool {
 
 const connectTimeout = 10 * time.Second
 
+// listenCM listens for the connection requests of peers, on a rail without datagrams.
 func (r *rail) listenCM() (err error) {
 	l := &connManager{rail: r}
 	if l.cm, err = r.Dev.CM(); err != nil {
@@ -63,10 +60,6 @@ func (r *rail) listenCM() (err error) {
 	return nil
 }
 
-func (l *connManager) port() uint16 { return l.listener.Addr().Port() }
-
-func (l *connManager) close() error { return l.listener.Close() }
-
 // acceptLoop queues connection requests for the rank until the listener is closed.
 func (l *connManager) acceptLoop(verbs.Proc) {
 	for {
@@ -78,20 +71,12 @@ func (l *connManager) acceptLoop(verbs.Proc) {
 	}
 }
 
-func (l *connManager) address(p *peer) netip.AddrPort {
-	remote := l.rail.endpoint(p)
-	return netip.AddrPortFrom(remote.GID.Addr(), remote.Port)
-}
-
-// privateData is the connInfo of a CM message: this rank in the field of the QPN, the
-// number of earlier connections in that of the PSN, and the credits of the peer.
-func (l *connManager) privateData(number uint32) []byte {
-	return connInfo{rail: l.rail.Num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: number, credits: l.rail.c.cfg.Receives + reservedCredits}.bytes()
-}
-
-func (l *connManager) param(number uint32) verbs.ConnParam {
-	reads := l.rail.MaxReads()
-	return verbs.ConnParam{PrivateData: l.privateData(number), ResponderResources: reads, InitiatorDepth: reads}
+// param returns the parameters of a CM message. Its private data is a connInfo with this rank in the
+// field of the QPN and the generation, the number of earlier connections, in that of the PSN.
+func (l *connManager) param(generation uint32) verbs.ConnParam {
+	c, reads := l.rail.c, l.rail.MaxReads()
+	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(c.env.Rank), psn: generation, credits: c.cfg.Receives + reservedCredits}
+	return verbs.ConnParam{PrivateData: info.bytes(), ResponderResources: reads, InitiatorDepth: reads}
 }
 
 // connect sends a connection request to a peer.
@@ -101,7 +86,8 @@ func (l *connManager) connect(p *peer) error {
 	if err != nil {
 		return err
 	}
-	to, param, qp := l.address(p), l.param(k.cm.generation), k.QP
+	remote := l.rail.endpoint(p)
+	to, param, qp := netip.AddrPortFrom(remote.GID.Addr(), remote.Port), l.param(k.cm.generation), k.QP
 	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
 		c.conns.callbacks.put(func() { l.connectDone(k, conn, err) })
@@ -159,15 +145,11 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 		k = nil
 	}
 	switch {
-	case p.lost != nil:
-		_ = req.Reject(nil)
-	case k == nil:
+	case p.lost == nil && k == nil:
 		l.accept(p, req)
-	case k.state == requested && c.env.Rank < p.rank: // our request wins
-		_ = req.Reject(nil)
-	case k.state == requested: // the peer rejects our request
+	case p.lost == nil && k.state == requested && p.rank < c.env.Rank: // the peer rejects our request
 		k.cm.pendingRequest = req
-	default:
+	default: // the peer is lost, our request wins, or there is a connection
 		_ = req.Reject(nil)
 	}
 }

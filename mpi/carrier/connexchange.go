@@ -25,7 +25,7 @@ func (k *conn) connInfo() connInfo {
 	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
-// psn is the initial PSN of a rank on the connection.
+// psn is the initial PSN of a rank on the connection: a hash of the seed, the two ranks and the rail.
 func (k *conn) psn(rank int) uint32 {
 	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.Num)
 	x *= 0x9e3779b97f4a7c15

@@ -13,9 +13,9 @@ func (c *Carrier) connectionsFull() bool {
 	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
 }
 
-// wantsConnection reports whether a peer should be connected now. If the limit is reached,
+// shouldConnect reports whether a peer should be connected now. If the limit is reached,
 // it may evict the least used connection.
-func (c *Carrier) wantsConnection(p *peer) bool {
+func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {
 		return false
@@ -34,23 +34,22 @@ func (c *Carrier) wantsConnection(p *peer) bool {
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var victim *peer
 	for _, q := range c.peers {
-		if q == nil || q.conns[0] == nil || q.busy || victim != nil && victim.packetsSent <= q.packetsSent {
-			continue
+		if q != nil && q.conns[0] != nil && !q.busy && (victim == nil || q.packetsSent < victim.packetsSent) {
+			victim = q
 		}
-		victim = q
 	}
 	if victim == nil || 2*victim.packetsSent >= p.packetsSent {
 		return
 	}
-	for _, k := range victim.conns {
-		if k != nil && k.canDisconnect() {
+	for k := range victim.eachConn {
+		if k.canDisconnect() {
 			k.disconnect()
 		}
 	}
 }
 
-// connectionRefused handles the rejection of a peer. The next attempt is made after as many
-// packets again.
+// connectionRefused handles a connection request that the peer has rejected. The next request is
+// sent when the number of packets to the peer has doubled.
 func (c *Carrier) connectionRefused(k *conn) error {
 	p := k.peer
 	p.retryConnectAt = 2 * p.packetsSent

@@ -23,6 +23,7 @@ func (h connInfo) remote(at transport.Endpoint) transport.Remote {
 
 const connInfoLen = 1 + 4 + 4 + 2
 
+// bytes encodes the information, and parseConnInfo decodes and checks it.
 func (h connInfo) bytes() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, connInfoLen), byte(h.rail))

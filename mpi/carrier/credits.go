@@ -20,10 +20,3 @@ func (c *credits) hasCredit() bool { return c.available > reservedCredits || !c.
 
 // canSendAck reports whether an ack-only packet may be sent: it may use reserved credits.
 func (c *credits) canSendAck() bool { return c.available > 0 || !c.enabled }
-
-// takeToReturn returns the credits to return, and starts to count anew.
-func (c *credits) takeToReturn() int {
-	n := c.toReturn
-	c.toReturn = 0
-	return n
-}

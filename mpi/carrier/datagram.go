@@ -13,6 +13,7 @@ type datagrams struct {
 	recv recvQueue
 }
 
+// openDatagrams creates the datagram queue pair of the rail, and posts its receives.
 func (r *rail) openDatagrams(cfg *Config) error {
 	count := cfg.Datagrams.Receives
 	d, err := r.OpenDatagrams(cfg.PacketSize, count)
@@ -50,23 +51,24 @@ func (c *Carrier) failRail(p *peer, r *rail) bool {
 }
 
 // learnRail sends later datagrams to a peer by the rail on which its packet arrived.
-func (d *datagrams) learnRail(b []byte) {
+func (d *datagrams) learnRail(packet []byte) {
 	c := d.rail.c
 	if len(c.rails) == 1 {
 		return
 	}
-	if pre, _, err := parsePrefix(b); err == nil && int(pre.from) < len(c.peers) {
+	if pre, _, err := parsePrefix(packet); err == nil && int(pre.from) < len(c.peers) {
 		c.peer(int(pre.from)).rail = d.rail.Num
 	}
 }
 
-func (d *datagrams) over() *conn { return nil }
+func (d *datagrams) usedConn() *conn { return nil }
 
 func (d *datagrams) maxPacket() int { return d.MaxPacket }
 
 // hasRoom reports whether a packet of n bytes can be sent to a peer now.
 func (d *datagrams) hasRoom(p *peer, n int) bool {
-	return n <= d.MaxPacket && d.Free() > 0 && (d.Reliable || len(p.out.Unacked()) < d.rail.c.cfg.Datagrams.Window)
+	inWindow := d.Reliable || len(p.out.unacked) < d.rail.c.cfg.Datagrams.Window
+	return n <= d.MaxPacket && d.Free() > 0 && inWindow
 }
 
 // postDatagram posts a packet on the rail that reaches its peer, or on the next one if the

@@ -21,7 +21,7 @@ func (r *rail) completesBeforeDelivery() bool {
 func (k *conn) packetPosted(pkt *packet) {
 	if k.rail.completesBeforeDelivery() && pkt.numbered {
 		if pkt.sentOn == nil {
-			k.peer.out.Keep(pkt)
+			k.peer.out.unacked = append(k.peer.out.unacked, pkt)
 		}
 		pkt.sentAt = k.c.Now()
 	}
@@ -66,7 +66,7 @@ func (c *Carrier) reroute(p *peer) {
 		case byDatagram:
 			return // until the NIC has room
 		case c.reachable(p):
-			c.wantConnections(p)
+			c.startMissingConns(p)
 			return
 		default:
 			c.losePeer(p, fmt.Errorf("packet %d could not be delivered on any rail", pkt.seq))
@@ -82,7 +82,7 @@ func (k *conn) rerouteUnacked() {
 	if !k.rail.completesBeforeDelivery() {
 		return
 	}
-	for _, pkt := range slices.Clone(k.peer.out.Unacked()) {
+	for _, pkt := range slices.Clone(k.peer.out.unacked) {
 		if pkt.sentOn == k && pkt.posted == 0 && !slices.Contains(k.peer.toReroute, pkt) {
 			k.c.queueReroute(pkt)
 		}
@@ -126,16 +126,6 @@ func (c *Carrier) reachable(p *peer) bool {
 	return false
 }
 
-// anyOpen returns an open connection; nil if there is none.
-func (p *peer) anyOpen() *conn {
-	for _, k := range p.conns {
-		if k != nil && k.state == open {
-			return k
-		}
-	}
-	return nil
-}
-
 // connFailed handles the failure of a connection. If it is the last rail to its peer, the
 // peer is lost.
 func (k *conn) connFailed(cause error) {
@@ -147,7 +137,7 @@ func (k *conn) connFailed(cause error) {
 		return
 	}
 	c, p := k.c, k.peer
-	k.fail(cause)
+	k.fail()
 	if !c.reachable(p) {
 		c.losePeer(p, cause)
 		return
@@ -169,31 +159,23 @@ func (c *Carrier) checkRails(now time.Duration) {
 		return
 	}
 	timeout := 4 * c.cfg.KeepaliveIdle
-	for _, p := range c.peers {
-		if p == nil || p.lost != nil {
-			continue
-		}
-		for i := range c.rails {
-			k := p.conns[i]
-			if k == nil || k.state != open {
+	for p := range c.reachedPeers {
+		for k := range p.eachConn {
+			if k.state != open {
 				continue
 			}
 			since, outstanding := k.oldestOutstanding()
 			since = max(since, c.keepalive.stalledUntil)
+			isOtherOpen := func(other *conn) bool { return other != k && other.isOpen() }
 			switch {
 			case !outstanding || now-since < timeout:
-			case p.lastHeard > since+timeout/2 && p.hasOtherOpen(k):
+			case p.lastHeard > since+timeout/2 && p.findConn(isOtherOpen) != nil:
 				k.connFailed(errRailStalled)
 			default:
 				c.probeOtherRails(p, k)
 			}
 		}
 	}
-}
-
-// hasOtherOpen reports whether another connection to the peer is open.
-func (p *peer) hasOtherOpen(k *conn) bool {
-	return slices.ContainsFunc(p.conns[:], func(other *conn) bool { return other != nil && other != k && other.state == open })
 }
 
 // oldestOutstanding returns since when the connection waits for a completion or an
@@ -203,7 +185,7 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	if k.Outstanding() > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
 	}
-	if unacked := k.peer.out.Unacked(); len(unacked) > 0 && unacked[0].sentOn == k {
+	if unacked := k.peer.out.unacked; len(unacked) > 0 && unacked[0].sentOn == k {
 		return unacked[0].sentAt, true
 	}
 	return 0, false
@@ -211,8 +193,8 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 
 // probeOtherRails sends a probe on all open connections except one.
 func (c *Carrier) probeOtherRails(p *peer, except *conn) {
-	for _, k := range p.conns {
-		if k != nil && k != except && k.canProbe() && p.lost == nil {
+	for k := range p.eachConn {
+		if k != except && k.canProbe() && p.lost == nil {
 			c.sendOn(p, k, probe, nil, nil)
 		}
 	}

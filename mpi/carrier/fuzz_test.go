@@ -78,8 +78,8 @@ func FuzzPackets(f *testing.F) {
 			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
-			if p != nil && p.in.Buffered() > maxEarly {
-				t.Fatalf("%d packets are buffered", p.in.Buffered())
+			if p != nil && len(p.in.early) > maxEarly {
+				t.Fatalf("%d packets are buffered", len(p.in.early))
 			}
 		}
 	})

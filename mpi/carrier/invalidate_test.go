@@ -82,9 +82,7 @@ func TestInvalidateResetsReuseCount(t *testing.T) {
 			before := r.Stats().Gathered
 			for range times {
 				seed++
-				if err := r.exchange(buf, seed); err != nil {
-					return err
-				}
+				must.Do(t, r.exchange(buf, seed))
 			}
 			if n := r.Stats().Gathered - before; r.Rank == 0 && n != gathered {
 				return fmt.Errorf("of %d uses after %d %d were gathered, not %d", times, seed-times, n, gathered)

@@ -61,8 +61,8 @@ func (c *Carrier) probe(p *peer) {
 	}
 	dg := c.datagrams(p)
 	connected := false
-	for _, k := range p.conns {
-		if k == nil || k.state == failed {
+	for k := range p.eachConn {
+		if k.state == failed {
 			continue
 		}
 		connected = true
@@ -84,7 +84,7 @@ func (c *Carrier) probe(p *peer) {
 	case dg != nil && dg.Free() > 0:
 		c.sendOn(p, dg, probe, nil, nil)
 	case dg == nil && !connected:
-		c.wantConnections(p)
+		c.startMissingConns(p)
 	}
 	// Unanswered probes count, not time: this rank may not have been scheduled.
 	if silent := time.Duration(p.probes-1) * c.cfg.KeepaliveIdle; silent > c.cfg.PeerTimeout {
@@ -95,10 +95,9 @@ func (c *Carrier) probe(p *peer) {
 // describe returns the queues and connections of a peer for an error message.
 func (p *peer) describe() string {
 	text := fmt.Sprintf("%d messages queued", len(p.queue))
-	for i, k := range p.conns {
-		if k != nil {
-			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.cm.generation, i, k.state, k.credits.available, k.Outstanding())
-		}
+	for k := range p.eachConn {
+		text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding",
+			k.cm.generation, k.rail.Num, k.state, k.credits.available, k.Outstanding())
 	}
 	return text
 }

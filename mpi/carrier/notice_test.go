@@ -52,14 +52,8 @@ func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e
 		if l.Carrier, err = carrier.Open(e, cfg(e.Rank), l); err != nil {
 			return err
 		}
-		mine, err := l.Register(make([]byte, n))
-		if err != nil {
-			return err
-		}
-		there, err := sendMemory(e, mine)
-		if err != nil {
-			return err
-		}
+		mine := must.Get(l.Register(make([]byte, n)))(t)
+		there := must.Get(sendMemory(e, mine))(t)
 		err = program(e, l, mine, there)
 		l.Release(mine)
 		return errors.Join(err, l.Close())

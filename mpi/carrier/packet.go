@@ -80,6 +80,7 @@ type prefix struct {
 
 const prefixLen = 16
 
+// put encodes the prefix to b, and parsePrefix decodes it and returns the rest of the packet.
 func (p *prefix) put(b []byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(p.kind), p.slots

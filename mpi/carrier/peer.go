@@ -53,6 +53,28 @@ type peerConns struct {
 	retryConnectAt int                   // packetsSent at which a refused connection is requested again
 }
 
+// eachConn visits the connections to the peer, by rail.
+func (p *peerConns) eachConn(visit func(*conn) (more bool)) {
+	for _, k := range p.conns {
+		if k != nil && !visit(k) {
+			return
+		}
+	}
+}
+
+// findConn returns the first connection that matches; nil if none does.
+func (p *peerConns) findConn(matches func(*conn) bool) *conn {
+	for k := range p.eachConn {
+		if matches(k) {
+			return k
+		}
+	}
+	return nil
+}
+
+// anyOpen returns an open connection; nil if there is none.
+func (p *peerConns) anyOpen() *conn { return p.findConn((*conn).isOpen) }
+
 // rings is the rings to and from a peer.
 type rings struct {
 	ringOut        *ringOut
@@ -81,18 +103,33 @@ type outgoing struct {
 	data   []byte
 }
 
+// peer returns the state for a rank, which the first call creates.
 func (c *Carrier) peer(rank int) *peer {
-	p := c.peers[rank]
-	if p == nil {
+	if c.peers[rank] == nil {
 		d := &c.cfg.Datagrams
-		p = &peer{
+		c.peers[rank] = &peer{
 			rank: rank, liveness: liveness{lastHeard: c.Now()},
 			out: newPacketSender[*packet](d.Timeout), in: newPacketReceiver[bufferedPacket](),
 			acks: ackTimer{Every: d.AckEvery, Delay: d.AckDelay},
 		}
-		c.peers[rank] = p
 	}
-	return p
+	return c.peers[rank]
+}
+
+// reachedPeers visits the peers with traffic that are not lost, by rank.
+func (c *Carrier) reachedPeers(visit func(*peer) (more bool)) {
+	for _, p := range c.peers {
+		if p != nil && p.lost == nil && !visit(p) {
+			return
+		}
+	}
+}
+
+// sendOrQueue sends a packet of a kind, or queues it if no transport has room.
+func (c *Carrier) sendOrQueue(p *peer, k kind, data []byte) {
+	if len(p.queue) > 0 || !c.trySend(p, k, nil, data) {
+		c.enqueue(p, outgoing{kind: k, data: data})
+	}
 }
 
 // enqueue queues a message until a transport has room.
@@ -111,20 +148,21 @@ func (c *Carrier) pump() (moved bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		return p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices())
+		queued := len(p.queue) + len(p.control) + len(p.streams) + len(p.queuedParts) + len(p.toReroute)
+		return p.lost == nil && (queued > 0 || p.findConn((*conn).hasPendingNotices) != nil)
 	})
 	return moved
 }
 
+// pumpPeer sends what is queued for a peer: connection messages, packets of failed rails, messages,
+// parts of transfers, and data in packets. It reports whether there was room for any.
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	c.sendQueuedControl(p)
 	c.reroute(p)
-	for _, k := range p.conns {
-		if k != nil {
-			k.sendDREP()
-			k.endIfPeerClosed()
-			k.sendNotices()
-		}
+	for k := range p.eachConn {
+		k.sendDREP()
+		k.endIfPeerClosed()
+		k.sendNotices()
 	}
 	n := 0
 	for n < len(p.queue) && p.lost == nil {
@@ -135,9 +173,7 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 		n++
 	}
 	if n > 0 && p.lost == nil {
-		rest := copy(p.queue, p.queue[n:])
-		clear(p.queue[rest:])
-		p.queue = p.queue[:rest]
+		p.queue = slices.Delete(p.queue, 0, n)
 	}
 	for len(p.queuedParts) > 0 && p.lost == nil && c.tryPost(p, p.queuedParts[0]) {
 		p.queuedParts = p.queuedParts[1:]
@@ -156,7 +192,7 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 	}
 	p.lost = cause
 	p.queue, p.control = nil, nil
-	p.in.Drop()
+	p.in.early = nil
 	packets := p.out.Stop()
 	for _, pkt := range p.toReroute {
 		if !slices.Contains(packets, pkt) {
@@ -164,14 +200,12 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 		}
 	}
 	p.toReroute = nil
-	p.acks.ExpireAt(0)
+	p.acks.expiry = 0
 	for _, pkt := range packets {
 		c.drop(pkt)
 	}
-	for _, k := range p.conns {
-		if k != nil {
-			k.fail(cause)
-		}
+	for k := range p.eachConn {
+		k.fail()
 	}
 	c.failTransfers(p, cause)
 	c.up.Lost(p.rank, fmt.Errorf("connection lost: %w", cause))

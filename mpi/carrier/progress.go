@@ -87,6 +87,7 @@ func (k *clock) enter() {
 
 func (k *clock) exit() { k.inProgress = false }
 
+// now returns the time: in real time within Progress, the time at its start.
 func (k *clock) now() time.Duration {
 	if !k.inProgress || !k.env.Concurrent {
 		return k.env.Proc.Now()
@@ -97,6 +98,7 @@ func (k *clock) now() time.Duration {
 	return k.cached
 }
 
+// pollOnce polls, and does all other work. It reports whether there was anything to do.
 func (c *Carrier) pollOnce() (moved bool) {
 	moved = c.pollAll()
 	return c.runDeferredWork() || moved
@@ -130,7 +132,7 @@ func (p *polledRings) poll() (moved bool) {
 // posting.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
-	moved = c.runCallbacks() || moved
+	moved = c.conns.callbacks.run() || moved
 	c.runTimers()
 	c.disconnectIdle()
 	moved = c.pump() || moved
@@ -164,17 +166,10 @@ func (c *Carrier) AllDelivered() bool {
 	if len(c.loopback) > 0 || len(c.lists.busy.peers) > 0 || len(c.lists.coalescing) > 0 {
 		return false
 	}
-	for _, p := range c.peers {
-		if p == nil || p.lost != nil {
-			continue
-		}
-		if len(p.out.Unacked()) > 0 || p.acks.Expiry() != 0 {
+	for p := range c.reachedPeers {
+		isBusy := func(k *conn) bool { return k.Outstanding() > 0 }
+		if len(p.out.unacked) > 0 || p.acks.expiry != 0 || p.findConn(isBusy) != nil {
 			return false
-		}
-		for _, k := range p.conns {
-			if k != nil && k.Outstanding() > 0 {
-				return false
-			}
 		}
 	}
 	return true

@@ -66,10 +66,11 @@ func (r *rail) needsReceives() bool {
 	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
 }
 
+// close closes everything of the rail but its protection domain, which the memory of all rails needs.
 func (r *rail) close() error {
 	var errs []error
 	if r.cm != nil {
-		errs = append(errs, r.cm.close())
+		errs = append(errs, r.cm.listener.Close())
 	}
 	for _, qp := range r.loopbackQPs {
 		errs = append(errs, transport.IgnoreClosed(qp.Close()))

@@ -31,9 +31,7 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 							w.At(150*time.Microsecond, func() { w.LinkDown(1, rail) })
 						}}
 						must.Get(runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
-							if err := r.exchangeMessages(count, size); err != nil {
-								return err
-							}
+							must.Do(t, r.exchangeMessages(count, size))
 							if r.Now() < 200*time.Microsecond {
 								return fmt.Errorf("all was over at %v", r.Now())
 							}
@@ -68,9 +66,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 								}
 							})
 						}
-						if err := r.exchangeMessages(60, 300); err != nil {
-							return err
-						}
+						must.Do(t, r.exchangeMessages(60, 300))
 						return r.exchangeMessages(20, 5000)
 					}))(t)
 				})
@@ -85,9 +81,7 @@ func TestLostRailsAreCounted(t *testing.T) {
 		w.At(300*time.Microsecond, func() { w.LinkDown(1, 1) })
 	}}
 	must.Get(runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		if err := r.exchangeMessages(400, 300); err != nil {
-			return err
-		}
+		must.Do(t, r.exchangeMessages(400, 300))
 		if s := r.Stats(); s.RailsLost != 1 {
 			return fmt.Errorf("rank %d: %d rails lost at %v: %+v", r.Rank, s.RailsLost, r.Now(), s)
 		}

@@ -65,7 +65,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		}
 	case duplicate:
 		c.stats.Duplicates++
-		p.acks.ExpireAt(c.Now()) // our acknowledgement was lost
+		p.acks.expiry = c.Now() // our acknowledgement was lost
 	case tooFarAhead:
 		c.stats.Discarded++
 	}

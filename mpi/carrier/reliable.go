@@ -38,12 +38,6 @@ func (s *packetSender[P]) NextSeq() uint32 {
 	return s.next - 1
 }
 
-// Keep keeps a packet until it is acknowledged.
-func (s *packetSender[P]) Keep(pkt P) { s.unacked = append(s.unacked, pkt) }
-
-// Unacked returns the packets that are not acknowledged, in sequence.
-func (s *packetSender[P]) Unacked() []P { return s.unacked }
-
 // Acknowledge removes the packets before a sequence number and stops the timer if there are
 // any. The result is valid until the next call.
 func (s *packetSender[P]) Acknowledge(ack uint32) []P {
@@ -73,13 +67,10 @@ func (s *packetSender[P]) StartTimer(now time.Duration) bool {
 // RestartTimer starts the timer again after it has expired.
 func (s *packetSender[P]) RestartTimer(now time.Duration) { s.expiry = now + s.retransmitTimeout() }
 
-// Expiry is when the timer expires; 0 if it does not run.
-func (s *packetSender[P]) Expiry() time.Duration { return s.expiry }
-
 // retransmitTimeout doubles with every retransmission, up to a second.
 func (s *packetSender[P]) retransmitTimeout() time.Duration {
-	const most = time.Second
-	return min(most, s.timeout<<min(s.retransmits, 16))
+	const maxShift = 16 // avoids an overflow
+	return min(time.Second, s.timeout<<min(s.retransmits, maxShift))
 }
 
 // Expired counts an expiry of the timer. It returns how often it has expired and how long the
@@ -103,7 +94,6 @@ func (s *packetSender[P]) Stop() []P {
 // arrivalOrder is the order in which a packet has arrived.
 type arrivalOrder uint8
 
-// The orders.
 const (
 	inOrder     arrivalOrder = iota
 	tooSoon                  // must be buffered until the packets before it have arrived
@@ -116,15 +106,12 @@ const maxEarly = 4096
 
 // packetReceiver puts the packets of a peer in sequence. It buffers packets of type P.
 type packetReceiver[P any] struct {
-	next  uint32
-	early map[uint32]P
+	next  uint32       // sequence number of the next packet: all before it have arrived
+	early map[uint32]P // packets that were received too soon
 }
 
 // newPacketReceiver returns the receiver of a peer that has sent nothing.
 func newPacketReceiver[P any]() packetReceiver[P] { return packetReceiver[P]{next: 1} }
-
-// Next is the sequence number of the next packet: all before it have arrived.
-func (r *packetReceiver[P]) Next() uint32 { return r.next }
 
 // Receive reports the order of a packet. If it is in order, the next one is due.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
@@ -164,20 +151,14 @@ func (r *packetReceiver[P]) Take() (pkt P, ok bool) {
 	return pkt, ok
 }
 
-// Buffered is the number of early packets.
-func (r *packetReceiver[P]) Buffered() int { return len(r.early) }
-
-// Drop drops all early packets.
-func (r *packetReceiver[P]) Drop() { r.early = nil }
-
 // ackTimer decides when received packets are acknowledged without a packet to carry the
 // acknowledgement.
 type ackTimer struct {
 	Every int           // packets
 	Delay time.Duration // of fewer packets
 
-	packets int // received since the last acknowledgement
-	expiry  time.Duration
+	packets int           // received since the last acknowledgement
+	expiry  time.Duration // when an acknowledgement is due; 0 if none is
 }
 
 // Received counts a received packet.
@@ -191,11 +172,5 @@ func (t *ackTimer) Received(now time.Duration) {
 	}
 }
 
-// ExpireAt sets when an acknowledgement is due.
-func (t *ackTimer) ExpireAt(at time.Duration) { t.expiry = at }
-
 // Acknowledged notes that a packet carries the acknowledgement.
 func (t *ackTimer) Acknowledged() { t.packets, t.expiry = 0, 0 }
-
-// Expiry is when an acknowledgement is due; 0 if none is.
-func (t *ackTimer) Expiry() time.Duration { return t.expiry }

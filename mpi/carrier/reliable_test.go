@@ -49,17 +49,17 @@ func TestReceiverOrdersPackets(t *testing.T) {
 						got = append(got, next)
 					}
 				case tooSoon:
-					before := r.Buffered()
-					if added := r.Buffer(seq, seq); added != (r.Buffered() > before) {
-						t.Errorf("packet %d: Buffer returned %v with %d buffered", seq, added, r.Buffered())
+					before := len(r.early)
+					if added := r.Buffer(seq, seq); added != (len(r.early) > before) {
+						t.Errorf("packet %d: Buffer returned %v with %d buffered", seq, added, len(r.early))
 					}
 				}
 			}
 			if !slices.Equal(got, c.delivered) || !slices.Equal(orders, c.orders) {
 				t.Errorf("delivered %v with orders %v, want %v with %v", got, orders, c.delivered, c.orders)
 			}
-			if last := c.delivered[len(c.delivered)-1]; r.Next() != last+1 {
-				t.Errorf("acknowledges all before %d after packet %d", r.Next(), last)
+			if last := c.delivered[len(c.delivered)-1]; r.next != last+1 {
+				t.Errorf("acknowledges all before %d after packet %d", r.next, last)
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
 	var sent []pkt
 	for range 4 {
 		sent = append(sent, pkt(s.NextSeq()))
-		s.Keep(sent[len(sent)-1])
+		s.unacked = append(s.unacked, sent[len(sent)-1])
 	}
 	for _, c := range []struct {
 		ack  uint32
@@ -81,17 +81,17 @@ func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
 			t.Errorf("acknowledgement %d: %v, want %v", c.ack, got, c.want)
 		}
 	}
-	if len(s.Unacked()) != 0 || s.StartTimer(1) || s.Expiry() != 0 {
-		t.Errorf("%v are unacknowledged, and the timer expires at %v", s.Unacked(), s.Expiry())
+	if len(s.unacked) != 0 || s.StartTimer(1) || s.expiry != 0 {
+		t.Errorf("%v are unacknowledged, and the timer expires at %v", s.unacked, s.expiry)
 	}
 }
 
 func TestRetransmissionTimeoutDoubles(t *testing.T) {
 	const first = 300 * time.Millisecond
 	s := newPacketSender[pkt](first)
-	s.Keep(pkt(s.NextSeq()))
-	if !s.StartTimer(1) || s.StartTimer(5) || s.Expiry() != 1+first {
-		t.Fatalf("the timer expires at %v", s.Expiry())
+	s.unacked = append(s.unacked, pkt(s.NextSeq()))
+	if !s.StartTimer(1) || s.StartTimer(5) || s.expiry != 1+first {
+		t.Fatalf("the timer expires at %v", s.expiry)
 	}
 	silent := time.Duration(0)
 	for i, want := range []time.Duration{600 * time.Millisecond, time.Second, time.Second} {
@@ -102,34 +102,34 @@ func TestRetransmissionTimeoutDoubles(t *testing.T) {
 		if n, d := s.Expired(transmitted); n != i+1 || d != silent {
 			t.Errorf("expiry %d: %d, silent for %v, want %v", i+1, n, d, silent)
 		}
-		if s.RestartTimer(10); s.Expiry() != 10+want {
-			t.Errorf("after expiry %d the timer expires at %v, want %v", i+1, s.Expiry(), 10+want)
+		if s.RestartTimer(10); s.expiry != 10+want {
+			t.Errorf("after expiry %d the timer expires at %v, want %v", i+1, s.expiry, 10+want)
 		}
 	}
-	s.Keep(pkt(s.NextSeq()))
+	s.unacked = append(s.unacked, pkt(s.NextSeq()))
 	s.Acknowledge(2)
-	if !s.StartTimer(7) || s.Expiry() != 7+first {
-		t.Errorf("after an acknowledgement the timer expires at %v", s.Expiry())
+	if !s.StartTimer(7) || s.expiry != 7+first {
+		t.Errorf("after an acknowledgement the timer expires at %v", s.expiry)
 	}
-	if left := s.Stop(); !slices.Equal(left, []pkt{2}) || s.Expiry() != 0 {
-		t.Errorf("%v are left, and the timer expires at %v", left, s.Expiry())
+	if left := s.Stop(); !slices.Equal(left, []pkt{2}) || s.expiry != 0 {
+		t.Errorf("%v are left, and the timer expires at %v", left, s.expiry)
 	}
 }
 
 func TestAckTimer(t *testing.T) {
 	a := ackTimer{Every: 3, Delay: 100}
 	for i, want := range []time.Duration{101, 101, 3} { // delayed, then at once
-		if a.Received(time.Duration(i + 1)); a.Expiry() != want {
-			t.Errorf("after packet %d an acknowledgement is due at %v, want %v", i+1, a.Expiry(), want)
+		if a.Received(time.Duration(i + 1)); a.expiry != want {
+			t.Errorf("after packet %d an acknowledgement is due at %v, want %v", i+1, a.expiry, want)
 		}
 	}
-	if a.Acknowledged(); a.Expiry() != 0 {
+	if a.Acknowledged(); a.expiry != 0 {
 		t.Error("an acknowledgement is due after one was sent")
 	}
-	if a.Received(50); a.Expiry() != 150 {
-		t.Errorf("an acknowledgement is due at %v, want 150", a.Expiry())
+	if a.Received(50); a.expiry != 150 {
+		t.Errorf("an acknowledgement is due at %v, want 150", a.expiry)
 	}
-	if a.ExpireAt(60); a.Expiry() != 60 {
-		t.Errorf("an acknowledgement is due at %v, want 60", a.Expiry())
+	if a.expiry = 60; a.expiry != 60 {
+		t.Errorf("an acknowledgement is due at %v, want 60", a.expiry)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -36,9 +37,7 @@ func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 				} else {
 					r.engine.Irecv(q)
 				}
-				if err := r.waitAll(q); err != nil {
-					return err
-				}
+				must.Do(t, r.waitAll(q))
 				if r.Rank == 1 {
 					if !bytes.Equal(buf, pattern(size, k)) {
 						return fmt.Errorf("message %d is wrong", k)
@@ -47,9 +46,7 @@ func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 					bufs = append(bufs, buf)
 				}
 			}
-			if err := r.barrier(); err != nil {
-				return err
-			}
+			must.Do(t, r.barrier())
 			for k, buf := range bufs {
 				if !bytes.Equal(buf, make([]byte, size)) {
 					return fmt.Errorf("message %d was written again", k)
@@ -76,10 +73,7 @@ func TestAtomicsAreNotRetried(t *testing.T) {
 		done, failed := 0, false
 		_, _ = runOnFabric(f, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 			if r.Rank == 0 {
-				region, err := r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8))
-				if err != nil {
-					return err
-				}
+				region := must.Get(r.Carrier.Register(unsafe.Slice((*byte)(unsafe.Pointer(&word[0])), 8)))(t)
 				defer r.Carrier.Release(region)
 				at = region.Memory()
 			}
@@ -89,9 +83,7 @@ func TestAtomicsAreNotRetried(t *testing.T) {
 			for !failed && done < each {
 				a := &atomicOwner{}
 				r.FetchAdd(0, at, 1, a)
-				if err := r.wait("an atomic", func() bool { return a.done == 1 }); err != nil {
-					return err
-				}
+				must.Do(t, r.wait("an atomic", func() bool { return a.done == 1 }))
 				if failed = a.err != nil; !failed {
 					done++
 				}

@@ -54,9 +54,7 @@ func (c *Carrier) offerRing(p *peer) {
 	b = le.AppendUint32(b, mem.Memory().Keys[0])
 	b = le.AppendUint32(b, uint32(r.SlotSize))
 	b = le.AppendUint16(b, uint16(r.Slots))
-	if len(p.queue) > 0 || !c.trySend(p, ringOffer, nil, b) {
-		c.enqueue(p, outgoing{kind: ringOffer, data: b})
-	}
+	c.sendOrQueue(p, ringOffer, b)
 }
 
 const offerLen = 8 + 4 + 4 + 2
@@ -84,7 +82,7 @@ func (r *ringOut) hasRoom(n int) bool {
 	return r.conn != nil && r.conn.canWrite()
 }
 
-func (r *ringOut) over() *conn { return r.conn }
+func (r *ringOut) usedConn() *conn { return r.conn }
 
 func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 

@@ -65,9 +65,7 @@ func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 		}
 		var qs []*p2p.Request
 		for i := range messages {
-			q := &p2p.Request{Peer: 1, Tag: int32(i), Buf: make([]byte, 100)}
-			r.engine.Isend(q)
-			qs = append(qs, q)
+			qs = append(qs, r.isend(1, i, make([]byte, 100)))
 		}
 		if s := r.Stats(); s.Packets[carrier.OverDatagrams] > window {
 			return fmt.Errorf("%d packets are under way", s.Packets[carrier.OverDatagrams])
@@ -82,12 +80,9 @@ func TestRetransmissionBacksOff(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
 	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: 10 * time.Second}}, func(r *rank) error {
-		if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
-			return err
-		}
+		must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
 		r.engine.Isend(&p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)})
-		q := &p2p.Request{Peer: 1 - r.Rank, Tag: 1, Buf: make([]byte, 10)}
-		r.engine.Irecv(q)
+		q := r.irecv(1-r.Rank, 1, make([]byte, 10))
 		if err := r.waitAll(q); err == nil {
 			return errors.New("received a message")
 		}
@@ -116,16 +111,10 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 					r.engine.Isend(&p2p.Request{Peer: 2, Tag: int32(i), Buf: make([]byte, 10)})
 				}
 			}
-			if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
-				return err
-			}
+			must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
 			r.engine.Isend(&p2p.Request{Peer: 1, Buf: make([]byte, 10)})
-			if err := r.wait("the loss of rank 1", func() bool { return r.lost[1] != nil }); err != nil {
-				return err
-			}
-			if err := r.wait("delivery", r.AllDelivered); err != nil {
-				return err
-			}
+			must.Do(t, r.wait("the loss of rank 1", func() bool { return r.lost[1] != nil }))
+			must.Do(t, r.wait("delivery", r.AllDelivered))
 			if err := r.lost[2]; err != nil {
 				return fmt.Errorf("rank 2 is lost: %w", err)
 			}
@@ -134,16 +123,10 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 		case 2:
 			var qs []*p2p.Request
 			for i := range messages {
-				q := &p2p.Request{Peer: 0, Tag: int32(i), Buf: make([]byte, 10)}
-				r.engine.Irecv(q)
-				qs = append(qs, q)
+				qs = append(qs, r.irecv(0, i, make([]byte, 10)))
 			}
-			if err := r.waitAll(qs...); err != nil {
-				return err
-			}
-			if err := r.wait("delivery", r.AllDelivered); err != nil {
-				return err
-			}
+			must.Do(t, r.waitAll(qs...))
+			must.Do(t, r.wait("delivery", r.AllDelivered))
 		}
 		return errDone
 	})
@@ -163,9 +146,7 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 			continue
 		}
 		for i := range messages(peer, r.Rank) {
-			q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: make([]byte, size)}
-			r.engine.Irecv(q)
-			qs = append(qs, q)
+			qs = append(qs, r.irecv(peer, i, make([]byte, size)))
 		}
 	}
 	for i, left := 0, true; left; i++ {
@@ -264,9 +245,7 @@ func TestRailsShareTraffic(t *testing.T) {
 				return err
 			}
 			before := r.Stats().ByRail
-			if err := r.sendOneWay(40, c.size); err != nil {
-				return err
-			}
+			must.Do(t, r.sendOneWay(40, c.size))
 			s := r.Stats().ByRail
 			for i := range s {
 				s[i] -= before[i]
@@ -323,9 +302,7 @@ func TestBurstReachesLowWatermark(t *testing.T) {
 func TestDuplicatesAreDropped(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Impair: []impair.Spec{{DuplicatePPM: 1_000_000}}}
 	_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-		if err := r.exchangeMessages(100, 100); err != nil {
-			return err
-		}
+		must.Do(t, r.exchangeMessages(100, 100))
 		if s := r.Stats(); s.Duplicates < 100 || s.OutOfOrder > s.Duplicates/4 {
 			return fmt.Errorf("%d duplicate and %d out-of-order packets", s.Duplicates, s.OutOfOrder)
 		}
@@ -343,9 +320,7 @@ func TestUnreliableDatagramIWARPIsMadeReliable(t *testing.T) {
 		f := mpihost.Fabric{Ranks: 2, Unreliable: true}
 		_, err := runOnFabric(f, setting{"dgiwarp", design, p2p.RGET, 20_000}, carrier.Config{}, func(r *rank) error {
 			for _, size := range []int{100, 30_000} {
-				if err := r.exchangeMessages(60, size); err != nil {
-					return err
-				}
+				must.Do(t, r.exchangeMessages(60, size))
 			}
 			if s := r.Stats(); s.Retransmitted == 0 || s.MaxConnections != 0 {
 				return fmt.Errorf("%+v", s)

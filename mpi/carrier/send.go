@@ -16,10 +16,7 @@ func (c *Carrier) CanSend(rank, n int) bool {
 		return true
 	}
 	p := c.peer(rank)
-	if p.coalescing.fits(n) {
-		return true
-	}
-	return p.lost != nil || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
+	return p.lost != nil || p.coalescing.fits(n) || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
 }
 
 // MaxData is the largest data of a message.
@@ -54,8 +51,9 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if len(p.queue) == 0 {
 		if via := c.selectSender(p, maxOverhead+len(data)); via != nil {
 			if p.shm == nil { // shared memory copies in any case
-				if gathered := c.gatherRegion(data, owner); gathered != nil {
-					c.sendGathered(p, via, h, gathered, owner)
+				if gathered := c.gatherRegion(data, owner); gathered != nil { // Finished follows when no NIC needs it
+					c.stats.Gathered++
+					c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
 					return
 				}
 			}
@@ -73,13 +71,7 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	c.finished(owner, OpSend, nil)
 }
 
-// sendGathered sends a message without copying its data. Finished follows when no NIC needs
-// it any more.
-func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *memory.Region, owner any) {
-	c.stats.Gathered++
-	c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
-}
-
+// finished reports the end of an operation to its owner, if it has one.
 func (c *Carrier) finished(owner any, op Op, err error) {
 	if owner != nil {
 		c.up.Finished(owner, op, err)
@@ -110,8 +102,8 @@ func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 type sender interface {
 	// transmit sends a packet for which there is room.
 	transmit(pkt *packet) error
-	// over is the connection that delivers the packets; nil without one.
-	over() *conn
+	// usedConn is the connection that delivers the packets; nil without one.
+	usedConn() *conn
 	// maxPacket is the length of the longest packet.
 	maxPacket() int
 }
@@ -218,8 +210,8 @@ func (c *Carrier) countSent(p *peer) {
 
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
-	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.Next()}
-	if k := v.over(); k != nil { // a datagram returns none: it may arrive twice
+	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
+	if k := v.usedConn(); k != nil { // a datagram returns none: it may arrive twice
 		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	}
 	if pkt.HasImm {
@@ -230,6 +222,7 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 	pkt.peer.acks.Acknowledged()
 }
 
+// newPacketOf returns an empty packet to a peer, with a send buffer of n bytes or more.
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	buf, err := c.mem.SendBuffer(n)
 	if err != nil {
@@ -267,7 +260,7 @@ func (d *datagrams) transmit(pkt *packet) error {
 	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.Num] += uint64(pkt.Len)
 	if pkt.acked = d.Reliable || !pkt.numbered; !pkt.acked {
-		p.out.Keep(pkt)
+		p.out.unacked = append(p.out.unacked, pkt)
 		c.startRetransmitTimer(p)
 	}
 	return c.postDatagram(pkt)

@@ -82,7 +82,7 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 		return false
 	}
 	via := c.selectSender(p, maxOverhead+lengthLen+n)
-	if via == nil || via.over() == nil {
+	if via == nil || via.usedConn() == nil {
 		return false
 	}
 	pkt, err := c.newPacketOf(p, c.cfg.PacketSize)
@@ -110,6 +110,7 @@ func (c *Carrier) Flush() (sent bool) {
 	return sent
 }
 
+// flush sends the packet of coalesced messages to a peer, which must have one.
 func (c *Carrier) flush(p *peer) {
 	u := p.coalescing
 	p.coalescing.start(nil, nil, 0)

@@ -32,7 +32,7 @@ func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 	if p.lost != nil {
 		return
 	}
-	next := p.in.Next()
+	next := p.in.next
 	seq := next + uint32(int32(int16(uint16(imm)-uint16(next))))
 	c.receiveFrom(p, &prefix{kind: headerlessData, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, conn, OverConnection)
 }

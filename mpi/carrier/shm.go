@@ -33,6 +33,7 @@ func (c *Carrier) openSharedMemory() error {
 	return nil
 }
 
+// openSharedMemoryWith creates the rings to and from a rank of this host, in a segment for the two.
 func (c *Carrier) openSharedMemoryWith(rank int) error {
 	r := &c.cfg.Ring
 	size := max(r.SlotSize, c.cfg.PacketSize+transport.TailLen)
@@ -53,7 +54,7 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	return nil
 }
 
-func (n *shmPeer) over() *conn { return nil }
+func (n *shmPeer) usedConn() *conn { return nil }
 
 func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 

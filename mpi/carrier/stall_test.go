@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -22,9 +23,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
 				r.engine.Isend(q)
-				if err := r.wait("a retransmission", func() bool { return r.Stats().Retransmitted > 0 }); err != nil {
-					return err
-				}
+				must.Do(t, r.wait("a retransmission", func() bool { return r.Stats().Retransmitted > 0 }))
 				r.Env.Proc.Sleep(stallFor)
 			} else {
 				r.engine.Irecv(q)
@@ -38,9 +37,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 			if r.Rank == 0 {
 				r.engine.Irecv(q)
 				asked := r.Now() + time.Second
-				if err := r.wait("a probe", func() bool { return r.Now() > asked }); err != nil {
-					return err
-				}
+				must.Do(t, r.wait("a probe", func() bool { return r.Now() > asked }))
 				r.Env.Proc.Sleep(stallFor)
 			} else {
 				r.Env.Proc.Sleep(stallFor + 3*time.Second)
@@ -55,9 +52,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 				w.At(stallFor-time.Second, func() { w.LinkUp(1, -1) })
 			}}
 			_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-				if err := r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }); err != nil {
-					return err
-				}
+				must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
 				return program(r)
 			})
 			if err != nil {
@@ -77,13 +72,9 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 	}}
 	_, err := runOnFabric(f, setting{"softiwarp", carrier.SendRecv, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 		for i := range 4 { // opens all connections
-			if err := r.exchange(make([]byte, 100), i); err != nil {
-				return err
-			}
+			must.Do(t, r.exchange(make([]byte, 100), i))
 		}
-		if err := r.wait("the cut", func() bool { return r.Now() > time.Second+time.Millisecond }); err != nil {
-			return err
-		}
+		must.Do(t, r.wait("the cut", func() bool { return r.Now() > time.Second+time.Millisecond }))
 		var qs []*p2p.Request
 		for i := range 4 { // on both rails
 			q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: make([]byte, 100), Mode: p2p.Synchronous}
@@ -96,9 +87,7 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 		}
 		r.Carrier.Progress()
 		r.Env.Proc.Sleep(stall)
-		if err := r.waitAll(qs...); err != nil {
-			return err
-		}
+		must.Do(t, r.waitAll(qs...))
 		if n := r.Stats().RailsLost; n > 0 {
 			return fmt.Errorf("rank %d gave up %d rails", r.Rank, n)
 		}

@@ -2,6 +2,8 @@ package carrier
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -18,7 +20,7 @@ type transfer struct {
 	notice       notice
 	owner        any
 	sink         []byte // destination, if local is a bounce buffer
-	pendingParts int    // posted and queued
+	pendingParts int    // posted and queued; of a read in packets, the bytes that have not arrived
 	lastConn     *conn  // that wrote last
 	err          error
 
@@ -76,9 +78,7 @@ func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 }
 
 // Atomics reports whether NICs execute atomics on the memory of every peer.
-func (c *Carrier) Atomics() bool {
-	return c.caps().Has(verbs.CapAtomics) && c.rdma()
-}
+func (c *Carrier) Atomics() bool { return c.caps().Has(verbs.CapAtomics) && c.rdma() }
 
 // rdma reports whether the transports to all peers have RDMA.
 func (c *Carrier) rdma() bool {
@@ -99,6 +99,7 @@ func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, ow
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
 
+// fetch starts an atomic, whose owner receives the old value.
 func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner any) {
 	c.stats.Atomics++
 	buf, err := c.mem.WordBuffer()
@@ -109,6 +110,7 @@ func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands ve
 	c.startTransfer(&transfer{op: OpAtomic, peer: c.peer(rank), local: buf.Span, n: 8, remote: at, owner: owner, opcode: op, atomic: operands, result: buf})
 }
 
+// peerOrSelf returns a peer; nil for this rank itself.
 func (c *Carrier) peerOrSelf(rank int) *peer {
 	if rank == c.env.Rank {
 		return nil
@@ -134,8 +136,8 @@ func (c *Carrier) startTransfer(m *transfer) {
 	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
-	share := (m.n/rails + 7) &^ 7
-	m.pendingParts++ // keeps the transfer alive until all parts exist
+	share := (m.n/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
+	m.pendingParts++              // keeps the transfer alive until all parts exist
 	for i, off := 0, 0; off < m.n || i == 0; i++ {
 		part := &transferPart{transfer: m, off: off, n: min(share, m.n-off), rail: i % len(c.rails)}
 		if i == rails-1 {
@@ -183,12 +185,13 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 
 // copyLocal executes a transfer within the memory of this rank.
 func (c *Carrier) copyLocal(m *transfer) {
-	there, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
-	here := m.local.Bytes()[:m.n]
-	if err == nil && m.op == OpRead {
-		copy(here, there)
-	} else if err == nil {
-		copy(there, here)
+	to, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
+	from := m.local.Bytes()[:m.n]
+	if m.op == OpRead {
+		from, to = to, from
+	}
+	if err == nil {
+		copy(to, from)
 	}
 	if err == nil && m.notice.wanted {
 		c.Send(c.env.Rank, &m.notice.header, nil, nil)
@@ -223,19 +226,16 @@ func (c *Carrier) failPart(part *transferPart, cause error) {
 
 // failTransfers fails queued transfers. Posted ones end with their completions.
 func (c *Carrier) failTransfers(p *peer, cause error) {
-	waiting, streams, wishes := p.queuedParts, p.streams, p.pendingReads
+	parts, streams, reads := p.queuedParts, p.streams, p.pendingReads
 	p.queuedParts, p.streams, p.pendingReads = nil, nil, nil
-	for _, k := range p.conns {
-		if k == nil {
-			continue
-		}
-		behind := k.pendingNotices
+	for k := range p.eachConn {
+		unnoticed := k.pendingNotices
 		k.pendingNotices = nil
-		for _, m := range behind {
+		for _, m := range unnoticed {
 			c.finishTransfer(m, cause)
 		}
 	}
-	for _, part := range waiting {
+	for _, part := range parts {
 		c.failPart(part, cause)
 	}
 	for _, s := range streams {
@@ -243,7 +243,7 @@ func (c *Carrier) failTransfers(p *peer, cause error) {
 			c.finishTransfer(s.transfer, cause)
 		}
 	}
-	for _, id := range sortedKeys(wishes) {
-		c.finishTransfer(wishes[id], cause)
+	for _, id := range slices.Sorted(maps.Keys(reads)) {
+		c.finishTransfer(reads[id], cause)
 	}
 }

@@ -16,10 +16,10 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		k = p.anyOpen()
 	}
 	if k == nil {
-		c.wantConnections(p)
+		c.startMissingConns(p)
 		return false
 	}
-	if k.state != open || k.Free() <= 2 {
+	if k.state != open || k.Free() <= reservedWRs {
 		return false
 	}
 	m := part.transfer
@@ -68,6 +68,7 @@ func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rai
 	}
 }
 
+// tryPostDatagram is tryPost on a rail with reliable datagrams.
 func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	d := c.rails[part.rail].dg
 	if p.railFailed[part.rail] {
@@ -159,11 +160,4 @@ func (k *conn) sendNotices() {
 	}
 }
 
-func (p *peer) hasPendingNotices() bool {
-	for _, k := range p.conns {
-		if k != nil && len(k.pendingNotices) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (k *conn) hasPendingNotices() bool { return len(k.pendingNotices) > 0 }

@@ -3,8 +3,6 @@ package carrier
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Without RDMA data goes in packets: putData has the destination address of its data;
@@ -56,9 +54,7 @@ func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
 	req = le.AppendUint64(req, m.remote.Addr)
 	req = le.AppendUint32(req, m.remote.Keys[0])
 	req = le.AppendUint64(req, uint64(n))
-	if len(p.queue) > 0 || !c.trySend(p, getRequest, nil, req) {
-		c.enqueue(p, outgoing{kind: getRequest, data: req})
-	}
+	c.sendOrQueue(p, getRequest, req)
 }
 
 // pumpStreams sends data packets while a transport has room.
@@ -91,11 +87,16 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	return moved
 }
 
+// Lengths of the headers of putData and getData, and of a getRequest; maxRead limits its bytes.
 const (
-	putHead = 8 + 4
-	gotHead = 4
+	putHead       = 8 + 4
+	getHead       = 4
+	getRequestLen = 4 + 8 + 4 + 8
+	maxRead       = 1 << 40
 )
 
+// sendDataPacket sends the next putData or getData packet of a stream, and reports whether a
+// transport had room for it.
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
@@ -129,9 +130,9 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		}
 		c.mem.ChargeCopy(copy(to, data))
 		return nil
-	case kind == getRequest && len(b) == 24:
+	case kind == getRequest && len(b) == getRequestLen:
 		n := le.Uint64(b[16:])
-		if n > 1<<40 || len(p.streams) >= maxStreams {
+		if n > maxRead || len(p.streams) >= maxStreams {
 			return fmt.Errorf("%w: request for %d bytes, with %d unanswered", errMalformed, n, len(p.streams))
 		}
 		from, err := c.ownMemory(le.Uint64(b[4:]), le.Uint32(b[12:]), int(n))
@@ -141,8 +142,8 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		p.streams = append(p.streams, &stream{readID: le.Uint32(b), data: from})
 		c.markBusy(p)
 		return nil
-	case kind == getData && len(b) >= gotHead:
-		m, data := p.pendingReads[le.Uint32(b)], b[gotHead:]
+	case kind == getData && len(b) >= getHead:
+		m, data := p.pendingReads[le.Uint32(b)], b[getHead:]
 		if m == nil || len(data) > m.pendingParts {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
@@ -155,5 +156,3 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 	}
 	return fmt.Errorf("%w: data packet of %d bytes", errMalformed, len(b))
 }
-
-func sortedKeys[V any](m map[uint32]V) []uint32 { return slices.Sorted(maps.Keys(m)) }

@@ -41,12 +41,12 @@ func (c *Carrier) failOutstanding(cause error) {
 			c.failPart(w.part, cause)
 			return
 		}
-		c.abandon(w.pkt)
+		c.dropPosted(w.pkt)
 	})
 }
 
-// abandon frees a posted packet whose completion does not follow.
-func (c *Carrier) abandon(pkt *packet) {
+// dropPosted frees a posted packet whose completion does not follow.
+func (c *Carrier) dropPosted(pkt *packet) {
 	pkt.posted--
 	c.drop(pkt)
 }

@@ -2,8 +2,10 @@ package carrier_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -83,20 +85,25 @@ func (r *rank) wait(what string, done func() bool) error {
 }
 
 func (r *rank) waitAll(qs ...*p2p.Request) error {
-	err := r.wait("requests", func() bool {
-		for _, q := range qs {
-			if !q.Done() {
-				return false
-			}
-		}
-		return true
-	})
+	isPending := func(q *p2p.Request) bool { return !q.Done() }
+	err := r.wait("requests", func() bool { return !slices.ContainsFunc(qs, isPending) })
 	for _, q := range qs {
-		if err == nil {
-			err = q.Err
-		}
+		err = cmp.Or(err, q.Err)
 	}
 	return err
+}
+
+// irecv and isend start a receive and a standard send.
+func (r *rank) irecv(peer, tag int, buf []byte) *p2p.Request {
+	q := &p2p.Request{Peer: peer, Tag: int32(tag), Buf: buf}
+	r.engine.Irecv(q)
+	return q
+}
+
+func (r *rank) isend(peer, tag int, buf []byte) *p2p.Request {
+	q := &p2p.Request{Peer: peer, Tag: int32(tag), Buf: buf}
+	r.engine.Isend(q)
+	return q
 }
 
 // leave waits until all ranks have received everything, and closes the carrier.
@@ -131,8 +138,7 @@ func (s setting) String() string {
 // runRanks runs a program on every rank.
 func runRanks(t *testing.T, ranks int, s setting, cfg carrier.Config, program func(*rank) error) mpihost.Outcome {
 	t.Helper()
-	out := must.Get(runOnFabric(mpihost.Fabric{Ranks: ranks}, s, cfg, program))(t)
-	return out
+	return must.Get(runOnFabric(mpihost.Fabric{Ranks: ranks}, s, cfg, program))(t)
 }
 
 // runOnFabric runs a program on every rank of a fabric.
@@ -192,9 +198,7 @@ func TestMessagesArrive(t *testing.T) {
 				for peer := range r.Size {
 					for i, n := range sizes {
 						into := make([]byte, n)
-						q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: into}
-						r.engine.Irecv(q)
-						qs = append(qs, q)
+						qs = append(qs, r.irecv(peer, i, into))
 						checks = append(checks, func() error {
 							if !bytes.Equal(into, pattern(n, peer*10+i)) {
 								return fmt.Errorf("rank %d: %d bytes of rank %d are wrong", r.Rank, n, peer)
@@ -205,9 +209,7 @@ func TestMessagesArrive(t *testing.T) {
 				}
 				for i, n := range sizes {
 					for peer := range r.Size {
-						q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: pattern(n, r.Rank*10+i)}
-						r.engine.Isend(q)
-						qs = append(qs, q)
+						qs = append(qs, r.isend(peer, i, pattern(n, r.Rank*10+i)))
 					}
 				}
 				must.Do(t, r.waitAll(qs...))
@@ -251,11 +253,7 @@ func (r *rank) exchangeMessages(n, size int) error {
 		var bufs [][]byte
 		for k := range count {
 			bufs = append(bufs, make([]byte, size))
-			in := &p2p.Request{Peer: peer, Tag: int32(k), Buf: bufs[k]}
-			out := &p2p.Request{Peer: peer, Tag: int32(k), Buf: pattern(size, i+k+r.Rank)}
-			r.engine.Irecv(in)
-			r.engine.Isend(out)
-			qs = append(qs, in, out)
+			qs = append(qs, r.irecv(peer, k, bufs[k]), r.isend(peer, k, pattern(size, i+k+r.Rank)))
 		}
 		if err := r.waitAll(qs...); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)

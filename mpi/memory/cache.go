@@ -14,10 +14,10 @@
 package memory
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"unsafe"
 )
 
@@ -81,13 +81,7 @@ func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))
 
 // firstAfter returns the index of the first entry that starts after an address.
 func (c *Cache[R]) firstAfter(address uintptr) int {
-	i, _ := slices.BinarySearchFunc(c.entries, address, func(e *Entry[R], address uintptr) int {
-		if e.from <= address {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(c.entries), func(i int) bool { return c.entries[i].from > address })
 }
 
 // Find returns the entry that contains a buffer; nil if there is none. Unlike Get, it counts
@@ -133,7 +127,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 
 // insert adds an entry, and removes the entries that it contains.
 func (c *Cache[R]) insert(e *Entry[R]) error {
-	first, _ := slices.BinarySearchFunc(c.entries, e.from, func(x *Entry[R], a uintptr) int { return cmp.Compare(x.from, a) })
+	first := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].from >= e.from })
 	last := first
 	for last < len(c.entries) && c.entries[last].to <= e.to {
 		last++
@@ -219,12 +213,7 @@ func (c *Cache[R]) Flush() error { return c.evictIdle(0, 0) }
 // released.
 func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
-	first, _ := slices.BinarySearchFunc(c.entries, from, func(e *Entry[R], start uintptr) int {
-		if e.to <= start {
-			return -1
-		}
-		return 1
-	})
+	first := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].to > from })
 	last := first
 	for last < len(c.entries) && c.entries[last].from < to {
 		inUse = inUse || c.entries[last].uses > 0

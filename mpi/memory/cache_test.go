@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -41,12 +42,15 @@ func (d *device) deregister(r int) error {
 	return nil
 }
 
-func newDevice(t *testing.T) *device { return &device{t: t, live: make(map[int][]byte)} }
+// newCache returns a cache that keeps up to count registrations of bytes bytes, and its device.
+func newCache(t *testing.T, count, bytes int) (*device, *Cache[int]) {
+	d := &device{t: t, live: make(map[int][]byte)}
+	return d, NewCache(d.config(count, bytes))
+}
 
 func get(t *testing.T, c *Cache[int], buf []byte) *Entry[int] {
 	t.Helper()
-	e := must.Get(c.Get(buf))(t)
-	return e
+	return must.Get(c.Get(buf))(t)
 }
 
 func release(t *testing.T, c *Cache[int], e *Entry[int]) {
@@ -55,8 +59,7 @@ func release(t *testing.T, c *Cache[int], e *Entry[int]) {
 }
 
 func TestReleasedRegionIsReused(t *testing.T) {
-	d := newDevice(t)
-	c := NewCache(d.config(10, 1000))
+	d, c := newCache(t, 10, 1000)
 	buf := make([]byte, 100)
 	for range 5 {
 		release(t, c, get(t, c, buf))
@@ -71,8 +74,7 @@ func TestReleasedRegionIsReused(t *testing.T) {
 }
 
 func TestEvictsLeastRecentlyUsed(t *testing.T) {
-	d := newDevice(t)
-	c := NewCache(d.config(2, 1000))
+	d, c := newCache(t, 2, 1000)
 	bufs := [][]byte{make([]byte, 10), make([]byte, 10), make([]byte, 10)}
 	for _, i := range []int{0, 1, 0, 2} {
 		release(t, c, get(t, c, bufs[i]))
@@ -95,8 +97,7 @@ func TestEvictsLeastRecentlyUsed(t *testing.T) {
 }
 
 func TestIdleBytesLimit(t *testing.T) {
-	d := newDevice(t)
-	c := NewCache(d.config(100, 250))
+	d, c := newCache(t, 100, 250)
 	for range 5 {
 		release(t, c, get(t, c, make([]byte, 100)))
 	}
@@ -107,9 +108,8 @@ func TestIdleBytesLimit(t *testing.T) {
 
 // When registration fails, the cache deregisters unused entries and retries.
 func TestRegistrationFailureFlushesIdle(t *testing.T) {
-	d := newDevice(t)
+	d, c := newCache(t, 10, 1000)
 	d.room = 2
-	c := NewCache(d.config(10, 1000))
 	held := get(t, c, make([]byte, 10))
 	release(t, c, get(t, c, make([]byte, 10)))
 	e := get(t, c, make([]byte, 10))
@@ -121,8 +121,7 @@ func TestRegistrationFailureFlushesIdle(t *testing.T) {
 }
 
 func TestInvalidate(t *testing.T) {
-	d := newDevice(t)
-	c := NewCache(d.config(10, 1000))
+	d, c := newCache(t, 10, 1000)
 	buf := make([]byte, 100)
 	release(t, c, get(t, c, buf[:50]))
 	held := get(t, c, buf[50:])
@@ -188,8 +187,7 @@ func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		d := newDevice(t)
-		c := NewCache(d.config(r.IntN(6), r.IntN(500)))
+		d, c := newCache(t, r.IntN(6), r.IntN(500))
 		heap := make([]byte, 300)
 		var held []*Entry[int]
 		for range 500 {
@@ -206,7 +204,7 @@ func TestRandomOperations(t *testing.T) {
 				if len(held) > 0 {
 					i := r.IntN(len(held))
 					release(t, c, held[i])
-					held = append(held[:i], held[i+1:]...)
+					held = slices.Delete(held, i, i+1)
 				}
 			case 4:
 				must.Get(c.Invalidate(part))(t)

@@ -1,7 +1,9 @@
 package memory
 
 import (
+	"cmp"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -27,10 +29,7 @@ type Measured struct {
 // of uses that save more copying than the registration costs.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
-		size := n
-		if n == 0 {
-			size = sizeStep / 2
-		}
+		size := cmp.Or(n, sizeStep/2)
 		saved := costs.Copy(size) - costs.LookUp // by each use
 		if saved <= 0 {
 			t = append(t, Never)
@@ -67,21 +66,11 @@ type ReuseConfig struct {
 }
 
 func (c *ReuseConfig) setDefaults() {
-	if c.MinSize == 0 {
-		c.MinSize = 128
-	}
-	if c.Speculation == 0 {
-		c.Speculation = 0.25
-	}
-	if c.Buckets == 0 {
-		c.Buckets = 1 << 16
-	}
-	if c.Frequent == 0 {
-		c.Frequent = 0.2
-	}
-	if c.MaxBuffers == 0 {
-		c.MaxBuffers = 4 * c.Buckets
-	}
+	c.MinSize = cmp.Or(c.MinSize, 128)
+	c.Speculation = cmp.Or(c.Speculation, 0.25)
+	c.Buckets = cmp.Or(c.Buckets, 1<<16)
+	c.Frequent = cmp.Or(c.Frequent, 0.2)
+	c.MaxBuffers = cmp.Or(c.MaxBuffers, 4*c.Buckets)
 }
 
 // ReuseStats are the statistics of a table.
@@ -127,11 +116,8 @@ type trackedBuffer struct {
 // NewReuseTable returns an empty table.
 func NewReuseTable(cfg ReuseConfig) *ReuseTable {
 	cfg.setDefaults()
-	shift := uint(64) // less log2(Buckets), rounded up
-	for n := 1; n < cfg.Buckets; n *= 2 {
-		shift--
-	}
-	return &ReuseTable{cfg: cfg, shift: shift, buckets: make([]*trackedBuffer, 1<<(64-shift))}
+	hashBits := uint(bits.Len(uint(cfg.Buckets - 1)))
+	return &ReuseTable{cfg: cfg, shift: 64 - hashBits, buckets: make([]*trackedBuffer, 1<<hashBits)}
 }
 
 // hashMultiplier is 2^64 divided by the golden ratio, for multiplicative hashing.

@@ -21,15 +21,8 @@ func (a *Atomic) Fetched(old uint64) { a.old = old }
 // starting.
 const maxLookahead = 8
 
-// enqueue queues an accumulate for NIC atomics, and starts it if possible. Accumulates of one origin on the same words run in order,
-// others in parallel.
-func (w *Window) enqueue(o *Operation) {
-	o.t.atomicOps = append(o.t.atomicOps, o)
-	w.startEligible(o.t)
-}
-
-// startEligible starts those of the first maxLookahead queued accumulates that overlap none
-// queued before them.
+// startEligible starts those of the first maxLookahead queued accumulates that overlap none queued
+// before them: accumulates of one origin on the same words run in order, others in parallel.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]
@@ -63,11 +56,11 @@ func (w *Window) startAtomics(o *Operation) {
 		o.atomics[i] = Atomic{op: o}
 		w.startNextWord(&o.atomics[i])
 	}
-	w.partDone(o)
+	w.atomicDone(o)
 }
 
-// partDone completes a part of an accumulate, and the accumulate with the last part.
-func (w *Window) partDone(o *Operation) {
+// atomicDone completes an atomic of an accumulate, and the accumulate with the last one.
+func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
 	}
@@ -105,13 +98,7 @@ func (w *Window) compareSwap(a *Atomic) {
 // span returns the byte range [from, to) of the atomic's word that the operation covers, and
 // the offset at of this range in the operation's buffers.
 func (o *Operation) span(a *Atomic) (from, to, at int) {
-	from, to = 0, 8
-	if begin := uint64(o.offset); begin > a.offset {
-		from = int(begin - a.offset)
-	}
-	if end := uint64(o.offset + o.size); end < a.offset+8 {
-		to = int(end - a.offset)
-	}
+	from, to = max(0, o.offset-int(a.offset)), min(8, o.offset+o.size-int(a.offset))
 	return from, to, int(a.offset) + from - o.offset
 }
 
@@ -145,7 +132,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 			return
 		}
 	}
-	w.partDone(o)
+	w.atomicDone(o)
 }
 
 // mustRetry reports whether a failed compare-and-swap is retried with the fetched value:

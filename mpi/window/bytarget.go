@@ -31,12 +31,11 @@ func (w *Window) sendAccumulate(o *Operation) {
 			o.parts++
 		}
 		if o.origin == nil {
-			w.e.sendControl(t, &h)
+			w.send(t, &h, nil, nil)
 			continue
 		}
 		o.parts++
-		w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
-		w.e.transport.Send(t.peer, &h, o.origin[at:to], o)
+		w.send(t, &h, o.origin[at:to], o)
 	}
 	t.unflushed = t.unflushed || o.result == nil
 	o.partDone()
@@ -48,10 +47,9 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
 	o.parts = 2 // the message and the reply
-	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 	// Both elements must be contiguous until the message is sent.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
-	w.e.transport.Send(t.peer, &h, o.origin, o)
+	w.send(t, &h, o.origin, o)
 }
 
 // handleReply stores the old elements of an accumulate. Replies arrive in the order of the
@@ -126,7 +124,5 @@ func (w *Window) sendReply(t *target, data []byte) {
 	buf := append(o.origin[:0], data...)
 	*o = Operation{w: w, t: t, kind: replyOp, origin: buf, parts: 1}
 	w.e.busy++
-	h := wire.Header{Kind: wire.AccumulateReply, Context: w.id}
-	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
-	w.e.transport.Send(t.peer, &h, buf, o)
+	w.send(t, &wire.Header{Kind: wire.AccumulateReply, Context: w.id}, buf, o)
 }

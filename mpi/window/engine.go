@@ -84,14 +84,19 @@ func New(cfg Config, t Transport) *Engine {
 // Busy reports whether any operation is pending.
 func (e *Engine) Busy() bool { return e.busy > 0 }
 
-// sendControl sends a control message without data, unless the target is lost.
-func (e *Engine) sendControl(t *target, h *wire.Header) {
-	if t.lost != nil {
-		return
+// sendControl sends a control message without data to a target, unless it is lost.
+func (w *Window) sendControl(t *target, h wire.Header) {
+	if t.lost == nil {
+		w.e.sendHeader = h
+		w.e.sendHeader.Context = w.id
+		w.send(t, &w.e.sendHeader, nil, nil)
 	}
-	e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
-	e.sendHeader = *h
-	e.transport.Send(t.peer, &e.sendHeader, nil, nil)
+}
+
+// send sends and counts a message. The owner of its data, if any, is an *Operation.
+func (w *Window) send(t *target, h *wire.Header, data []byte, owner any) {
+	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
+	w.e.transport.Send(t.peer, h, data, owner)
 }
 
 // Arrived handles a message of a peer. The data is valid until Arrived returns. The error is
@@ -120,7 +125,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.AccumulateReply:
 		return w.handleReply(t, h, data)
 	case wire.Flush:
-		e.sendControl(t, &wire.Header{Kind: wire.Flushed, Context: w.id})
+		w.sendControl(t, wire.Header{Kind: wire.Flushed})
 	case wire.Flushed:
 		if t.flushesAcked == t.flushesSent {
 			return protocolError(peer, h, "no flush is outstanding")

@@ -59,10 +59,8 @@ func (w *Window) checkNewEpoch(call string) error {
 
 // CheckFence returns an error if Fence is not allowed now.
 func (w *Window) CheckFence() error {
-	if w.access == noEpoch || w.access == fenceEpoch {
-		if !w.exposed {
-			return nil
-		}
+	if !w.exposed && (w.access == noEpoch || w.access == fenceEpoch) {
+		return nil
 	}
 	return fmt.Errorf("Fence within another epoch: %w", w.CheckNoEpoch())
 }
@@ -90,10 +88,7 @@ func (w *Window) Start(group []int, a Assert) error {
 	for _, i := range group {
 		t := &w.targets[i]
 		w.markUsed(i)
-		switch {
-		case a&NoCheck != 0:
-			t.postReceived = true
-		case t.unusedPosts > 0:
+		if t.postReceived = a&NoCheck != 0; !t.postReceived && t.unusedPosts > 0 {
 			t.unusedPosts--
 			t.postReceived = true
 		}
@@ -132,11 +127,9 @@ func (w *Window) CanComplete() (bool, error) {
 func (w *Window) Complete() (err error) {
 	for _, i := range w.group {
 		t := &w.targets[i]
-		if t.lost != nil {
-			err = errors.Join(err, t.lost)
-		}
+		err = errors.Join(err, t.lost)
 		t.postReceived, t.unflushed = false, false
-		w.e.sendControl(t, &wire.Header{Kind: wire.Complete, Context: w.id})
+		w.sendControl(t, wire.Header{Kind: wire.Complete})
 	}
 	err = errors.Join(err, w.TakeErrors())
 	w.clearUsed()
@@ -158,7 +151,7 @@ func (w *Window) Post(group []int, a Assert) error {
 	}
 	if a&NoCheck == 0 {
 		for _, i := range group {
-			w.e.sendControl(&w.targets[i], &wire.Header{Kind: wire.Post, Context: w.id})
+			w.sendControl(&w.targets[i], wire.Header{Kind: wire.Post})
 		}
 	}
 	return nil

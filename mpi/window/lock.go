@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -39,17 +40,16 @@ func (w *Window) Lock(kind LockKind, rank int, a Assert) error {
 
 // requestLock sends a lock request, or takes the lock at once with noCheck.
 func (w *Window) requestLock(t *target, kind LockKind, noCheck bool) {
-	t.lock, t.lockKind = lockRequested, kind
 	if noCheck {
-		t.lock = lockHeld
-		t.lockKind = uncheckedLock
+		t.lock, t.lockKind = lockHeld, uncheckedLock
 		return
 	}
-	h := wire.Header{Kind: wire.Lock, Context: w.id}
+	t.lock, t.lockKind = lockRequested, kind
+	h := wire.Header{Kind: wire.Lock}
 	if kind == Exclusive {
 		h.Flags = wire.Exclusive
 	}
-	w.e.sendControl(t, &h)
+	w.sendControl(t, h)
 }
 
 // uncheckedLock is the kind of a lock taken with NoCheck, which the target does not know
@@ -80,10 +80,7 @@ func (w *Window) CheckUnlock(rank int) error {
 // operations.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
-	err := w.TakeError(rank)
-	if err == nil {
-		err = t.lost
-	}
+	err := cmp.Or(w.TakeError(rank), t.lost)
 	w.unlockTarget(t)
 	return err
 }
@@ -101,7 +98,7 @@ func (w *Window) unlockTarget(t *target) {
 // lock.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
-		w.e.sendControl(t, &wire.Header{Kind: wire.Unlock, Context: w.id})
+		w.sendControl(t, wire.Header{Kind: wire.Unlock})
 	}
 	t.lock = lockNone
 }
@@ -169,8 +166,8 @@ type lockRequest struct {
 	kind LockKind
 }
 
-// handleLock queues a peer's lock request, and grants it if possible. Requests are granted in order to prevent starvation: a
-// shared request waits behind an earlier exclusive one.
+// handleLock queues a peer's lock request, and grants it if possible. To prevent starvation, requests
+// are granted in their order: a shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
 	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer }) {
 		return protocolError(t.peer, h, "the peer already holds or waits for the lock")
@@ -199,7 +196,7 @@ func (w *Window) grantLocks() {
 		if request.kind == Shared {
 			w.sharedHolders++
 		}
-		w.e.sendControl(&w.targets[w.index[request.peer]], &wire.Header{Kind: wire.Granted, Context: w.id})
+		w.sendControl(&w.targets[w.index[request.peer]], wire.Header{Kind: wire.Granted})
 	}
 }
 
@@ -226,7 +223,6 @@ func (w *Window) removeLockUser(t *target) {
 	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer })
 	if _, has := w.holders[t.peer]; has {
 		w.removeHolder(t.peer)
-		return
 	}
 	w.grantLocks()
 }

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -144,11 +145,11 @@ func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, err
 	w.markUsed(rank)
 	t.pending++
 	w.e.busy++
-	if !w.prepareTarget(t) {
+	if w.prepareTarget(t) {
+		w.issue(o)
+	} else {
 		t.waiting = append(t.waiting, o)
-		return o, nil
 	}
-	w.issue(o)
 	return o, nil
 }
 
@@ -201,7 +202,8 @@ func (w *Window) issue(o *Operation) {
 		o.parts = 1
 		w.e.transport.Read(t.peer, o.transfer(), o)
 	case t.Atomics:
-		w.enqueue(o)
+		t.atomicOps = append(t.atomicOps, o)
+		w.startEligible(t)
 	case o.kind == CompareAndSwapOp:
 		w.sendCompareSwap(o)
 	default:
@@ -216,11 +218,7 @@ func (e *Engine) TransferDone(o *Operation, err error) {
 }
 
 // fail records err as the operation's error, unless it has one.
-func (o *Operation) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
-}
+func (o *Operation) fail(err error) { o.err = cmp.Or(o.err, err) }
 
 // partDone completes one part of an operation, and the operation with its last part.
 func (o *Operation) partDone() {
@@ -241,24 +239,17 @@ func (o *Operation) complete() {
 	}
 	if o.kind != replyOp {
 		o.t.pending--
-		if o.err != nil && o.t.err == nil {
-			o.t.err = o.err
-		}
+		o.t.err = cmp.Or(o.t.err, o.err)
 	}
 	const maxFree = 256
 	if !o.hasRequest && len(e.freeOps) < maxFree {
-		*o = Operation{atomics: o.atomics[:0], origin: replyBuffer(o)}
+		var reusable []byte // the buffer of a reply; others belong to the caller
+		if o.kind == replyOp {
+			reusable = o.origin[:0]
+		}
+		*o = Operation{atomics: o.atomics[:0], origin: reusable}
 		e.freeOps = append(e.freeOps, o)
 	}
-}
-
-// replyBuffer returns the buffer of a reply for reuse; nil for other operations, whose buffers
-// belong to the caller.
-func replyBuffer(o *Operation) []byte {
-	if o.kind == replyOp {
-		return o.origin[:0]
-	}
-	return nil
 }
 
 // maxRequestSize limits sizes in messages of peers.

@@ -157,14 +157,14 @@ func (w *Window) markUsed(i int) {
 // target. If accumulate messages were sent, it sends a flush request once and reports false
 // until the reply.
 func (w *Window) RemoteComplete(rank int) bool {
-	t := &w.targets[rank]
-	if len(t.waiting) > 0 || t.pending > 0 {
+	if !w.LocalComplete(rank) {
 		return false
 	}
+	t := &w.targets[rank]
 	if t.unflushed {
 		t.unflushed = false
 		t.flushesSent++
-		w.e.sendControl(t, &wire.Header{Kind: wire.Flush, Context: w.id})
+		w.sendControl(t, wire.Header{Kind: wire.Flush})
 	}
 	return t.flushesSent == t.flushesAcked
 }

@@ -33,9 +33,7 @@ func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times 
 	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			me, next := w.Rank(), buffers()
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.Do(t, w.Barrier())
 			began := w.Wtime()
 			for trip := range times {
 				send, recv := next(trip)
@@ -65,9 +63,7 @@ func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times 
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return took, stats
 }
 
@@ -155,9 +151,7 @@ func TestBlockingSendsAreCopied(t *testing.T) {
 		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 		o.P2P.EagerLimit = eagerMax
 		results, _, err := inWorld(platformFabric(4, fastPath()), o, wl, work.Params{Class: work.ClassS, Iterations: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return results[0].Time
 	}
 	if without, with := run(true), run(false); with.Seconds() > 1.02*without.Seconds() {

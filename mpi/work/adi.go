@@ -1,8 +1,6 @@
 package work
 
-import (
-	"github.com/fabrictest/fabrictest/mpi"
-)
+import "github.com/fabrictest/fabrictest/mpi"
 
 // adi is a rank's part of an alternating direction implicit solver, as NPB's BT and SP: the
 // grid is divided into q × q × q cells for q × q ranks; each rank has one cell in every
@@ -50,6 +48,8 @@ type lineSolver interface {
 	scratch() int
 }
 
+// newADI returns the cells of a rank of a cubic grid with side points on each side. It has no job: a
+// solver of the whole grid, with ranks = 1, needs none.
 func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, q: isqrt(ranks)}
 	a.i, a.k = rank%a.q, rank/a.q
@@ -71,7 +71,7 @@ func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 	return a
 }
 
-// neighbour is the rank with the next cells along an axis.
+// neighbour is the rank with the next cells along an axis, or with d = -1 the previous cells.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -133,8 +133,8 @@ func (a *adi) coefficient(axis int, at [3]int) float64 {
 	return unit(key(a.coefficientSeed, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
 }
 
-// rightSide applies the operators of all axes to the solution in turn. Each needs the
-// previous result beyond the cell, within the reach of its operator.
+// rightSide sets the unknowns of a cell to the right side: the operators of all axes, applied to the
+// exact solution in turn. Each needs the previous result up to faceDepth beyond the cell.
 func (a *adi) rightSide(c *adiCell) {
 	alongZ := a.applyTo(2, c.extended(a.side, 0, 1), a.exact)
 	alongY := a.applyTo(1, c.extended(a.side, 0), alongZ.at)
@@ -150,8 +150,8 @@ func (a *adi) applyTo(axis int, box *adiCell, field func([3]int) [adiVars]float6
 	return box
 }
 
-// slice is the rank's cell in a slice along an axis.
-func (a *adi) slice(axis, s int) *adiCell {
+// cellInSlice is the cell of this rank in a slice along an axis.
+func (a *adi) cellInSlice(axis, s int) *adiCell {
 	for _, c := range a.cells {
 		if c.place[axis] == s {
 			return c
@@ -164,23 +164,16 @@ func (a *adi) slice(axis, s int) *adiCell {
 // 4.18: the receive is posted, independent work is done, then the last send and the receive
 // are waited for.
 func (a *adi) sweep(axis int, back bool) {
-	direction := ""
-	d, size, handle := 1, a.solver.forwardSize(), a.solver.eliminate
+	direction, first, d, tag := "", 0, 1, 1+2*axis
+	size, handle := a.solver.forwardSize(), a.solver.eliminate
 	if back {
-		direction = ", back"
-		d, size, handle = -1, a.solver.backSize(), a.solver.solve
+		direction, first, d, tag = ", back", a.q-1, -1, 2+2*axis
+		size, handle = a.solver.backSize(), a.solver.solve
 	}
 	defer annotate("step %d, axis %d%s", a.step, axis, direction)
-	from, to, tag := a.neighbour(axis, -d), a.neighbour(axis, d), 1+2*axis
-	if back {
-		tag++
-	}
+	from, to := a.neighbour(axis, -d), a.neighbour(axis, d)
 	for n := range a.q {
-		s := n
-		if back {
-			s = a.q - 1 - n
-		}
-		c := a.slice(axis, s)
+		c := a.cellInSlice(axis, first+n*d)
 		lines := c.n[(axis+1)%3] * c.n[(axis+2)%3]
 		var in *mpi.Request
 		if n > 0 {
@@ -211,10 +204,10 @@ func (a *adi) sweep(axis int, back bool) {
 	a.waitSend()
 }
 
+// waitSend waits for the last send, whose buffer the next one uses.
 func (a *adi) waitSend() {
-	if a.pending == nil {
-		return
+	if a.pending != nil {
+		a.j.wait(a.pending)
+		a.pending = nil
 	}
-	a.j.wait(a.pending)
-	a.pending = nil
 }

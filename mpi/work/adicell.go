@@ -26,14 +26,17 @@ func (c *adiCell) extended(side int, axes ...int) *adiCell {
 	return b
 }
 
-// at returns the unknowns of a point.
+// at returns the unknowns of a point of the whole grid that the cell has.
 func (c *adiCell) at(p [3]int) (u [adiVars]float64) {
 	i := ((p[2]-c.from[2])*c.n[1]+p[1]-c.from[1])*c.n[0] + p[0] - c.from[0]
 	copy(u[:], c.u[adiVars*i:])
 	return u
 }
 
-// each visits the points of a cell.
+// unknowns returns the unknowns of the point with index i.
+func (c *adiCell) unknowns(i int) []float64 { return c.u[adiVars*i:][:adiVars] }
+
+// each visits the points of a cell, with their indexes.
 func (c *adiCell) each(do func(at [3]int, i int)) {
 	i := 0
 	for z := range c.n[2] {

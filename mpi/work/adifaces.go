@@ -1,6 +1,8 @@
 package work
 
 import (
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -21,35 +23,32 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	whole.makeRightSide(a.step)
 	whole.solve()
 	c := whole.cells[0]
-	c.each(func(at [3]int, i int) {
-		for v, w := range a.exact(at) {
-			if got := c.u[adiVars*i+v]; !a.j.withinBound(w, got, adiBound) {
-				a.j.failVerification(w, got, "unknown %d at %v in step %d of the reference", v, at, a.step)
-			}
-		}
-	})
+	c.each(func(at [3]int, i int) { a.checkPoint(at, a.exact(at), c.unknowns(i), adiBound, "of the reference") })
 	return c.at, 0
 }
 
-// check compares every unknown.
+// check compares every unknown of this rank.
 func (a *adi) check(want func(at [3]int) [adiVars]float64, bound float64) {
 	for _, c := range a.cells {
-		c.each(func(at [3]int, i int) {
-			for v, w := range want(at) {
-				if got := c.u[adiVars*i+v]; !a.j.withinBound(w, got, bound) {
-					a.j.failVerification(w, got, "unknown %d at %v in step %d", v, at, a.step)
-				}
-			}
-		})
+		c.each(func(at [3]int, i int) { a.checkPoint(at, want(at), c.unknowns(i), bound, "of this rank") })
 	}
 }
 
-// face is the data exchanged in one direction: the outermost points of every cell but the
-// last, two deep if possible.
+// checkPoint compares the unknowns of a point; where says in an error which copy of the point it is.
+func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
+	for v, w := range want {
+		if !a.j.withinBound(w, got[v], bound) {
+			a.j.failVerification(w, got[v], "unknown %d at %v %s in step %d", v, at, where, a.step)
+		}
+	}
+}
+
+// face is the data exchanged along an axis in direction d, 1 or -1: the outermost points of every
+// cell but the last, two deep if possible.
 type face struct {
 	axis, d  int
-	to, from int
-	send     []edgePoint // indexes within this rank's cells
+	to, from int         // neighbours
+	send     []edgePoint // points of this rank's cells
 	recv     [][3]int    // received points of the whole grid
 	out, in  []byte
 	tag      int
@@ -71,47 +70,34 @@ func (a *adi) makeFaces() {
 		f.axis, f.d, f.tag = way/2, 1-2*(way%2), 100+way
 		f.to, f.from = a.neighbour(f.axis, f.d), a.neighbour(f.axis, -f.d)
 		for s := range a.q {
-			c := a.slice(f.axis, s)
+			c := a.cellInSlice(f.axis, s)
 			if next := s + f.d; next >= 0 && next < a.q {
-				c.each(func(at [3]int, i int) {
-					inward := c.from[f.axis] + c.n[f.axis] - 1 - at[f.axis]
-					if f.d < 0 {
-						inward = at[f.axis] - c.from[f.axis]
-					}
-					if inward < faceDepth {
-						f.send = append(f.send, edgePoint{c, i})
-					}
-				})
+				f.points(c, func(_ [3]int, i int) { f.send = append(f.send, edgePoint{c, i}) })
 			}
-		}
-		for s := range a.q {
 			// The face for the cell in slice s comes from the cell before it, which has the
 			// same coordinates on the other axes.
-			before := s - f.d
-			if before < 0 || before >= a.q {
-				continue
+			if before := s - f.d; before >= 0 && before < a.q {
+				other := adiCell{from: c.from, n: c.n}
+				other.from[f.axis] = part(a.side, a.q, before)
+				other.n[f.axis] = part(a.side, a.q, before+1) - other.from[f.axis]
+				f.points(&other, func(at [3]int, _ int) { f.recv = append(f.recv, at) })
 			}
-			f.recv = append(f.recv, a.facePoints(f, a.slice(f.axis, s), before)...)
 		}
 		f.out, f.in = make([]byte, 8*adiVars*len(f.send)), make([]byte, 8*adiVars*len(f.recv))
 	}
 }
 
-// facePoints returns the points of the neighbouring cell in another slice.
-func (a *adi) facePoints(f *face, c *adiCell, slice int) (points [][3]int) {
-	other := adiCell{from: c.from, n: c.n}
-	other.from[f.axis] = part(a.side, a.q, slice)
-	other.n[f.axis] = part(a.side, a.q, slice+1) - other.from[f.axis]
-	other.each(func(at [3]int, _ int) {
-		inward := other.from[f.axis] + other.n[f.axis] - 1 - at[f.axis]
+// points visits the points of a cell that are on its face: less than faceDepth from its end.
+func (f *face) points(c *adiCell, visit func(at [3]int, i int)) {
+	c.each(func(at [3]int, i int) {
+		inward := c.from[f.axis] + c.n[f.axis] - 1 - at[f.axis]
 		if f.d < 0 {
-			inward = at[f.axis] - other.from[f.axis]
+			inward = at[f.axis] - c.from[f.axis]
 		}
 		if inward < faceDepth {
-			points = append(points, at)
+			visit(at, i)
 		}
 	})
-	return points
 }
 
 // exchangeFaces exchanges all six faces and checks them: receives first, then sends, then a
@@ -125,7 +111,7 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 	for i := range a.faces {
 		f := &a.faces[i]
 		for k, p := range f.send {
-			putFloats(f.out[8*adiVars*k:], p.cell.u[adiVars*p.i:][:adiVars])
+			putFloats(f.out[8*adiVars*k:], p.cell.unknowns(p.i))
 		}
 		a.j.digestSent(f.to, f.out)
 		rs = append(rs, a.j.Isend(f.out, f.to, f.tag))
@@ -134,12 +120,11 @@ func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64
 	for i := range a.faces {
 		f := &a.faces[i]
 		a.j.digestReceived(f.from, f.in)
+		where := fmt.Sprintf("on a face from rank %d", f.from)
+		var got [adiVars]float64
 		for k, at := range f.recv {
-			for v, w := range want(at) {
-				if got := getFloat(f.in[8*(adiVars*k+v):]); !a.j.withinBound(w, got, bound) {
-					a.j.failVerification(w, got, "unknown %d at %v on a face from rank %d in step %d", v, at, f.from, a.step)
-				}
-			}
+			getFloats(got[:], f.in[8*adiVars*k:])
+			a.checkPoint(at, want(at), got[:], bound, where)
 		}
 	}
 }

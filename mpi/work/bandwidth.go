@@ -37,6 +37,7 @@ func multipair(j *job) {
 // window is the number of outstanding messages of a size.
 func window(n int) int { return min(64, max(4, 1<<20/n)) }
 
+// bandwidthSizes sets the iterations of the class, and returns its message sizes.
 func bandwidthSizes(j *job) []int {
 	j.setIterations(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 200}[j.p.Class])
 	return j.messageSizes(map[Class][]int{

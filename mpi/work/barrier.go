@@ -62,7 +62,7 @@ func smoke(j *job) {
 	times := j.setIterations(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
 	passTokenRound(j, max(n, 8), times)
 	j.repeat(times, "time a barrier", barrierRound(j, n))
-	j.repeat(times, "time an all-to-all", exchangeAll(j, n))
+	j.repeat(times, "time an all-to-all", alltoallRound(j, n))
 }
 
 // star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many

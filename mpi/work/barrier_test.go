@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -33,10 +34,7 @@ func (d duplicatingUpper) Arrived(peer int, h *wire.Header, data []byte) error {
 // A rank that leaves a barrier before the last has entered is detected.
 func TestEarlyBarrierExitIsDetected(t *testing.T) {
 	for _, name := range []string{"barrier", "smoke"} {
-		wl, err := work.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := must.Get(work.Find(name))(t)
 		did := false
 		o := mpi.Options{Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 			if e.Rank == 0 { // the other one is late
@@ -44,7 +42,7 @@ func TestEarlyBarrierExitIsDetected(t *testing.T) {
 			}
 			return mpi.OverVerbs(carrier.Config{})(e, up)
 		}}
-		_, _, err = inWorld(mpihost.Fabric{Ranks: 2, Limit: time.Minute}, o, wl, work.Params{Iterations: 4})
+		_, _, err := inWorld(mpihost.Fabric{Ranks: 2, Limit: time.Minute}, o, wl, work.Params{Iterations: 4})
 		var wrong *work.VerificationError
 		if !errors.As(err, &wrong) || wrong.Want != "none" || wrong.Rank != 1 {
 			t.Errorf("%s: %v, %v", name, err, did)

@@ -3,19 +3,19 @@ package work
 // blockCyclic is a matrix of n rows and n + 1 columns in block-cyclic distribution on a
 // grid of ranks.
 type blockCyclic struct {
-	seed                uint64
-	n, block            int
-	rows, columns       int // of the grid of ranks
-	rank, row, column   int
-	ownRows, ownColumns int
+	seed          uint64
+	n, block      int
+	rank          int
+	rows, columns cyclicAxis
 }
 
+// newBlockCyclic returns the part of a rank in a grid of ranks that is as square as possible.
 func newBlockCyclic(seed uint64, n, block, ranks, rank int) *blockCyclic {
-	d := &blockCyclic{seed: seed, n: n, block: block, rank: rank}
-	d.rows, d.columns = rectangle(ranks)
-	d.row, d.column = rank/d.columns, rank%d.columns
-	d.ownRows, d.ownColumns = d.rowsBefore(n), d.columnsBefore(n+1)
-	return d
+	rows, columns := rectangle(ranks)
+	return &blockCyclic{
+		seed: seed, n: n, block: block, rank: rank,
+		rows: newCyclicAxis(n, block, rows, rank/columns), columns: newCyclicAxis(n+1, block, columns, rank%columns),
+	}
 }
 
 // element is an element of the initial matrix.
@@ -23,38 +23,42 @@ func (d *blockCyclic) element(row, column int) float64 {
 	return unit(key(d.seed, uint64(row), uint64(column)))
 }
 
-func (d *blockCyclic) rankAt(row, column int) int { return row*d.columns + column }
+// rankAt is the rank at a row and a column of the grid of ranks.
+func (d *blockCyclic) rankAt(row, column int) int { return row*d.columns.owners + column }
 
-// rowOwner is the row of ranks that owns a row, and localRow its index there.
-func (d *blockCyclic) rowOwner(g int) int { return g / d.block % d.rows }
-func (d *blockCyclic) localRow(g int) int { return g/(d.block*d.rows)*d.block + g%d.block }
-
-func (d *blockCyclic) columnOwner(g int) int { return g / d.block % d.columns }
-func (d *blockCyclic) localColumn(g int) int { return g/(d.block*d.columns)*d.block + g%d.block }
-
-// globalRow is the row of a local index.
-func (d *blockCyclic) globalRow(at int) int {
-	return (at/d.block*d.rows+d.row)*d.block + at%d.block
+// cyclicAxis is the distribution of the rows, or of the columns, of a matrix among the rows or
+// columns of a grid of ranks, its owners: blocks go to the owners in turn.
+type cyclicAxis struct {
+	block  int
+	owners int
+	me     int // index of this rank's row or column among the owners
+	owned  int // how many rows or columns this rank has
 }
 
-func (d *blockCyclic) globalColumn(at int) int {
-	return (at/d.block*d.columns+d.column)*d.block + at%d.block
+func newCyclicAxis(n, block, owners, me int) cyclicAxis {
+	a := cyclicAxis{block: block, owners: owners, me: me}
+	a.owned = a.before(n)
+	return a
 }
 
-// rowsBefore is the number of rows of this rank before row g, which is the local index of
-// its first row from g on.
-func (d *blockCyclic) rowsBefore(g int) int { return ownedBefore(g, d.block, d.rows, d.row) }
+// owner is the owner of index g of the matrix, and local its index there.
+func (a *cyclicAxis) owner(g int) int { return g / a.block % a.owners }
+func (a *cyclicAxis) local(g int) int { return g/(a.block*a.owners)*a.block + g%a.block }
 
-func (d *blockCyclic) columnsBefore(g int) int { return ownedBefore(g, d.block, d.columns, d.column) }
+// global is the index in the matrix of this rank's local index.
+func (a *cyclicAxis) global(local int) int {
+	return (local/a.block*a.owners+a.me)*a.block + local%a.block
+}
 
-// ownedBefore is how many of the first g rows or columns belong to owner me.
-func ownedBefore(g, block, owners, me int) int {
-	blocks, rest := g/block, g%block
-	n := blocks / owners * block
-	switch partialOwner := blocks % owners; {
-	case me < partialOwner:
-		n += block
-	case me == partialOwner:
+// before is how many indexes below g this rank owns, which is the local index of its first one
+// from g on.
+func (a *cyclicAxis) before(g int) int {
+	blocks, rest := g/a.block, g%a.block
+	n := blocks / a.owners * a.block
+	switch partialOwner := blocks % a.owners; {
+	case a.me < partialOwner:
+		n += a.block
+	case a.me == partialOwner:
 		n += rest
 	}
 	return n

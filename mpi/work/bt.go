@@ -3,8 +3,7 @@ package work
 // blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does. Each
 // line passes on a block and a vector (240 bytes), and a vector on the way back (40), in
 // large messages of a whole face to six neighbours, from named sources, with receives
-// posted before the preceding work (Thesis §4.4.2, Fig. 4.18: nearly all speculation is
-// right; Survey Table 1: nearly no message is unexpected).
+// posted before the preceding work (Thesis §4.4.2, Fig. 4.18; Survey Table 1).
 func blockTridiagonal(j *job) { runADI(j, blockSolver{}) }
 
 // runADI is the common part of bt and sp.
@@ -42,6 +41,7 @@ func (blockSolver) middle(a *adi, axis int, at [3]int) block {
 	return diagonal(5+a.coefficient(axis, at), 0.2)
 }
 
+// diagonal returns a block with d on its diagonal and next beside it.
 func diagonal(d, next float64) (b block) {
 	for v := range b {
 		b[v][v] = d
@@ -50,6 +50,7 @@ func diagonal(d, next float64) (b block) {
 	return b
 }
 
+// times returns the product of a block and a vector.
 func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	for r := range b {
 		for c := range x {
@@ -59,6 +60,7 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
+// apply implements lineSolver.
 func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), s.middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
@@ -95,7 +97,7 @@ func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	for i := range l.n {
 		p := l.first + i*l.stride
 		own := s.middle(a, l.axis, at)
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		if i > 0 || before != nil {
 			own.subtract(&low, &next)
 			gone := low.times(right)
@@ -120,7 +122,7 @@ func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	copy(known[:], before)
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		if i < l.n-1 || before != nil {
 			var next block
 			next.from(c.eliminated[blockSize*p:])

@@ -9,9 +9,8 @@ import (
 // with as many or twice as many columns as rows; each has a block of the matrix. Products
 // are summed along rows with halving partners and exchanged across the diagonal; scalars
 // are summed the same way, in messages of 8 bytes, which are the majority (Thesis Table
-// 5.1). There are no collectives and no wildcards in the loop: receive, send, wait, without
-// work in between (Thesis Fig. 4.18), therefore speculation gains nothing. The number of
-// partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
+// 5.1). The loop has receives, sends and waits without work in between (Thesis Fig. 4.18). The
+// number of partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
 func conjugateGradient(j *job) {
 	size := map[Class]cgSize{
 		ClassT: {unknowns: 256, perRow: 3, steps: 25},
@@ -54,6 +53,7 @@ type cgPartners struct {
 	opposite         int    // the rank across the diagonal
 }
 
+// newCGPartners returns the position of a rank, and its partners along the row at halving distances.
 func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
 	p.cols = ranks / p.rows
@@ -64,8 +64,8 @@ func newCGPartners(rank, ranks int) (p cgPartners) {
 	return p
 }
 
-// divide sets the parts of sums over some rows. With twice as many columns as rows, ranks
-// keep only the half that the rank across the diagonal needs.
+// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite. With
+// twice as many columns as rows, it keeps only the half that its opposite needs.
 func (p *cgPartners) divide(rows int) {
 	p.kept = [2]int{0, rows}
 	p.sent = p.kept
@@ -78,6 +78,7 @@ func (p *cgPartners) divide(rows int) {
 	}
 }
 
+// newCG returns a rank's part of a random system, whose size is rounded up to a multiple of the columns.
 func newCG(j *job, size cgSize) *cg {
 	c := &cg{j: j, cgPartners: newCGPartners(j.Rank(), j.Size())}
 	n := (size.unknowns + c.cols - 1) / c.cols * c.cols
@@ -136,7 +137,7 @@ func (b *floatBuffers) exchange(j *job, recv, send []float64, peer, tag int) {
 	getFloats(recv, in)
 }
 
-// innerProduct is the inner product of two vectors.
+// innerProduct returns the inner product of two vectors, and adds it to the history.
 func (c *cg) innerProduct(x, y []float64) float64 {
 	sum := 0.0
 	for i := range x {
@@ -161,6 +162,7 @@ func (c *cg) solveAll(steps int) {
 	c.j.addFigure("residual", c.lastResidual, "")
 }
 
+// solve runs steps of the conjugate gradient method from the solution 0, and computes the residual.
 func (c *cg) solve(steps int) {
 	c.lastSteps = steps
 	clear(c.z)
@@ -193,24 +195,19 @@ func (c *cg) residual() {
 	for i := range c.q {
 		c.q[i] = c.right[i] - c.q[i]
 	}
-	sum := c.innerProduct(c.q, c.q)
-	c.lastResidual = math.Sqrt(sum)
+	c.lastResidual = math.Sqrt(c.innerProduct(c.q, c.q))
 }
 
 // check compares the solution with the exact one, and the scalars of all ranks, which must
 // be equal to the bit.
 func (c *cg) check() {
 	j := c.j
-	begun := 1.5 * math.Sqrt(float64(len(c.right)*c.cols)) // bound of the norm of the solution
-	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*begun
+	maxNorm := 1.5 * math.Sqrt(float64(len(c.right)*c.cols)) // of the solution, whose elements are at most 1.5
+	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*maxNorm
 	for i, want := range c.solution {
-		if !j.withinBound(want, c.z[i], bound) {
-			j.failVerification(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.solution)+i, bound)
-		}
+		j.checkWithin(want, c.z[i], bound, "solution at %d, bound %.2g", c.col*len(c.solution)+i, bound)
 	}
-	if !j.withinBound(0, c.lastResidual, bound*c.norm) {
-		j.failVerification("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
-	}
+	j.checkSmall(c.lastResidual, bound*c.norm, "residual")
 	all := make([]byte, 8*j.Size())
 	j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all)
 	for rank := range j.Size() {

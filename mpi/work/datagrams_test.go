@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -19,17 +20,12 @@ import (
 // %) is CPU time of TCP, which a simulated world does not have.
 func TestDatagramIWARPMatchesStreamIWARP(t *testing.T) {
 	run := func(name string, f mpihost.Fabric, design carrier.Design, n int) work.Result {
-		wl, err := work.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := must.Get(work.Find(name))(t)
 		f.Ranks, f.Limit = 2, time.Minute
 		f.Link = sim.LinkConfig{RateBps: 10_000_000_000, Latency: time.Microsecond}
 		o := mpi.Options{Carrier: carrier.Config{Design: design, NoCoalescing: true}}
 		results, _, err := inWorld(f, o, wl, work.Params{Bytes: n, Iterations: 50})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return results[0]
 	}
 	streams := mpihost.Fabric{Provider: "softiwarp", Setup: nics.Setup{Options: nics.Options{"markers": true}}}

@@ -46,6 +46,7 @@ type exchange struct {
 	receives   []*mpi.Request
 }
 
+// newExchange allocates a buffer to send and one to receive for each neighbour.
 func newExchange(j *job) *exchange {
 	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 32 << 10, ClassS: 128 << 10, ClassW: 128 << 10, ClassA: 1 << 20}[j.p.Class])
 	size := j.Size()
@@ -74,6 +75,7 @@ func (x *exchange) run(step func(i int)) {
 	j.addFigure("bytes a message", float64(len(x.pack[0])), "B")
 }
 
+// post posts a receive from each neighbour.
 func (x *exchange) post() {
 	x.receives = x.receives[:0]
 	for k, p := range x.peers {

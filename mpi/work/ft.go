@@ -23,7 +23,7 @@ func fourier(j *job) {
 		if step == 0 {
 			f.forward(f.modes)
 		}
-		f.back(step)
+		f.evolve(step)
 		j.stop()
 		f.check(step)
 	}
@@ -67,6 +67,7 @@ type ft struct {
 	line             []complex128
 }
 
+// newFT returns the slabs of a rank, with noise as the initial field.
 func newFT(j *job, grid [3]int) *ft {
 	f := &ft{j: j, n: grid, line: make([]complex128, grid[1])}
 	for axis, n := range grid {
@@ -105,7 +106,7 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 
 // forward transforms the field, which is overwritten.
 func (f *ft) forward(modes []complex128) {
-	f.inPlanes(f.field, false)
+	f.transformPlanes(f.field, false)
 	f.j.compute(1)
 	f.toColumns(modes)
 	for i := 0; i < len(modes); i += f.n[2] {
@@ -113,15 +114,15 @@ func (f *ft) forward(modes []complex128) {
 	}
 }
 
-// back computes the field after some steps.
-func (f *ft) back(steps int) {
+// evolve computes the field after some steps from the damped modes.
+func (f *ft) evolve(steps int) {
 	f.damp(f.damped, steps)
 	for i := 0; i < len(f.damped); i += f.n[2] {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], true)
 	}
 	f.j.compute(1)
 	f.toPlanes()
-	f.inPlanes(f.field, true)
+	f.transformPlanes(f.field, true)
 }
 
 // damp computes the modes after some steps.
@@ -137,8 +138,8 @@ func (f *ft) damp(to []complex128, steps int) {
 	}
 }
 
-// inPlanes transforms along x and y.
-func (f *ft) inPlanes(field []complex128, back bool) {
+// transformPlanes transforms all planes of a field along x and y, forward or back.
+func (f *ft) transformPlanes(field []complex128, back bool) {
 	plane := f.n[0] * f.n[1]
 	for z := range f.planes {
 		p := field[z*plane:][:plane]
@@ -153,13 +154,13 @@ func (f *ft) inPlanes(field []complex128, back bool) {
 
 // toColumns transposes the field from planes to columns.
 func (f *ft) toColumns(modes []complex128) {
-	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) })
-	f.toAll()
-	f.pairs(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
+	f.eachElement(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) })
+	f.exchangeBlocks()
+	f.eachElement(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
 }
 
-// toAll exchanges a block with every rank.
-func (f *ft) toAll() {
+// exchangeBlocks exchanges a block with every rank.
+func (f *ft) exchangeBlocks() {
 	n := len(f.send) / f.j.Size()
 	for to := range f.j.Size() {
 		f.j.digestSent(to, f.send[to*n:][:n])
@@ -172,15 +173,15 @@ func (f *ft) toAll() {
 
 // toPlanes transposes the damped modes from columns to planes.
 func (f *ft) toPlanes() {
-	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) })
-	f.toAll()
-	f.pairs(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
+	f.eachElement(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) })
+	f.exchangeBlocks()
+	f.eachElement(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
 }
 
-// pairs visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
+// eachElement visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
 // then x. It calls do with the index of each element in the slab of planes and in that of
 // columns; the index in the other rank's slab is meaningless.
-func (f *ft) pairs(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
+func (f *ft) eachElement(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
 	for peer := range f.j.Size() {
 		for z := range f.planes {
 			for y := range f.n[1] {

@@ -11,9 +11,7 @@ import (
 // block-cyclic matrix. One column of ranks factors a panel of columns, with small messages
 // for each pivot; the panel goes along the rows of ranks in a ring, with receives posted
 // early; rows are swapped, and the rest of the matrix is updated. Most messages are small
-// ones of pivots; those with the volume grow with the matrix (Survey §3.5, Fig. 11).
-// Sources are named, and partners are those of a rank's row and column (Survey Table 1:
-// six).
+// ones of pivots; those with the volume grow with the matrix (Survey §3.5, Fig. 11, Table 1).
 func linpack(j *job) {
 	size := map[Class]struct{ n, block int }{
 		ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
@@ -60,101 +58,100 @@ type panelBuf struct {
 
 // eliminate generates the matrix and eliminates it, panel by panel.
 func (h *hpl) eliminate() {
-	h.a = make([]float64, h.ownRows*h.ownColumns)
-	for i := range h.ownRows {
-		for k := range h.ownColumns {
-			h.a[i*h.ownColumns+k] = h.element(h.globalRow(i), h.globalColumn(k))
+	h.a = make([]float64, h.rows.owned*h.columns.owned)
+	for i := range h.rows.owned {
+		for k := range h.columns.owned {
+			h.a[i*h.columns.owned+k] = h.element(h.rows.global(i), h.columns.global(k))
 		}
 	}
 	for k := 0; k < h.n; k += h.block {
-		h.panel(k)
+		h.eliminatePanel(k)
 	}
 }
 
-// local is a row of this rank's part.
-func (h *hpl) local(row int) []float64 { return h.a[row*h.ownColumns:][:h.ownColumns] }
+// localRow is a row of this rank's part, by local index.
+func (h *hpl) localRow(row int) []float64 { return h.a[row*h.columns.owned:][:h.columns.owned] }
 
-// panel eliminates a block of columns.
-func (h *hpl) panel(first int) {
+// eliminatePanel eliminates the block of columns from first on, and updates the rest of the matrix.
+func (h *hpl) eliminatePanel(first int) {
 	defer annotate("panel at column %d", first)
 	h.first, h.width = first, min(h.block, h.n-first)
 	h.pivots = make([]int, h.width)
-	h.below = make([]float64, h.ownRows*h.width)
-	if h.column == h.columnOwner(first) {
-		h.factor()
+	h.below = make([]float64, h.rows.owned*h.width)
+	if h.columns.me == h.columns.owner(first) {
+		h.factorPanel()
 	}
 	h.forwardPanel()
 	h.j.compute(1)
-	rest := h.columnsBefore(first + h.width)
+	rest := h.columns.before(first + h.width)
 	h.swapRows(rest)
 	h.solveTop(rest)
 	h.update(rest)
 }
 
-// factor eliminates within the panel, with the ranks of this column.
-func (h *hpl) factor() {
-	left := h.columnsBefore(h.first)
+// factorPanel eliminates within the panel, with the ranks of this column.
+func (h *hpl) factorPanel() {
+	left := h.columns.before(h.first)
 	for c := range h.width {
 		g := h.first + c
-		row := h.pivot(g, left)
-		for i := h.rowsBefore(g + 1); i < h.ownRows; i++ {
-			own := h.local(i)[left:][:h.width]
+		row := h.swapPivot(g, left)
+		for i := h.rows.before(g + 1); i < h.rows.owned; i++ {
+			own := h.localRow(i)[left:][:h.width]
 			own[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
 				own[k] -= own[c] * row[k]
 			}
 		}
 	}
-	for i := range h.ownRows {
-		copy(h.below[i*h.width:][:h.width], h.local(i)[left:])
+	for i := range h.rows.owned {
+		copy(h.below[i*h.width:][:h.width], h.localRow(i)[left:])
 	}
 }
 
-// pivot finds the row with the largest element of a column, swaps it into place, and
+// swapPivot finds the row with the largest element of column g, swaps it into place, and
 // returns it. Every rank of the column sends its candidate to every other, with the row to
 // be replaced if it owns that.
-func (h *hpl) pivot(g, left int) []float64 {
+func (h *hpl) swapPivot(g, left int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
-	for i := h.rowsBefore(g); i < h.ownRows; i++ {
-		if v := math.Abs(h.local(i)[left+c]); v > mine[0] {
-			mine[0], mine[1] = v, float64(h.globalRow(i))
-			copy(mine[2:2+w], h.local(i)[left:])
+	for i := h.rows.before(g); i < h.rows.owned; i++ {
+		if v := math.Abs(h.localRow(i)[left+c]); v > mine[0] {
+			mine[0], mine[1] = v, float64(h.rows.global(i))
+			copy(mine[2:2+w], h.localRow(i)[left:])
 		}
 	}
-	if h.row == h.rowOwner(g) {
-		copy(mine[2+w:], h.local(h.localRow(g))[left:][:w])
+	if h.rows.me == h.rows.owner(g) {
+		copy(mine[2+w:], h.localRow(h.rows.local(g))[left:][:w])
 	}
-	mine[2+2*w] = sumOf(mine[:2+2*w])
+	mine[2+2*w] = checksum(mine[:2+2*w])
 	all := h.exchangeInColumn(mine)
 	best := 0
 	for r := range all {
 		// Candidates that are not chosen are checked only here.
-		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.withinBound(want, got, 0) {
-			h.j.failVerification(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
-		}
+		h.j.checkWithin(checksum(all[r][:2+2*w]), all[r][2+2*w], 0,
+			"checksum of the candidate of row %d of ranks for column %d", r, g)
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r
 		}
 	}
-	if all[best][0] <= 0 || h.rowOwner(int(all[best][1])) != best || int(all[best][1]) < g {
+	if all[best][0] <= 0 || h.rows.owner(int(all[best][1])) != best || int(all[best][1]) < g {
 		h.j.failVerification(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
 	}
 	p := int(all[best][1])
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
-	if h.row == h.rowOwner(p) {
-		copy(h.local(h.localRow(p))[left:], all[h.rowOwner(g)][2+w:2+2*w])
+	if h.rows.me == h.rows.owner(p) {
+		copy(h.localRow(h.rows.local(p))[left:], all[h.rows.owner(g)][2+w:2+2*w])
 	}
-	if h.row == h.rowOwner(g) {
-		copy(h.local(h.localRow(g))[left:], row)
+	if h.rows.me == h.rows.owner(g) {
+		copy(h.localRow(h.rows.local(g))[left:], row)
 	}
 	return row
 }
 
-// sumOf is a checksum of numbers that a float represents exactly.
-func sumOf(numbers []float64) float64 {
+// checksum returns a checksum of numbers, which a float64 represents exactly.
+func checksum(numbers []float64) float64 {
 	k := uint64(0)
 	for _, x := range numbers {
 		k = mix(k ^ math.Float64bits(x))
@@ -165,24 +162,24 @@ func sumOf(numbers []float64) float64 {
 // exchangeInColumn exchanges numbers among the ranks of a column.
 func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	n := 8 * len(mine)
-	out, in := make([]byte, n), make([]byte, n*h.rows)
+	out, in := make([]byte, n), make([]byte, n*h.rows.owners)
 	putFloats(out, mine)
-	all := make([][]float64, h.rows)
-	rs := make([]*mpi.Request, h.rows)
-	for r := range h.rows {
-		if r != h.row {
-			rs[r] = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.column), hplTagPivot)
+	all := make([][]float64, h.rows.owners)
+	rs := make([]*mpi.Request, h.rows.owners)
+	for r := range h.rows.owners {
+		if r != h.rows.me {
+			rs[r] = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.columns.me), hplTagPivot)
 		}
 	}
-	for r := range h.rows {
-		if r != h.row {
-			h.j.Send(out, h.rankAt(r, h.column), hplTagPivot)
+	for r := range h.rows.owners {
+		if r != h.rows.me {
+			h.j.Send(out, h.rankAt(r, h.columns.me), hplTagPivot)
 		}
 	}
 	h.j.waitAll(rs...)
 	for r := range all {
 		all[r] = mine
-		if r != h.row {
+		if r != h.rows.me {
 			all[r] = make([]float64, len(mine))
 			getFloats(all[r], in[r*n:])
 		}
@@ -192,19 +189,19 @@ func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 
 // forwardPanel passes the panel along the row of ranks, from one to the next.
 func (h *hpl) forwardPanel() {
-	from := h.rowsBefore(h.first)
-	n := 8 * (h.width + (h.ownRows-from)*h.width)
+	from := h.rows.before(h.first)
+	n := 8 * (h.width + (h.rows.owned-from)*h.width)
 	buf := make([]byte, n)
-	origin := h.columnOwner(h.first)
-	if h.column == origin {
+	origin := h.columns.owner(h.first)
+	if h.columns.me == origin {
 		for c, p := range h.pivots {
 			putFloats(buf[8*c:], []float64{float64(p)})
 		}
 		putFloats(buf[8*h.width:], h.below[from*h.width:])
 	} else {
-		r := h.j.Irecv(buf, h.rankAt(h.row, (h.column+h.columns-1)%h.columns), hplTagPanel)
-		h.j.wait(r)
-		h.j.digestReceived(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
+		previous := h.rankAt(h.rows.me, (h.columns.me+h.columns.owners-1)%h.columns.owners)
+		h.j.wait(h.j.Irecv(buf, previous, hplTagPanel))
+		h.j.digestReceived(previous, buf)
 		for c := range h.pivots {
 			h.pivots[c] = int(getFloat(buf[8*c:]))
 			if p := h.pivots[c]; p < h.first+c || p >= h.n {
@@ -213,7 +210,7 @@ func (h *hpl) forwardPanel() {
 		}
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
-	if next := (h.column + 1) % h.columns; next != origin {
-		h.j.sendWithDigest(buf, h.rankAt(h.row, next), hplTagPanel)
+	if next := (h.columns.me + 1) % h.columns.owners; next != origin {
+		h.j.sendWithDigest(buf, h.rankAt(h.rows.me, next), hplTagPanel)
 	}
 }

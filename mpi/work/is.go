@@ -40,6 +40,7 @@ type bucketSort struct {
 	counts     []byte // of buckets, for the reduction
 }
 
+// newIntegerSort draws the keys of this rank.
 func newIntegerSort(j *job, size isSize) *bucketSort {
 	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets)}
 	from, to := part(size.keys, j.Size(), j.Rank()), part(size.keys, j.Size(), j.Rank()+1)
@@ -96,9 +97,9 @@ func (s *bucketSort) sort() []uint32 {
 	}
 	j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive")
 	s.recv = resize(s.recv, 4*from[ranks])
-	j.exchangeAll(s.send, to, s.recv, from, 4)
+	j.alltoallv(s.send, to, s.recv, from, 4)
 	j.compute(1)
-	s.rank(from[ranks])
+	s.sortReceived(from[ranks])
 	return s.sorted
 }
 
@@ -120,8 +121,8 @@ func (s *bucketSort) assignBuckets() (owner, share []int) {
 	return owner, share
 }
 
-// rank sorts the received keys by counting.
-func (s *bucketSort) rank(n int) {
+// sortReceived sorts the n received keys by counting how often each value occurs.
+func (s *bucketSort) sortReceived(n int) {
 	count := make([]uint32, s.size.most)
 	for i := range n {
 		k := binary.LittleEndian.Uint32(s.recv[4*i:])
@@ -138,10 +139,10 @@ func (s *bucketSort) rank(n int) {
 	}
 }
 
-// exchangeAll sends a part of a buffer to each rank and receives one from each: parts are
+// alltoallv sends a part of a buffer to each rank and receives one from each: parts are
 // between from[i] and from[i+1], in units. All receives are posted first; sends start with
 // the next rank, to spread the load.
-func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit int) {
+func (j *job) alltoallv(send []byte, to []int, recv []byte, from []int, unit int) {
 	me, ranks := j.Rank(), j.Size()
 	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])
 	rs := make([]*mpi.Request, 0, 2*ranks)
@@ -150,7 +151,7 @@ func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit i
 		if from[r] == from[r+1] {
 			continue
 		}
-		q := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagExchangeAll)
+		q := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagAlltoallv)
 		rs = append(rs, q)
 	}
 	for i := 1; i < ranks; i++ {
@@ -158,10 +159,10 @@ func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit i
 		if to[r] == to[r+1] {
 			continue
 		}
-		q := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagExchangeAll)
+		q := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagAlltoallv)
 		rs = append(rs, q)
 	}
 	j.waitAll(rs...)
 }
 
-const tagExchangeAll = 901
+const tagAlltoallv = 901

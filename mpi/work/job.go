@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"time"
@@ -39,17 +40,14 @@ func (wl *Workload) Run(w *mpi.World, p Params) (r Result, err error) {
 	return j.result(), nil
 }
 
-// setIterations sets the number of iterations: that of the parameters, or that of the
-// class.
-func (j *job) setIterations(class int) int {
-	j.iterations = class
-	if j.p.Iterations > 0 {
-		j.iterations = j.p.Iterations
-	}
+// setIterations sets and returns the number of iterations: that of the parameters, or else
+// ofClass, that of the class.
+func (j *job) setIterations(ofClass int) int {
+	j.iterations = cmp.Or(j.p.Iterations, ofClass)
 	return j.iterations
 }
 
-// messageSizes returns the size of the parameters, or the sizes of the class.
+// messageSizes returns the message size of the parameters if it is set, else the sizes of the class.
 func (j *job) messageSizes(byClass map[Class][]int) []int {
 	if j.p.Bytes > 0 {
 		return []int{j.p.Bytes}
@@ -70,24 +68,24 @@ func (j *job) stop() time.Duration {
 	return took
 }
 
-// addWaitTime counts the time since a moment as wait time.
+// addWaitTime counts the time from since until now as wait time, during a measurement.
 func (j *job) addWaitTime(since time.Duration) {
 	if j.measured {
 		j.waited += j.Wtime() - since
 	}
 }
 
-// compute computes for 1/parts of the time of a step.
+// compute keeps the CPU busy for 1/parts of Params.Compute, the time of a step.
 func (j *job) compute(parts int) { j.computeFraction(1, parts) }
 
-// computeFraction computes for n/of of the time of a step.
+// computeFraction keeps the CPU busy for n/of of the time of a step.
 func (j *job) computeFraction(n, of int) {
 	if j.p.Compute > 0 {
 		j.Compute(j.p.Compute * time.Duration(n) / time.Duration(of))
 	}
 }
 
-// wait waits for a request, and counts the wait time.
+// wait and waitAll wait for requests, and count the wait time.
 func (j *job) wait(r *mpi.Request) mpi.Status {
 	from := j.Wtime()
 	s := must(r.Wait())
@@ -120,17 +118,13 @@ func (j *job) recvWithDigest(buf []byte, source, tag int) {
 	j.digestReceived(source, buf)
 }
 
-// sumAll returns the sum over all ranks.
-func (j *job) sumAll(x float64) float64 {
-	putFloats(j.scalar[:], []float64{x})
-	j.Allreduce(j.scalar[:], mpi.Float64, mpi.Sum)
-	return getFloat(j.scalar[:])
-}
+// sumAll returns the sum of x over all ranks, and maxAll the maximum.
+func (j *job) sumAll(x float64) float64 { return j.allreduceFloat(x, mpi.Sum) }
+func (j *job) maxAll(x float64) float64 { return j.allreduceFloat(x, mpi.Max) }
 
-// maxAll returns the maximum over all ranks.
-func (j *job) maxAll(x float64) float64 {
+func (j *job) allreduceFloat(x float64, op mpi.Op) float64 {
 	putFloats(j.scalar[:], []float64{x})
-	j.Allreduce(j.scalar[:], mpi.Float64, mpi.Max)
+	j.Allreduce(j.scalar[:], mpi.Float64, op)
 	return getFloat(j.scalar[:])
 }
 
@@ -143,29 +137,34 @@ func (j *job) addFigure(name string, value float64, unit string) {
 	j.figures = append(j.figures, Figure{name, value, unit})
 }
 
-// result combines the counters of all ranks.
+// result returns the counters of all ranks: the longest time, the mean wait time and the sums of
+// checks. It checks that all messages with digests were received unchanged.
 func (j *job) result() Result {
 	le := binary.LittleEndian
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
 	j.Allreduce(longest, mpi.Int64, mpi.Max)
-	var sums []byte
-	for _, x := range []uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance} {
-		sums = le.AppendUint64(sums, x)
-	}
-	j.Allreduce(sums, mpi.Uint64, mpi.Sum)
-	if over := le.Uint64(sums[24:]); over != 0 {
-		j.failVerification(0, over, "digests of all messages sent, minus those of all received")
+	sums := [...]uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance}
+	j.sumCounters(sums[:])
+	if balance := sums[3]; balance != 0 {
+		j.failVerification(0, balance, "digests of all messages sent, minus those of all received")
 	}
 	return Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,
 		Time:   time.Duration(le.Uint64(longest)),
-		Waited: time.Duration(le.Uint64(sums)) / time.Duration(j.Size()),
-		Checks: le.Uint64(sums[8:]), Verified: le.Uint64(sums[16:]),
+		Waited: time.Duration(sums[0]) / time.Duration(j.Size()),
+		Checks: sums[1], Verified: sums[2],
 		Figures: j.figures,
 	}
 }
 
-// bcastFromRoot returns the number of rank 0.
+// sumCounters replaces each counter by its sum over all ranks.
+func (j *job) sumCounters(counters []uint64) {
+	b := must(binary.Append(nil, binary.LittleEndian, counters))
+	j.Allreduce(b, mpi.Uint64, mpi.Sum)
+	must(binary.Decode(b, binary.LittleEndian, counters))
+}
+
+// bcastFromRoot returns the x of rank 0 on all ranks.
 func (j *job) bcastFromRoot(x float64) float64 {
 	putFloats(j.scalar[:], []float64{x})
 	j.Bcast(j.scalar[:], 0)

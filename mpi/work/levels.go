@@ -48,17 +48,14 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 		for i := range 2*len(all) - 1 { // down, and up again
 			all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
 		}
-		if n := j.sumAll(1); !j.withinBound(float64(j.Size()), n, 0) {
-			j.failVerification(j.Size(), n, "ranks that were counted at the end of cycle %d", cycle)
-		}
+		j.checkWithin(float64(j.Size()), j.sumAll(1), 0, "ranks that were counted at the end of cycle %d", cycle)
 	}
 	j.stop()
 	partners := 0
 	for _, t := range all {
 		partners = max(partners, len(t.from))
 	}
-	most := j.maxAll(float64(partners))
-	j.addFigure("partners on the level with most", most, "")
+	j.addFigure("partners on the level with most", j.maxAll(float64(partners)), "")
 }
 
 // gridLevel is a level: points on a circle, in contiguous parts per rank, each coupled to
@@ -66,9 +63,8 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 type gridLevel struct {
 	j          *job
 	level      int
-	points     int
-	reach      int
-	first, end int
+	points     int               // of all ranks
+	first, end int               // points of this rank
 	from       []neighbourPoints // ranks whose points this rank needs
 	to         []neighbourPoints // ranks that need points of this rank
 	requests   []*mpi.Request
@@ -86,15 +82,16 @@ const (
 	tagPoints  = 1000 // plus the level
 )
 
-// newLevel exchanges which rank needs which points. All ranks call it.
+// newLevel creates a level whose points are coupled to those within reach. All ranks call it, and
+// tell each other which points they need.
 func newLevel(j *job, level, points, reach int) *gridLevel {
 	defer annotate("level %d", level)
-	t := &gridLevel{j: j, level: level, points: points, reach: reach}
+	t := &gridLevel{j: j, level: level, points: points}
 	t.first, t.end = part(points, j.Size(), j.Rank()), part(points, j.Size(), j.Rank()+1)
 	needed := make([][]uint32, j.Size())
 	seen := make([]bool, points)
 	for i := t.first - reach; i < t.end+reach && t.end > t.first; i++ {
-		p := (i%points + points) % points
+		p := (i + points) % points
 		if owner := t.owner(p); owner != j.Rank() && !seen[p] {
 			seen[p] = true
 			needed[owner] = append(needed[owner], uint32(p))
@@ -110,9 +107,8 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	j.Alltoall(out, in)
 	sends := make([]*mpi.Request, 0, len(t.from))
 	for _, e := range t.from {
-		list := make([]byte, 4*len(e.points))
-		putKeys(list, e.points)
-		sends = append(sends, j.Isend(list, e.rank, tagRequest+level))
+		request := must(binary.Append(nil, binary.LittleEndian, e.points))
+		sends = append(sends, j.Isend(request, e.rank, tagRequest+level))
 	}
 	for rank := range j.Size() {
 		if binary.LittleEndian.Uint32(in[4*rank:]) > 0 {
@@ -124,17 +120,8 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	return t
 }
 
-// owner is the rank that has a point.
-func (t *gridLevel) owner(p int) int {
-	r := p * t.j.Size() / t.points
-	for part(t.points, t.j.Size(), r) > p {
-		r--
-	}
-	for part(t.points, t.j.Size(), r+1) <= p {
-		r++
-	}
-	return r
-}
+// owner is the rank that has a point: the last whose part starts at or before it.
+func (t *gridLevel) owner(point int) int { return ((point+1)*t.j.Size() - 1) / t.points }
 
 // receiveRequest receives a request from any source, and stores the requested points.
 func (t *gridLevel) receiveRequest(counts []byte) {
@@ -144,7 +131,7 @@ func (t *gridLevel) receiveRequest(counts []byte) {
 	list := make([]byte, s.Count)
 	j.Recv(list, s.Source, tagRequest+t.level)
 	e := neighbourPoints{s.Source, make([]uint32, s.Count/4), make([]byte, 2*s.Count)}
-	getKeys(e.points, list)
+	must(binary.Decode(list, binary.LittleEndian, e.points))
 	for _, p := range e.points {
 		if int(p) < t.first || int(p) >= t.end {
 			j.failVerification(fmt.Sprintf("one of %d to %d", t.first, t.end-1), p, "a point that rank %d asks for on level %d", s.Source, t.level)
@@ -153,12 +140,13 @@ func (t *gridLevel) receiveRequest(counts []byte) {
 	t.to = append(t.to, e)
 }
 
-// value is the value of a point in a step.
+// value is the value of a point in a step of a cycle, which every rank can compute.
 func (t *gridLevel) value(point uint32, cycle, step int) float64 {
 	return unit(key(t.j.p.Seed, uint64(t.level), uint64(cycle), uint64(step), uint64(point)))
 }
 
-// exchange receives the values that this rank's points are coupled to, and checks them.
+// exchange sends the values of this rank's points to the ranks that need them, receives those that
+// its own points are coupled to, and checks them.
 func (t *gridLevel) exchange(cycle, step int) {
 	j := t.j
 	t.requests = t.requests[:0]

@@ -1,7 +1,5 @@
 package work
 
-import "strconv"
-
 // luGrid is a rank's columns of a cubic grid, with a ghost point on each side of x and y.
 // Outside the whole grid all is 0.
 type luGrid struct {
@@ -24,6 +22,8 @@ const (
 	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
 )
 
+// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right side of the
+// exact solution.
 func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
 	g.fx, g.fy = part(side, columns, g.column), part(side, rows, g.row)
@@ -68,6 +68,7 @@ func (g *luGrid) each(do func(x, y, z, v, at int)) {
 	}
 }
 
+// sweepDown relaxes the points of plane z from the first to the last, and sweepUp the other way.
 func (g *luGrid) sweepDown(z int) {
 	for y := g.fy; y < g.fy+g.ny; y++ {
 		for x := g.fx; x < g.fx+g.nx; x++ {
@@ -102,35 +103,30 @@ func (g *luGrid) relax(x, y, z int) {
 	}
 }
 
-// edge is a line of points of every plane: its first point, and its axis.
+// edge is a line of n points of every plane along x or y: its first point, and the step to the next.
 type edge struct{ x, y, n, dx, dy int }
 
-// ghostEdge is the edge outside this rank's points that messages of a tag are stored to,
-// and ownEdge the edge inside that they are sent from.
-func (g *luGrid) ghostEdge(tag int) edge {
-	switch tag {
-	case luFromNorth:
-		return edge{g.fx, g.fy - 1, g.nx, 1, 0}
-	case luFromSouth:
-		return edge{g.fx, g.fy + g.ny, g.nx, 1, 0}
-	case luFromWest:
-		return edge{g.fx - 1, g.fy, g.ny, 0, 1}
-	}
-	return edge{g.fx + g.nx, g.fy, g.ny, 0, 1}
-}
-
-func (g *luGrid) ownEdge(tag int) edge {
-	switch tag {
-	case luFromNorth: // of the receiver: this rank's south
-		return edge{g.fx, g.fy + g.ny - 1, g.nx, 1, 0}
-	case luFromSouth:
+// ownEdge is the edge of this rank's points in a direction, and ghostEdge the one next to it, which
+// belongs to the neighbour.
+func (g *luGrid) ownEdge(direction int) edge {
+	switch direction {
+	case north:
 		return edge{g.fx, g.fy, g.nx, 1, 0}
-	case luFromWest:
-		return edge{g.fx + g.nx - 1, g.fy, g.ny, 0, 1}
+	case south:
+		return edge{g.fx, g.fy + g.ny - 1, g.nx, 1, 0}
+	case west:
+		return edge{g.fx, g.fy, g.ny, 0, 1}
 	}
-	return edge{g.fx, g.fy, g.ny, 0, 1}
+	return edge{g.fx + g.nx - 1, g.fy, g.ny, 0, 1}
 }
 
+func (g *luGrid) ghostEdge(direction int) edge {
+	e := g.ownEdge(direction)
+	e.x, e.y = e.x+luSteps[direction][0], e.y+luSteps[direction][1]
+	return e
+}
+
+// getEdge copies the unknowns of an edge of plane z to a buffer, and putEdge copies them back.
 func (g *luGrid) getEdge(buf []byte, e edge, z int) {
 	for i := range e.n {
 		at := g.index(e.x+i*e.dx, e.y+i*e.dy, z, 0)
@@ -144,5 +140,3 @@ func (g *luGrid) putEdge(buf []byte, e edge, z int) {
 		getFloats(g.u[at:at+luVars], buf[8*luVars*i:])
 	}
 }
-
-func formatFloat(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

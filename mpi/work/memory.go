@@ -41,7 +41,7 @@ type Memory struct {
 
 // MemoryOf returns the memory of the ranks of a world so far, or of rank 0 alone. All ranks
 // call it and get the same; the memory that the call itself needs is not included.
-func MemoryOf(w *mpi.World, one bool) (Memory, error) {
+func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
 	if !ok {
@@ -54,17 +54,16 @@ func MemoryOf(w *mpi.World, one bool) (Memory, error) {
 		total += n
 	}
 	sent := uint64(0)
-	for _, way := range s.P2P.Sent {
-		sent += way.Messages
+	for _, protocol := range s.P2P.Sent {
+		sent += protocol.Messages
 	}
 	row = append(row, uint64(total), uint64(c.MaxConnections), uint64(c.Rings), c.LowWatermark, sent, s.P2P.Unexpected)
-	mine := make([]byte, 0, 8*len(row))
-	for _, x := range row {
-		mine = binary.LittleEndian.AppendUint64(mine, x)
+	mine, err := binary.Append(nil, binary.LittleEndian, row)
+	if err != nil {
+		return Memory{}, err
 	}
 	var all []byte
-	var err error
-	if one {
+	if rank0Only {
 		all, err = mine, w.Bcast(mine, 0)
 	} else {
 		all = make([]byte, len(mine)*w.Size())
@@ -73,13 +72,14 @@ func MemoryOf(w *mpi.World, one bool) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	m := memoryOf(all, len(row), len(c.Memory.Max))
+	m := combineMemory(all, len(row), len(c.Memory.Max))
 	m.Ranks = w.Size()
 	return m, nil
 }
 
-// memoryOf combines the rows of all ranks.
-func memoryOf(all []byte, columns, kinds int) Memory {
+// combineMemory computes the means and maximums of the rows of ranks, which have a number for each
+// kind of memory and those that MemoryOf appends.
+func combineMemory(all []byte, columns, kinds int) Memory {
 	ranks := len(all) / (8 * columns)
 	spreads, sums := make([]Spread, columns), make([]uint64, columns)
 	for i := 0; i < len(all); i += 8 {

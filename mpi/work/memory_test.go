@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,7 @@ import (
 
 // start is a work.Launch with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
-	return err
+	return must.Err(mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) }))
 }
 
 // The workload of docs/mpi.md is that of neighbour_test.go, and it runs.
@@ -27,10 +27,7 @@ func TestDocumentedWorkload(t *testing.T) {
 	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
 		t.Error("the workload in docs/mpi.md is not that of neighbour_test.go")
 	}
-	must.Do(t, start(4, mpi.Options{}, func(w *mpi.World) error {
-		_, err := work.Neighbour.Run(w, work.Params{Class: work.ClassT})
-		return err
-	}))
+	must.Do(t, start(4, mpi.Options{}, func(w *mpi.World) error { return must.Err(work.Neighbour.Run(w, work.Params{Class: work.ClassT})) }))
 }
 
 // memoryCurves measures some patterns, and returns points by pattern, design and ranks.
@@ -38,10 +35,8 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 	t.Helper()
 	var ps []work.MemoryPattern
 	for _, p := range work.MemoryPatterns() {
-		for _, name := range patterns {
-			if p.Workload == name {
-				ps = append(ps, p)
-			}
+		if slices.Contains(patterns, p.Workload) {
+			ps = append(ps, p)
 		}
 	}
 	points := measureMemory(t, cfg, ps, designs, 4, 16)
@@ -56,10 +51,11 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 	}
 }
 
-func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) []work.MemoryPoint {
+func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) (points []work.MemoryPoint) {
 	t.Helper()
-	points := must.Get(work.MemoryCurves(start, mpi.Options{Carrier: cfg}, ps, designs, ranks))(t)
-	for _, p := range points {
+	for _, r := range must.Get(work.MemoryRuns(ps, designs, ranks))(t) {
+		p := must.Get(r.Measure(start, mpi.Options{Carrier: cfg}))(t)
+		points = append(points, p)
 		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
 	}
 	return points

@@ -21,22 +21,16 @@ type PlannedMemory struct {
 
 // Plan returns the selected experiments that have runs with one of the numbers of ranks.
 func (s MemorySelection) Plan(ranks []int) (all []PlannedMemory, err error) {
+	isSelected := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
 	for _, e := range MemoryExperiments() {
-		if len(s.Experiments) > 0 && !slices.Contains(s.Experiments, e.Name) {
-			continue
-		}
-		if len(s.Designs) > 0 {
-			e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !slices.Contains(s.Designs, string(d)) })
-		}
-		if len(s.Workloads) > 0 {
-			e.Patterns = slices.DeleteFunc(e.Patterns, func(p MemoryPattern) bool { return !slices.Contains(s.Workloads, p.Workload) })
-		}
-		p := PlannedMemory{MemoryExperiment: e}
-		if p.Runs, err = e.Runs(ranks); err != nil {
+		e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !isSelected(s.Designs, string(d)) })
+		e.Patterns = slices.DeleteFunc(e.Patterns, func(p MemoryPattern) bool { return !isSelected(s.Workloads, p.Workload) })
+		runs, err := e.Runs(ranks)
+		if err != nil {
 			return nil, err
 		}
-		if len(p.Runs) > 0 {
-			all = append(all, p)
+		if isSelected(s.Experiments, e.Name) && len(runs) > 0 {
+			all = append(all, PlannedMemory{e, runs})
 		}
 	}
 	return all, nil

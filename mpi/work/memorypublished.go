@@ -1,6 +1,10 @@
 package work
 
-import "github.com/fabrictest/fabrictest/mpi/carrier"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+)
 
 // Configurations and experiments of published measurements, for comparison.
 
@@ -73,19 +77,8 @@ func MemoryExperiments() []MemoryExperiment {
 // published ones if there are any.
 func (e *MemoryExperiment) Runs(ranks []int) ([]MemoryRun, error) {
 	if e.Ranks != nil {
-		ranks = intersection(e.Ranks, ranks)
+		published := slices.Clone(e.Ranks)
+		ranks = slices.DeleteFunc(published, func(n int) bool { return !slices.Contains(ranks, n) })
 	}
 	return MemoryRuns(e.Patterns, e.Designs, ranks)
-}
-
-// intersection returns the numbers that are in both lists.
-func intersection(a, b []int) (all []int) {
-	for _, n := range a {
-		for _, m := range b {
-			if n == m {
-				all = append(all, n)
-			}
-		}
-	}
-	return all
 }

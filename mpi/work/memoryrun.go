@@ -78,7 +78,8 @@ func (r *MemoryRun) String() string {
 	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
 }
 
-// Measure runs it in a new world. The design of the options is replaced.
+// Measure runs the workload in a new world with the run's design, and returns the memory that its
+// ranks have used.
 func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
 	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
@@ -100,21 +101,4 @@ func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
 		return point, fmt.Errorf("%v: %w", r, err)
 	}
 	return point, nil
-}
-
-// MemoryCurves measures all of MemoryRuns, one after the other.
-func MemoryCurves(start Launch, o mpi.Options, patterns []MemoryPattern, designs []carrier.Design, ranks []int) ([]MemoryPoint, error) {
-	runs, err := MemoryRuns(patterns, designs, ranks)
-	if err != nil {
-		return nil, err
-	}
-	points := make([]MemoryPoint, 0, len(runs))
-	for i := range runs {
-		p, err := runs[i].Measure(start, o)
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, p)
-	}
-	return points, nil
 }

@@ -19,22 +19,22 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 	}
 }
 
-// mgTag is the tag of a face's direction.
+// mgTag is the tag of a face that is sent up an axis, or down if up is 0.
 func mgTag(axis, up int) int { return 2*axis + up }
 
+// exchangeAxis exchanges faces with both neighbours on an axis.
 func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 	j, n := m.j, l.faceSize(axis)
 	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)
 	out, in := make([]byte, 2*8*n), make([]byte, 2*8*n)
-	var rs [2]*mpi.Request
-	rs[0] = j.Irecv(in[:8*n], down, mgTag(axis, 1))
-	rs[1] = j.Irecv(in[8*n:], up, mgTag(axis, 0))
-	l.getFace(out[:8*n], f, axis, l.n[axis])
-	m.sentDigests[mgTag(axis, 1)].add(out[:8*n])
-	j.Send(out[:8*n], up, mgTag(axis, 1))
-	l.getFace(out[8*n:], f, axis, 1)
-	m.sentDigests[mgTag(axis, 0)].add(out[8*n:])
-	j.Send(out[8*n:], down, mgTag(axis, 0))
+	rs := [2]*mpi.Request{j.Irecv(in[:8*n], down, mgTag(axis, 1)), j.Irecv(in[8*n:], up, mgTag(axis, 0))}
+	send := func(buf []byte, place, to, tag int) {
+		l.getFace(buf, f, axis, place)
+		m.sentDigests[tag].add(buf)
+		j.Send(buf, to, tag)
+	}
+	send(out[:8*n], l.n[axis], up, mgTag(axis, 1))
+	send(out[8*n:], 1, down, mgTag(axis, 0))
 	for i, r := range rs {
 		j.wait(r)
 		m.receivedDigests[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
@@ -86,6 +86,8 @@ func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 	}
 }
 
+// getFace copies the values of the field f at a coordinate of an axis to a buffer, and putFace copies
+// them back.
 func (l *mgLevel) getFace(buf []byte, f []float64, axis, place int) {
 	l.onFace(axis, place, func(at int) {
 		putFloats(buf, f[at:at+1])

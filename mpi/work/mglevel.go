@@ -7,6 +7,7 @@ type mgLevel struct {
 	u, r    []float64
 }
 
+// newMGLevel returns the box of the rank at the position of t, in a grid with side points on each side.
 func newMGLevel(side int, t torus) *mgLevel {
 	l := &mgLevel{side: side}
 	for axis, k := range t.sides {
@@ -31,6 +32,7 @@ func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
 }
 
+// has reports whether the box has a point of the whole grid.
 func (l *mgLevel) has(at [3]int) bool {
 	for axis, p := range at {
 		if p < l.from[axis] || p >= l.from[axis]+l.n[axis] {

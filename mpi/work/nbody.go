@@ -16,14 +16,14 @@ func nbody(j *job) {
 		ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
 	}[j.p.Class]
 	b := newBodies(j, size.bodies)
-	b.forces()
-	b.summary(-1)
+	b.computeForces()
+	b.exchangeSummaries(-1)
 	j.start()
 	for step := range j.setIterations(size.steps) {
 		b.drift()
-		b.forces()
+		b.computeForces()
 		b.kick()
-		b.summary(step)
+		b.exchangeSummaries(step)
 	}
 	j.stop()
 	b.check()
@@ -45,6 +45,7 @@ type bodies struct {
 	summaries []byte
 }
 
+// newBodies draws the particles of this rank, of total particles of all ranks.
 func newBodies(j *job, total int) *bodies {
 	b := &bodies{j: j, total: total, first: part(total, j.Size(), j.Rank())}
 	b.n = part(total, j.Size(), j.Rank()+1) - b.first
@@ -71,6 +72,7 @@ const (
 	softening = 1e-2
 )
 
+// drift moves the particles by their speeds for a time step, and kick changes the speeds by the forces.
 func (b *bodies) drift() {
 	for i := range b.n {
 		for axis := range 3 {
@@ -87,9 +89,9 @@ func (b *bodies) kick() {
 	}
 }
 
-// forces computes the forces of all particles on this rank's. After a full round this
+// computeForces computes the forces of all particles on this rank's. After a full round this
 // rank's particles return, and must be unchanged.
-func (b *bodies) forces() {
+func (b *bodies) computeForces() {
 	clear(b.force)
 	j, ranks := b.j, b.j.Size()
 	left, right := (j.Rank()+ranks-1)%ranks, (j.Rank()+1)%ranks
@@ -138,10 +140,10 @@ func (b *bodies) addForces(force, visitors []float64) {
 	}
 }
 
-// summary exchanges mass, centre and momentum of all ranks, with a digest, and checks that
+// exchangeSummaries exchanges mass, centre and momentum of all ranks, with a digest, and checks that
 // the total momentum is constant: forces are mutual, therefore it changes only if two ranks
 // have seen different particles.
-func (b *bodies) summary(step int) {
+func (b *bodies) exchangeSummaries(step int) {
 	var sum [8]float64
 	for i := range b.n {
 		mass := b.state[bodySize*i]
@@ -168,9 +170,8 @@ func (b *bodies) summary(step int) {
 		return
 	}
 	for axis, want := range b.momentum {
-		if !b.j.withinBound(want, momentum[axis], 1e-10*float64(b.total)) {
-			b.j.failVerification(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
-		}
+		b.j.checkWithin(want, momentum[axis], 1e-10*float64(b.total),
+			"momentum of all along axis %d after step %d", axis, step)
 	}
 }
 
@@ -198,8 +199,6 @@ func (b *bodies) check() {
 		b.addForces(want, visitors)
 	}
 	for i, w := range want {
-		if got := b.force[i]; !j.withinBound(w, got, 1e-9*float64(b.total)) {
-			j.failVerification(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
-		}
+		j.checkWithin(w, b.force[i], 1e-9*float64(b.total), "force on particle %d along axis %d", b.first+i/3, i%3)
 	}
 }

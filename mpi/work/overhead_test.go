@@ -29,9 +29,7 @@ func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time
 				}
 				began := w.Wtime()
 				if trip%2 == w.Rank() {
-					if err := w.Send(buf, other, 1); err != nil {
-						return err
-					}
+					must.Do(t, w.Send(buf, other, 1))
 					continue
 				}
 				if _, err := w.Recv(buf, other, 1); err != nil {
@@ -67,9 +65,7 @@ func TestSpeculationStopsAndResumes(t *testing.T) {
 				if i >= each {
 					w.Compute(50 * time.Microsecond)
 				}
-				if err := w.Send(buf, 1, 1); err != nil {
-					return err
-				}
+				must.Do(t, w.Send(buf, 1, 1))
 			}
 			return nil
 		})

@@ -15,7 +15,7 @@ import (
 func overlap(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
 		ratio := h.overlap()
-		j.addFigure(fmt.Sprintf("%s overlap %d B", h.side, len(h.buf)), 100*ratio, "%")
+		j.addFigure(fmt.Sprintf("%s overlap %d B", h.side.name, len(h.buf)), 100*ratio, "%")
 	})
 }
 
@@ -26,47 +26,28 @@ func overlap(j *job) {
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
 		alone, delay, delayed := h.delayed()
-		if h.side.computingRank() == 0 {
-			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side, len(h.buf)), 100*(delayed-alone)/delay, "%")
+		if h.side.computingRank == 0 {
+			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side.name, len(h.buf)), 100*(delayed-alone)/delay, "%")
 		} else {
-			j.addFigure(fmt.Sprintf("%s left %d B", h.side, len(h.buf)), 100*(delayed-delay)/alone, "%")
+			j.addFigure(fmt.Sprintf("%s left %d B", h.side.name, len(h.buf)), 100*(delayed-delay)/alone, "%")
 		}
 	})
 }
 
-// side is the overlapped operation, and which rank starts first.
-type side string
-
-const (
-	sending            side = "send"
-	sendSentFirst      side = "send, sent first,"
-	sendPostedFirst    side = "send, posted first,"
-	receivePostedFirst side = "receive, posted first,"
-	receiveSentFirst   side = "receive, sent first,"
-)
-
-func allSides() []side {
-	return []side{sending, sendSentFirst, sendPostedFirst, receivePostedFirst, receiveSentFirst}
+// side is the overlapped operation of ranks 0 (the sender) and 1, and the order in which they start.
+type side struct {
+	name          string
+	computingRank int  // the rank that computes
+	laterRank     int  // the rank that starts later by the time of a message; -1 if none does
+	announced     bool // the receiver tells the sender that its receive is posted
 }
 
-// computingRank is the rank that computes.
-func (s side) computingRank() int {
-	if s == receivePostedFirst || s == receiveSentFirst {
-		return 1
-	}
-	return 0
-}
-
-// laterRank is the rank that starts later by the time of a message; -1 if there is none. A
-// receive that is posted first is announced by a message instead.
-func (s side) laterRank() int {
-	switch s {
-	case sendSentFirst, receiveSentFirst:
-		return 1
-	case sendPostedFirst:
-		return 0
-	}
-	return -1
+var sides = []side{
+	{name: "send", computingRank: 0, laterRank: -1},
+	{name: "send, sent first,", computingRank: 0, laterRank: 1},
+	{name: "send, posted first,", computingRank: 0, laterRank: 0},
+	{name: "receive, posted first,", computingRank: 1, laterRank: -1, announced: true},
+	{name: "receive, sent first,", computingRank: 1, laterRank: 1},
 }
 
 // overlapTest is a message from rank 0 to rank 1 that overlaps with computation.
@@ -92,7 +73,7 @@ func eachOverlapTest(j *job, do func(*overlapTest)) {
 	j.start()
 	tag := 0
 	for _, n := range sizes {
-		for _, s := range allSides() {
+		for _, s := range sides {
 			tag++
 			do(&overlapTest{j: j, side: s, buf: make([]byte, n), tag: tag})
 		}
@@ -101,8 +82,8 @@ func eachOverlapTest(j *job, do func(*overlapTest)) {
 }
 
 // measure returns the mean time of messages from their start to the end of their wait, with
-// computation in between. It is the time of one rank, and all ranks get it.
-func (h *overlapTest) measure(compute time.Duration, of int) time.Duration {
+// computation in between: the time on one rank, which all ranks get.
+func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	j, total := h.j, time.Duration(0)
 	for range j.iterations {
 		if j.Rank() < 2 {
@@ -110,7 +91,7 @@ func (h *overlapTest) measure(compute time.Duration, of int) time.Duration {
 		}
 	}
 	mean := (total / time.Duration(j.iterations)).Seconds()
-	if j.Rank() != of {
+	if j.Rank() != rank {
 		mean = 0
 	}
 	return time.Duration(j.sumAll(mean) * float64(time.Second))
@@ -127,11 +108,11 @@ func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 		clear(h.buf)
 	}
 	j.Sendrecv(nil, 1-me, nil, 1-me, tagReady)
-	if h.side.laterRank() == me {
+	if h.side.laterRank == me {
 		j.Compute(h.lead) // without progress
 	}
 	began := j.Wtime()
-	if me == h.side.computingRank() {
+	if me == h.side.computingRank {
 		h.runComputing(compute)
 	} else {
 		h.runWaiting()
@@ -146,11 +127,11 @@ func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 // runWaiting sends or receives without computation. If receives are posted first, it waits
 // for the announcement.
 func (h *overlapTest) runWaiting() {
-	if h.side.computingRank() == 0 {
+	if h.side.computingRank == 0 {
 		h.j.Recv(h.buf, 0, h.tag)
 		return
 	}
-	if h.side == receivePostedFirst {
+	if h.side.announced {
 		h.j.Recv(nil, 1, tagReady)
 	}
 	h.j.Ssend(h.buf, 1, h.tag)
@@ -160,23 +141,23 @@ func (h *overlapTest) runWaiting() {
 func (h *overlapTest) runComputing(compute time.Duration) {
 	j := h.j
 	var r *mpi.Request
-	if h.side.computingRank() == 0 {
+	if h.side.computingRank == 0 {
 		r = j.Issend(h.buf, 1, h.tag)
 	} else {
 		r = j.Irecv(h.buf, 0, h.tag)
 	}
-	if h.side == receivePostedFirst {
+	if h.side.announced {
 		j.Send(nil, 0, tagReady)
 	}
 	j.Compute(compute)
 	j.wait(r)
 }
 
-// calibrate measures a message without computation, twice: the second time with the lead of
-// the first.
-func (h *overlapTest) calibrate(of int) time.Duration {
-	h.lead = h.measure(0, of)
-	return h.measure(0, of)
+// calibrate measures a message without computation on a rank, twice: the second time with the first
+// time as the lead.
+func (h *overlapTest) calibrate(rank int) time.Duration {
+	h.lead = h.measure(0, rank)
+	return h.measure(0, rank)
 }
 
 // maxSearchSteps ends the search if computation does not grow.
@@ -184,16 +165,16 @@ const maxSearchSteps = 100
 
 // overlap is the share of a message's time that computation can use, at most 1.
 func (h *overlapTest) overlap() float64 {
-	busy := h.side.computingRank()
+	busy := h.side.computingRank
 	alone := h.calibrate(busy)
 	best := 0.0
 	compute := alone / 20
 	for range maxSearchSteps {
-		l := h.measure(compute, busy)
-		if l >= alone+alone/10 || compute > 2*alone {
-			return min(best, 1)
+		total := h.measure(compute, busy)
+		if total >= alone+alone/10 || compute > 2*alone {
+			break
 		}
-		best = max(best, (compute-(l-alone)).Seconds()/alone.Seconds())
+		best = max(best, (compute-(total-alone)).Seconds()/alone.Seconds())
 		compute += max(compute/10, 1)
 	}
 	return min(best, 1)
@@ -201,8 +182,8 @@ func (h *overlapTest) overlap() float64 {
 
 // delayed returns the time of a message at the receiver, without and with a long delay.
 func (h *overlapTest) delayed() (alone, delay, delayed float64) {
-	l := h.calibrate(1)
-	d := 10 * l
-	with := h.measure(d, 1)
-	return l.Seconds(), d.Seconds(), with.Seconds()
+	const receiver, delays = 1, 10 // the delay is ten times as long as the message
+	message := h.calibrate(receiver)
+	with := h.measure(delays*message, receiver)
+	return message.Seconds(), (delays * message).Seconds(), with.Seconds()
 }

@@ -26,22 +26,13 @@ func getFloat(from []byte) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(from))
 }
 
-// isqrt is the integer square root.
-func isqrt(n int) int {
-	r := int(math.Sqrt(float64(n)))
-	for r*r > n {
-		r--
-	}
-	for (r+1)*(r+1) <= n {
-		r++
-	}
-	return r
-}
+// isqrt is the integer square root of a number below 2^52, whose conversion is exact.
+func isqrt(n int) int { return int(math.Sqrt(float64(n))) }
 
 // log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// part is the start of the i-th of n nearly equal parts.
+// part is the start of part i if a range of whole elements is divided into n nearly equal parts.
 func part(whole, n, i int) int { return whole * i / n }
 
 // rectangle divides n ranks into rows and columns, as square as possible, with at least as

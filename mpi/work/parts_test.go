@@ -7,10 +7,7 @@ import (
 )
 
 // Neighbour is the workload of docs/mpi.md, as an entry of All.
-var Neighbour = &Workload{
-	Name: "neighbour", Title: "every rank sends to the next one", Paper: "the runtime's own",
-	MinRanks: 2, RankRule: AnyCount, Sized: true, do: neighbour,
-}
+var Neighbour = pattern("neighbour", "every rank sends to the next one", "the runtime's own", neighbour)
 
 func TestFFTMatchesDFT(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32} {
@@ -72,11 +69,11 @@ func TestBlockCyclicCoversMatrix(t *testing.T) {
 	seen := map[[2]int]int{}
 	for rank := range ranks {
 		d := newBlockCyclic(1, n, block, ranks, rank)
-		for i := range d.ownRows {
-			for k := range d.ownColumns {
-				row, column := d.globalRow(i), d.globalColumn(k)
+		for i := range d.rows.owned {
+			for k := range d.columns.owned {
+				row, column := d.rows.global(i), d.columns.global(k)
 				seen[[2]int{row, column}]++
-				if d.rankAt(d.rowOwner(row), d.columnOwner(column)) != rank || d.localRow(row) != i || d.localColumn(column) != k || d.rowsBefore(row) != i || d.columnsBefore(column) != k {
+				if d.rankAt(d.rows.owner(row), d.columns.owner(column)) != rank || d.rows.local(row) != i || d.columns.local(column) != k || d.rows.before(row) != i || d.columns.before(column) != k {
 					t.Fatalf("rank %d: element (%d, %d) at (%d, %d)", rank, row, column, i, k)
 				}
 			}

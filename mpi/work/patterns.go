@@ -10,10 +10,7 @@ import (
 // ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
 // duplicate or a change.
 func ring(j *job) {
-	n := max(j.p.Bytes, 8)
-	if j.p.Bytes == 0 {
-		n = 64
-	}
+	n := max(cmp.Or(j.p.Bytes, 64), 8) // the token has a counter of 8 bytes
 	passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
 }
 
@@ -82,11 +79,11 @@ func neighbours(j *job) {
 // operation.
 func alltoall(j *job) {
 	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class])
-	j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
+	j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, alltoallRound(j, n))
 }
 
-// exchangeAll returns a round of an all-to-all with n bytes per pair.
-func exchangeAll(j *job, n int) func(round int) {
+// alltoallRound returns a round of an all-to-all with n bytes per pair.
+func alltoallRound(j *job, n int) func(round int) {
 	send, recv := make([]byte, n*j.Size()), make([]byte, n*j.Size())
 	return func(round int) {
 		for to := range j.Size() {

@@ -100,9 +100,7 @@ func TestBackgroundProgress(t *testing.T) {
 		wl := must.Get(work.Find("progress"))(t)
 		o := mpi.Options{P2P: cfg, Progress: mpi.Background, Carrier: carrier.Config{Design: carrier.SRQ}}
 		results, _, err := inWorld(testbed(2), o, wl, work.Params{Bytes: large})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, what := range []string{"send shifted", "receive, posted first, left", "receive, sent first, left"} {
 			little.check(t, fmt.Sprintf("%v: %s %%", cfg.Protocol, what), figure(t, results[0], fmt.Sprintf("%s %d B", what, large)))
 		}

@@ -42,6 +42,7 @@ type radix struct {
 // chunk is the keys of one digit from one rank, or a part of them, and their destination.
 type chunk struct{ at, n int }
 
+// newRadix draws the keys of this rank for a round.
 func newRadix(j *job, size radixSize, round int) *radix {
 	values := 1 << size.digit
 	s := &radix{j: j, size: size, hist: make([]byte, 4*values), all: make([]byte, 4*values*j.Size())}
@@ -100,7 +101,7 @@ func (s *radix) pass(digit int) {
 			s.receive(peer)
 		}
 	}
-	getKeys(s.keys, s.recv)
+	must(binary.Decode(s.recv, le, s.keys))
 }
 
 // checkCounts checks the counts of all ranks, from which the destinations are computed.

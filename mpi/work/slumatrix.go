@@ -88,7 +88,11 @@ func (m *sluMatrix) at(row, column, i, k int) float64 {
 // addProduct adds a block times a part of the solution.
 func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 	for i := range m.width(row) {
-		for k := range m.width(column) {
+		end := m.width(column)
+		if row == column { // elements below the diagonal
+			end = i
+		}
+		for k := range end {
 			a := m.at(row, column, i, k)
 			for r := range m.size.rights {
 				sum[i*m.size.rights+r] += a * x[k*m.size.rights+r]
@@ -123,15 +127,7 @@ func (m *sluMatrix) exact(b, solve int) []float64 {
 // rightSide is the right side of a block, from all blocks of its row.
 func (m *sluMatrix) rightSide(b, solve int) []float64 {
 	sum := m.exact(b, solve)
-	own := slices.Clone(sum)
-	for i := range m.width(b) {
-		for k := range i {
-			a := m.at(b, b, i, k)
-			for r := range m.size.rights {
-				sum[i*m.size.rights+r] += a * own[k*m.size.rights+r]
-			}
-		}
-	}
+	m.addProduct(sum, b, b, slices.Clone(sum))
 	for c := range b {
 		if m.has(b, c) {
 			m.addProduct(sum, b, c, m.exact(c, solve))

@@ -23,6 +23,7 @@ func (pentaSolver) coefficients(a *adi, axis int, at [3]int, set int) [5]float64
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
+// apply implements lineSolver.
 func (s pentaSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {
@@ -78,7 +79,7 @@ func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	at := l.at
 	for i := range l.n {
 		p := l.first + i*l.stride
-		here := c.u[adiVars*p:][:adiVars]
+		here := c.unknowns(p)
 		var next row
 		var ties, own [pentaSets]float64
 		for set := range pentaSets {
@@ -114,7 +115,7 @@ func (pentaSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	}
 	for i := l.n - 1; i >= 0; i-- {
 		p := l.first + i*l.stride
-		here, kept := c.u[adiVars*p:][:adiVars], c.eliminated[2*pentaSets*p:]
+		here, kept := c.unknowns(p), c.eliminated[2*pentaSets*p:]
 		for v := range here {
 			set := factorSet(v)
 			here[v] -= kept[set]*known[0][v] + kept[pentaSets+set]*known[1][v]

@@ -54,6 +54,7 @@ type slu struct {
 	sends    []*mpi.Request
 }
 
+// newSLU returns a rank's part of a matrix, with a receive buffer for the largest message.
 func newSLU(j *job, size sluSize) *slu {
 	s := &slu{sluMatrix: newSLUMatrix(j.p.Seed, size, j.Size(), j.Rank()), j: j}
 	widest := 0
@@ -194,9 +195,7 @@ func (s *slu) check(solve int) {
 		want := s.exact(b, solve)
 		s.j.checkEqual(uint64(len(want)), uint64(len(s.x[b])), "unknowns of block %d that were solved for", b)
 		for i := range want {
-			if !s.j.withinBound(want[i], s.x[b][i], 1e-9) {
-				s.j.failVerification(want[i], s.x[b][i], "unknown %d of block %d, solution %d", i, b, solve)
-			}
+			s.j.checkWithin(want[i], s.x[b][i], 1e-9, "unknown %d of block %d, solution %d", i, b, solve)
 		}
 	}
 }

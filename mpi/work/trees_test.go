@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -52,8 +53,7 @@ func (t *tree) scatter(w *mpi.World) error {
 		under = append(under, r)
 	}
 	copy(t.mine, have)
-	_, err := mpi.WaitAll(under)
-	return err
+	return must.Err(mpi.WaitAll(under))
 }
 
 // timeUntilAllReceived is the mean time of an operation from root's call until the last
@@ -97,9 +97,7 @@ func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return total / rounds
 }
 

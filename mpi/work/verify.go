@@ -32,28 +32,42 @@ func (j *job) checkEqual(want, got uint64, place string, args ...any) {
 	}
 }
 
-// withinBound counts a comparison and reports whether two numbers differ by at most bound.
-// A NaN never does.
+// checkWithin checks that two numbers differ by at most bound. A NaN fails the check.
+func (j *job) checkWithin(want, got, bound float64, place string, args ...any) {
+	if !j.withinBound(want, got, bound) {
+		j.failVerification(want, got, place, args...)
+	}
+}
+
+// checkSmall checks that the absolute value of a number is at most bound.
+func (j *job) checkSmall(got, bound float64, place string, args ...any) {
+	if !j.withinBound(0, got, bound) {
+		j.failVerification(fmt.Sprintf("less than %.4g", bound), got, place, args...)
+	}
+}
+
+// withinBound counts a comparison and reports whether two numbers differ by at most bound. It
+// allocates nothing: loops over all numbers of a problem use it instead of checkWithin.
 func (j *job) withinBound(want, got, bound float64) bool {
 	j.checked(1, 8)
 	return math.Abs(want-got) <= bound
 }
 
-// checked counts comparisons.
+// checked counts n comparisons of bytes bytes in total.
 func (j *job) checked(n, bytes int) {
 	j.checks += uint64(n)
 	j.verified += uint64(bytes)
 }
 
-// digestSent and digestReceived add and subtract digests of messages whose last digits the
-// result would not show. At the end the sum over all ranks must be 0.
+// digestSent and digestReceived add and subtract the digest of a message, which detects errors that
+// rounding hides in the result. At the end the sum over all ranks must be 0.
 func (j *job) digestSent(to int, buf []byte) { j.digestBalance += messageDigest(j.Rank(), to, buf) }
 
 func (j *job) digestReceived(from int, buf []byte) {
 	j.digestBalance -= messageDigest(from, j.Rank(), buf)
 }
 
-// messageDigest depends on every byte of a message.
+// messageDigest returns a hash of the bytes, the length, the source and the destination of a message.
 func messageDigest(from, to int, buf []byte) uint64 {
 	k := key(uint64(from), uint64(to), uint64(len(buf)))
 	for ; len(buf) >= 8; buf = buf[8:] {
@@ -73,7 +87,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// key combines numbers into one.
+// key returns a hash of numbers, from which mix and unit make random data.
 func key(parts ...uint64) uint64 {
 	k := uint64(0x243f6a8885a308d3)
 	for _, p := range parts {
@@ -82,15 +96,15 @@ func key(parts ...uint64) uint64 {
 	return k
 }
 
-// unit converts a random number to one between -1 and 1.
+// unit converts 64 random bits to a random number between -1 and 1.
 func unit(x uint64) float64 { return float64(int64(x)>>11) / (1 << 52) }
 
-// messageKey is the key of a message's contents.
+// messageKey is the key of the contents of a message: number distinguishes those between two ranks.
 func (j *job) messageKey(from, to, number int) uint64 {
 	return key(j.p.Seed, uint64(from), uint64(to), uint64(number))
 }
 
-// fill writes the contents of a key.
+// fill fills a buffer with random bytes that follow from the key k.
 func fill(buf []byte, k uint64) {
 	for ; len(buf) >= 8; buf, k = buf[8:], k+1 {
 		binary.LittleEndian.PutUint64(buf, mix(k))
@@ -100,8 +114,8 @@ func fill(buf []byte, k uint64) {
 	}
 }
 
-// firstDifference is the offset of the first byte that differs from the contents of a key,
-// and the expected byte; -1 if there is none.
+// firstDifference returns the offset of the first byte that differs from those that fill writes for
+// the key k, and the expected byte; -1 if there is none.
 func firstDifference(buf []byte, k uint64) (at int, want byte) {
 	rest := buf
 	for ; len(rest) >= 8 && binary.LittleEndian.Uint64(rest) == mix(k); rest, k = rest[8:], k+1 {
@@ -114,7 +128,7 @@ func firstDifference(buf []byte, k uint64) (at int, want byte) {
 	return -1, 0
 }
 
-// checkContents checks that a buffer has the contents of a key.
+// checkContents checks that a buffer has the bytes that fill writes for the key k.
 func (j *job) checkContents(buf []byte, k uint64, place string, args ...any) {
 	j.checked(1, len(buf))
 	if at, want := firstDifference(buf, k); at >= 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -53,9 +52,9 @@ const (
 	Square     RankRule = "a square"
 )
 
-// allow reports whether n ranks are permitted.
-func (c RankRule) allow(n int) bool {
-	switch c {
+// allows reports whether the rule permits n ranks.
+func (r RankRule) allows(n int) bool {
+	switch r {
 	case Even:
 		return n%2 == 0
 	case PowerOfTwo:
@@ -91,9 +90,9 @@ func (wl *Workload) Check(ranks int, p Params) error {
 		return fmt.Errorf("%s: %w: %s", wl.Name, ErrParams, fmt.Sprintf(format, args...))
 	}
 	if !slices.Contains(Classes(), p.Class) {
-		return complain("no class %q; there are %s", p.Class, list(Classes()))
+		return complain("no class %q; there are T, S, W, A", p.Class)
 	}
-	if ranks < wl.MinRanks || !wl.RankRule.allow(ranks) {
+	if ranks < wl.MinRanks || !wl.RankRule.allows(ranks) {
 		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
 	}
 	if wl.unfit != nil {
@@ -117,14 +116,6 @@ func (p *Params) setDefaults() {
 	if p.Seed == 0 {
 		p.Seed = 1
 	}
-}
-
-func list[T ~string](words []T) string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return strings.Join(all, ", ")
 }
 
 // Figure is a measured value.
@@ -154,11 +145,10 @@ type Result struct {
 }
 
 // Figure returns the measured value with a name, and whether it exists.
-func (r *Result) Figure(name string) (Figure, bool) {
-	for _, f := range r.Figures {
-		if f.Name == name {
-			return f, true
-		}
+func (r *Result) Figure(name string) (f Figure, ok bool) {
+	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == name })
+	if i >= 0 {
+		f = r.Figures[i]
 	}
-	return Figure{}, false
+	return f, i >= 0
 }

@@ -54,11 +54,8 @@ func TestCheck(t *testing.T) {
 		{"ring", 2, work.Params{Iterations: -1}, "must not be negative"},
 		{"ring", 2, work.Params{Compute: -time.Second}, "must not be negative"},
 	} {
-		wl, err := work.Find(c.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = wl.Check(c.ranks, c.p)
+		wl := must.Get(work.Find(c.name))(t)
+		err := wl.Check(c.ranks, c.p)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, work.ErrParams) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s on %d ranks with %+v: %v, want %q", c.name, c.ranks, c.p, err, c.want)
 		}

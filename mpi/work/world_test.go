@@ -37,9 +37,7 @@ func TestAllWorkloadsVerify(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", wl.Name, ranks), func(t *testing.T) {
 				f := mpihost.Fabric{Ranks: ranks, PerHost: 2, Limit: time.Minute}
 				results, _, err := inWorld(f, mpi.Options{}, wl, work.Params{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				r := results[0]
 				if r.Checks == 0 || r.Verified == 0 || r.Time == 0 || r.Iterations == 0 || r.Ranks != ranks || r.Workload != wl.Name {
 					t.Errorf("it has checked nothing: %+v", r)

@@ -29,21 +29,17 @@ func (r *Config) plan() (*lab.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for h := range p.Topology.Hosts {
-		for k := range p.Topology.Hosts[h].NICs {
-			addRankAddrs(&p.Topology.Hosts[h].NICs[k], r.PerHost)
+	// Each rank of a host has its own address, because RoCE and datagram-iWARP have a fixed UDP port.
+	// The first rank has the NIC's address.
+	for _, host := range p.Topology.Hosts {
+		for k := range host.NICs {
+			nic := &host.NICs[k]
+			for slot := 1; slot < r.PerHost; slot++ {
+				nic.Addrs = append(nic.Addrs, netip.PrefixFrom(rankAddr(nic, slot), nic.Addrs[0].Bits()))
+			}
 		}
 	}
 	return p, nil
-}
-
-// addRankAddrs adds addresses to a NIC, so that each rank of the host has its own:
-// RoCE and datagram-iWARP have a fixed UDP port. The first rank has the NIC's address.
-func addRankAddrs(nic *topology.NIC, ranks int) {
-	first := nic.Addrs[0]
-	for slot := 1; slot < ranks; slot++ {
-		nic.Addrs = append(nic.Addrs, netip.PrefixFrom(rankAddr(nic, slot), first.Bits()))
-	}
 }
 
 // rankAddr returns the address of a rank on a NIC: the IPv6 address of the NIC, with

@@ -101,23 +101,20 @@ var programs = map[string]func(*transport.Env) error{
 	},
 	"forever": func(e *transport.Env) error {
 		fmt.Println("begun")
-		_, err := e.Control.Recv(e.Rank, verbs.Forever)
-		return err
+		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
 	},
 	"abort": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			e.Control.Abort(7, "enough")
 			fmt.Println("went on")
 		}
-		_, err := e.Control.Recv(e.Rank, verbs.Forever)
-		return err
+		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
 	},
 	"dies": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			panic("a bug")
 		}
-		_, err := e.Control.Recv(e.Rank, verbs.Forever)
-		return err
+		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
 	},
 	"reads": func(e *transport.Env) error {
 		if e.Rank > 0 {

@@ -138,9 +138,7 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 			r.Args = []string{"/bin/sleep", "1000"} // time passes at once in a world, so nothing in it takes long
 		}
 		began, pipe, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		stdout := os.Stdout
 		os.Stdout = pipe
 		done := make(chan error, 1)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"sync"
@@ -138,13 +137,9 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 		if err != nil {
 			return nil, closeShared, err
 		}
-		host := testbed.Fabric.Host(h.Name)
-		start := host.NS.Start
+		start := testbed.Fabric.Host(h.Name).NS.Start
 		if i == 0 { // only rank 0 has standard input
-			start = func(cmd *exec.Cmd) error {
-				passStdin(cmd)
-				return host.NS.Start(cmd)
-			}
+			start = withStdin(start)
 		}
 		specs = append(specs, launch.Spec{
 			Rank: i, Host: h.Name, Start: start, Job: text,

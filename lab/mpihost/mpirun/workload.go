@@ -23,16 +23,9 @@ const WorkloadCommand = "mpi-rank"
 // arguments. If the first has no slash and is a built-in workload, the command is this program
 // with WorkloadCommand; else the program of that name.
 func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
-	name := words[0]
-	if strings.ContainsRune(name, '/') {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return nil, &cmdline.Error{Err: err}
-		}
-		return append([]string{path}, words[1:]...), nil
-	}
+	name, isPath := words[0], strings.ContainsRune(words[0], '/')
 	wl, notFound := work.Find(name)
-	if notFound == nil {
+	if !isPath && notFound == nil {
 		p, err := parseParams(wl, words[1:])
 		if err == nil {
 			err = wl.Check(ranks, p)
@@ -45,7 +38,10 @@ func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 		return append(all, "--seed", strconv.FormatUint(seed, 10)), err
 	}
 	path, err := exec.LookPath(name)
-	if err != nil {
+	switch {
+	case err != nil && isPath:
+		return nil, &cmdline.Error{Err: err}
+	case err != nil:
 		return nil, cmdline.Errorf("there is no program %s, and %w", name, notFound)
 	}
 	return append([]string{path}, words[1:]...), nil

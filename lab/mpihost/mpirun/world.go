@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/launch"
@@ -31,7 +32,7 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	spec := launch.Spec{Start: startWithStdin, Cmd: launch.Command{
+	spec := launch.Spec{Start: withStdin((*exec.Cmd).Start), Cmd: launch.Command{
 		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsIn}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{

@@ -21,8 +21,7 @@ func printed(seconds float64) string {
 
 func mustParse(t *testing.T, text string) turn {
 	t.Helper()
-	got := must.Get(parseTurn(text))(t)
-	return got
+	return must.Get(parseTurn(text))(t)
 }
 
 func TestParseTurn(t *testing.T) {

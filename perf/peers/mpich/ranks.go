@@ -159,22 +159,16 @@ func pattern(n int) []byte {
 }
 
 // pingpong sends a message from rank 0 to rank 1 and back, for a number of round trips.
-func (m *measurer) pingpong(trips int) error {
+func (m *measurer) pingpong(trips int) (err error) {
 	message := m.buf[:m.size]
-	for range trips {
-		if m.Rank() == 0 {
-			if err := m.Send(message, 1, tagData); err != nil {
-				return err
-			}
-			if _, err := m.Recv(message, 1, tagData); err != nil {
-				return err
-			}
-			continue
+	for i := range 2 * trips {
+		sends := i%2 == m.Rank()
+		if sends {
+			err = m.Send(message, 1-m.Rank(), tagData)
+		} else {
+			_, err = m.Recv(message, 1-m.Rank(), tagData)
 		}
-		if _, err := m.Recv(message, 0, tagData); err != nil {
-			return err
-		}
-		if err := m.Send(message, 0, tagData); err != nil {
+		if err != nil {
 			return err
 		}
 	}
