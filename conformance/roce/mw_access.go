@@ -140,6 +140,10 @@ type windowAccess struct {
 	granted, refused remoteOp
 }
 
+func (w windowAccess) String() string {
+	return fmt.Sprintf("a window with %v: %v is granted, %v refused", w.access, w.granted, w.refused)
+}
+
 // windowRange is the body of the cases about the range of a window.
 func windowRange(kind verbs.MWType) func(*Port) {
 	return func(p *Port) {
