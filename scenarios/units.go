@@ -60,6 +60,9 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// MarshalText returns the percentage, for the descriptions of labs in JSON.
+func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // String returns the percentage.
 func (p Percent) String() string { return formatDecimal(uint64(p), 1e4) + "%" }
 
@@ -80,6 +83,9 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// MarshalText returns the size as String does.
+func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
 // String returns the size in the largest binary unit that divides it.
 func (b Bytes) String() string {
 	for _, s := range byteScales[:3] {
@@ -99,6 +105,9 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	*r = Rate(parseDecimal(number, worth))
 	return nil
 }
+
+// MarshalText returns the rate as String does.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // String returns the rate in the largest unit in which it has at most three decimals.
 func (r Rate) String() string {
