@@ -83,8 +83,8 @@ type (
 // ErrAlreadyUp is returned by Up if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --lab")
 
-// kind is the kind of these labs. Tests shorten its timeouts.
-var kind = daemon.Kind{
+// labDaemons describes the processes of these labs. Tests shorten its timeouts.
+var labDaemons = daemon.Kind{
 	What: "lab", Prefix: "fabrictest", Command: ServeCommand, UpCommand: "fabrictest lab up", NameFlag: "--lab", Version: 1,
 	LogFile: "%s.stderr", AlreadyUp: ErrAlreadyUp, ReplyTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second,
 }
