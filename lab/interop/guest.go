@@ -140,8 +140,8 @@ func kernelLacks(t verbs.Transport) map[string]string {
 	return map[string]string{"send-imm": imm, "write-imm": imm}
 }
 
-// kernelExceptions returns the failures that are known defects of the kernel or its
-// library.
+// kernelExceptions returns the failures that are known defects of the kernel or its library, for
+// a device of the kind rxe or siw. lossy says that the link loses packets.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	const silent = "does not say that a key was invalidated"
 	if kind == string(guest.RXE) {

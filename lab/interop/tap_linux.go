@@ -16,8 +16,8 @@ const (
 	maxFrame = 1 << 17
 	// receiveBuffer is the size of the socket's receive buffer.
 	receiveBuffer = 32 << 20
-	// slice bounds one wait for a frame.
-	slice = 50 * time.Millisecond
+	// recvTimeout bounds one wait for a frame.
+	recvTimeout = 50 * time.Millisecond
 )
 
 // Tap passes all frames of one interface to its Monitor, on a goroutine of its own, until
@@ -47,7 +47,7 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 		// Without CAP_NET_ADMIN the kernel limits the size.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
-	timeout := unix.NsecToTimeval(int64(slice))
+	timeout := unix.NsecToTimeval(int64(recvTimeout))
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}),
