@@ -229,8 +229,8 @@ type probed struct {
 // maxProbedInline bounds the search for the limit of inline data.
 const maxProbedInline = 4096
 
-// probe finds out capabilities that no query of libibverbs reports, by creating objects.
-// The caller holds the read lock of closeLock.
+// probe finds out, in its first call, capabilities that no query of libibverbs reports, by creating
+// objects. The caller holds the read lock of closeLock.
 func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {
