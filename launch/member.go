@@ -151,7 +151,7 @@ func (m *member) run() {
 	}()
 }
 
-// goTask runs f on a goroutine that must end before finish.
+// goTask runs f on a goroutine that must end before finish. It does nothing after the rank has ended.
 func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()
