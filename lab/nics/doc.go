@@ -266,7 +266,8 @@ func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	return p
 }
 
-// newOpener returns an opener of NICs with the defects and options of a setup.
+// newOpener returns an opener of NICs with the defects and options of a setup. With the option
+// reliable, they have ReliableCaps.
 func (s *stack[C, O]) newOpener(p *Provider, setup Setup) (*stackOpener[C, O], error) {
 	o := &stackOpener[C, O]{stack: s, caps: p.Caps}
 	for _, spec := range setup.Defects {
