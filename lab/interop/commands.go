@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// count returns the number of messages or pings of a case.
+// count returns the number of messages or pings of a case: Iters, a tenth of it with programs that
+// connect by rdma_cm, or 1 with those that send one message.
 func (m *Matrix) count(c Case) int {
 	switch c.Tool {
 	case RPing, UDAddy, UCMatose:
@@ -126,8 +127,8 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 // rpingScript returns a shell script that runs rping. It prints the messages about the
 // connection, which go to the file said, after the data.
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
-	rping := func(role, said string) string {
-		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, said)
+	rping := func(role, stderrFile string) string {
+		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)
 	}
 	const end = "; code=$?; cat said; exit $code"
 	switch {

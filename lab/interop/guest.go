@@ -131,7 +131,8 @@ func ownObjects() (map[string]int, error) {
 	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
 }
 
-// kernelLacks returns the operations that the kernel's devices lack without saying so.
+// kernelLacks returns the operations that the kernel's devices lack and do not report as missing,
+// with the reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil

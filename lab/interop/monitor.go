@@ -87,7 +87,8 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 	c.add(now, from, &s)
 }
 
-// add takes a segment that the end from has sent.
+// add takes a segment that the end from has sent. It sets changed if the segment has new octets or
+// acknowledges some.
 func (c *conn) add(now time.Time, from int, s *segment) {
 	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next

@@ -258,8 +258,8 @@ type rpingRun struct {
 	cm  verbs.CM
 }
 
-// run runs the program. As the client it checks that the server writes the data that it has
-// read; as the server, that it reads the data that rping makes up.
+// run runs the program. The client checks that the server writes back the client's data; the server
+// checks that this data is rping's. A ping has two messages in each direction.
 func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 	if r.Role == Client {
 		err = r.runClients(ctx)
