@@ -38,7 +38,7 @@ func isDisconnect(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// acceptJoin waits for the rank's hello and sends the welcome.
+// acceptJoin waits for the rank's hello, sends the welcome and starts the send queue.
 func (m *member) acceptJoin() error {
 	var h hello
 	if err := m.conn.ReadHello(launcherProtocol, &h); err != nil {

@@ -49,6 +49,7 @@ type member struct {
 	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
 }
 
+// newMember returns the member of a group for a rank that is not started yet.
 func newMember(g *Group, s Spec) *member {
 	m := &member{g: g, spec: s, sigquitOffset: -1}
 	m.mustJoin = g.opts.Join == JoinRequired
