@@ -76,7 +76,8 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	return cmd
 }
 
-// check returns an error for flags that are wrong or contradict each other.
+// check returns an error for flags that are wrong or contradict each other, and sets o.networks and
+// o.Level.
 func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if err := o.guest.check(cmd); err != nil {
 		return err

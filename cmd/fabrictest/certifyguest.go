@@ -51,7 +51,8 @@ func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
-// check returns an error for flags that are wrong or contradict each other.
+// check returns an error for flags that are wrong or contradict each other. It sets the device of the
+// guest.
 func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	excluded := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {

@@ -85,11 +85,10 @@ func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 // runAgain runs a program with the command line of a command and a folder for results,
 // and returns its exit code as an error.
 func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
-	// In a process group of its own it gets signals only from this process, and each once.
 	inner := exec.CommandContext(cmd.Context(), program, append(repeatArgs(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
 	inner.Stdout, inner.Stderr = unfiltered(cmd.OutOrStdout()), unfiltered(cmd.ErrOrStderr())
-	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signals come from this process only
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = reportTime
 	if err := start(inner); err != nil {
