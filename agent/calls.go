@@ -23,8 +23,9 @@ type verb struct {
 	attributes reflect.Value
 }
 
-// define returns a verb. The first parameter of function is the session or the object of the
-// call. If the first result is an interface, it is a new object.
+// define returns the remote call of a verb, which the agent executes by function. The first
+// parameter of function is the session or the object of the call. If the first result is an
+// interface, it is a new object, whose attributes are added to the reply.
 func define(name string, function any) *verb {
 	v := &verb{name: name, function: reflect.ValueOf(function)}
 	t := v.function.Type()
@@ -58,7 +59,7 @@ func (v *verb) describe(w *strings.Builder) {
 func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	in, err := v.decodeArguments(s, args)
 	if err != nil {
-		return failed(fmt.Errorf("%s: %w: %w", v.name, verbs.ErrInvalid, err))
+		return failureReply(fmt.Errorf("%s: %w: %w", v.name, verbs.ErrInvalid, err))
 	}
 	out := v.function.Call(in)
 	if last := out[len(out)-1]; last.Type() == reflect.TypeFor[error]() {
@@ -210,7 +211,7 @@ var calls = numbered(
 	callListen, callConnect, callResolve, callGetRequest, callAccept, callReject, callDisconnect, callWaitDisconnect,
 )
 
-// numbered sets the numbers of all verbs and returns them.
+// numbered gives the verbs the numbers by which messages name them, and returns the verbs.
 func numbered(all ...*verb) []*verb {
 	for i, v := range all {
 		v.number = i

@@ -87,6 +87,7 @@ func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, 
 	return c, nil
 }
 
+// newClient returns a client that sends frames by out.
 func newClient(out func(control.Frame)) *Client {
 	c := &Client{out: out, lostCh: make(chan struct{}), objects: make(map[handle]any)}
 	c.memory = newProgramMemories(func(body []byte) { c.out(control.Frame{Kind: kindMemory, Body: body}) })
@@ -195,30 +196,31 @@ func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest [
 		if ok {
 			done <- v.parseReply(c, body, parseResults)
 		} else {
-			done <- v.failed(c.Err())
+			done <- v.opError(c.Err())
 		}
 	})
 	switch {
 	case errors.Is(err, control.ErrClosed):
-		return v.failed(c.Err())
+		return v.opError(c.Err())
 	case err != nil:
-		return v.failed(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
+		return v.opError(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
 	}
-	body := binary.AppendUvarint(make([]byte, 0, 128), c.memory.sendChanges())
+	received := c.memory.sendChanges() // acknowledges memory frames of the agent
+	body := binary.AppendUvarint(make([]byte, 0, 128), received)
 	body = append(body, byte(v.number))
 	for i, p := range v.in {
 		body = p.append(body, reflect.ValueOf(args[i]), c)
 	}
 	if len(body) > maxFrameLen {
 		c.calls.Forget(id)
-		return v.failed(fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(body), maxFrameLen))
+		return v.opError(fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(body), maxFrameLen))
 	}
 	c.out(control.Frame{Kind: control.Call, Num: id, Body: body})
 	return <-done
 }
 
-// failed returns the error of a call that was not executed.
-func (v *verb) failed(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
+// opError returns the error of a call that was not executed.
+func (v *verb) opError(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
 
 // parseReply decodes a reply: the failure, and the results, which a failed call may have too.
 func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (rest []byte, err error)) error {
@@ -230,12 +232,12 @@ func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (r
 		}
 	}
 	if err != nil {
-		return v.failed(fmt.Errorf("reply of the agent: %w", err))
+		return v.opError(fmt.Errorf("reply of the agent: %w", err))
 	}
 	return f.err()
 }
 
-// handleOf implements objects.
+// handleOf implements objects. Objects of other clients and providers are foreign.
 func (c *Client) handleOf(object any) handle {
 	if r, ok := object.(interface{ refOf() *ref }); ok && r.refOf().c == c {
 		return r.refOf().h
@@ -253,8 +255,8 @@ func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	return reflect.Zero(t), nil
 }
 
-// known returns the object of a handle, and creates it if needed.
-func known[T any](c *Client, h handle, newObject func() T) T {
+// getOrCreate returns the object of a handle, and creates it if needed.
+func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o, ok := c.objects[h].(T); ok {
@@ -265,8 +267,9 @@ func known[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// closed records that an object was closed, and forgets all but the last keptObjects ones.
-func (c *Client) closed(h handle) {
+// recordClosed records that an object was closed, and forgets all but the last keptObjects closed
+// objects.
+func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.objects[h] == nil {

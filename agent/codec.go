@@ -40,38 +40,39 @@ var (
 type plan struct {
 	t    reflect.Type
 	kind reflect.Kind // Invalid for types with their own encoding
-	// least is the minimum number of bytes of a value.
-	least  int
-	fields []*plan // fields of a struct
-	elem   *plan   // element of a slice or an array
-	octets bool    // the elements are bytes
+	// minLen is the minimum number of bytes of a value.
+	minLen  int
+	fields  []*plan // fields of a struct
+	elem    *plan   // element of a slice or an array
+	ofBytes bool    // the elements are bytes
 }
 
 var plans sync.Map // of types
 
-// planOf returns the encoding of a type, which it computes once.
+// planOf returns the encoding of a type, which it computes once. Types that encode themselves as
+// encoding.BinaryMarshaler have the kind Invalid.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
 	}
-	p := &plan{t: t, kind: t.Kind(), least: 1}
+	p := &plan{t: t, kind: t.Kind(), minLen: 1}
 	switch p.kind {
 	case reflect.Struct:
 		if t.Implements(binaryMarshaler) && reflect.PointerTo(t).Implements(binaryUnmarshaler) {
 			p.kind = reflect.Invalid
 			break
 		}
-		p.least = 0
+		p.minLen = 0
 		for i := range t.NumField() {
 			f := planOf(t.Field(i).Type)
 			p.fields = append(p.fields, f)
-			p.least += f.least
+			p.minLen += f.minLen
 		}
 	case reflect.Array, reflect.Slice:
 		p.elem = planOf(t.Elem())
-		p.octets = p.elem.kind == reflect.Uint8
+		p.ofBytes = p.elem.kind == reflect.Uint8
 		if p.kind == reflect.Array {
-			p.least = t.Len() * p.elem.least
+			p.minLen = t.Len() * p.elem.minLen
 		}
 	case reflect.Bool, reflect.String, reflect.Interface,
 		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
@@ -83,7 +84,8 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// append encodes v, whose type is that of the plan or implements it.
+// append encodes v, whose type is that of the plan or implements it, and appends it to b. objs has
+// the handles of objects.
 func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 	switch p.kind {
 	case reflect.Invalid:
@@ -108,7 +110,7 @@ func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 			return append(b, 0)
 		}
 		b = binary.AppendUvarint(b, uint64(v.Len())+1)
-		if p.octets {
+		if p.ofBytes {
 			return append(b, v.Bytes()...)
 		}
 		fallthrough
@@ -217,11 +219,11 @@ func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, erro
 	}
 	n--
 	// Check the length before allocating memory for it.
-	if n > uint64(len(b)/max(1, p.elem.least)) {
+	if n > uint64(len(b)/max(1, p.elem.minLen)) {
 		return nil, fmt.Errorf("%w: %d elements in %d bytes", errBadMessage, n, len(b))
 	}
 	v.Set(reflect.MakeSlice(p.t, int(n), int(n)))
-	if p.octets {
+	if p.ofBytes {
 		reflect.Copy(v, reflect.ValueOf(b[:n]))
 		return b[n:], nil
 	}
@@ -269,12 +271,13 @@ func (p *plan) describe(w *strings.Builder) {
 	}
 }
 
-// encode and decode are append and parse of whole messages. m is a pointer to the message.
+// encode appends the message that m points to.
 func encode(b []byte, m any, objs objects) []byte {
 	v := reflect.ValueOf(m).Elem()
 	return planOf(v.Type()).append(b, v, objs)
 }
 
+// decode decodes b into the message that m points to. Data after the message is an error.
 func decode(b []byte, m any, objs objects) error {
 	rest, err := decodeFront(b, m, objs)
 	if err == nil && len(rest) > 0 {
@@ -283,7 +286,7 @@ func decode(b []byte, m any, objs objects) error {
 	return err
 }
 
-// decodeFront decodes a message that is followed by more data.
+// decodeFront decodes the start of b into the message that m points to, and returns the rest of b.
 func decodeFront(b []byte, m any, objs objects) ([]byte, error) {
 	v := reflect.ValueOf(m).Elem()
 	return planOf(v.Type()).parse(b, v, objs)

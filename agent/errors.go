@@ -52,7 +52,8 @@ type rejection struct {
 // maxOps limits the OpErrors of an error.
 const maxOps = 4
 
-// failureOf encodes an error.
+// failureOf converts an error to the form in which it is sent: its text, the sentinels and the
+// RejectError that it wraps, and its OpErrors, the outermost first.
 func failureOf(err error) (f failure) {
 	if err == nil {
 		return f
@@ -75,7 +76,7 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// err returns the decoded error.
+// err returns the error that failureOf converted. It has the same text and wraps the same errors.
 func (f *failure) err() error {
 	if !f.Failed {
 		return nil

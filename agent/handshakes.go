@@ -33,19 +33,20 @@ type pending struct {
 	displaced bool
 }
 
-// begin adds a connection, and closes another if there are too many.
+// begin adds a connection. If there are too many from its network, or in all, it closes the oldest
+// of them.
 func (h *handshakes) begin(conn net.Conn) *pending {
 	p := &pending{conn: conn, from: networkOf(conn.RemoteAddr())}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	same := 0
+	sameNetwork := 0
 	for _, q := range h.all {
 		if q.from == p.from {
-			same++
+			sameNetwork++
 		}
 	}
 	switch {
-	case same >= maxHandshakesFrom:
+	case sameNetwork >= maxHandshakesFrom:
 		h.displace(slices.IndexFunc(h.all, func(q *pending) bool { return q.from == p.from }))
 	case len(h.all) >= maxHandshakes:
 		h.displace(0)
@@ -71,7 +72,7 @@ func (h *handshakes) end(p *pending) (displaced bool) {
 	return p.displaced
 }
 
-// networkOf returns the address or network that the limit applies to.
+// networkOf returns what maxHandshakesFrom applies to: an IPv4 address, or the /64 of an IPv6 address.
 func networkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -115,7 +115,7 @@ func (m *hostMemories) handle(r *record) error {
 		m.freeIfUnused(mem)
 	case !mem.within(&r.change):
 		return fmt.Errorf("%w: change outside of memory %d of %d bytes", errBadMessage, r.id, len(mem.live))
-	default:
+	default: // changes of the device that the client does not know yet are newer
 		for _, f := range m.unacked[blockOf{r.id, r.change.block}] {
 			r.change.mask &^= f.mask
 		}
@@ -140,7 +140,8 @@ func (m *hostMemories) freeIfUnused(mem *hostMemory) {
 	}
 }
 
-// use returns a part of a memory for a region.
+// use returns the memory that the client named for a region, and the part for the region. unuse
+// releases it. Both are nil for a region without memory.
 func (m *hostMemories) use(in *newMR) (*hostMemory, []byte, error) {
 	switch {
 	case in.Nil:

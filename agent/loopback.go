@@ -39,6 +39,7 @@ type loopbackHost struct {
 	dev verbs.Context
 }
 
+// The methods of loopbackHost implement Host and holder for one device and one session.
 func (h loopbackHost) Open(string) (verbs.Context, error) { return h.dev, nil }
 func (h loopbackHost) hold(string, *session) error        { return nil }
 func (h loopbackHost) release(string, *session)           {}

@@ -59,7 +59,7 @@ func (m *mirror) changes(report func(*change)) {
 	}
 }
 
-// overwrite stores the bytes of the change.
+// overwrite stores the bytes of the change, also in the shadow: they are not sent back.
 //
 //go:norace
 func (m *mirror) overwrite(c *change) {
@@ -103,7 +103,7 @@ func store(to []byte, mask uint64, from *[blockLen]byte) {
 	}
 }
 
-// load copies a block, or the rest of the memory, word by word.
+// load copies a block, or the rest of the memory, word by word, and returns its length.
 //
 //go:norace
 func load(to *[blockLen]byte, from []byte) int {

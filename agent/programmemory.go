@@ -32,6 +32,7 @@ func newProgramMemories(send func([]byte)) *programMemories {
 	return &programMemories{send: send, sendLock: new(sync.Mutex), all: make(map[memoryID]*programMemory)}
 }
 
+// lock takes mu, and sendLock so that frames are sent in the order in which they are made.
 func (m *programMemories) lock() {
 	m.sendLock.Lock()
 	m.mu.Lock()
@@ -42,9 +43,9 @@ func (m *programMemories) unlock() {
 	m.sendLock.Unlock()
 }
 
-// use returns the memory of a region and the offset in it, and announces new memory to the
-// agent. The copy has the same page offset as the program's memory, or as the address that
-// the program chose for the region: Linux devices register memory only with that offset.
+// use returns the memory of a region and the offset in it, and announces new memory to the agent.
+// The agent's copy has the same page offset as the program's memory, or as the address that the
+// program chose for the region: Linux devices register memory only with that offset.
 func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset int) {
 	buf := init.Buf
 	if len(buf) == 0 {
@@ -62,11 +63,11 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	m.last++
 	mem = &programMemory{mirror: mirror{live: buf[:len(buf):len(buf)], shadow: make([]byte, len(buf))}, id: m.last, base: base, regions: 1}
 	m.all[mem.id] = mem
-	align := uint64(base)
+	addr := uint64(base)
 	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
-		align = init.Addr
+		addr = init.Addr
 	}
-	m.sendRecord(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: align % pageLen})
+	m.sendRecord(&record{kind: recordNew, id: mem.id, length: uint64(len(buf)), align: addr % pageLen})
 	return mem, 0
 }
 

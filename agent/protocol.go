@@ -78,7 +78,7 @@ type hello struct {
 	IdleTimeout time.Duration // of the sender
 }
 
-// newHello returns the hello of this end.
+// newHello returns the hello of this end. An empty program stands for fabrictest with its version.
 func newHello(program string, idleTimeout time.Duration) *hello {
 	if program == "" {
 		program = "fabrictest"

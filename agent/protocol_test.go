@@ -87,8 +87,8 @@ func TestMessagesRoundTrip(t *testing.T) {
 		if err := decode(b, out.Interface(), newTable()); err != nil || !reflect.DeepEqual(in.Elem().Interface(), out.Elem().Interface()) {
 			t.Errorf("%v: %+v came as %+v, %v", typ, in.Elem(), out.Elem(), err)
 		}
-		if len(b) < planOf(typ).least {
-			t.Errorf("%v: %d bytes, and it should have %d at least", typ, len(b), planOf(typ).least)
+		if len(b) < planOf(typ).minLen {
+			t.Errorf("%v: %d bytes, and it should have %d at least", typ, len(b), planOf(typ).minLen)
 		}
 		for i := range b {
 			if err := decode(b[:i], reflect.New(typ).Interface(), newTable()); err == nil {

@@ -14,6 +14,7 @@ type ref struct {
 	h handle
 }
 
+// refOf gives Client.handleOf access to the ref that an object embeds.
 func (r *ref) refOf() *ref { return r }
 
 // call makes a call on the object, with more arguments, and decodes the result; nil if there
@@ -26,7 +27,7 @@ func (r *ref) call(v *verb, result any, args ...any) error {
 func (r *ref) Close() error {
 	err := r.call(callClose, nil)
 	if err == nil {
-		r.c.closed(r.h)
+		r.c.recordClosed(r.h)
 	}
 	return err
 }
@@ -44,7 +45,7 @@ func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes)
 		}
 		var attributes Attributes
 		if b, err = decodeFront(b, &attributes, c); err == nil {
-			object = known(c, h, func() T { return newObject(ref{c, h}, attributes) })
+			object = getOrCreate(c, h, func() T { return newObject(ref{c, h}, attributes) })
 		}
 		return b, err
 	})
@@ -165,7 +166,7 @@ func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	p.d.mu.Lock()
 	if err == nil && p.d.regions != nil {
 		p.d.regions[mr] = true
-		mem = nil // in use
+		mem = nil // the region uses it
 	}
 	p.d.mu.Unlock()
 	p.c.memory.unuse(mem)
@@ -203,10 +204,10 @@ func (m *remoteMR) Close() error {
 		return err
 	}
 	m.d.mu.Lock()
-	mine := m.d.regions[m]
+	usesMemory := m.d.regions[m] // false if the device was closed
 	delete(m.d.regions, m)
 	m.d.mu.Unlock()
-	if mine {
+	if usesMemory {
 		m.c.memory.unuse(m.memory)
 	}
 	return nil

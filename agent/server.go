@@ -211,7 +211,7 @@ func (s *Server) removeSession() {
 	s.sessions--
 }
 
-// hold implements holder.
+// hold implements holder. A session may hold a device several times.
 func (s *Server) hold(device string, by *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

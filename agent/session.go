@@ -42,6 +42,8 @@ type holder interface {
 	release(device string, s *session)
 }
 
+// newSession returns the agent's end of a connection. It sends frames by out, and each call runs in
+// a goroutine.
 func newSession(host Host, holds holder, out func(control.Frame)) *session {
 	return &session{
 		table: newTable(), host: host, holds: holds, out: out, memory: newHostMemories(),
@@ -102,39 +104,41 @@ func (s *session) execute(v *verb, args []byte) (reply []byte) {
 			defer func() {
 				if reason := recover(); reason != nil {
 					s.crash(reason, debug.Stack())
-					reply = failed(fmt.Errorf("the device's software crashed: %v", reason))
+					reply = failureReply(fmt.Errorf("the device's software crashed: %v", reason))
 				}
 			}()
 		}
 		reply = v.serve(s, args)
 	}()
 	if len(reply) > maxFrameLen {
-		reply = failed(fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
+		reply = failureReply(fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
 	}
 	if err := s.memory.sendChanges(func(body []byte) { s.out(control.Frame{Kind: kindMemory, Body: body}) }); err != nil {
-		reply = failed(err)
+		reply = failureReply(err)
 	}
 	return reply
 }
 
-// failed returns a reply without results.
-func failed(err error) []byte {
+// failureReply returns the reply of a failed call, without results.
+func failureReply(err error) []byte {
 	f := failureOf(err)
 	return encode(nil, &f, nil)
 }
 
-// addNew assigns a handle to an object that a call made from another, or closes the object.
+// addNew assigns a handle to an object that a call made from another. If that fails, it closes the
+// object.
 func (s *session) addNew(from, object any) error {
 	_, err := s.add(from, object)
 	if err != nil {
-		closeIfOpen(object)
+		discard(object)
 	}
 	return err
 }
 
-func closeIfOpen(object any) {
+// discard closes an object that the client does not get.
+func discard(object any) {
 	if c, ok := object.(closer); ok {
-		c.Close() // the client does not have it
+		c.Close()
 	}
 }
 
@@ -150,7 +154,7 @@ func (s *session) open(device string) (openedDevice, error) {
 	}
 	e, err := s.add(nil, dev)
 	if err != nil {
-		closeIfOpen(dev)
+		discard(dev)
 		s.holds.release(device, s)
 		return openedDevice{}, err
 	}
@@ -195,13 +199,13 @@ func (s *session) close(object closer) error {
 		return err
 	}
 	if e := s.entryOf(object); e != nil {
-		s.closed(e)
+		s.recordClosed(e)
 	}
 	return nil
 }
 
-// closed records that an object is closed.
-func (s *session) closed(e *entry) {
+// recordClosed records that an object is closed, and releases its memory or its device.
+func (s *session) recordClosed(e *entry) {
 	s.mu.Lock()
 	device := e.device
 	e.device = ""
@@ -214,12 +218,13 @@ func (s *session) closed(e *entry) {
 
 // closeDevice closes the contexts of a device.
 func (s *session) closeDevice(device string) (err error) {
-	for _, e := range s.openEntries(func(e *entry) bool { return e.device == device && e.root == e }) {
+	for _, e := range s.openEntries(func(e *entry) bool { return e.device == device && e.isContext() }) {
 		err = errors.Join(err, s.closeEntry(e))
 	}
 	return err
 }
 
+// closeEntry closes the object of an entry, if it can be closed.
 func (s *session) closeEntry(e *entry) error {
 	c, ok := e.object.(closer)
 	if !ok {
@@ -243,7 +248,7 @@ func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
 			s.mu.Unlock()
 			return registeredMR{e.handle, mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()}, nil
 		}
-		closeIfOpen(mr)
+		discard(mr)
 	}
 	if mem != nil {
 		s.memory.unuse(mem)
@@ -293,8 +298,8 @@ func (s *session) closeAll() {
 					s.crash(v, debug.Stack())
 				}
 			}()
-			if err := s.closeEntry(e); err != nil && e.root == e {
-				s.closed(e) // release the device even if closing fails
+			if err := s.closeEntry(e); err != nil && e.isContext() {
+				s.recordClosed(e) // release the device even if closing fails
 			}
 		}()
 	}

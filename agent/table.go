@@ -27,6 +27,8 @@ type entry struct {
 	closed bool
 }
 
+func (e *entry) isContext() bool { return e.root == e }
+
 // table maps handles to the objects of a session.
 type table struct {
 	mu      sync.Mutex
@@ -101,7 +103,7 @@ func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 // forgets all but the last keptObjects closed objects, and returns the memory of the regions
 // for the caller to release.
 func (t *table) markClosed(e *entry) (released []*hostMemory) {
-	if e.root == e {
+	if e.isContext() {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.root == e && o != e }) {
 			released = append(released, t.markClosed(part)...)
 		}
@@ -137,7 +139,7 @@ func (t *table) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements objects.
+// objectOf implements objects. For the handle foreign it returns an object that the device must reject.
 func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	if h == foreign {
 		if object, ok := foreignObjects[typ]; ok {

@@ -128,7 +128,7 @@ func (c *Conn) Write(f Frame) error {
 }
 
 // write writes b to the stream. It fails if the peer reads nothing for WriteTimeout, unless
-// KeepWaiting returns true. The caller holds c.writing.
+// KeepWaiting returns true, and at the deadline of Close. The caller holds c.writing.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		closing, err := c.startWriteTimeout()
@@ -158,9 +158,9 @@ func (c *Conn) startWriteTimeout() (closing bool, err error) {
 	return c.reason != nil, err
 }
 
-// Queue queues a frame for Run. It blocks while QueueBytes are queued; a larger frame is
-// queued when the queue is empty. To avoid deadlock, a goroutine that reads a connection
-// must not block on it: it replies with QueueNow.
+// Queue queues a frame for Run. It blocks while the queue would exceed QueueBytes; an empty
+// queue takes a frame of any size. To avoid deadlock, a goroutine that reads a connection must
+// not block on it: it replies with QueueNow.
 func (c *Conn) Queue(f Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *Conn) CloseQueue() {
 }
 
 // Run writes queued frames and heartbeats until the queue is closed and empty, or until
-// writing fails. It leaves the queue closed.
+// writing fails. It leaves the queue closed and empty.
 func (c *Conn) Run() error {
 	if c.Heartbeat > 0 {
 		done := make(chan struct{})
@@ -268,10 +268,10 @@ func (c *Conn) queuePings(done <-chan struct{}) {
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	first := c.reason == nil
-	var noDeadline error
+	var deadlineErr error
 	if first {
 		c.reason = reason
-		noDeadline = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
+		deadlineErr = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
 	}
 	c.noQueue = true
 	c.changed.Broadcast()
@@ -279,9 +279,9 @@ func (c *Conn) Close(reason error) {
 	if !first {
 		return
 	}
-	// Another goroutine that is writing ends with its batch or at the deadline. Pipes may
-	// have no deadlines: its write may last for ever.
-	if noDeadline == nil {
+	// Wait for another goroutine that writes: it ends by the deadline. On a pipe without
+	// deadlines it may block for ever: then close the stream without a Close frame.
+	if deadlineErr == nil {
 		c.writing.Lock()
 		c.writeReason(reason)
 	} else if c.writing.TryLock() {
@@ -290,8 +290,8 @@ func (c *Conn) Close(reason error) {
 	_ = c.stream.Close()
 }
 
-// writeReason writes the queued frames and a Close frame, and ignores errors. The caller holds
-// c.writing, which writeReason releases.
+// writeReason writes the queued frames and a Close frame with the reason, and with its code if it
+// is a CloseError. It ignores errors. The caller holds c.writing, which writeReason releases.
 func (c *Conn) writeReason(reason error) {
 	defer c.writing.Unlock()
 	text, coded := reason.Error(), new(CloseError)

@@ -28,7 +28,8 @@ const (
 	Own Kind = 32 // the first kind that a protocol may define
 )
 
-// String returns the name of a kind below Own, and the number of others.
+// String returns the name of a kind of this package, and the number of a kind from Own on, which
+// a protocol defines itself.
 func (k Kind) String() string {
 	names := [...]string{"kind 0x00", "hello", "close", "ping", "pong", "call", "reply", "stdin", "stdout", "stderr", "signal", "exit"}
 	if int(k) < len(names) {
@@ -73,7 +74,7 @@ type Limits map[Kind]int
 // read reads one frame. It returns io.EOF if the peer closed the channel between two
 // frames, io.ErrUnexpectedEOF within a frame, and ErrProtocol for a frame that limits
 // does not allow. Before a body has arrived, it allocates at most maxAtOnce bytes for it.
-// names are the names of kinds from Own on, for errors.
+// names are the names of the protocol's own kinds, from Own on, for errors.
 func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {

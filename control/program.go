@@ -81,7 +81,7 @@ func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 	go func() { outputs.Wait(); close(outputSent) }()
 	select {
 	case <-outputSent:
-	case <-time.After(outputTimeout):
+	case <-time.After(outputTimeout): // a background process keeps the output open
 		p.Stdout.Close()
 		p.Stderr.Close()
 		<-outputSent

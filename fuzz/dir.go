@@ -41,7 +41,7 @@ func newTempDir() (*tempDir, error) {
 	return d, err
 }
 
-// lockDir locks a temporary directory by a file in it, which is opened with the flags of
+// lockDir locks a temporary folder by a lock file in it, which it opens with the flags of
 // os.OpenFile. It fails if another process holds the lock.
 func lockDir(path string, flags int) (*tempDir, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), flags, 0o600)

@@ -72,7 +72,7 @@ func (t *Table) Add(r *Result) {
 	fmt.Fprintf(t.out, "%-11s  %-*s  %12s  %9s  %5d  %6d  %6s\n", verdict, t.width, r, thousands(r.Executions), thousands(uint64(r.PerSecond)),
 		r.New, r.Corpus, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
 	if r.Output != "" {
-		fmt.Fprintln(t.out, outputLines(strings.TrimSpace(r.Output)))
+		fmt.Fprintln(t.out, indentFirstLines(strings.TrimSpace(r.Output)))
 	}
 	for _, in := range r.Failures {
 		if in.File != "" {
@@ -82,14 +82,14 @@ func (t *Table) Add(r *Result) {
 	}
 }
 
-// maxOutput is how many lines of a failed target's output are shown.
-const maxOutput = 40
+// maxOutputLines is how many lines of a failed target's output are shown.
+const maxOutputLines = 40
 
-// outputLines returns the first lines of a text, indented.
-func outputLines(text string) string {
+// indentFirstLines returns the first maxOutputLines lines of a text, indented, and how many follow.
+func indentFirstLines(text string) string {
 	lines := strings.Split(text, "\n")
-	if len(lines) > maxOutput {
-		lines = append(lines[:maxOutput], fmt.Sprintf("(%d more lines)", len(lines)-maxOutput))
+	if len(lines) > maxOutputLines {
+		lines = append(lines[:maxOutputLines], fmt.Sprintf("(%d more lines)", len(lines)-maxOutputLines))
 	}
 	return "    " + strings.Join(lines, "\n    ")
 }
@@ -149,7 +149,8 @@ func thousands(n uint64) string { return textfmt.Count(n, " ") }
 const wholeStackShares = 4
 
 // Times returns how long each target is fuzzed: for the time each or, if that is 0, for its
-// share of the total, at least a second.
+// share of the total, at least a second. Targets of ./fuzz, which test the whole stack, have
+// wholeStackShares shares, all others one.
 func Times(total, each time.Duration, targets []Target) []time.Duration {
 	shares := make([]int, len(targets))
 	sum := 0

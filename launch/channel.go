@@ -32,12 +32,13 @@ func (m *member) serveChannel() {
 	}
 }
 
-// isDisconnect reports whether err only means that the rank closed the channel.
+// isDisconnect reports whether err only means that the rank closed the channel or has exited, after
+// which reads have a deadline.
 func isDisconnect(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// acceptJoin waits for the rank's hello and sends the welcome.
+// acceptJoin waits for the rank's hello, sends the welcome and starts the send queue.
 func (m *member) acceptJoin() error {
 	var h hello
 	if err := m.conn.ReadHello(launcherProtocol, &h); err != nil {
@@ -64,6 +65,7 @@ func (m *member) acceptJoin() error {
 	return nil
 }
 
+// welcome returns the launcher's answer to the rank's hello.
 func (m *member) welcome() *welcome {
 	return &welcome{
 		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
@@ -118,8 +120,8 @@ func (m *member) handleFrame(f control.Frame) error {
 	return nil
 }
 
-// handleBye records the end of the rank and acknowledges it. The rank waits for the
-// acknowledgement, so /proc still has its memory usage.
+// handleBye records that the rank has called Close, with the reason if it failed, and acknowledges
+// it. The rank waits for the acknowledgement, so /proc still has its memory usage.
 func (m *member) handleBye(reason string) {
 	peak, _ := readPeakRSS(m.proc.pid)
 	m.g.mu.Lock()

@@ -134,10 +134,10 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	}
 }
 
-// captureState saves the state dump of a rank before it is stopped, from /proc if d
-// is empty. If the rank did not reply, or none was asked and replyRequired is set,
+// captureState saves d, the state dump of a rank, before the rank is stopped; from /proc if d is
+// empty. If d is not the rank's own reply, and the rank timed out or failed or needStacks is set,
 // SIGQUIT makes a Go program print its goroutines and exit.
-func (m *member) captureState(d dump, replyRequired bool) {
+func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return
 	}
@@ -149,7 +149,7 @@ func (m *member) captureState(d dump, replyRequired bool) {
 	g.mu.Lock()
 	m.stopping = true
 	m.stateDump = d.text
-	quit := !d.fromRank && (d.timedOut || replyRequired || m.failState != "") && !m.frozen && !m.byeReceived && (m.isGoProgram || isGo)
+	quit := !d.fromRank && (d.timedOut || needStacks || m.failState != "") && !m.frozen && !m.byeReceived && (m.isGoProgram || isGo)
 	if quit {
 		m.sigquitOffset = m.stderr.bytesRead()
 	}

@@ -134,7 +134,7 @@ type wait struct {
 }
 
 // waitUntil calls ready, with the lock held, after every change until it returns true
-// or timeout has expired (never if negative).
+// or timeout has expired (never if negative). State dumps show what is awaited.
 func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

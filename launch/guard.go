@@ -23,10 +23,12 @@ import (
 const (
 	guardName = "fabrictest-guard"
 	guardEnv  = "FABRICTEST_INTERNAL_GUARD"
+
+	anyRank = -1 // for killStrays
 )
 
-// init runs the guard. It is not a function for main to call: a main that forgot the
-// call would start itself recursively.
+// init runs the guard in a process of startGuard. It is not a function for main to call: a main
+// that forgot the call would start itself recursively.
 func init() {
 	if groupID := os.Getenv(guardEnv); groupID != "" && os.Args[0] == guardName {
 		guardMain(groupID, os.Stdin)
@@ -34,7 +36,8 @@ func init() {
 	}
 }
 
-// guardMain is the main function of the guard.
+// guardMain is the main function of the guard. It reads process groups from in, which begin ("+PID")
+// and end ("-PID"), until the launcher exits, and then kills those that are left.
 func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}
@@ -50,7 +53,7 @@ func guardMain(groupID string, in io.Reader) {
 			_ = unix.Kill(-pid, unix.SIGKILL)
 		}
 	}
-	killStrays(groupID, -1)
+	killStrays(groupID, anyRank)
 }
 
 // guard is the launcher's handle of the guard process.
@@ -62,7 +65,8 @@ type guard struct {
 	pipe io.WriteCloser
 }
 
-// startGuard starts a guard with a random group ID.
+// startGuard starts a guard, the process that kills all ranks if this process dies, with a random
+// group ID.
 func startGuard() (*guard, error) {
 	var id [12]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -98,7 +102,7 @@ func (g *guard) writeLine(line string) {
 
 // stop kills the remaining processes of the group, and the guard.
 func (g *guard) stop() {
-	killStrays(g.groupID, -1)
+	killStrays(g.groupID, anyRank)
 	_ = g.cmd.Process.Kill()
 	_ = g.cmd.Wait() // also closes the pipe
 }

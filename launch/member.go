@@ -49,6 +49,7 @@ type member struct {
 	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
 }
 
+// newMember returns the member of a group for a rank that is not started yet.
 func newMember(g *Group, s Spec) *member {
 	m := &member{g: g, spec: s, sigquitOffset: -1}
 	m.mustJoin = g.opts.Join == JoinRequired
@@ -151,7 +152,7 @@ func (m *member) run() {
 	}()
 }
 
-// goTask runs f on a goroutine that must end before finish.
+// goTask runs f on a goroutine that must end before finish. It does nothing after the rank has ended.
 func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()

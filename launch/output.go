@@ -67,7 +67,8 @@ func (k *outputReader) drain(r io.Reader) {
 	}
 }
 
-// consume handles the next bytes of the stream.
+// consume counts the next bytes of the stream and adds them to the tail. It logs those within the
+// limit, and reports the lines that they complete.
 func (k *outputReader) consume(b []byte) {
 	if len(b) == 0 {
 		return
@@ -111,7 +112,7 @@ func (k *outputReader) writeLog(b []byte) {
 	}
 }
 
-// splitLines returns the lines that b completes.
+// splitLines returns the lines that b completes. It splits lines longer than maxLine.
 func (k *outputReader) splitLines(b []byte) []string {
 	var lines []string
 	for len(b) > 0 {
@@ -157,7 +158,7 @@ func (k *outputReader) close() {
 		notice := fmt.Sprintf("\n… cut, %d bytes more; the last %d of them:\n", over, len(end))
 		logged := k.logged
 		k.writeLog(append([]byte(notice), end...))
-		k.logged = logged
+		k.logged = logged // the notice and the tail do not count
 		last = append(last, fmt.Sprintf("… cut, %d bytes more", over))
 	}
 	if k.file != nil {

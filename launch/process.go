@@ -23,7 +23,8 @@ type process struct {
 	reaped bool
 }
 
-// startProcess starts cmd on a thread that lives until the process has exited.
+// startProcess starts cmd, by start unless that is nil, on a thread that lives until the process has
+// exited.
 func startProcess(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) {
 	if start == nil {
 		start = (*exec.Cmd).Start

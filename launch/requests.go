@@ -48,15 +48,15 @@ func (c *Conn) queueCommand(f control.Frame) error {
 // runCommands runs commands until Close.
 func (c *Conn) runCommands() {
 	for f := range c.commands {
-		order := string(f.Body)
+		command := string(f.Body)
 		c.mu.Lock()
-		do := c.onCommand
-		c.running = &order
+		handle := c.onCommand
+		c.running = &command
 		c.mu.Unlock()
 		reply := control.Frame{Kind: control.Reply, Num: f.Num}
-		if do == nil {
+		if handle == nil {
 			reply.Body = []byte("this rank accepts no commands")
-		} else if err := do(order); err != nil {
+		} else if err := handle(command); err != nil {
 			reply.Body = []byte(truncate(err.Error(), maxReason))
 			if len(reply.Body) == 0 {
 				reply.Body = fmt.Appendf(nil, "%T", err)
@@ -77,15 +77,15 @@ func (c *Conn) replyDump(id uint64) {
 	describe := c.onDump
 	c.mu.Unlock()
 	if describe == nil {
-		text += "\n" + stacks()
+		text += "\n" + goroutineStacks()
 	} else {
-		said := make(chan string, 1)
-		go func() { said <- describe() }()
+		described := make(chan string, 1)
+		go func() { described <- describe() }()
 		select {
-		case s := <-said:
+		case s := <-described:
 			text += "\n" + s
 		case <-time.After(onDumpTimeout):
-			text += fmt.Sprintf("\nOnDump did not return within %v; goroutines:\n%s", onDumpTimeout, stacks())
+			text += fmt.Sprintf("\nOnDump did not return within %v; goroutines:\n%s", onDumpTimeout, goroutineStacks())
 		}
 	}
 	text = truncate(strings.TrimSpace(text), maxDump)
@@ -111,7 +111,7 @@ func (c *Conn) describeWaits() string {
 	return strings.TrimSpace(b.String())
 }
 
-func stacks() string {
+func goroutineStacks() string {
 	b := make([]byte, maxDump/2)
 	return string(b[:runtime.Stack(b, true)])
 }

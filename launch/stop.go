@@ -102,7 +102,8 @@ func (m *member) fail(s State, why string) {
 	}
 	g.recordFailure(m, s, why)
 	if g.opts.KeepGoing { // otherwise recordFailure has stopped the group
-		m.captureState(dump{}, true)
+		const needStacks = true
+		m.captureState(dump{}, needStacks)
 		m.terminate()
 	}
 	kind := Failing

@@ -17,12 +17,12 @@ func executablePath() (string, error) { return "/proc/self/exe", nil }
 // maxKillRounds bounds the rounds if processes fork faster than they are killed.
 const maxKillRounds = 50
 
-// killStrays kills every process that has the group ID, and the rank if it is not
-// negative, in its environment. It finds processes that left the process group of
-// their rank, such as daemons. It skips processes of other users.
+// killStrays kills every process that has the group ID, and the rank unless it is anyRank, in its
+// environment. It finds processes that left the process group of their rank, such as daemons. It
+// skips processes of other users.
 func killStrays(groupID string, rank int) {
 	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
-	if rank >= 0 {
+	if rank != anyRank {
 		want = append(want, fmt.Appendf(nil, "\x00%s=%d\x00", envRank, rank))
 	}
 	for range maxKillRounds {

@@ -42,10 +42,10 @@ func newAgentCommand(program string) *cobra.Command {
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
 	f.StringVar(&o.key, "key", "", "`FILE` with the key that clients must have")
 	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
-	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulable()))
+	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulateChoices()))
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
 	f.BoolVar(&o.quiet, "quiet", false, "do not log the connections of clients")
-	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable()...))
+	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulateChoices()...))
 	cmd.AddCommand(newAgentKeyCommand())
 	return cmd
 }
@@ -127,8 +127,8 @@ func (o *agentOptions) check() error {
 		return cmdline.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
 	case o.key == "":
 		return cmdline.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
-	case o.emulate != "" && !slices.Contains(emulable(), o.emulate):
-		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulable()))
+	case o.emulate != "" && !slices.Contains(emulateChoices(), o.emulate):
+		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulateChoices()))
 	case (o.emulate == "") != (o.intf == ""):
 		return cmdline.Errorf("--emulate and --interface go together: the one says what, the other where")
 	case o.emulate == "" && !ibv.Linked:
@@ -137,8 +137,8 @@ func (o *agentOptions) check() error {
 	return nil
 }
 
-// emulable returns the providers of --emulate.
-func emulable() []string { return nics.NamesWith(nics.HasKernelDriver) }
+// emulateChoices returns the providers of --emulate.
+func emulateChoices() []string { return nics.NamesWith(nics.HasKernelDriver) }
 
 // closableHost is a host of an agent with a Close method.
 type closableHost interface {

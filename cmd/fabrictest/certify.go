@@ -76,7 +76,8 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	return cmd
 }
 
-// check returns an error for flags that are wrong or contradict each other.
+// check returns an error for flags that are wrong or contradict each other, and sets o.networks and
+// o.Level.
 func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if err := o.guest.check(cmd); err != nil {
 		return err
@@ -102,7 +103,8 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if err := o.checkKey(); err != nil {
 		return err
 	}
-	if known := slices.Concat(bench.DeviceWires(false), bench.DeviceWires(true)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
+	const packets, streams = false, true
+	if known := slices.Concat(bench.DeviceWires(packets), bench.DeviceWires(streams)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
 		return cmdline.Errorf("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
 	}
 	var err error
@@ -156,14 +158,15 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	return o.finish(cmd, c, run)
 }
 
-// options returns the flags for package certify.
+// options returns the flags as options of package runner.
 func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.CertifyOptions {
 	return runner.CertifyOptions{
 		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
 		Show: func(total int) *conform.Display {
-			return conform.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, false)
+			const allLadders = false
+			return conform.NewDisplay(report.DisplayConfig{Out: unfiltered(cmd.OutOrStdout()), Status: unfiltered(cmd.ErrOrStderr()), Total: total}, allLadders)
 		},
 	}
 }

@@ -41,6 +41,7 @@ const guestKernelArgs = "loglevel=5 init_on_alloc=0"
 // guestMTU is enough for packets with 4096 bytes of data.
 const guestMTU = 9000
 
+// flags adds the flags to a command.
 func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 	g.guestFlags.flags(cmd, guestMTU, guestMemory)
 	choiceFlag(cmd, &g.kind, "guest", "", "test the software RDMA device of a Linux kernel, in a virtual machine that is booted for it: `KIND` rxe, siw or siw-crc", guestKinds...)
@@ -50,13 +51,14 @@ func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
-// check returns an error for flags that are wrong or contradict each other.
+// check returns an error for flags that are wrong or contradict each other. It sets the device of the
+// guest.
 func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
-	others := []string{"agent", "key", "device", "interface", "peer"}
+	excluded := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {
-		others = append([]string{"kernel"}, guestFlagNames...)
+		excluded = append([]string{"kernel"}, guestFlagNames...)
 	}
-	for _, name := range others {
+	for _, name := range excluded {
 		switch {
 		case !cmd.Flags().Changed(name):
 		case g.kind == "":
@@ -115,7 +117,8 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns how to call a program that can be the agent in the guest.
+// calledAs returns how to call a program that can be the agent in the guest: 'go run' needs the
+// build tag ibverbs for that.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
@@ -156,7 +159,7 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	}
 	// The outer process signs, because ssh-keygen may ask for a passphrase.
 	err = runUnshared(cmd, append([]string{"--sign="}, o.IDs...), o.out)
-	if _, none := os.Stat(filepath.Join(o.out, certificate.File)); none != nil {
+	if _, noCertificate := os.Stat(filepath.Join(o.out, certificate.File)); noCertificate != nil {
 		return err
 	}
 	return cmp.Or(o.signIn(cmd, o.out), err)

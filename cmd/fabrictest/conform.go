@@ -65,7 +65,8 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// run judges the devices, in a build with mutants or in new namespaces if that is needed.
+// run judges the devices. If that is needed, it runs the command again in a build with mutants, which
+// are defects by changed source code, or in new namespaces.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {
@@ -139,7 +140,7 @@ func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, t
 	run := conform.NewRun(j.Seed, o.on)
 	run.Part = j.Part
 	j.Dir, j.Started = dir, run.Started
-	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, j.Ladders)
+	j.Show = conform.NewDisplay(report.DisplayConfig{Out: unfiltered(out), Status: unfiltered(cmd.ErrOrStderr()), Total: total}, j.Ladders)
 	return run
 }
 

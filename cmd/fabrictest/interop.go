@@ -212,6 +212,7 @@ func (e *end) role() interop.Role {
 	return interop.Server
 }
 
+// addr returns the address of the server, which may be this end.
 func (e *end) addr() netip.AddrPort {
 	if e.connect.IsValid() {
 		return netip.AddrPortFrom(e.connect, e.port)

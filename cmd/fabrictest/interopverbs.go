@@ -92,7 +92,8 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 	}
 }
 
-// check returns an error for wrong flags and patterns, before a guest is booted.
+// check returns an error for wrong flags and patterns, before a guest is booted. It sets the device,
+// the impairments and the seed of the guest.
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":

@@ -77,7 +77,7 @@ func newLabDownCommand() *cobra.Command {
 		Short: "Take a fabric down, with all programs in it",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names := append(args, live.DefaultName)[:1]
+			names := append(args, live.DefaultName)[:1] // the argument, if there is one
 			if all {
 				up, err := live.List(cmd.Context())
 				if err != nil {

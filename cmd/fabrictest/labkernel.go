@@ -77,7 +77,8 @@ func newLabKernelPutCommand(lab *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return kernel.CopyFile(cmd.Context(), *lab, id, args[1], append(args, "")[2])
+			path := append(args, "")[2] // empty without PATH
+			return kernel.CopyFile(cmd.Context(), *lab, id, args[1], path)
 		},
 	}
 }

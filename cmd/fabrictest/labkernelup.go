@@ -27,7 +27,7 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(kernel.Linux61), string(kernel.Linux612)))
 }
 
-// prepare checks the flags, and prints what the image cache is doing.
+// prepare checks the flags, and sets the folder and the log of the image cache.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := kernel.Series(o.series).Check(); err != nil {
 		return cmdline.Errorf("--kernel: %w", err)
@@ -88,7 +88,7 @@ func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 }
 
 // config checks the flags and the machine, finds or builds the image, and returns the
-// configuration of guests with some devices.
+// configuration of guests with these devices.
 func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
 	cfg.Devices = devices
@@ -113,7 +113,8 @@ type labGuestFlags struct {
 
 // flags adds the flags to a command.
 func (o *labGuestFlags) flags(cmd *cobra.Command) {
-	o.guestFlags.flags(cmd, 1500, 512)
+	const mtu, memoryMiB = 1500, 512
+	o.guestFlags.flags(cmd, mtu, memoryMiB)
 	f := cmd.Flags()
 	f.IntVar(&o.cfg.Guests, "guests", 1, "number of guests")
 	choiceFlag(cmd, &o.devices, "devices", "rxe", "RDMA devices of each guest: rxe, siw, siw-crc (siw that requests the MPA CRC), both, none", "rxe", "siw", "siw-crc", "both", "none")

@@ -79,7 +79,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
-	start, why, err := o.tier()
+	start, why, err := o.chooseTier()
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// tier returns the function that starts the ranks. If namespaces are not available, it chooses
-// the simulation and returns why.
-func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
+// chooseTier sets o.on unless --on was given, and returns the function that starts the ranks. If
+// namespaces are not available, it chooses the simulation and returns why.
+func (o *mpirunOptions) chooseTier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
 	if o.on == "" {
 		o.on = onNetNS
 		if unavailable := netns.Available(); unavailable != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// uncleaned returns the writer below a textfmt.PrintableWriter. The output of every command is
-// cleaned of control characters, because text of certificates, agents, guests, captures and
-// scenarios must not reach a terminal. Displays that write escape sequences, and processes
-// of this program, clean their own output.
-func uncleaned(w io.Writer) io.Writer {
+// unfiltered returns the writer below a textfmt.PrintableWriter, which filters control characters out
+// of the output of every command, because those in texts of certificates, agents, guests, captures
+// and scenarios must not reach a terminal. Displays that write escape sequences, and processes of
+// this program, filter their own output.
+func unfiltered(w io.Writer) io.Writer {
 	if v, ok := w.(*textfmt.PrintableWriter); ok {
 		return v.W
 	}
@@ -28,7 +28,7 @@ func uncleaned(w io.Writer) io.Writer {
 // terminalOf returns the terminal that a command writes to; nil if it is not one, or a
 // dumb one.
 func terminalOf(w io.Writer) *os.File {
-	f, ok := uncleaned(w).(*os.File)
+	f, ok := unfiltered(w).(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {
 		return nil
 	}
@@ -40,10 +40,10 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// programOutput returns the writer for the output of a guest's program: cleaned for a
+// programOutput returns the writer for the output of a guest's program: filtered for a
 // terminal, unchanged for a file or a pipe.
 func programOutput(w io.Writer) io.Writer {
-	if f, ok := uncleaned(w).(*os.File); ok && !isTerminal(f) {
+	if f, ok := unfiltered(w).(*os.File); ok && !isTerminal(f) {
 		return f
 	}
 	return w

@@ -74,7 +74,7 @@ func (o *conformOptions) mustUnshare() bool {
 // reportTime is how long the inner program may take to write a report after a signal.
 const reportTime = 15 * time.Second
 
-// runUnshared runs the command again in new namespaces, with a folder that exists.
+// runUnshared runs the command again in new namespaces, with args and --out=dir.
 func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 	if err := netns.Available(); err != nil {
 		return fmt.Errorf("cases cannot be run in network namespaces here: %w; --on sim needs none", err)
@@ -85,11 +85,10 @@ func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 // runAgain runs a program with the command line of a command and a folder for results,
 // and returns its exit code as an error.
 func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
-	// In a process group of its own it gets signals only from this process, and each once.
-	inner := exec.CommandContext(cmd.Context(), program, append(repeated(cmd, args), "--out="+dir)...)
+	inner := exec.CommandContext(cmd.Context(), program, append(repeatArgs(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
-	inner.Stdout, inner.Stderr = uncleaned(cmd.OutOrStdout()), uncleaned(cmd.ErrOrStderr())
-	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	inner.Stdout, inner.Stderr = unfiltered(cmd.OutOrStdout()), unfiltered(cmd.ErrOrStderr())
+	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signals come from this process only
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = reportTime
 	if err := start(inner); err != nil {
@@ -107,9 +106,9 @@ func runAgain(cmd *cobra.Command, program string, args []string, dir string, sta
 	return err
 }
 
-// repeated returns the words of the command line that runs cmd again: the names of the commands,
+// repeatArgs returns the words of the command line that runs cmd again: the names of the commands,
 // the flags that were given but for --out, and args.
-func repeated(cmd *cobra.Command, args []string) []string {
+func repeatArgs(cmd *cobra.Command, args []string) []string {
 	words := strings.Fields(cmd.CommandPath())[1:]
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name == "out" {

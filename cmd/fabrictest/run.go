@@ -80,10 +80,10 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	requests := make(chan os.Signal, 1)
-	signal.Notify(requests, syscall.SIGUSR1)
-	defer signal.Stop(requests)
-	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.capture == captureFull, StateRequests: requests})
+	stateRequests := make(chan os.Signal, 1)
+	signal.Notify(stateRequests, syscall.SIGUSR1)
+	defer signal.Stop(stateRequests)
+	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.capture == captureFull, StateRequests: stateRequests})
 	if len(tasks) == 0 {
 		return cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}
@@ -91,7 +91,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
-	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
+	show := report.NewDisplay(report.DisplayConfig{Out: unfiltered(out), Status: unfiltered(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	for i := range tasks {
 		t := &tasks[i]
@@ -122,9 +122,10 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 	return errors.Join(err, show.Finish(run, paths))
 }
 
-// verdict returns the error that sets the exit code of a run.
-func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, unfit int) error {
-	skipped := run.Counts()[report.Skipped] - unfit
+// verdict returns the error that sets the exit code of a run of total tasks. Tasks that were skipped
+// as incompatible do not count as skipped.
+func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, incompatible int) error {
+	skipped := run.Counts()[report.Skipped] - incompatible
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %d of %d had ended", ended, total)

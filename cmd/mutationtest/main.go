@@ -39,6 +39,7 @@ type options struct {
 	baseline, worker string
 }
 
+// main parses the flags. A process that this program starts itself has one of the internal flags.
 func main() {
 	var o options
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")

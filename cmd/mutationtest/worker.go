@@ -111,8 +111,8 @@ func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// judge runs the trials that call one of the functions that a mutant changes, with the mutant,
-// until one does not pass.
+// judge runs the trials of passed that call one of functions with the named mutant, until one does
+// not pass. functions are the numbers of the functions that the mutant changes.
 func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	var reaching []*trial
 	for _, t := range passed {
@@ -158,7 +158,8 @@ const (
 	maxHeap     = 3 << 30
 )
 
-// start has the watchdog watch a trial with the mutant of r, until stop.
+// start has the watchdog watch a trial with the mutant of r until stop is called. If the trial
+// exceeds a limit, its case counts as the one that killed the mutant.
 func (w *watchdog) start(r *result, t *trial) {
 	a := &attempt{result: *r, begun: cpuTime(), limit: minCaseTime + 20*t.Took}
 	a.KilledBy = t.Case

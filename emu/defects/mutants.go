@@ -12,7 +12,7 @@ import (
 //go:embed mutants/*.txt
 var mutantFiles embed.FS
 
-// Mutants returns the mutants of all files in mutants.
+// Mutants returns the mutants, defects by changed source code, of all files in folder mutants.
 func Mutants() []mutant.Mutant { return slices.Clone(parseMutants()) }
 
 // parseMutants parses the files in mutants once. Its result must not be changed.

@@ -37,8 +37,8 @@ import (
 
 const module = "github.com/fabrictest/fabrictest"
 
-// main prints the packages that CI tests with the race detector: those with all of their
-// tests, or with -parts the others. With -run it prints a pattern instead.
+// main prints the packages of which CI runs all tests with the race detector; with -parts those
+// of which it runs only some. With -run it prints the pattern that selects these tests instead.
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")

@@ -35,8 +35,8 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf returns the entry in parts of the package with a path in the module, and whether
-// there is one.
+// partOf returns the entry of a package in parts, and whether there is one. name is the path of
+// the package in the module.
 func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {

@@ -48,8 +48,8 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// SampleCPU reads the counters of the CPUs that this process may use, its own CPU time and
-// its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
+// SampleCPU reads the counters of the CPUs that this process may use, the CPU time of it and its
+// children, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -84,11 +84,11 @@ func throttledTime(root string) (longest time.Duration) {
 		if len(fields) != 3 {
 			continue
 		}
-		mount := fields[1]
-		if mount != "" && !slices.Contains(strings.Split(mount, ","), "cpu") {
+		controllers := fields[1]
+		if controllers != "" && !slices.Contains(strings.Split(controllers, ","), "cpu") {
 			continue
 		}
-		mount = filepath.Join(root, "sys/fs/cgroup", mount)
+		mount := filepath.Join(root, "sys/fs/cgroup", controllers)
 		for dir := filepath.Join("/", fields[2]); ; dir = filepath.Dir(dir) {
 			if stat, err := os.ReadFile(filepath.Join(mount, dir, "cpu.stat")); err == nil {
 				longest = max(longest, parseThrottled(stat))

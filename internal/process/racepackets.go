@@ -17,6 +17,6 @@ var packets byte
 // of a packet. Call it before the packet is sent or published in shared memory.
 func RaceSend() { runtime.RaceReleaseMerge(unsafe.Pointer(&packets)) }
 
-// RaceReceived tells the race detector that all accesses before a RaceSend happened before.
-// Call it after a packet was received or found in shared memory.
+// RaceReceived tells the race detector that accesses before earlier calls of RaceSend happen
+// before later accesses here. Call it after a packet was received or found in shared memory.
 func RaceReceived() { runtime.RaceAcquire(unsafe.Pointer(&packets)) }

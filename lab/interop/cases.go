@@ -27,7 +27,7 @@ type Case struct {
 	Size     int
 }
 
-// Row returns the name without the size.
+// Row returns the name without the size: tool/role/family/variant.
 func (c Case) Row() string {
 	return fmt.Sprintf("%s/%s/%s/%s", c.Tool, c.Role, c.Family, c.Variant)
 }
@@ -172,7 +172,7 @@ func (c Case) setup(local netip.Addr) Setup {
 	s := Setup{Local: local}
 	if c.Protocol == conformance.IWARP {
 		s.CRC = c.Variant == withCRC
-		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server
+		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server // its server sends first
 	}
 	return s
 }

@@ -163,6 +163,7 @@ type rcConn struct {
 	conn verbs.Conn // nil until it is connected
 }
 
+// rc gives connect and acceptRequest access to the rcConn that a connection embeds.
 func (c *rcConn) rc() *rcConn { return c }
 
 // createQP creates the queue pair in state Init, where receives can be posted: the peer may
@@ -226,7 +227,7 @@ func listen(cm verbs.CM, addr netip.AddrPort, space verbs.PortSpace, backlog int
 
 // nextRequest waits for a connection request, or for the end of ctx.
 func nextRequest(ctx context.Context, listener verbs.Listener) (verbs.ConnRequest, error) {
-	return waitWhile(ctx, "nobody came", listener.GetRequest)
+	return retryTimeouts(ctx, "nobody came", listener.GetRequest)
 }
 
 // acceptRequest creates a queue pair and accepts a connection request with it.
@@ -243,15 +244,15 @@ func acceptRequest[C interface{ rc() *rcConn }](request verbs.ConnRequest, newCo
 
 // awaitDisconnect waits until the peer has disconnected, or for the end of ctx.
 func awaitDisconnect(ctx context.Context, conn verbs.Conn) error {
-	_, err := waitWhile(ctx, "the peer does not end the connection", func(timeout time.Duration) (struct{}, error) {
+	_, err := retryTimeouts(ctx, "the peer does not end the connection", func(timeout time.Duration) (struct{}, error) {
 		return struct{}{}, conn.WaitDisconnect(timeout)
 	})
 	return err
 }
 
-// waitWhile calls wait until it returns another error than ErrTimeout. If ctx ends first, the error
-// is problem and the cause.
-func waitWhile[T any](ctx context.Context, problem string, wait func(timeout time.Duration) (T, error)) (T, error) {
+// retryTimeouts calls wait again while it returns ErrTimeout. If ctx ends first, the error is
+// problem and the cause.
+func retryTimeouts[T any](ctx context.Context, problem string, wait func(timeout time.Duration) (T, error)) (T, error) {
 	for {
 		result, err := wait(eventSlice)
 		if !errors.Is(err, verbs.ErrTimeout) {

@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// count returns the number of messages or pings of a case.
+// count returns the number of messages or pings of a case: Iters, a tenth of it with programs that
+// connect by rdma_cm, or 1 with those that send one message.
 func (m *Matrix) count(c Case) int {
 	switch c.Tool {
 	case RPing, UDAddy, UCMatose:
@@ -68,7 +69,8 @@ func (c Case) connectsByCM() bool {
 	return c.Tool == RPing || c.Tool == UDAddy || c.Tool == UCMatose || c.Tool == RDMA
 }
 
-// program is the name of the guest's executable in a case.
+// program returns the name of the guest's executable in a case. The role of a case is ours: the
+// guest has the other.
 func program(c Case) string {
 	switch {
 	case c.Tool == RDMA && c.Role == Client:
@@ -103,7 +105,7 @@ func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 	return strings.Join(args, " ")
 }
 
-// cmCommand returns the command of the guest's end of p.
+// cmCommand returns the command of the guest's end of p. c.Role is our role.
 func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 	side := "-b" // the address to listen on
 	if c.Role == Server {
@@ -125,8 +127,8 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 // rpingScript returns a shell script that runs rping. It prints the messages about the
 // connection, which go to the file said, after the data.
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
-	rping := func(role, said string) string {
-		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, said)
+	rping := func(role, stderrFile string) string {
+		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)
 	}
 	const end = "; code=$?; cat said; exit $code"
 	switch {
@@ -184,15 +186,15 @@ func judge(c Case, count int, output string, code int) error {
 		}
 	}
 	for _, want := range wants {
-		if strings.Count(output, want) != c.prints() {
-			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c), want, c.prints())
+		if n := c.printingPrograms(); strings.Count(output, want) != n {
+			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c), want, n)
 		}
 	}
 	return nil
 }
 
-// prints returns how many programs in the guest print the expected lines.
-func (c Case) prints() int {
+// printingPrograms returns how many programs in the guest print the expected lines.
+func (c Case) printingPrograms() int {
 	if c.Role == Server && c.Variant == persistent {
 		return c.connections()
 	}

@@ -131,7 +131,8 @@ func ownObjects() (map[string]int, error) {
 	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
 }
 
-// kernelLacks returns the operations that the kernel's devices lack without saying so.
+// kernelLacks returns the operations that the kernel's devices lack and do not report as missing,
+// with the reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil
@@ -140,8 +141,8 @@ func kernelLacks(t verbs.Transport) map[string]string {
 	return map[string]string{"send-imm": imm, "write-imm": imm}
 }
 
-// kernelExceptions returns the failures that are known defects of the kernel or its
-// library.
+// kernelExceptions returns the failures that are known defects of the kernel or its library, for
+// a device of the kind rxe or siw. lossy says that the link loses packets.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	const silent = "does not say that a key was invalidated"
 	if kind == string(guest.RXE) {

@@ -45,8 +45,8 @@ type Options struct {
 	Command func(exchange string) string
 }
 
-// timeout is how long a completion or a connection may take. The connection manager
-// retransmits after a long time.
+// timeout is how long a completion or a connection may take. It is longer on an impaired link,
+// because the connection manager retransmits late.
 func (o *Options) timeout() time.Duration {
 	switch {
 	case o.Timeout != 0:
@@ -66,7 +66,7 @@ func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	if p.Protocol == conformance.IWARP {
 		setup.Options[p.CRCOption] = s.CRC
 		if s.SpeakFirst {
-			setup.Defects = []string{"NoFence"}
+			setup.Defects = []string{"NoFence"} // do not wait for the peer's first frame
 		}
 	}
 	o, err := p.NewOpener(setup)
@@ -87,21 +87,22 @@ func (o *Options) transport() verbs.Transport {
 // iwarpHeaders is the size of the headers of IPv4, TCP with a timestamp, MPA and tagged DDP.
 const iwarpHeaders = 72
 
-// packetPayload returns the data of a packet; that of RoCE depends on the path MTU.
-func (o *Options) packetPayload(roce int) int {
+// packetPayload returns the payload of a full packet in bytes. Over RoCE that is rocePayload,
+// which depends on the path MTU.
+func (o *Options) packetPayload(rocePayload int) int {
 	if o.transport() == verbs.TransportIWARP {
 		return o.Guest.MTU - iwarpHeaders
 	}
-	return roce
+	return rocePayload
 }
 
-// Cases returns the exchanges that match a pattern. Their sizes depend on the data of a
-// RoCE packet, which is known when the devices are open; 4096 is usual.
-func (o *Options) Cases(roce int) (cases []interop.Case, err error) {
+// Cases returns the exchanges that match one of o.Patterns. Their sizes depend on rocePayload, the
+// payload of a full RoCE packet in bytes, which is known when the devices are open; 4096 is usual.
+func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 	if slices.Equal(o.Patterns, []string{noExchanges}) {
 		return nil, nil
 	}
-	all := interop.Cases(o.transport(), o.packetPayload(roce))
+	all := interop.Cases(o.transport(), o.packetPayload(rocePayload))
 	wanted := make(map[interop.Case]bool)
 	for _, pattern := range o.Patterns {
 		some, err := interop.Matching(all, pattern)

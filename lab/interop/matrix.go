@@ -163,7 +163,7 @@ func retryStalls(attempt func() Outcome) Outcome {
 	}
 }
 
-// attempt runs a case once, and checks the frames on the wire.
+// attempt runs a case once, and over iWARP checks the frames on the wire.
 func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
 		return m.runBothEnds(ctx, c, port)

@@ -87,7 +87,8 @@ func (m *Monitor) Frame(now time.Time, frame []byte) {
 	c.add(now, from, &s)
 }
 
-// add takes a segment that the end from has sent.
+// add takes a segment that the end from has sent. It sets changed if the segment has new octets or
+// acknowledges some.
 func (c *conn) add(now time.Time, from int, s *segment) {
 	sender, other := &c.streams[from], &c.streams[1-from]
 	before := sender.next
@@ -102,7 +103,8 @@ func (c *conn) add(now time.Time, from int, s *segment) {
 	}
 }
 
-// read parses the octets that the end from has sent, and counts the complete FPDUs.
+// read parses the octets that the end from has sent, and counts the complete FPDUs. It sets notMPA
+// if they do not begin with the key of an MPA start-up frame.
 func (c *conn) read(from int) {
 	sent := c.streams[from].bytes
 	c.streams[from].bytes = nil
@@ -129,7 +131,7 @@ func (c *conn) read(from int) {
 // withCRC reports whether an end asked for the CRC, which then both use.
 func (c *conn) withCRC() bool { return *c.startup[initiator].C || *c.startup[responder].C }
 
-// countFPDU counts a frame; crc says that the CRC was agreed on.
+// countFPDU counts a frame and its faults; crc says that the CRC was agreed on.
 func (s *Side) countFPDU(f *iwarp.ReceivedFPDU, crc bool) {
 	s.FPDUs++
 	if crc && *f.MPA.CRCStatus != iwarp.CRCRight {
@@ -173,7 +175,8 @@ func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	return false
 }
 
-// Report counts all connections. Ours is the end with the address ours, Theirs the other.
+// Report returns the counts of all connections. Ours is the end with the address ours, Theirs the
+// other.
 func (m *Monitor) Report(ours netip.Addr) TapReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -168,7 +168,8 @@ func (r *pingPongRun) exchangeEndpoints(ctx context.Context) error {
 	return r.connect(theirs)
 }
 
-// connect moves every queue pair to RTS, with the attributes of the programs.
+// connect connects every queue pair to its endpoint in theirs and moves it to RTS, with the
+// attributes of the ibv_*_pingpong programs.
 func (r *pingPongRun) connect(theirs []Endpoint) error {
 	for i := range r.qps {
 		qp := &r.qps[i]

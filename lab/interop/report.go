@@ -142,13 +142,13 @@ func (r *report) write(path string) error {
 type Table struct {
 	W io.Writer
 
-	row      string
-	faults   [2]Faults // of the row, of all
-	open     bool
-	failures []Outcome
-	passed   int
-	failed   int
-	began    time.Time
+	row                  string
+	rowFaults, allFaults Faults
+	open                 bool
+	failures             []Outcome
+	passed               int
+	failed               int
+	began                time.Time
 }
 
 // Add adds an outcome to the table.
@@ -161,9 +161,8 @@ func (t *Table) Add(o Outcome) {
 		fmt.Fprintf(t.W, "%-30s", row)
 		t.row, t.open = row, true
 	}
-	for i := range t.faults {
-		t.faults[i].add(o.Faults)
-	}
+	t.rowFaults.add(o.Faults)
+	t.allFaults.add(o.Faults)
 	if o.Err != nil {
 		t.failed++
 		t.failures = append(t.failures, o)
@@ -179,10 +178,10 @@ func (t *Table) endRow() {
 	if t.open {
 		fmt.Fprintln(t.W)
 	}
-	if wrong := t.faults[0].String(); wrong != "" {
+	if wrong := t.rowFaults.String(); wrong != "" {
 		fmt.Fprintf(t.W, "    the guest: %s\n", wrong)
 	}
-	t.faults[0] = Faults{}
+	t.rowFaults = Faults{}
 	for _, o := range t.failures {
 		fmt.Fprintf(t.W, "    FAIL %s: %s\n", o.Case.Name(), indent(o.Err.Error()))
 		fmt.Fprintf(t.W, "    guest: %s\n    said: %s\n", o.Command, indent(lastLines(o.Output, 12)))
@@ -196,7 +195,7 @@ func (t *Table) Close() {
 		return
 	}
 	t.endRow()
-	if wrong := t.faults[1].String(); wrong != "" {
+	if wrong := t.allFaults.String(); wrong != "" {
 		fmt.Fprintf(t.W, "\nfaults of the guest's device, put up with: %s", wrong)
 	}
 	fmt.Fprintf(t.W, "\n%d passed, %d failed, %.0f s\n", t.passed, t.failed, time.Since(t.began).Seconds())

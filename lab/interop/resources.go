@@ -117,7 +117,7 @@ func sendWR(id uint64, buf []byte, mr verbs.MR, offset int) verbs.SendWR {
 	return wr
 }
 
-// postSend posts wr. It clears inline data then, which the message must not notice.
+// postSend posts wr. Then it clears inline data, which the device must have copied.
 func postSend(qp verbs.QP, wr verbs.SendWR) error {
 	_, err := qp.PostSend([]verbs.SendWR{wr})
 	if err == nil {

@@ -160,7 +160,7 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {
-		id := min(wc.WRID, wrRecv)
+		id := min(wc.WRID, wrRecv) // receives have the IDs from wrRecv on, by slot
 		had = had || id == want
 		return c.handle(wc, id)
 	}
@@ -258,8 +258,8 @@ type rpingRun struct {
 	cm  verbs.CM
 }
 
-// run runs the program. As the client it checks that the server writes the data that it has
-// read; as the server, that it reads the data that rping makes up.
+// run runs the program. The client checks that the server writes back the client's data; the server
+// checks that this data is rping's. A ping has two messages in each direction.
 func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 	if r.Role == Client {
 		err = r.runClients(ctx)
@@ -272,7 +272,7 @@ func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 
 func (r *rpingRun) newConn() (*rpingConn, error) { return newRPingConn(r.dev, r.Size, r.Events) }
 
-// runClients runs a client for each connection, all at a time. They connect in turn: rping's
+// runClients runs a client for each connection, all at once. They connect in turn: rping's
 // server remembers one request only, and a second that arrives before it has accepted the
 // first takes its place, never to be answered.
 func (r *rpingRun) runClients(ctx context.Context) error {
@@ -282,7 +282,7 @@ func (r *rpingRun) runClients(ctx context.Context) error {
 	})
 }
 
-// runServer takes the requests in turn and serves their connections at a time, as rping
+// runServer takes the requests in turn and serves their connections at the same time, as rping
 // does with -P.
 func (r *rpingRun) runServer(ctx context.Context) error {
 	listener, err := listen(r.cm, r.Addr, verbs.PortSpaceTCP, r.Connections, r.Ready)
@@ -315,7 +315,7 @@ func (r *rpingRun) runAll(start func() (run func() error, err error)) error {
 
 // runClient sends the pings of one connection and disconnects.
 func (r *rpingRun) runClient(ctx context.Context, c *rpingConn) error {
-	return r.ping(ctx, c, c.clientPing, c.conn.Disconnect)
+	return r.runPings(ctx, c, c.clientPing, c.conn.Disconnect)
 }
 
 // serve accepts a request and answers the client until it disconnects.
@@ -328,11 +328,11 @@ func (r *rpingRun) serve(ctx context.Context, request verbs.ConnRequest) error {
 	if err != nil {
 		return err
 	}
-	return r.ping(ctx, c, c.serverPing, func() error { return awaitDisconnect(ctx, c.conn) })
+	return r.runPings(ctx, c, c.serverPing, func() error { return awaitDisconnect(ctx, c.conn) })
 }
 
-// ping calls ping for the number of every ping, ends the connection by disconnect and closes c.
-func (r *rpingRun) ping(ctx context.Context, c *rpingConn, ping func(ctx context.Context, n int) error, disconnect func() error) error {
+// runPings calls ping with the number of each ping, ends the connection by disconnect and closes c.
+func (r *rpingRun) runPings(ctx context.Context, c *rpingConn, ping func(ctx context.Context, n int) error, disconnect func() error) error {
 	defer c.close()
 	for n := range r.Count {
 		if err := ping(ctx, n); err != nil {

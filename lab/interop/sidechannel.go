@@ -107,7 +107,7 @@ func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	return err
 }
 
-// readEndpoints reads n lines.
+// readEndpoints reads n endpoints, each a line with a NUL at its end.
 func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 	lines := make([]byte, n*EndpointLen)
 	if got, err := io.ReadFull(r, lines); err != nil {

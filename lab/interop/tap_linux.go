@@ -16,8 +16,8 @@ const (
 	maxFrame = 1 << 17
 	// receiveBuffer is the size of the socket's receive buffer.
 	receiveBuffer = 32 << 20
-	// slice bounds one wait for a frame.
-	slice = 50 * time.Millisecond
+	// recvTimeout bounds one wait for a frame.
+	recvTimeout = 50 * time.Millisecond
 )
 
 // Tap passes all frames of one interface to its Monitor, on a goroutine of its own, until
@@ -38,7 +38,7 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 	if err != nil {
 		return nil, err
 	}
-	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in the network's order
+	const allProtocols = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket: %w", err)
@@ -47,10 +47,10 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 		// Without CAP_NET_ADMIN the kernel limits the size.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
-	timeout := unix.NsecToTimeval(int64(slice))
+	timeout := unix.NsecToTimeval(int64(recvTimeout))
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allProtocols, Ifindex: index}),
 	)
 	if err != nil {
 		unix.Close(fd)
@@ -96,7 +96,7 @@ func (t *Tap) run() {
 			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 				continue
 			}
-			return // the interface was removed; the Report has the number of frames that were not read
+			return // the interface was removed; TapReport.Unread counts its unfinished connections
 		}
 		t.mu.Lock()
 		monitor := t.monitor

@@ -49,7 +49,8 @@ func (s *stream) add(seg *segment) {
 	}
 }
 
-// keep keeps a segment that arrived before its turn.
+// keep keeps a segment that arrived before its turn. With more than maxHeld octets kept, the
+// stream counts as lost.
 func (s *stream) keep(seq uint32, payload []byte) {
 	if len(s.early[seq]) >= len(payload) {
 		return

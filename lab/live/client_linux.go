@@ -35,16 +35,16 @@ func Up(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return kind.Start(ctx, cfg.Name, serverJob{Config: cfg, Text: string(text)})
+	return labDaemons.Start(ctx, cfg.Name, serverJob{Config: cfg, Text: string(text)})
 }
 
 // List returns the names of this user's labs. It ignores sockets that other users
 // have bound under such names.
-func List(ctx context.Context) (names []string, err error) { return kind.List(ctx) }
+func List(ctx context.Context) (names []string, err error) { return labDaemons.List(ctx) }
 
 // Query returns the description of a lab.
 func Query(ctx context.Context, name string) (*Info, error) {
-	body, c, err := kind.RoundTrip(ctx, name, kind.ReplyTimeout, &request{Op: opInfo})
+	body, c, err := labDaemons.RoundTrip(ctx, name, labDaemons.ReplyTimeout, &request{Op: opInfo})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,9 @@ func Query(ctx context.Context, name string) (*Info, error) {
 }
 
 // Down takes a lab down and returns when it has ended.
-func Down(ctx context.Context, name string) error { return kind.Down(ctx, name, &request{Op: opDown}) }
+func Down(ctx context.Context, name string) error {
+	return labDaemons.Down(ctx, name, &request{Op: opDown})
+}
 
 // SetLink sets links of a lab up or down: those of the ports that match the pattern ports.
 func SetLink(ctx context.Context, name, ports string, up bool) error {
@@ -65,14 +67,14 @@ func SetLink(ctx context.Context, name, ports string, up bool) error {
 	if up {
 		link = "up"
 	}
-	_, _, err := kind.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Link: link})
+	_, _, err := labDaemons.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Link: link})
 	return err
 }
 
 // Impair replaces the impairments of the ports that match the pattern ports. scenario is the
 // text of a scenario with the same fabric and the new impairments.
 func Impair(ctx context.Context, name, ports, scenario string) error {
-	_, _, err := kind.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Impair: scenario})
+	_, _, err := labDaemons.RoundTrip(ctx, name, changeTimeout, &request{Op: opSet, Host: ports, Impair: scenario})
 	return err
 }
 
@@ -103,13 +105,14 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		defer signal.Stop(signals)
 	}
-	c, err := kind.Send(ctx, name, kind.ReplyTimeout, r, os.Stdin, os.Stdout, os.Stderr)
+	c, err := labDaemons.Send(ctx, name, labDaemons.ReplyTimeout, r, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
 	onTerminal := len(c.Files) > 0 // the lab sends the master of the program's terminal
-	if err := c.WaitForever(!onTerminal); err != nil {
+	detachFromContext := !onTerminal
+	if err := c.WaitForever(detachFromContext); err != nil {
 		return 0, err
 	}
 	if onTerminal {
@@ -130,7 +133,7 @@ type errorNotifier struct {
 	onError func()
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It calls onError if the read fails.
 func (f errorNotifier) Read(b []byte) (int, error) {
 	n, err := f.File.Read(b)
 	if err != nil {
@@ -153,7 +156,8 @@ func attachTerminal(master *os.File, done <-chan struct{}, closed func()) (resto
 		defer close(copied)
 		_, _ = io.Copy(os.Stdout, master) // until no process has the terminal open
 	}()
-	go func() { _, _ = io.Copy(master, struct{ io.Reader }{errorNotifier{os.Stdin, closed}}) }() // until this process ends
+	readOnly := struct{ io.Reader }{errorNotifier{os.Stdin, closed}} // hides os.File.WriteTo, which does not call Read
+	go func() { _, _ = io.Copy(master, readOnly) }()                 // until this process ends
 	resizes := make(chan os.Signal, 1)
 	signal.Notify(resizes, syscall.SIGWINCH)
 	go func() {

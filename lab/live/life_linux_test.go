@@ -72,14 +72,14 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 // A process that has closed its sockets may still be there: this one is.
 func TestDownWaitsForTheProcess(t *testing.T) {
 	name := fmt.Sprintf("down-%d", os.Getpid())
-	listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: kind.Socket(name), Net: "unix"}))(t)
+	listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: labDaemons.Socket(name), Net: "unix"}))(t)
 	served := make(chan error, 1)
 	go func() {
 		conn, err := listener.AcceptUnix()
 		if err == nil {
 			_, err = daemon.ReceiveFiles(conn)
 			frames := control.New(conn, control.Config{})
-			p := control.Protocol{Version: kind.Version, MaxHello: 1000}
+			p := control.Protocol{Version: labDaemons.Version, MaxHello: 1000}
 			err = errors.Join(err, frames.ReadHello(p, new(request)), daemon.SendFiles(conn), frames.Write(control.Frame{Kind: control.Reply}), conn.Close())
 		}
 		served <- errors.Join(err, listener.Close())
@@ -109,7 +109,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
 	} {
 		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		within(t, kind.ReplyTimeout/2, what, func() {
+		within(t, labDaemons.ReplyTimeout/2, what, func() {
 			var silent *NotRespondingError
 			if err := do(soon); !errors.As(err, &silent) || silent.PID != pid || !strings.Contains(err.Error(), fmt.Sprint(pid)) {
 				t.Errorf("%s: %v", what, err)
@@ -119,14 +119,14 @@ func TestStoppedLabIsReported(t *testing.T) {
 		stopped, cancelNow := context.WithCancelCause(t.Context())
 		why := errors.New("somebody pressed Ctrl-C")
 		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
-		within(t, kind.ReplyTimeout/2, what, func() {
+		within(t, labDaemons.ReplyTimeout/2, what, func() {
 			if err := do(stopped); !errors.Is(err, why) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
 	}
-	defer func(usual time.Duration) { kind.ReplyTimeout = usual }(kind.ReplyTimeout)
-	kind.ReplyTimeout = 500 * time.Millisecond
+	defer func(usual time.Duration) { labDaemons.ReplyTimeout = usual }(labDaemons.ReplyTimeout)
+	labDaemons.ReplyTimeout = 500 * time.Millisecond
 	within(t, 30*time.Second, "an answer that does not come", func() {
 		var silent *NotRespondingError
 		if _, err := Query(t.Context(), name); !errors.As(err, &silent) {
@@ -189,7 +189,7 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 	// The kernel closes them one by one, and the client hears of the first.
 	await(t, "its socket is gone", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
-		return err == nil && !strings.Contains(string(sockets), kind.Socket(name))
+		return err == nil && !strings.Contains(string(sockets), labDaemons.Socket(name))
 	})
 	var gone *NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {

@@ -83,8 +83,8 @@ type (
 // ErrAlreadyUp is returned by Up if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --lab")
 
-// kind is the kind of these labs. Tests shorten its timeouts.
-var kind = daemon.Kind{
+// labDaemons describes the processes of these labs. Tests shorten its timeouts.
+var labDaemons = daemon.Kind{
 	What: "lab", Prefix: "fabrictest", Command: ServeCommand, UpCommand: "fabrictest lab up", NameFlag: "--lab", Version: 1,
 	LogFile: "%s.stderr", AlreadyUp: ErrAlreadyUp, ReplyTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second,
 }
@@ -178,10 +178,10 @@ func WriteStates(w io.Writer, labs []State) error {
 	return t.Flush()
 }
 
-// WriteTable prints a line for each NIC of the lab: its host, name, IPv4 and IPv6 address, and
+// WriteTable prints a line for each NIC of the lab: its host, name, IPv6 and IPv4 address, and
 // the node at the other end of its cable.
 func (info *Info) WriteTable(w io.Writer) error {
-	const ipv4, ipv6 = false, true
+	const ipv6, ipv4 = false, true
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range info.Topology.Hosts {
 		for i, n := range h.NICs {
@@ -189,7 +189,7 @@ func (info *Info) WriteTable(w io.Writer) error {
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv4), n.Addr(ipv6), farEnd(info.Topology, h.Name, n.Name))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv6), n.Addr(ipv4), farEnd(info.Topology, h.Name, n.Name))
 		}
 	}
 	return t.Flush()

@@ -40,7 +40,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &kind.RequestTimeout, replyTimeoutVar: &kind.ReplyTimeout} {
+	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &labDaemons.RequestTimeout, replyTimeoutVar: &labDaemons.ReplyTimeout} {
 		if text := os.Getenv(name); text != "" {
 			var err error
 			if *patience, err = time.ParseDuration(text); err != nil {
@@ -179,7 +179,7 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 
 // hello returns the frame of a request.
 func hello(text string) []byte {
-	return control.Frame{Kind: control.Hello, Num: kind.Version, Body: []byte(text)}.Append(nil)
+	return control.Frame{Kind: control.Hello, Num: labDaemons.Version, Body: []byte(text)}.Append(nil)
 }
 
 // requestDown asks the lab of another user to go down.

@@ -19,7 +19,7 @@ import (
 // rawClient connects to a lab without the protocol.
 func rawClient(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	conn := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: kind.Socket(name), Net: "unix"}))(t)
+	conn := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: labDaemons.Socket(name), Net: "unix"}))(t)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	return conn
@@ -145,7 +145,7 @@ func echo(t *testing.T, name string, i int) error {
 		return err
 	}
 	defer r.Close()
-	c, err := kind.Send(t.Context(), name, changeTimeout, &request{
+	c, err := labDaemons.Send(t.Context(), name, changeTimeout, &request{
 		Op: opExec, Host: fmt.Sprint("host", i%3),
 		Program: daemon.Program{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)}},
 	}, w, w, w)
@@ -166,7 +166,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 	t.Parallel()
 	cmd := asOtherUser(t, roleDown)
 	name := up(t, 2)
-	cmd.Args = append(cmd.Args, kind.Socket(name))
+	cmd.Args = append(cmd.Args, labDaemons.Socket(name))
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "answer: \"\"\n" {
 		t.Errorf("%v: %s", err, out)
@@ -178,7 +178,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 // environment.
 func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	name := fmt.Sprintf("squatted-%d", os.Getpid())
-	cmd := asOtherUser(t, roleSquat, kind.Socket(name))
+	cmd := asOtherUser(t, roleSquat, labDaemons.Socket(name))
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	defer func() {

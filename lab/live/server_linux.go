@@ -17,7 +17,7 @@ import (
 // sent, and serves requests until the lab is taken down.
 func ServeMain() error {
 	var j serverJob
-	return daemon.Serve(&kind, &j, func(context.Context, string) (daemon.Lab[request], error) { return newServer(&j) })
+	return daemon.Serve(&labDaemons, &j, func(context.Context, string) (daemon.Lab[request], error) { return newServer(&j) })
 }
 
 // server is the process of a lab.

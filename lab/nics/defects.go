@@ -57,7 +57,7 @@ func defectName(name string) string {
 	return name
 }
 
-// fromTables returns the defects of tables of package defects, without their providers.
+// fromTables returns the defects of tables of package defects. It leaves Of empty.
 func fromTables(tables ...[]defects.Info) (all []Defect) {
 	for _, d := range slices.Concat(tables...) {
 		all = append(all, Defect{Name: d.Name, Imitates: d.Imitates, Does: d.Does})
@@ -181,21 +181,22 @@ func DefectFlagError(err error) error {
 	return cmdline.Errorf("--defect: %w", err)
 }
 
-// canHaveVerbDefect reports whether a defect of verbs may be set for devices of p. Defects that
-// imitate a kernel driver are for the provider with that driver only, others for all.
+// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for
+// devices of p. Defects that imitate a kernel driver are for the provider with that driver only,
+// others for all.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
 
-// verbDefects returns the defects of verbs that devices of p can have. providers are all
-// providers: p does not have the defects that imitate the driver of another.
+// verbDefects returns the verb defects that devices of p can have. providers are all providers:
+// p does not have the defects that imitate the driver of another.
 func (p *Provider) verbDefects(providers []*Provider) []Defect {
 	return slices.DeleteFunc(fromTables(verbcalls.AllDefects()), func(d Defect) bool { return !p.canHaveVerbDefect(providers, d.Name) })
 }
 
-// setVerbDefects sets the defects in names that are defects of the provider's verbs, and
-// returns the others, which the engine may know.
+// setVerbDefects sets the verb defects in names that devices of p can have, and returns the
+// others, which the engine may know.
 func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {
@@ -271,24 +272,24 @@ func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 // defectiveVerbsOpener opens NICs with defects of their verbs.
 type defectiveVerbsOpener struct {
 	Opener
-	q verbcalls.Defects
+	defects verbcalls.Defects
 }
 
-// InWorld implements Opener.
-func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	d, err := o.Opener.InWorld(w, port, at)
+// InWorld implements Opener. It adds the verb defects to the device.
+func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, nic NICConfig) (verbs.Context, error) {
+	d, err := o.Opener.InWorld(w, port, nic)
 	if err != nil {
 		return nil, err
 	}
-	return verbcalls.Device(d, o.q, func() time.Duration { return time.Duration(w.Now()) }), nil
+	return verbcalls.Device(d, o.defects, func() time.Duration { return time.Duration(w.Now()) }), nil
 }
 
-// OnSockets implements Opener.
-func (o *defectiveVerbsOpener) OnSockets(at NICConfig) (verbs.Context, error) {
-	d, err := o.Opener.OnSockets(at)
+// OnSockets implements Opener. It adds the verb defects to the device.
+func (o *defectiveVerbsOpener) OnSockets(nic NICConfig) (verbs.Context, error) {
+	d, err := o.Opener.OnSockets(nic)
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	return verbcalls.Device(d, o.q, func() time.Duration { return time.Since(start) }), nil
+	return verbcalls.Device(d, o.defects, func() time.Duration { return time.Since(start) }), nil
 }

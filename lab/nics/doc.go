@@ -200,7 +200,7 @@ func (p *NICConfig) costs() verbs.Costs {
 // addrs returns Addr and ExtraAddrs.
 func (p *NICConfig) addrs() []netip.Addr { return append([]netip.Addr{p.Addr}, p.ExtraAddrs...) }
 
-// link returns the link of a port, wrapped if configured.
+// link returns the link of a port, wrapped by WrapLink if that is set.
 func (p *NICConfig) link(port *sim.Port) link.PacketLink {
 	var l link.GroupLink = port
 	if p.WrapLink != nil {
@@ -225,7 +225,8 @@ func (p *NICConfig) sockets() (c udplink.Config) {
 	return c
 }
 
-// asContext returns a device as a verbs.Context, which is nil if the device failed to open.
+// asContext returns a device as a verbs.Context. If the device failed to open, that is nil, and
+// not a nil pointer in an interface.
 func asContext[D verbs.Context](d D, err error) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// applyDefect sets the defect spec, which is as given by the user: these defects take no "=NUMBER".
+// applyDefect sets in cfg the defect that the user gave as spec. It must not end in "=NUMBER".
 func (s *stack[C, O]) applyDefect(cfg *C, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
@@ -265,7 +266,8 @@ func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	return p
 }
 
-// newOpener returns an opener of NICs with the defects and options of a setup.
+// newOpener returns an opener of NICs with the defects and options of a setup. With the option
+// reliable, they have ReliableCaps.
 func (s *stack[C, O]) newOpener(p *Provider, setup Setup) (*stackOpener[C, O], error) {
 	o := &stackOpener[C, O]{stack: s, caps: p.Caps}
 	for _, spec := range setup.Defects {
@@ -312,7 +314,7 @@ func (o *stackOpener[C, O]) OnSockets(nic NICConfig) (verbs.Context, error) {
 }
 
 // NewOpener returns an opener for NICs with a Setup. The engine gets the defects of the Setup
-// that are neither mutants nor defects of verbs.
+// that are neither mutants nor verb defects.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	runtimeDefects, err := withoutMutants(s.Defects)
 	if err != nil {

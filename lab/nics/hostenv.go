@@ -38,16 +38,18 @@ func EnvVars(t *topology.Topology, host topology.Host) []string {
 	names := make([]string, 0, len(host.NICs))
 	for _, nic := range host.NICs {
 		names = append(names, nic.Name)
-		for i, family := range families {
-			name, isIPv4 := nicVar(nic.Name, family), i == 1
+		for _, family := range families {
+			name, isIPv4 := nicVar(nic.Name, family), family == ipv4Family
 			vars = append(vars, name+"="+nic.Addr(isIPv4).String(), name+"_PEERS="+strings.Join(peers(t, nic.Rail, isIPv4), " "))
 		}
 	}
 	return append(vars, nicsVar+"="+strings.Join(names, " "))
 }
 
-// families are the address families in variable names; index 1 is IPv4.
-var families = []string{"IPV6", "IPV4"}
+const ipv4Family = "IPV4"
+
+// families are the address families in variable names.
+var families = []string{"IPV6", ipv4Family}
 
 // nicVar returns the name of the variable with the address of a NIC: FABRICTEST_RDMA0_IPV6.
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
@@ -88,7 +90,7 @@ func read(getenv func(string) string) (*Host, error) {
 	}
 	for _, name := range strings.Fields(getenv(nicsVar)) {
 		n := NIC{Name: name}
-		for i, family := range families {
+		for _, family := range families {
 			addrVar := nicVar(name, family)
 			addrs, err := parseAddrs(addrVar, getenv(addrVar))
 			if err != nil || len(addrs) != 1 {
@@ -98,7 +100,7 @@ func read(getenv func(string) string) (*Host, error) {
 			if err != nil {
 				return nil, err
 			}
-			if isIPv4 := i == 1; isIPv4 {
+			if family == ipv4Family {
 				n.IPv4, n.IPv4Peers = addrs[0], peers
 			} else {
 				n.IPv6, n.IPv6Peers = addrs[0], peers

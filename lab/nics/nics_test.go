@@ -125,7 +125,7 @@ func TestVerbDefects(t *testing.T) {
 		}
 	}
 	o, err := softRoCE().NewOpener(Setup{Defects: []string{"WCLost", "SQDNoResume"}})
-	if err != nil || !o.(*defectiveVerbsOpener).q.WCLost || !o.(*defectiveVerbsOpener).Opener.(*stackOpener[softroce.Config, roceOptions]).cfg.NIC.Policy.ResumeOnPost {
+	if err != nil || !o.(*defectiveVerbsOpener).defects.WCLost || !o.(*defectiveVerbsOpener).Opener.(*stackOpener[softroce.Config, roceOptions]).cfg.NIC.Policy.ResumeOnPost {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError

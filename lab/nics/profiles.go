@@ -158,12 +158,12 @@ func writeDefects(w io.Writer, title string, defects []Defect) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, q := range defects {
-		imitates := q.Imitates
+	for _, d := range defects {
+		imitates := d.Imitates
 		if imitates == "" {
 			imitates = "-"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", q.Name, imitates, q.Does)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", d.Name, imitates, d.Does)
 	}
 	return t.Flush()
 }

@@ -46,7 +46,7 @@ func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 func (h *channel) name() string    { return fmt.Sprintf("channel %d", h.waits.fd) }
 func (h *channel) closeOrder() int { return closeOrderChannel }
 
-// Wait implements verbs.CompChannel.
+// Wait implements verbs.CompChannel. It ignores events of completion queues that have been closed.
 func (h *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	var found *cq
 	err := h.waits.wait(timeout, func() (bool, error) {
@@ -208,7 +208,7 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 			ms = C.int(min((left+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
 		}
 		switch ready, errno := C.shim_wait(w.fd, w.stopFD, ms); {
-		case ready == 2:
+		case ready == 2: // stopFD is readable
 			return verbs.ErrClosed
 		case ready < 0 && !errors.Is(errno, syscall.EINTR):
 			return cause(errno)
@@ -216,7 +216,7 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	}
 }
 
-// enter counts a call of wait, unless stop was called; leave ends it.
+// enter begins a call of wait, which leave ends. It returns false after stop.
 func (w *waiter) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,51 +90,51 @@ func (m *manager) dispatch() {
 // the identifier, because rdma_destroy_id waits until the events are acknowledged.
 func (m *manager) handle(e *C.struct_shim_cm_event) {
 	m.mu.Lock()
-	to := m.ids[e.id]
-	from := m.ids[e.listener] // nil unless e is a connection request
+	id := m.ids[e.id]
+	listenID := m.ids[e.listener] // nil unless e is a connection request
 	m.mu.Unlock()
 	C.rdma_ack_cm_event(e.raw)
 	e.raw = nil
 	switch {
 	case e._type == C.RDMA_CM_EVENT_CONNECT_REQUEST:
-		m.handleConnectRequest(from, e)
-	case to == nil:
+		m.handleConnectRequest(listenID, e)
+	case id == nil: // it was destroyed
 	case e._type == C.RDMA_CM_EVENT_DISCONNECTED || e._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL:
-		to.deliver(e)
-		if c := to.conn.Load(); c != nil {
+		id.deliver(e)
+		if c := id.conn.Load(); c != nil {
 			c.disconnected()
 		}
 	default:
-		to.deliver(e)
+		id.deliver(e)
 	}
 }
 
-// handleConnectRequest passes a request to its listener, if it still listens and the request came in
-// over our device.
-func (m *manager) handleConnectRequest(from *cmID, e *C.struct_shim_cm_event) {
+// handleConnectRequest passes a request to its listener, if that still listens and the request came
+// in over our device; otherwise it rejects the request.
+func (m *manager) handleConnectRequest(listenID *cmID, e *C.struct_shim_cm_event) {
 	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, maxOwnEvents), destroyedCh: make(chan struct{})}
-	if from == nil || id.device() != m.ctx.info.Name || !m.addID(id) || !m.queueRequest(from, eventOf(e, id)) {
+	if listenID == nil || id.device() != m.ctx.info.Name || !m.addID(id) || !m.queueRequest(listenID, eventOf(e, id)) {
 		id.destroy() // rejects the request
 	}
 }
 
-// queueRequest queues a request for GetRequest, unless its listener was destroyed or its
-// queue is full.
-func (m *manager) queueRequest(from *cmID, e cmEvent) bool {
+// queueRequest queues a request for GetRequest. It returns false if the listener was destroyed or
+// its queue is full.
+func (m *manager) queueRequest(listenID *cmID, e cmEvent) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ids[from.c] != from {
+	if m.ids[listenID.c] != listenID {
 		return false
 	}
 	select {
-	case from.events <- e:
+	case listenID.events <- e:
 		return true
 	default:
 		return false
 	}
 }
 
-// addID registers an identifier for its events, unless the manager has stopped.
+// addID registers an identifier for its events. It returns false if the manager has stopped.
 func (m *manager) addID(id *cmID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -144,12 +144,12 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 // moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and
 // access rights for remote writes and, with allowReads, reads and atomics. A queue pair in INIT keeps its rights.
 func (c *conn) moveToInit(allowReads bool) error {
-	return c.move(C.IBV_QPS_INIT, func(now verbs.QPState, a *C.struct_ibv_qp_attr) bool {
+	return c.move(C.IBV_QPS_INIT, func(current verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
 		if allowReads {
 			a.qp_access_flags |= C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC
 		}
-		return now == verbs.QPStateReset
+		return current == verbs.QPStateReset
 	})
 }
 
@@ -186,14 +186,14 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 		return err
 	}
 	defer c.q.leave()
-	now, err := c.q.qpState()
+	current, err := c.q.qpState()
 	if err != nil {
 		return err
 	}
-	if !change(now, &a) {
+	if !change(current, &a) {
 		return nil
 	}
-	// Older kernels set bits here that are their own.
+	// Older kernels also set bits in mask that are internal to the kernel.
 	if err := c.q.modify(&a, mask&C.int(allAttrs)); err != nil {
 		return fmt.Errorf("%s to %v: %w", c.q.name(), verbs.QPState(state), err)
 	}

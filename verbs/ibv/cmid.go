@@ -52,8 +52,8 @@ type cmEvent struct {
 	qkey    uint32
 }
 
-// eventOf copies an event. librdmacm swaps the peer's responder resources and initiator depth;
-// eventOf swaps them back.
+// eventOf copies an event. request is the identifier of a connection request, nil for other events.
+// librdmacm swaps the peer's responder resources and initiator depth; eventOf swaps them back.
 func eventOf(e *C.struct_shim_cm_event, request *cmID) cmEvent {
 	p := &e.param
 	data := unsafe.Slice((*byte)(unsafe.Pointer(&p.private_data[0])), int(p.private_data_len))

@@ -45,7 +45,7 @@ type listener struct {
 // Addr implements verbs.Listener.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
-// GetRequest implements verbs.Listener.
+// GetRequest implements verbs.Listener. It skips requests whose identifier has been destroyed.
 func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	until := newDeadline(timeout)
 	for {
@@ -142,7 +142,7 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 var errAnswered = fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid)
 
 // accept moves the queue pair to RTS, accepts the request and waits until the connection is
-// established.
+// established. Under iWARP, q.accepting stays set if that wait fails: see checkNotAccepting.
 func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
 	if err := c.moveToInit(param.ResponderResources > 0); err != nil {
 		return err

@@ -79,6 +79,7 @@ type object struct {
 	closed bool // ctx.closeLock
 }
 
+// state gives functions for all kinds of objects access to the embedded object.
 func (o *object) state() *object { return o }
 
 func (c *Context) name() string { return c.info.Name }
@@ -96,7 +97,7 @@ func enter(h handle, op string) error {
 
 func (o *object) leave() { o.ctx.closeLock.RUnlock() }
 
-// verb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
+// callVerb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
 // to the error of f.
 func callVerb(h handle, op string, f func() error) error {
 	if err := enter(h, op); err != nil {
@@ -136,7 +137,8 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// create runs f, which creates object o of the library, as a verb of h, and registers o.
+// create runs f, which creates object o of the library, as a verb of h, registers o and returns it
+// as a T.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
 	err := callVerb(h, op, func() error {
 		err := f()

@@ -127,7 +127,7 @@ func copyWC(out *verbs.WC, in *C.struct_ibv_wc) {
 	out.Opcode, out.ByteLen = verbs.WCOpcode(in.opcode), uint32(in.byte_len)
 	out.SrcQP, out.Flags = verbs.QPN(in.src_qp), verbs.WCFlags(in.wc_flags)
 	out.PKeyIndex, out.SL = uint16(in.pkey_index), uint8(in.sl)
-	word := (*[4]byte)(unsafe.Pointer(&in.anon0))[:]
+	word := (*[4]byte)(unsafe.Pointer(&in.anon0))[:] // union of imm_data and invalidated_rkey
 	switch {
 	case out.Flags&verbs.WCWithImm != 0:
 		out.Imm = binary.BigEndian.Uint32(word)

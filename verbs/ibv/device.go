@@ -141,7 +141,7 @@ func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err err
 	return entry, err
 }
 
-// queryTable runs f, which reads an entry of a port's table.
+// queryTable runs f, which reads an entry of a port's table, unless the index is out of range.
 func (c *Context) queryTable(op string, port uint8, index int, f func() error) error {
 	return callVerb(c, op, func() error {
 		err := error(verbs.ErrNotFound)
@@ -229,8 +229,8 @@ type probed struct {
 // maxProbedInline bounds the search for the limit of inline data.
 const maxProbedInline = 4096
 
-// probe finds out capabilities that no query of libibverbs reports, by creating objects.
-// The caller holds the read lock of closeLock.
+// probe finds out, in its first call, capabilities that no query of libibverbs reports, by creating
+// objects. The caller holds the read lock of closeLock.
 func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {
@@ -276,7 +276,7 @@ func probeServices(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.
 	return caps
 }
 
-// canCreateQP reports whether a queue pair with that much inline data can be created.
+// canCreateQP reports whether a queue pair with inline bytes of inline data can be created.
 func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, inline int) bool {
 	attr := C.struct_ibv_qp_init_attr{send_cq: queue, recv_cq: queue, qp_type: uint32(kind)}
 	attr.cap.max_send_wr, attr.cap.max_recv_wr, attr.cap.max_send_sge, attr.cap.max_recv_sge = 1, 1, 1, 1

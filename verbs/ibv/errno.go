@@ -19,6 +19,7 @@ type deviceError struct {
 	hint  string // how to solve the problem; may be empty
 }
 
+// Error returns the error of package verbs, the errno and the hint.
 func (e *deviceError) Error() string {
 	s := e.errno.Error()
 	if e.kind != nil && e.kind.Error() != s {

@@ -61,15 +61,15 @@ func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	}
 	m := &mr{object: object{ctx: d.ctx}, size: len(init.Buf), buf: init.Buf}
 	m.pin.Pin(first)
-	at := uintptr(unsafe.Pointer(first))
-	m.addr = uint64(at)
+	bufAddr := uintptr(unsafe.Pointer(first))
+	m.addr = uint64(bufAddr)
 	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
 		m.addr = init.Addr
 	}
 	region, err := create[verbs.MR](d, m, "reg_mr", func() (errno error) {
-		m.c, errno = C.shim_reg_mr(d.c, C.uintptr_t(at), C.size_t(m.size), C.uint64_t(m.addr), C.uint(init.Access))
+		m.c, errno = C.shim_reg_mr(d.c, C.uintptr_t(bufAddr), C.size_t(m.size), C.uint64_t(m.addr), C.uint(init.Access))
 		if m.c == nil {
-			return regMRHint(cause(errno), uint64(at), m)
+			return regMRHint(cause(errno), uint64(bufAddr), m)
 		}
 		m.lkey, m.rkey = verbs.LKey(m.c.lkey), verbs.RKey(m.c.rkey)
 		return nil
@@ -80,12 +80,12 @@ func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	return region, err
 }
 
-// regMRHint adds the likely cause to an error of registering memory at address at.
-func regMRHint(err error, at uint64, m *mr) error {
+// regMRHint adds the likely cause to an error of registering m, whose memory is at bufAddr.
+func regMRHint(err error, bufAddr uint64, m *mr) error {
 	page := uint64(os.Getpagesize())
-	if at%page != m.addr%page {
+	if bufAddr%page != m.addr%page {
 		err = hinted(err, fmt.Sprintf("the kernel wants memory for address %#x that begins %#x into its page, and this begins %#x into it",
-			m.addr, m.addr%page, at%page), syscall.EINVAL)
+			m.addr, m.addr%page, bufAddr%page), syscall.EINVAL)
 	}
 	if os.Geteuid() != 0 {
 		err = hinted(err, fmt.Sprintf("%d bytes may be beyond the limit of locked memory; see ulimit -l", m.size), syscall.ENOMEM)

@@ -39,7 +39,7 @@ type recvQueue struct {
 	sge []C.struct_ibv_sge
 }
 
-// post posts receives to a queue pair or to a shared receive queue.
+// post posts receives to the queue pair q or, if that is nil, to the shared receive queue s.
 func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.RecvWR) (posted int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,11 +49,11 @@ func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.Re
 			sges += len(wrs[i].SGL)
 		}
 		r.in, r.wr, r.sge = grow(r.in, n), grow(r.wr, n), grow(r.sge, max(sges, 1))
-		at := 0
+		nextSGE := 0
 		for i := range wrs[:n] {
 			w := &wrs[i]
-			r.in[i] = C.struct_shim_recv{wr_id: C.uint64_t(w.WRID), first_sge: C.uint32_t(at), num_sge: C.uint32_t(len(w.SGL))}
-			at += copySGL(r.sge[at:], w.SGL)
+			r.in[i] = C.struct_shim_recv{wr_id: C.uint64_t(w.WRID), first_sge: C.uint32_t(nextSGE), num_sge: C.uint32_t(len(w.SGL))}
+			nextSGE += copySGL(r.sge[nextSGE:], w.SGL)
 		}
 		var taken C.int
 		ret := C.shim_post_recv(q, s, &r.in[0], &r.wr[0], &r.sge[0], C.int(n), &taken)
@@ -162,27 +162,28 @@ func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 		}
 	}
 	s.in, s.wr, s.sge, s.data = grow(s.in, len(wrs)), grow(s.wr, len(wrs)), grow(s.sge, max(sges, 1)), grow(s.data, bytes)
-	at, used := 0, 0
+	nextSGE, dataLen := 0, 0
 	for i := range wrs {
 		w, out := &wrs[i], &s.in[i]
-		*out = C.struct_shim_send{wr_id: C.uint64_t(w.WRID), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags), first_sge: C.uint32_t(at)}
+		*out = C.struct_shim_send{wr_id: C.uint64_t(w.WRID), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags), first_sge: C.uint32_t(nextSGE)}
 		if err := copyOperands(q, w, out); err != nil {
 			return i, err
 		}
 		if w.Flags&verbs.SendInline == 0 {
-			out.num_sge = C.uint32_t(copySGL(s.sge[at:], w.SGL))
+			out.num_sge = C.uint32_t(copySGL(s.sge[nextSGE:], w.SGL))
 		} else if len(w.Inline) > 0 {
-			copy(s.data[used:], w.Inline)
-			s.sge[at] = C.struct_ibv_sge{addr: C.uint64_t(uintptr(unsafe.Pointer(&s.data[used]))), length: C.uint32_t(len(w.Inline))}
+			copy(s.data[dataLen:], w.Inline)
+			s.sge[nextSGE] = C.struct_ibv_sge{addr: C.uint64_t(uintptr(unsafe.Pointer(&s.data[dataLen]))), length: C.uint32_t(len(w.Inline))}
 			out.num_sge = 1
-			used += len(w.Inline)
+			dataLen += len(w.Inline)
 		}
-		at += int(out.num_sge)
+		nextSGE += int(out.num_sge)
 	}
 	return len(wrs), nil
 }
 
-// copyOperands copies the fields of a request besides its scatter/gather list.
+// copyOperands copies the fields of a request besides its scatter/gather list. out.imm also holds
+// the key to invalidate.
 func copyOperands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	out.remote_srqn = C.uint32_t(w.XRC.SRQN)
 	switch w.Opcode {

@@ -219,7 +219,7 @@ var exchanges = map[string]struct {
 		exchange: func(r *rig) {
 			r.receive(rcFlush, 100)
 			doubled := packet{Datagram: build(peerAddr, ownAddr, rcFlush, ownQP, 101, nil)}
-			body, right := doubled.split()
+			body, right := doubled.splitICRC()
 			doubled.replaceICRC(doubledICRC(right, body))
 			r.filter.Input(0, &doubled.Datagram)
 			r.receive(rcSend, 102)

@@ -19,10 +19,13 @@ type packet struct {
 
 // Fields of the BTH.
 const (
-	migReqBit = 0x40 // in byte 1
+	flagsByte  = 1 // offset in the BTH: solicited event, MigReq, pad count, version
+	ackReqByte = 8
+
+	migReqBit = 0x40 // in flagsByte
 	padBits   = 0x30
 	reserved6 = 0x3f // in byte 4
-	ackReqBit = 0x80 // in byte 8
+	ackReqBit = 0x80 // in ackReqByte
 	reserved7 = 0x7f
 	lowBits24 = 1<<24 - 1
 	padShift  = 4
@@ -36,7 +39,7 @@ func (p *packet) info() wire.Info {
 	return info
 }
 
-// isReliable reports whether the packet is of RC or XRC, with an operation.
+// isReliable reports whether the packet is one of the operation op over RC or XRC.
 func (p *packet) isReliable(op wire.Operation) bool {
 	t := p.opcode().Transport()
 	return (t == wire.TransportRC || t == wire.TransportXRC) && p.opcode().Operation() == op
@@ -82,8 +85,8 @@ func (p *packet) setSyndrome(s wire.Syndrome) {
 	p.changed = true
 }
 
-// split returns the packet without its ICRC, and the ICRC.
-func (p *packet) split() (body []byte, icrc uint32) {
+// splitICRC returns the packet without its ICRC, and the ICRC.
+func (p *packet) splitICRC() (body []byte, icrc uint32) {
 	n := len(p.Payload) - wire.ICRCLen
 	return p.Payload[:n], binary.LittleEndian.Uint32(p.Payload[n:])
 }
@@ -103,7 +106,7 @@ func (p *packet) ipID() uint16 {
 
 // rightICRC returns the ICRC that the packet should have.
 func (p *packet) rightICRC() uint32 {
-	body, _ := p.split()
+	body, _ := p.splitICRC()
 	return wire.NewICRC(p.Src, p.Dst).Sum(p.ipID(), body)
 }
 
@@ -132,20 +135,21 @@ func (f *Filter) setICRC(p *packet) {
 	p.changed = false
 }
 
-// acceptWithoutDF (DFUnchecked) makes a packet with DF clear look as if DF were set. Links do not always show DF, but the
-// ICRC covers it: for a packet whose ICRC is wrong, it inverts the effect of DF on the ICRC.
+// acceptWithoutDF (DFUnchecked) makes a packet with DF clear look as if DF were set. A link may not report DF; then
+// checkICRC assumes that it is set. So if the ICRC is wrong, acceptWithoutDF assumes that the sender computed it with DF
+// clear, and changes it to the ICRC of the same packet with DF set.
 func acceptWithoutDF(f *Filter, p *packet) bool {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
 	}
 	p.Variants &^= link.MayFragment
-	// A CRC is linear: the effect of the bit depends only on the number of bytes after it.
-	const dontFragment, fromFlags = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
-	body, icrc := p.split()
-	covered := make([]byte, fromFlags+len(body))
-	clearBit := crc32.ChecksumIEEE(covered)
-	covered[0] = dontFragment
-	p.replaceICRC(icrc ^ clearBit ^ crc32.ChecksumIEEE(covered))
+	// A CRC is linear: the effect of a bit depends only on the number of bytes after it.
+	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
+	body, icrc := p.splitICRC()
+	covered := make([]byte, flagsToUDPEnd+len(body))
+	crcDFClear := crc32.ChecksumIEEE(covered)
+	covered[0] = dfBit
+	p.replaceICRC(icrc ^ crcDFClear ^ crc32.ChecksumIEEE(covered))
 	return true
 }
 
@@ -155,7 +159,7 @@ func checkDoubledICRC(f *Filter, p *packet) bool {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true
 	}
-	body, icrc := p.split()
+	body, icrc := p.splitICRC()
 	if right := p.rightICRC(); icrc == doubledICRC(right, body) {
 		p.replaceICRC(right)
 	} else {
@@ -167,7 +171,7 @@ func checkDoubledICRC(f *Filter, p *packet) bool {
 // doubleICRC (FlushICRCDoubled) replaces the ICRC of a FLUSH to send by the one that rxe computes.
 func (f *Filter) doubleICRC(p *packet) {
 	if f.hasICRC && p.isReliable(wire.OpFlush) {
-		body, right := p.split()
+		body, right := p.splitICRC()
 		p.replaceICRC(doubledICRC(right, body))
 	}
 }
@@ -178,14 +182,14 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad (RaggedAccepted) pads a payload whose length is not a multiple of four.
+// addPad (RaggedAccepted) pads a payload whose length is not a multiple of four. It leaves the ICRC to setICRC.
 func addPad(_ *Filter, p *packet) bool {
 	head := p.info().HeaderLen
-	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[1]&padBits)>>padShift
+	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift
 	if len(p.Payload)&3 != 0 && head <= end {
 		pad := wire.PadLen(end - head)
 		p.Payload = slices.Concat(p.Payload[:end], make([]byte, pad+wire.ICRCLen))
-		p.Payload[1] = p.Payload[1]&^padBits | uint8(pad)<<padShift
+		p.Payload[flagsByte] = p.Payload[flagsByte]&^padBits | uint8(pad)<<padShift
 		p.changed = true
 	}
 	return true

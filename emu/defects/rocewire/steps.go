@@ -8,24 +8,24 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits replaces the bits of mask in byte at of the BTH, and notes whether that changes the packet.
-func (p *packet) setBits(at int, mask, bits byte) {
-	if b := p.Payload[at]&^mask | bits; b != p.Payload[at] {
-		p.Payload[at] = b
+// setBits sets the bits of mask in the byte of the BTH at an offset to bits, and notes whether that changes the packet.
+func (p *packet) setBits(offset int, mask, bits byte) {
+	if b := p.Payload[offset]&^mask | bits; b != p.Payload[offset] {
+		p.Payload[offset] = b
 		p.changed = true
 	}
 }
 
 // clearMigReq (MigReqZero) clears MigReq.
 func clearMigReq(_ *Filter, p *packet) bool {
-	p.setBits(1, migReqBit, 0)
+	p.setBits(flagsByte, migReqBit, 0)
 	return true
 }
 
 // hideMigReq (MigrationIgnored) clears MigReq in packets for a QP whose path migration is armed.
 func hideMigReq(f *Filter, p *packet) bool {
 	if q, ok := f.findQP(p.destQP()); ok && q.Armed {
-		p.setBits(1, migReqBit, 0)
+		p.setBits(flagsByte, migReqBit, 0)
 	}
 	return true
 }
@@ -34,14 +34,14 @@ func hideMigReq(f *Filter, p *packet) bool {
 func requestMADAck(_ *Filter, p *packet) bool {
 	const gsiQPN = 1
 	if p.destQP() == gsiQPN {
-		p.setBits(8, ackReqBit, ackReqBit)
+		p.setBits(ackReqByte, ackReqBit, ackReqBit)
 	}
 	return true
 }
 
 // dropReservedBits (ReservedBitsChecked) drops packets that have reserved bits of the BTH set.
 func dropReservedBits(_ *Filter, p *packet) bool {
-	return p.Payload[4]&reserved6 == 0 && p.Payload[8]&reserved7 == 0
+	return p.Payload[4]&reserved6 == 0 && p.Payload[ackReqByte]&reserved7 == 0
 }
 
 // dropReservedOpcode (ReservedOpSilent) drops a packet with a reserved opcode and the expected PSN of a connected QP,

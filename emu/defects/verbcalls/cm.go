@@ -19,7 +19,7 @@ func (d *device) CM() (verbs.CM, error) {
 	return manager{m}, nil
 }
 
-// Connect connects the device's QP behind qp.
+// Connect implements verbs.CM: it connects the device's QP that the handle qp wraps.
 func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := m.CM.Connect(innerOf(qp), addr, param, timeout)
 	return postAfterConnect(qp, c, err)
@@ -34,7 +34,7 @@ func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) 
 	return c, err
 }
 
-// Listen returns a listener whose requests accept queue pairs of this package.
+// Listen implements verbs.CM: the requests of the listener accept queue pairs of this package.
 func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	if err != nil {
@@ -46,7 +46,7 @@ func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int)
 // listener implements verbs.Listener.
 type listener struct{ verbs.Listener }
 
-// GetRequest returns a request that accepts queue pairs of this package.
+// GetRequest implements verbs.Listener: the request accepts queue pairs of this package.
 func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 // request implements verbs.ConnRequest.
 type request struct{ verbs.ConnRequest }
 
-// Accept accepts the connection with the device's QP behind qp.
+// Accept implements verbs.ConnRequest: it accepts with the device's QP that the handle qp wraps.
 func (r request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := r.ConnRequest.Accept(innerOf(qp), param, timeout)
 	return postAfterConnect(qp, c, err)

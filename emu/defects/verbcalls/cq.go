@@ -85,7 +85,8 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 	}
 }
 
-// change applies the defects to polled completions in place, and returns how many are left.
+// change applies the defects to polled completions in place, and returns how many are left. It repeats (WCDoubled) or
+// leaves out (WCLost) every fourth.
 func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	defects := &c.dev.defects
 	c.mu.Lock()

@@ -44,7 +44,7 @@ func (d *device) removeHandle(inner any, closeErr error) error {
 	return closeErr
 }
 
-// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none, as nil.
+// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none, for example if it is nil.
 func handleOf[T any](d *device, inner T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *device) Counters() []verbs.Counter {
 	return all
 }
 
-// CreateSRQ creates an SRQ of the device, with the device's CQ behind in.CQ.
+// CreateSRQ creates an SRQ of the device, with the device's CQ that the handle in.CQ wraps.
 func (d *device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ = innerOf(in.CQ)
 	return d.Context.CreateSRQ(in)

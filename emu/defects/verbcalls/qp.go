@@ -60,7 +60,7 @@ func (q *queuePair) state() verbs.QPState {
 }
 
 // Modify modifies the QP with attributes changed by defects: it replaces invalid values (ValuesUnchecked), rounds up
-// depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored). Then it posts the requests of RefusedWRStays.
+// depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored). Then it posts the requests that PostSend kept.
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defects := &q.dev.defects
 	if defects.ValuesUnchecked {
@@ -105,8 +105,8 @@ func roundUp(n, limit uint8) uint8 {
 	return uint8(min(1<<bits.Len8(n-1), int(limit)))
 }
 
-// PostSend swaps the operands of atomics (AtomicOperandsSwapped) and keeps requests that are refused before RTS
-// (RefusedWRStays).
+// PostSend swaps the operands of atomics (AtomicOperandsSwapped), records IDs of sends (RecvErrorIsQPOp) and keeps
+// requests that are refused before RTS (RefusedWRStays).
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	defects := &q.dev.defects
 	wrs = slices.Clone(wrs)
@@ -132,7 +132,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// postRefused posts the requests of RefusedWRStays if the QP accepts requests now, and drops them if it was reset.
+// postRefused posts the requests that PostSend kept (RefusedWRStays) if the QP accepts requests now, and drops them if it
+// was reset.
 func (q *queuePair) postRefused() {
 	if !q.dev.defects.RefusedWRStays {
 		return
@@ -171,8 +172,8 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 }
 
 // completeReceive reports whether a completion is one of a receive, and if so counts the receive as completed. The opcode
-// of a completion in error is not valid: then a receive must be posted with its ID, or no send. Receives of an SRQ are
-// not counted.
+// of a completion in error is not valid: it counts as one of a receive if a receive with its ID is posted, or no send with
+// its ID was. Receives of an SRQ are not counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
