@@ -46,14 +46,14 @@ func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	return all
 }
 
-// DefectName returns the name of a defect from its spec, NAME or NAME=NUMBER.
+// DefectName returns the name of a defect from its spec, NAME or NAME=VALUE.
 func DefectName(spec string) string {
 	name, _, _ := strings.Cut(spec, "=")
 	return name
 }
 
-// specsOf returns how cases name a defect, each spelling once: NAME, or NAME=VALUE of a defect
-// that takes a value.
+// specsOf returns the distinct specs, NAME or NAME=VALUE, with which cases name a defect in
+// their Defects.
 func specsOf(defect string, cases []Case) (specs []string) {
 	for _, c := range cases {
 		for _, spec := range c.Defects {
@@ -65,8 +65,8 @@ func specsOf(defect string, cases []Case) (specs []string) {
 	return specs
 }
 
-// checkCases runs cases on devices with defects, and adds to the device's report which cases
-// detect each defect. r has the results without defects.
+// checkCases runs the cases of a device again with each defect to try, and adds to its report r
+// which cases detect the defect. r has the results without defects.
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
 	soundResult := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
@@ -123,7 +123,7 @@ func (j *Judge) addFaults(run *conform.Run) {
 	for i := range run.Devices {
 		d := &run.Devices[i]
 		for k := range d.Results {
-			faults = append(faults, unproven(d, &d.Results[k])...)
+			faults = append(faults, caseFaults(d, &d.Results[k])...)
 		}
 	}
 	for _, d := range j.Devices {
@@ -140,13 +140,13 @@ func (j *Judge) addFaults(run *conform.Run) {
 		return // a case that was left out may detect the defect
 	}
 	for i, d := range j.Devices {
-		run.Faults = append(run.Faults, j.uncaught(d, &run.Devices[i])...)
+		run.Faults = append(run.Faults, j.uncaughtDefects(d, &run.Devices[i])...)
 	}
 }
 
-// unproven returns the faults of a case: it does not pass on the device without defects, or
+// caseFaults returns the faults of a case: it does not pass on the device without defects, or
 // does not fail with a defect that it should detect.
-func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
+func caseFaults(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 	if r.Verdict == conform.Unsupported || r.Verdict == conform.Deviates {
 		return nil // such a case need not detect anything
 	}
@@ -181,9 +181,9 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaught returns a fault for each defect of a device that no case detects. A defect is
+// uncaughtDefects returns a fault for each defect of a device that no case detects. A defect is
 // excused if the cases that should detect it were not run or are unsupported.
-func (j *Judge) uncaught(d *Device, r *conform.Device) (faults []conform.Fault) {
+func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {
 		check := &r.DefectChecks[i]
