@@ -131,7 +131,7 @@ const (
 )
 
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
-// receives. They have IDs from 1 on and lie one after the other in localMem.
+// receives. They have IDs from 1 on and lie one after the other in LocalMem.
 func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newUDPort(receives, nil)) })
 }
