@@ -100,7 +100,7 @@ func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
 	h.options = s
 }
 
-// fail ends the host with an error.
+// fail ends the host: all calls that wait, and later ones, return the first such error.
 func (h *TCPHost) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -153,8 +153,8 @@ func (h *TCPHost) tick() {
 	}
 }
 
-// handlePacket passes a TCP segment to its connection or listener, and answers one without with
-// RST.
+// handlePacket passes a TCP segment to its connection or listener. If there is none, it answers
+// with RST.
 func (h *TCPHost) handlePacket(packet []byte) {
 	s, err := parseSegment(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {

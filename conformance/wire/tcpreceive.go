@@ -96,7 +96,7 @@ func (c *tcpConn) hold(b []byte) error {
 		return errors.New("octets are held already: send all of them first")
 	}
 	c.enqueue(chunk{data: slices.Clone(b), held: true})
-	p := c.sendQueue[len(c.sendQueue)-1]
+	p := c.sendQueue[len(c.sendQueue)-1] // a copy: chunks in the queue move
 	c.heldChunk = &p
 	return nil
 }

@@ -62,8 +62,8 @@ func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
 	w.add(a, true, uint64(drops)) // the sockets have separate readers
 }
 
-// rebuildPacket returns the IP packet of a datagram. Of IPv4, LookupIPv4ID tells the
-// identification and DF, which sockets do not report.
+// rebuildPacket returns the IP packet of a datagram. Sockets do not report the identification and
+// DF of IPv4: they are those of cfg.LookupIPv4ID, or defaults.
 func (w *UDP) rebuildPacket(d *datagram) []byte {
 	p := d.packet()
 	if d.dst.Addr().Is6() || w.cfg.LookupIPv4ID == nil {
