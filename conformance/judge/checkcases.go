@@ -12,11 +12,11 @@ import (
 
 // caseDefect is a defect as cases name it, and the cases to run on a device with it.
 type caseDefect struct {
-	spec  string // NAME, or NAME=NUMBER
-	tried []Case
+	spec  string // NAME, or NAME=VALUE
+	cases []Case
 }
 
-// TrialDefects returns the defects with which CheckCases runs cases on a device.
+// TrialDefects returns the specs of the defects with which CheckCases runs cases on a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	for _, defect := range j.defectsToTry(d) {
 		specs = append(specs, defect.spec)
@@ -25,7 +25,8 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 }
 
 // defectsToTry returns the defects to try on a device, each with the cases to run: the defects
-// that cases name, with these cases; with Matrix all defects, with all cases.
+// that cases name, with these cases; with Matrix all defects, with all cases, except those that
+// need a number and that no case names.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -38,7 +39,7 @@ func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 		for _, spec := range specs {
 			toTry := caseDefect{spec, d.Cases}
 			if !j.Matrix {
-				toTry.tried = slices.DeleteFunc(slices.Clone(d.Cases), func(c Case) bool { return !slices.Contains(c.Defects, spec) })
+				toTry.cases = slices.DeleteFunc(slices.Clone(d.Cases), func(c Case) bool { return !slices.Contains(c.Defects, spec) })
 			}
 			all = append(all, toTry)
 		}
@@ -85,7 +86,7 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		checks[r.DefectChecks[i].Defect] = &r.DefectChecks[i]
 	}
 	for _, defect := range j.defectsToTry(d) {
-		results, err := j.run(ctx, lab, d, trial{defect.tried, []string{defect.spec}}, func(d *Device, c Case, res *conformance.Result) conform.Result {
+		results, err := j.run(ctx, lab, d, trial{defect.cases, []string{defect.spec}}, func(d *Device, c Case, res *conformance.Result) conform.Result {
 			j.Show.End(j.label(d, c.ID, res.Defects))
 			return j.result(d, c, res)
 		})
@@ -100,7 +101,7 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
 				check.Caught = append(check.Caught, defective.ID)
 			}
-			if slices.Contains(caseOf(defect.tried, defective.ID).Defects, defect.spec) {
+			if slices.Contains(caseOf(defect.cases, defective.ID).Defects, defect.spec) {
 				check.Expects = append(check.Expects, defective.ID)
 				sound.Defective = append(sound.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}

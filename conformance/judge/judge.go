@@ -102,7 +102,7 @@ func (j *Judge) Trials() (n int) {
 		n += len(d.Cases)
 		if j.CheckCases {
 			for _, defect := range j.defectsToTry(d) {
-				n += len(defect.tried)
+				n += len(defect.cases)
 			}
 		}
 	}
