@@ -79,7 +79,7 @@ func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	return w, err
 }
 
-// configureSocket sets the options of a packet socket, and binds it to the interface with this index.
+// configureSocket sets the options of a packet socket, and binds it to the interface index.
 func configureSocket(fd, index int) error {
 	for _, o := range []struct {
 		level, opt int

@@ -83,7 +83,7 @@ func (s *station) etherType(ip []byte) uint16 {
 	return packet.EtherTypeIPv4
 }
 
-// destination returns the destination address of an IP packet; false if the header is too short or of another version.
+// destination returns the destination address of an IP packet; false if its header is invalid.
 func destination(ip []byte) (a netip.Addr, ok bool) {
 	switch {
 	case len(ip) >= 20 && ip[0]>>4 == 4:

@@ -52,7 +52,7 @@ func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	return w, nil
 }
 
-// open checks the configuration, and binds the sockets in the network namespace of the calling thread.
+// open checks the configuration, and binds the sockets in the calling thread's network namespace.
 func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {

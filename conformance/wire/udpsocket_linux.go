@@ -77,7 +77,7 @@ func bind(at netip.AddrPort, index int) (*socket, error) {
 	return s, err
 }
 
-// newFile returns a file that owns a socket, and its raw connection. If it fails the socket is closed.
+// newFile returns a file that owns a socket, and its raw connection. It closes the socket on error.
 func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	file := os.NewFile(uintptr(fd), name)
 	conn, err := file.SyscallConn()
@@ -87,7 +87,7 @@ func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	return file, conn, err
 }
 
-// setReceiveBuffer sets the size of a socket's receive buffer. Without privileges the kernel limits it.
+// setReceiveBuffer enlarges a socket's receive buffer, without privileges up to the kernel's limit.
 func setReceiveBuffer(fd int) error {
 	const size = 8 << 20
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil {
