@@ -29,7 +29,7 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 // packets and counts. It ends as unsupported if the device has none of those in about.
 func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
-		p.Sync() // the first Sync makes a connection
+		p.Sync() // the first Sync makes a connection, which must not count
 		check := p.StartCounterCheck(all, about)
 		t := tally{counts: make(rig.Counts), next: make(map[uint32]ib.PSN)}
 		t.counts.AddAll(counts)
@@ -133,15 +133,15 @@ func (t *tally) addResponse(p *ib.Packet, c *rig.Counter) {
 
 // addRequest counts a request packet of the device if it is a retransmission.
 func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
-	n := 1
-	if info.Kind == ib.KindReadRequest {
-		n = ib.Packets(int(*p.RETH.Len), MTU)
+	psns := 1
+	if info.Kind == ib.KindReadRequest { // has a PSN for each response
+		psns = ib.Packets(int(*p.RETH.Len), MTU)
 	}
 	next, begun := t.next[p.DestQP()]
 	if begun && p.PSN().Less(next) {
 		t.add(cntResentPkts)
 	}
-	if end := p.PSN().Add(n); !begun || next.Less(end) {
+	if end := p.PSN().Add(psns); !begun || next.Less(end) {
 		t.next[p.DestQP()] = end
 	}
 }

@@ -110,7 +110,7 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newFlow(peerQPN)) })
 }
 
-// newFlow makes a connection to a queue pair of the peer, with the port's MTU and memory for a burst.
+// newFlow connects to a queue pair of the peer, with the port's MTU and memory for a burst.
 func (p *Port) newFlow(to verbs.QPN) *flow {
 	activeMTU := p.QueryPort().ActiveMTU
 	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, activeMTU }})
