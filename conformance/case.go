@@ -165,8 +165,8 @@ type Group struct {
 	Setup Setup
 }
 
-// Cases returns copies of the cases with the metadata of the group. A case without a level
-// gets Must.
+// Cases returns copies of the cases with the needs and labels of the group added. A case without
+// labels, setup or level gets DefaultLabels, the group's setup or Must.
 func (g Group) Cases(cases []Case) []Case { return WithGroup(g, cases) }
 
 // WithGroup is [Group.Cases] for cases of any kind.

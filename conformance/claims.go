@@ -126,14 +126,14 @@ func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	return ""
 }
 
-// explainRejection returns an *UnclaimedError if the device, which rejected the setup of job,
+// explainRejection returns an *UnclaimedError if the device, which rejected the setup of spec,
 // does not claim to support it, and a *Violation if it does. It opens the device with its
 // default configuration to learn its claims.
-func explainRejection(ctx context.Context, lab Lab, job BenchSpec, rejection *SetupError) error {
-	rejected := job.Setup
-	job.Setup, job.Record = Setup{}, new(Record)
+func explainRejection(ctx context.Context, lab Lab, spec BenchSpec, rejection *SetupError) error {
+	rejected := spec.Setup
+	spec.Setup, spec.Record = Setup{}, new(Record)
 	unclaimed := ""
-	err := lab.WithBench(ctx, job, func(b *Bench) error {
+	err := lab.WithBench(ctx, spec, func(b *Bench) error {
 		unclaimed = rejected.unclaimed(b.Device.Info().Transport, b.Caps)
 		return nil
 	})

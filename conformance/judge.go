@@ -37,7 +37,7 @@ type Lab interface {
 	// WithBench makes a bench, runs the body on it, and closes the bench. It returns the
 	// error of the body, or its own: a *SetupError if the device rejects the setup, a
 	// *HangError if the case did not finish.
-	WithBench(ctx context.Context, job BenchSpec, body func(*Bench) error) error
+	WithBench(ctx context.Context, spec BenchSpec, body func(*Bench) error) error
 }
 
 // BenchSpec describes the bench that a case needs.
@@ -110,10 +110,10 @@ type Result struct {
 // Rejecting a claimed feature is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Seed: opt.Seed, Record: new(Record)}
-	job := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
+	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
 	benchOpened := false
-	err := lab.WithBench(ctx, job, func(b *Bench) error {
+	err := lab.WithBench(ctx, spec, func(b *Bench) error {
 		benchOpened = true
 		if missing := c.Needs &^ b.Caps; missing != 0 {
 			return &UnclaimedError{CapNames(missing)}
@@ -125,7 +125,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		return c.Run(b)
 	})
 	if rejection := new(SetupError); !benchOpened && errors.As(err, &rejection) {
-		err = explainRejection(ctx, lab, job, rejection)
+		err = explainRejection(ctx, lab, spec, rejection)
 	}
 	res.Took = time.Since(begun)
 	if c.Dangerous() && errors.As(err, new(*CrashError)) {

@@ -207,7 +207,7 @@ func TestFailedCaseIsRepeatedOnBusyMachine(t *testing.T) {
 				}
 				return nil
 			}
-			r := conformance.Runner{Lab: new(fakeLab), Workers: 1, Repeat: func(first conformance.Result, others float64) {
+			r := conformance.Runner{Lab: new(fakeLab), Workers: 1, BeforeRepeat: func(first conformance.Result, others float64) {
 				if repeated++; first.Verdict != conformance.VerdictFail || others != tc.share {
 					t.Errorf("repeated after %s, others %v", first.Verdict, others)
 				}

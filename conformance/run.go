@@ -16,10 +16,10 @@ type Runner struct {
 	Workers int
 	// Done, if not nil, is called with every result, one call at a time.
 	Done func(Result)
-	// Repeat, if not nil, is called before a case is repeated, with its result and the
+	// BeforeRepeat, if not nil, is called before a case is repeated, with its result and the
 	// share of CPU time that other processes used meanwhile. It is for labs in real time,
 	// where a busy machine can expire timers: a case that fails there runs up to three times.
-	Repeat func(r Result, others float64)
+	BeforeRepeat func(r Result, othersShare float64)
 }
 
 const (
@@ -45,7 +45,7 @@ type caseRun struct {
 	opt Options
 }
 
-// runAll is Run for cases with options of their own. Workers goroutines judge the cases.
+// runAll is Run for cases with options of their own. r.Workers goroutines judge the cases.
 func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 	var (
 		results = make([]Result, len(runs))
@@ -85,14 +85,14 @@ feed:
 	return results, nil
 }
 
-// judge judges a case. If r.Repeat is set, it repeats a case that failed while other processes
-// kept the machine busy.
+// judge judges a case. If r.BeforeRepeat is set, it repeats a case that failed while other
+// processes kept the machine busy.
 func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
 		res := Judge(ctx, r.Lab, t.c, t.opt)
 		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
-		if r.Repeat == nil || !failed || t.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+		if r.BeforeRepeat == nil || !failed || t.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
 			return res
 		}
 		after, _ := sampleCPU()
@@ -100,16 +100,16 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 		if othersShare < busyShare {
 			return res
 		}
-		r.Repeat(res, othersShare)
+		r.BeforeRepeat(res, othersShare)
 	}
 }
 
 // sampleCPU is a variable for tests.
 var sampleCPU = process.SampleCPU
 
-// explorer is a Runtime with the number of schedules and the progress callback that the
+// scheduleRuntime is a Runtime with the number of schedules and the progress callback that the
 // caller of Judge asked for.
-type explorer struct {
+type scheduleRuntime struct {
 	Runtime
 	schedules int
 	progress  func(done, total int)
@@ -118,15 +118,15 @@ type explorer struct {
 // Schedules returns how many schedules (orders of concurrent events) a case explores: the
 // number in [Options], or defaultNumber if that is 0.
 func (b *Bench) Schedules(defaultNumber int) int {
-	if e, ok := b.Runtime.(*explorer); ok && e.schedules > 0 {
+	if e, ok := b.Runtime.(*scheduleRuntime); ok && e.schedules > 0 {
 		return e.schedules
 	}
 	return defaultNumber
 }
 
-// Progress tells the caller of Judge how many of its schedules a case has explored.
+// Progress tells the caller of Judge that a case has explored done of its total schedules.
 func (b *Bench) Progress(done, total int) {
-	if e, ok := b.Runtime.(*explorer); ok && e.progress != nil {
+	if e, ok := b.Runtime.(*scheduleRuntime); ok && e.progress != nil {
 		e.progress(done, total)
 	}
 }
@@ -137,7 +137,7 @@ func (o *Options) applyTo(b *Bench, c *Case) {
 	if o.Schedules == 0 && o.Progress == nil {
 		return
 	}
-	e := &explorer{Runtime: b.Runtime, schedules: o.Schedules}
+	e := &scheduleRuntime{Runtime: b.Runtime, schedules: o.Schedules}
 	if o.Progress != nil {
 		e.progress = func(done, total int) { o.Progress(c, done, total) }
 	}

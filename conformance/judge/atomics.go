@@ -19,10 +19,10 @@ import (
 // Size of the test: words and queue pairs per device, atomics per queue pair, and
 // outstanding atomics per queue pair.
 const (
-	atomicWords = 3
-	atomicQPs   = 4
-	atomics     = 24
-	atomicDepth = 3
+	atomicWords  = 3
+	atomicQPs    = 4
+	atomicsPerQP = 24
+	atomicDepth  = 3
 )
 
 // runAtomics checks with Porcupine that atomics are linearizable: many queue pairs add to and
@@ -75,7 +75,7 @@ type atomicsTest struct {
 func newAtomicsTest(p *rig.Pair) *atomicsTest {
 	s := &atomicsTest{pair: p}
 	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
-		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*atomicWords), results: r.Memory(8*atomicQPs*atomics, verbs.AccessLocalWrite)}
+		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*atomicWords), results: r.Memory(8*atomicQPs*atomicsPerQP, verbs.AccessLocalWrite)}
 	}
 	for range atomicQPs {
 		near, far := p.Connect()
@@ -120,11 +120,11 @@ type atomicStep struct {
 	pause time.Duration
 }
 
-// plan draws random operations of a queue pair of a host, on the words of the other host. All plans are drawn before the tasks start,
-// and therefore depend on the seed only.
+// plan draws random operations of a queue pair of a host, on the words of the other host. All
+// plans are drawn before the tasks start, and therefore depend on the seed only.
 func (s *atomicsTest) plan(host int) []atomicStep {
 	rand := s.pair.DUT.Rand
-	plan := make([]atomicStep, atomics)
+	plan := make([]atomicStep, atomicsPerQP)
 	for i := range plan {
 		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
 		switch rand.IntN(4) {
@@ -150,7 +150,7 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 		wc := e.NextSuccess()
 		a := &done[wc.WRID]
 		a.Return = e.Now()
-		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomics+int(wc.WRID)):])
+		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomicsPerQP+int(wc.WRID)):])
 	}
 	for k, step := range plan {
 		if k >= atomicDepth {
@@ -159,7 +159,7 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 		e.Sleep(step.pause)
 		wr := verbs.SendWR{
 			WRID: uint64(k), Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled,
-			SGL:    local.results.SGL(8*(i*atomics+k), 8),
+			SGL:    local.results.SGL(8*(i*atomicsPerQP+k), 8),
 			Remote: remote.words.Remote(8 * (step.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: step.Add},
 		}
 		if step.Swap {
@@ -236,11 +236,11 @@ func checkLinearizable(history []atomicOp) error {
 
 // formatHistory formats the first operations on word w, in the order of their calls.
 func formatHistory(history []atomicOp, w int) string {
-	const most = 6
+	const maxShown = 6
 	ops := slices.DeleteFunc(slices.Clone(history), func(a atomicOp) bool { return a.Word != w })
 	slices.SortStableFunc(ops, func(a, b atomicOp) int { return cmp.Compare(a.Call, b.Call) })
 	s := ""
-	for _, a := range ops[:min(most, len(ops))] {
+	for _, a := range ops[:min(maxShown, len(ops))] {
 		s += fmt.Sprintf("%v (%v to %v); ", a, a.Call, a.Return)
 	}
 	return s + "…"

@@ -12,11 +12,11 @@ import (
 
 // caseDefect is a defect as cases name it, and the cases to run on a device with it.
 type caseDefect struct {
-	spec  string // NAME, or NAME=NUMBER
-	tried []Case
+	spec  string // NAME, or NAME=VALUE
+	cases []Case
 }
 
-// TrialDefects returns the defects with which CheckCases runs cases on a device.
+// TrialDefects returns the specs of the defects with which CheckCases runs cases on a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	for _, defect := range j.defectsToTry(d) {
 		specs = append(specs, defect.spec)
@@ -25,7 +25,8 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 }
 
 // defectsToTry returns the defects to try on a device, each with the cases to run: the defects
-// that cases name, with these cases; with Matrix all defects, with all cases.
+// that cases name, with these cases; with Matrix all defects, with all cases, except those that
+// need a number and that no case names.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -38,7 +39,7 @@ func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 		for _, spec := range specs {
 			toTry := caseDefect{spec, d.Cases}
 			if !j.Matrix {
-				toTry.tried = slices.DeleteFunc(slices.Clone(d.Cases), func(c Case) bool { return !slices.Contains(c.Defects, spec) })
+				toTry.cases = slices.DeleteFunc(slices.Clone(d.Cases), func(c Case) bool { return !slices.Contains(c.Defects, spec) })
 			}
 			all = append(all, toTry)
 		}
@@ -46,14 +47,14 @@ func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	return all
 }
 
-// DefectName returns the name of a defect from its spec, NAME or NAME=NUMBER.
+// DefectName returns the name of a defect from its spec, NAME or NAME=VALUE.
 func DefectName(spec string) string {
 	name, _, _ := strings.Cut(spec, "=")
 	return name
 }
 
-// specsOf returns how cases name a defect, each spelling once: NAME, or NAME=VALUE of a defect
-// that takes a value.
+// specsOf returns the distinct specs, NAME or NAME=VALUE, with which cases name a defect in
+// their Defects.
 func specsOf(defect string, cases []Case) (specs []string) {
 	for _, c := range cases {
 		for _, spec := range c.Defects {
@@ -65,8 +66,8 @@ func specsOf(defect string, cases []Case) (specs []string) {
 	return specs
 }
 
-// checkCases runs cases on devices with defects, and adds to the device's report which cases
-// detect each defect. r has the results without defects.
+// checkCases runs the cases of a device again with each defect to try, and adds to its report r
+// which cases detect the defect. r has the results without defects.
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
 	soundResult := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
@@ -85,7 +86,7 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		checks[r.DefectChecks[i].Defect] = &r.DefectChecks[i]
 	}
 	for _, defect := range j.defectsToTry(d) {
-		results, err := j.run(ctx, lab, d, trial{defect.tried, []string{defect.spec}}, func(d *Device, c Case, res *conformance.Result) conform.Result {
+		results, err := j.run(ctx, lab, d, trial{defect.cases, []string{defect.spec}}, func(d *Device, c Case, res *conformance.Result) conform.Result {
 			j.Show.End(j.label(d, c.ID, res.Defects))
 			return j.result(d, c, res)
 		})
@@ -100,7 +101,7 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
 				check.Caught = append(check.Caught, defective.ID)
 			}
-			if slices.Contains(caseOf(defect.tried, defective.ID).Defects, defect.spec) {
+			if slices.Contains(caseOf(defect.cases, defective.ID).Defects, defect.spec) {
 				check.Expects = append(check.Expects, defective.ID)
 				sound.Defective = append(sound.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}
@@ -123,7 +124,7 @@ func (j *Judge) addFaults(run *conform.Run) {
 	for i := range run.Devices {
 		d := &run.Devices[i]
 		for k := range d.Results {
-			faults = append(faults, unproven(d, &d.Results[k])...)
+			faults = append(faults, caseFaults(d, &d.Results[k])...)
 		}
 	}
 	for _, d := range j.Devices {
@@ -140,13 +141,13 @@ func (j *Judge) addFaults(run *conform.Run) {
 		return // a case that was left out may detect the defect
 	}
 	for i, d := range j.Devices {
-		run.Faults = append(run.Faults, j.uncaught(d, &run.Devices[i])...)
+		run.Faults = append(run.Faults, j.uncaughtDefects(d, &run.Devices[i])...)
 	}
 }
 
-// unproven returns the faults of a case: it does not pass on the device without defects, or
+// caseFaults returns the faults of a case: it does not pass on the device without defects, or
 // does not fail with a defect that it should detect.
-func unproven(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
+func caseFaults(d *conform.Device, r *conform.Result) (faults []conform.Fault) {
 	if r.Verdict == conform.Unsupported || r.Verdict == conform.Deviates {
 		return nil // such a case need not detect anything
 	}
@@ -181,9 +182,9 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaught returns a fault for each defect of a device that no case detects. A defect is
+// uncaughtDefects returns a fault for each defect of a device that no case detects. A defect is
 // excused if the cases that should detect it were not run or are unsupported.
-func (j *Judge) uncaught(d *Device, r *conform.Device) (faults []conform.Fault) {
+func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {
 		check := &r.DefectChecks[i]

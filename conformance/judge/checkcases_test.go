@@ -13,11 +13,11 @@ import (
 func TestFaultsOfACase(t *testing.T) {
 	d := &conform.Device{Name: "x"}
 	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Defective: []conform.Defective{{Defect: "Q", Verdict: conform.Pass}, {Defect: "R", Verdict: conform.Fail}, {Defect: "S", Verdict: conform.Broken, Reason: "panic"}}}
-	faults := unproven(d, r)
+	faults := caseFaults(d, r)
 	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which the case should detect: panic" {
 		t.Errorf("%+v", faults)
 	}
-	if r.Verdict = conform.Unsupported; len(unproven(d, r)) != 0 {
+	if r.Verdict = conform.Unsupported; len(caseFaults(d, r)) != 0 {
 		t.Error("a case that is not supported has something to prove")
 	}
 }
@@ -51,7 +51,7 @@ func TestUndetectedDefectIsAFault(t *testing.T) {
 	for _, everything := range []bool{false, true} {
 		j := &Judge{Options: Options{Dangerous: everything}, Show: show}
 		d := device()
-		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&Device{Name: "softroce", Protocol: conformance.RoCE}, d)}
+		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaughtDefects(&Device{Name: "softroce", Protocol: conformance.RoCE}, d)}
 		var red []string
 		for _, f := range run.Faults {
 			red = append(red, f.Defect)

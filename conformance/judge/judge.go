@@ -101,8 +101,8 @@ func (j *Judge) Trials() (n int) {
 	for _, d := range j.Devices {
 		n += len(d.Cases)
 		if j.CheckCases {
-			for _, m := range j.defectsToTry(d) {
-				n += len(m.tried)
+			for _, defect := range j.defectsToTry(d) {
+				n += len(defect.cases)
 			}
 		}
 	}
@@ -192,8 +192,8 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 		},
 	}
 	if j.RealTime && len(t.defects) == 0 {
-		r.Repeat = func(first conformance.Result, others float64) {
-			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*others, first.Err))
+		r.BeforeRepeat = func(first conformance.Result, othersShare float64) {
+			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*othersShare, first.Err))
 		}
 	}
 	_, err := r.Run(ctx, cases)

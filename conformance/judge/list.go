@@ -116,10 +116,10 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 
 // describe prints everything about one case. rows are the rows of the ledger by ID.
 func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Row, program string) {
-	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, indent(c.Title+".", "  "))
+	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, wrapText(c.Title+".", "  "))
 	fact := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\n", indent(value, fmt.Sprintf("  %-9s", name)))
+			fmt.Fprintf(w, "%s\n", wrapText(value, fmt.Sprintf("  %-9s", name)))
 		}
 	}
 	fact("clause", fmt.Sprintf("%s, %s", c.Cite, c.Level))
@@ -140,11 +140,11 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 		if r.Clause != "" {
 			clause = ", " + r.Clause
 		}
-		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, clause, indent(r.Text, "      "))
+		fmt.Fprintf(w, "    %s  %s%s\n%s\n", id, r.Level, clause, wrapText(r.Text, "      "))
 	}
 	fmt.Fprintf(w, "\n  Defects that it detects\n")
 	for _, spec := range c.Defects {
-		fmt.Fprintf(w, "%s\n", indent(spec+": "+cat.DescribeDefect(spec), "    "))
+		fmt.Fprintf(w, "%s\n", wrapText(spec+": "+cat.DescribeDefect(spec), "    "))
 	}
 	fmt.Fprintf(w, "\n  To run it\n    %s conform %s --packets\n", program, c.ID)
 	if len(c.Defects) > 0 && cat.CheckDefect(c.Defects[0]) == nil {
@@ -152,9 +152,9 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 	}
 }
 
-// indent breaks a text into lines of at most width characters. The first line begins with
+// wrapText breaks a text into lines of at most width characters. The first line begins with
 // first, the others with as many blanks.
-func indent(text, first string) string {
+func wrapText(text, first string) string {
 	const width = 88
 	done, line, separator := "", first, ""
 	for _, word := range strings.Fields(text) {

@@ -68,7 +68,7 @@ func writeVar(name string, value uint64) litmusOp {
 // completion that covers the operation: its own, or a later one if it is unsignaled.
 func readVar(name, reg string) litmusOp { return litmusOp{kind: opRead, variable: name, reg: reg} }
 
-// addVar adds to a variable, and returns its old value in a register.
+// addVar adds value to a variable, and returns its old value in a register.
 func addVar(name string, value uint64, reg string) litmusOp {
 	return litmusOp{kind: opAdd, variable: name, value: value, reg: reg}
 }
@@ -155,7 +155,7 @@ func (t *litmusTest) allows(outcome string, fences bool) bool {
 // omitsFences reports whether every other schedule omits the fences.
 func (t *litmusTest) omitsFences() bool { return len(t.Unfenced) > 0 }
 
-// Case returns c filled in as a case that runs the test. Its ID is prefix with the test's name.
+// Case returns c filled in as a case that runs the test. Its ID is prefix and the test's name.
 func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 	threads := make([]string, len(t.Threads))
 	for i, th := range t.Threads {

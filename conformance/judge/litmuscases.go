@@ -18,8 +18,8 @@ type requirement struct {
 	defects []string
 }
 
-// litmusCases returns the cases of requirements of a document: copies of c with their own
-// test, citation, level and defects. Their IDs begin with prefix.
+// litmusCases returns a case for each requirement of a document: a copy of c with the test,
+// citation, level and defects of the requirement. The IDs begin with prefix.
 func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
 	cases := make([]conformance.Case, len(all))
 	for i, r := range all {

@@ -84,7 +84,7 @@ const stride = 8 << 10
 func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	l := &litmus{litmusTest: t, pair: p, size: max(t.Size, 8)}
 	l.regs, l.variables = t.names()
-	ops := 0
+	ops := 0 // regs holds the registers, a source for each operation, and scratch
 	for _, th := range t.Threads {
 		l.firstSource = append(l.firstSource, len(l.regs)+ops)
 		ops += len(th)
@@ -153,7 +153,7 @@ func (l *litmus) outcome(values map[string]string) string {
 // unwritten is the initial value of registers.
 const unwritten = 0xeeee_eeee_eeee_eeee
 
-// fill sets all variables or registers to a value.
+// fill sets all variables or registers in m to a value.
 func (l *litmus) fill(m *rig.Memory, value uint64) {
 	m.Snapshot() // synchronize with the device
 	for at := 0; at < len(m.Buf); at += 8 {
@@ -225,7 +225,7 @@ func (l *litmus) runThread(i int, s *schedule) map[string]string {
 			continue
 		}
 		wc := e.NextSuccess()
-		done := int(wc.WRID)
+		done := int(wc.WRID) // index of the operation
 		e.Check(done < len(ops) && !ops[done].unsignaled, "completions of this schedule's requests", "%s", rig.Describe(&wc))
 		save(ops[done])
 		for _, before := range ops[:done] {

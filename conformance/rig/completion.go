@@ -48,7 +48,8 @@ func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
 	return wc, ok
 }
 
-// pollCQ is PollCQ with another longest interval between polls, and without a note in the record.
+// pollCQ is PollCQ with maxInterval as the longest interval between polls, and without a note in
+// the record.
 func (r *Rig) pollCQ(cq verbs.CQ, timeout, maxInterval time.Duration) (verbs.WC, bool) {
 	var wcs [1]verbs.WC
 	ok := r.pollUntil(timeout, maxInterval, func() bool {
@@ -59,7 +60,7 @@ func (r *Rig) pollCQ(cq verbs.CQ, timeout, maxInterval time.Duration) (verbs.WC,
 	return wcs[0], ok
 }
 
-// Completions returns the completions that r.CQ has now.
+// Completions polls r.CQ until it is empty and returns the completions, without waiting.
 func (r *Rig) Completions() (all []verbs.WC) {
 	for wc, ok := r.PollCompletion(0); ok; wc, ok = r.PollCompletion(0) {
 		all = append(all, wc)

@@ -19,11 +19,12 @@ type Counter struct {
 	ambiguous bool
 }
 
-// NewCounter returns a counter of an event that every case checks. names are those that devices
-// give it.
+// NewCounter returns a counter that every case checks. event describes what it counts, and names
+// are the names that devices have for the counter.
 func NewCounter(event string, names ...string) *Counter { return &Counter{event: event, Names: names} }
 
-// NewAmbiguousCounter returns a counter of an event that only cases about it check.
+// NewAmbiguousCounter is NewCounter for a counter that grows with all traffic, or whose name has
+// several meanings: only the cases about it check it.
 func NewAmbiguousCounter(event string, names ...string) *Counter {
 	return &Counter{event: event, Names: names, ambiguous: true}
 }
@@ -37,7 +38,6 @@ func Exactly(n int) Interval { return Between(n, n) }
 // Between returns the interval of the numbers from a to b, both included.
 func Between(a, b int) Interval { return Interval{uint64(a), uint64(b)} }
 
-// String formats the interval.
 func (s Interval) String() string {
 	if s.min == s.max {
 		return fmt.Sprint(s.min)
@@ -48,12 +48,12 @@ func (s Interval) String() string {
 // Counts are the numbers of events that happened. A missing counter is 0.
 type Counts map[*Counter]Interval
 
-// Add adds to the count of a counter.
+// Add adds n to the count of c: least to least, and most to most.
 func (s Counts) Add(c *Counter, n Interval) {
 	s[c] = Interval{s[c].min + n.min, s[c].max + n.max}
 }
 
-// AddAll adds other counts.
+// AddAll adds the counts of more.
 func (s Counts) AddAll(more Counts) {
 	for c, n := range more {
 		s.Add(c, n)
@@ -115,9 +115,9 @@ func (k *CounterCheck) Events() []conformance.Event {
 }
 
 // Expect fails the case unless every counter that the device has increased by its number in
-// counts, which is 0 if missing. Counters of bytes are in units instead: such a counter must
-// increase by one of the listed numbers, which are the bytes in several units.
-func (k *CounterCheck) Expect(counts Counts, units map[*Counter][]uint64) {
+// counts, which is 0 if missing. Devices count bytes in different units: a counter in byteCounts
+// must have increased by one of the listed numbers instead, the count in each possible unit.
+func (k *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
 	after := k.r.counters()
 	for _, c := range k.all {
 		if c.ambiguous && !slices.Contains(k.tested, c) {
@@ -129,7 +129,7 @@ func (k *CounterCheck) Expect(counts Counts, units map[*Counter][]uint64) {
 				continue
 			}
 			delta := now - k.before[name]
-			if correct, ok := units[c]; ok {
+			if correct, ok := byteCounts[c]; ok {
 				k.r.Check(slices.Contains(correct, delta), fmt.Sprintf("%s increased by the bytes on the wire, in some unit", name), "%d", delta)
 				continue
 			}

@@ -141,6 +141,6 @@ func BenchCannot(format string, args ...any) {
 	Abort(fmt.Errorf("%w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...)))
 }
 
-// NotApplicable ends the case as unsupported: the device need not have the feature that
-// the clause is about, or the bench cannot test it.
+// NotApplicable ends the case as unsupported: the clause does not apply to this device, which
+// need not have the feature, or to this bench.
 func NotApplicable(why string) { Abort(&conformance.SetupError{Reason: why}) }

@@ -54,7 +54,7 @@ func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	return gidRoutable
 }
 
-// PathTo returns the address vector from the device to that of another rig.
+// PathTo returns the address vector from the device of r to the device of other.
 func (r *Rig) PathTo(other *Rig) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: other.GIDEntry().GID, SGIDIndex: uint8(r.GIDEntry().Index), HopLimit: 64}}
 }
@@ -66,8 +66,8 @@ func (r *Rig) CM() verbs.CM {
 	return cm
 }
 
-// PeerAddr returns the peer's address with an index from 0. The case ends as
-// unsupported if the peer has fewer.
+// PeerAddr returns address i of the peer, counted from 0. The case ends as unsupported if the
+// peer has fewer addresses.
 func (r *Rig) PeerAddr(i int) netip.Addr {
 	if i >= len(r.Peers) {
 		BenchCannot("the peer has %d addresses in the device's network, the case needs %d", len(r.Peers), i+1)

@@ -25,8 +25,8 @@ type Memory struct {
 // Memory is MemoryIn for r.PD.
 func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.PD, n, access) }
 
-// MemoryIn registers n bytes in a protection domain, whose initial content resembles no
-// [Pattern].
+// MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.
+// Their initial content resembles no [Pattern].
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
 	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: r.syncDevice}
 	m.Buf = m.all[guard:][:n:n]
@@ -40,7 +40,7 @@ func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
 // SGE returns a scatter/gather entry for n bytes of the region from off on.
 func (m *Memory) SGE(off, n int) verbs.SGE { return verbs.SGEOf(m.MR, off, n) }
 
-// SGL returns a list with that entry.
+// SGL returns a scatter/gather list of one entry: n bytes of the region from off on.
 func (m *Memory) SGL(off, n int) []verbs.SGE { return []verbs.SGE{m.SGE(off, n)} }
 
 // WordOffset returns the offset of the n-th word of the region: eight bytes with an aligned
@@ -73,8 +73,8 @@ func Pattern(n int, first byte) []byte {
 	return b
 }
 
-// ExpectBytes fails the case unless the region contains want at offset off. It
-// orders its access with those of the device (Memory.sync).
+// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync
+// before and after reading, to order its reads with the writes of the device.
 func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	m.sync()
 	got := m.Buf[off:][:len(want)]

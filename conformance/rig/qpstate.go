@@ -29,20 +29,20 @@ func (t Transition) String() string { return fmt.Sprintf("%v to %v", t.From, t.T
 
 // Transitions returns the transitions of a queue pair type, after Table 91 of the base
 // specification and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left out.
-func Transitions(kind verbs.QPType) []Transition {
-	const ( // the last three are optional attributes
-		reset, start, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
-		rts, sqd          = verbs.QPStateRTS, verbs.QPStateSQD
-		connectedRTS      = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | MigrationAttrs
-		datagramRTS       = verbs.QPAttrCurState | verbs.QPAttrQKey
-		toRTR             = verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex
+func Transitions(qpType verbs.QPType) []Transition {
+	const ( // states, then sets of optional attributes
+		reset, initState, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
+		rts, sqd              = verbs.QPStateRTS, verbs.QPStateSQD
+		connectedRTS          = verbs.QPAttrCurState | verbs.QPAttrAccessFlags | MigrationAttrs
+		datagramRTS           = verbs.QPAttrCurState | verbs.QPAttrQKey
+		toRTR                 = verbs.QPAttrAltPath | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex
 	)
-	switch kind {
+	switch qpType {
 	case verbs.QPTypeUD:
-		return []Transition{
-			{reset, start, PortAttrs | verbs.QPAttrQKey, 0},
-			{start, start, 0, PortAttrs | verbs.QPAttrQKey},
-			{start, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		return []Transition{ // from, to, required attributes, optional attributes
+			{reset, initState, PortAttrs | verbs.QPAttrQKey, 0},
+			{initState, initState, 0, PortAttrs | verbs.QPAttrQKey},
+			{initState, rtr, 0, verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
 			{rtr, rts, verbs.QPAttrSQPSN, datagramRTS},
 			{rts, rts, 0, datagramRTS},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
@@ -51,9 +51,9 @@ func Transitions(kind verbs.QPType) []Transition {
 		}
 	case verbs.QPTypeUC:
 		return []Transition{
-			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
-			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
-			{start, rtr, PathAttrs, toRTR},
+			{reset, initState, PortAttrs | verbs.QPAttrAccessFlags, 0},
+			{initState, initState, 0, PortAttrs | verbs.QPAttrAccessFlags},
+			{initState, rtr, PathAttrs, toRTR},
 			{rtr, rts, verbs.QPAttrSQPSN, connectedRTS},
 			{rts, rts, 0, connectedRTS},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
@@ -62,9 +62,9 @@ func Transitions(kind verbs.QPType) []Transition {
 		}
 	default: // RC
 		return []Transition{
-			{reset, start, PortAttrs | verbs.QPAttrAccessFlags, 0},
-			{start, start, 0, PortAttrs | verbs.QPAttrAccessFlags},
-			{start, rtr, PathAttrs | ResponderAttrs, toRTR},
+			{reset, initState, PortAttrs | verbs.QPAttrAccessFlags, 0},
+			{initState, initState, 0, PortAttrs | verbs.QPAttrAccessFlags},
+			{initState, rtr, PathAttrs | ResponderAttrs, toRTR},
 			{rtr, rts, verbs.QPAttrSQPSN | RequesterAttrs, connectedRTS | verbs.QPAttrMinRNRTimer},
 			{rts, rts, 0, connectedRTS | verbs.QPAttrMinRNRTimer},
 			{rts, sqd, 0, verbs.QPAttrEnSQDAsyncNotify},
@@ -83,12 +83,12 @@ func EachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	}
 }
 
-// ToInit moves a queue pair from RESET to INIT. The Q_Key is that of a UD queue pair, and
-// the access rights are those of other types.
+// ToInit moves a queue pair from RESET to INIT, with qKey if it is UD, else with the access
+// rights.
 func (r *Rig) ToInit(qp verbs.QP, access verbs.Access, qKey uint32) {
 	mask := verbs.QPAttrState | PortAttrs | verbs.QPAttrAccessFlags
 	if qp.Type() == verbs.QPTypeUD {
-		mask ^= verbs.QPAttrAccessFlags | verbs.QPAttrQKey
+		mask = verbs.QPAttrState | PortAttrs | verbs.QPAttrQKey
 	}
 	r.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access, QKey: qKey}, mask))
 }
@@ -108,7 +108,7 @@ func (r *Rig) ToRTR(qp verbs.QP, a verbs.QPAttr) {
 	r.Must("a queue pair in RTR", qp.Modify(a, mask))
 }
 
-// ToRTS is ToRTR for the transition from RTR to RTS.
+// ToRTS moves a queue pair from RTR to RTS, with those of the attributes that its type requires.
 func (r *Rig) ToRTS(qp verbs.QP, a verbs.QPAttr) {
 	mask := verbs.QPAttrState | verbs.QPAttrSQPSN
 	switch qp.Type() {

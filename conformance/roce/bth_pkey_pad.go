@@ -154,13 +154,13 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 }})
 
 // checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
-// and calls look for each packet.
-func (c *Conn) checkPadding(look func(pkt Arrival, n int)) {
+// and calls check for each packet with this number of bytes.
+func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	for n := range 9 {
 		c.Send(c.peerRead(n, n))
-		look(c.nextPackets(1)[0], n)
+		check(c.nextPackets(1)[0], n)
 		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
-		look(c.nextPackets(1)[0], n)
+		check(c.nextPackets(1)[0], n)
 		c.Send(c.peerAck(n, uint32(n+1)))
 	}
 }

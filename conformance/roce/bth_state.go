@@ -96,7 +96,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ response of a length that is no multiple of four bytes, without padding, does not complete the READ successfully",
 	Sends:   "to READs of 5, 6 and 7 bytes, each on a separate connection, a response with PadCnt 0 and no padding; if the READ is retransmitted, a correct one",
 	Expects: "an error; or nothing, and success with the correct response",
-	Defects: []string{"RaggedAccepted"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
+	Defects: []string{"RaggedAccepted"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
 		bytes := Data(n)
 		c.Send(c.startRead(bytes)[0].WithPad([]byte{}))
 		c.expectErrorOrRetry(bytes)

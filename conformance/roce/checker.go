@@ -30,18 +30,20 @@ func NewPacketChecker(r *rig.Rig) *PacketChecker {
 // ExpectPKey sets the expected P_Key of packets to a QPN of the peer.
 func (w *PacketChecker) ExpectPKey(qpn uint32, pkey uint16) { w.pkeys[qpn] = pkey }
 
-// PacketSent tells the checker of a packet sent to the device.
+// PacketSent tells the checker of a packet sent to the device. Once one has a CE mark or FECN, the
+// packets of the device may have FECN and BECN.
 func (w *PacketChecker) PacketSent(p ib.Packet) {
-	marked := p.IP.TClass != nil && *p.IP.TClass&3 == 3 || p.BTH.FECN != nil && *p.BTH.FECN
+	marked := p.IP.TClass != nil && *p.IP.TClass&3 == 3 /* CE */ || p.BTH.FECN != nil && *p.BTH.FECN
 	w.markSent = w.markSent || marked
 }
 
 // checkedRules are the rules that every packet must follow.
 var checkedRules = []ib.FaultRule{ib.FaultICRC, ib.FaultTVer, ib.FaultReserved, ib.FaultPayload, ib.FaultAckReq, ib.FaultSolicited}
 
-// Check fails the case if a packet from the device breaks a rule.
+// Check fails the case if a packet from the device breaks one of checkedRules, or has a wrong P_Key,
+// FECN or BECN.
 func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
-	for _, f := range p.Faults(0) {
+	for _, f := range p.Faults(0) { // 0: any MTU
 		if slices.Contains(checkedRules, f.Rule) {
 			r.Fail(string(f.Rule), "%v: %s", p, f.Found)
 		}

@@ -21,11 +21,11 @@ const (
 	cmSourcePort = 40000
 )
 
-// cmRequest returns a REQ for a service of the device. A case with several connections
-// must give each its own QPN; see [Port.cmOpen].
-func (p *Port) cmRequest(tcpPort uint16, comm uint32) ib.REQ {
+// cmRequest returns a REQ for the service at a TCP port of the device. A case with several
+// connections must give each its own QPN; see [Port.cmOpen].
+func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	return ib.REQ{
-		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, tcpPort)), LocalCAGUID: new(uint64(0x02005efffe000001)),
+		LocalCommID: &commID, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, tcpPort)), LocalCAGUID: new(uint64(0x02005efffe000001)),
 		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPeerPSN)), LocalGID: p.Peer, RemoteGID: p.deviceAddr,
 		RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
 		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.Peer, Dst: p.deviceAddr}.Append(nil),
@@ -68,7 +68,7 @@ func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Messa
 	}
 }
 
-// cmListen makes the application on the device listen.
+// cmListen makes the application on the device listen at cmPort.
 func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
 	p.Must("a listener", err)
@@ -166,7 +166,8 @@ func (k *cmSession) establish() {
 func (k *cmSession) disconnect() {
 	qpn := uint32(k.QP.QPN())
 	dreq := ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: &qpn}
-	k.SendPacket(ib.CM(uint64(k.peerID)|1<<32, dreq))
+	transactionID := uint64(k.peerID) | 1<<32 // that of the REQ was peerID
+	k.SendPacket(ib.CM(transactionID, dreq))
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 

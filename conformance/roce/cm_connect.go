@@ -188,14 +188,14 @@ func (k *cmSession) expectSameREPs() {
 }
 
 // expectREPRetransmission fails the case unless the device retransmits the REP, with the
-// same communication ID and not before the timeout. It tolerates a tenth, because the
-// case may have read the clock late.
+// same communication ID and not before the timeout with this code. It tolerates a tenth,
+// because the case may have read the clock late.
 func (k *cmSession) expectREPRetransmission(code uint8) {
-	last, was := k.Now(), k.deviceID
+	begun, oldID := k.Now(), k.deviceID
 	timeout := ib.AckTimeout(code)
 	k.expectREP(4*timeout + k.ResponseTimeout())
-	k.Check(k.deviceID == was, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", was), "%#08x", k.deviceID)
-	pause := k.Now() - last
+	k.Check(k.deviceID == oldID, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", oldID), "%#08x", k.deviceID)
+	pause := k.Now() - begun
 	k.Check(pause >= timeout*9/10, fmt.Sprintf("a retransmission of the REP after %v", timeout), "%v", pause)
 }
 

@@ -144,7 +144,8 @@ func (p *Port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
 	}
 }
 
-// cmRandomRequest returns a REQ with random LIDs and some other random fields.
+// cmRandomRequest returns the n-th of several REQs, with random LIDs and some other random
+// fields. Every third is for a port without a listener.
 func (p *Port) cmRandomRequest(n uint32) ib.REQ {
 	tcpPort := uint16(cmPort)
 	if n%3 == 0 {
@@ -155,7 +156,7 @@ func (p *Port) cmRandomRequest(n uint32) ib.REQ {
 	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(p.Rand.Uint32())}[p.Rand.IntN(3)]) }
 	small := func(bits int) *uint8 { return new(uint8(p.Rand.IntN(1 << bits))) }
 	req.LocalLID, req.RemoteLID, req.AltLocalLID, req.AltRemoteLID = lid(), lid(), lid(), lid()
-	for _, odd := range []func(){
+	for _, randomize := range []func(){
 		func() { req.PathMTU = small(4) },
 		func() { req.Transport = small(2) },
 		func() { req.HopLimit, req.TrafficClass, req.SL = small(8), small(8), small(4) },
@@ -166,7 +167,7 @@ func (p *Port) cmRandomRequest(n uint32) ib.REQ {
 		func() { req.RemoteGID = p.PeerAddr(1) },
 	} {
 		if p.Rand.IntN(4) == 0 {
-			odd()
+			randomize()
 		}
 	}
 	return req

@@ -73,8 +73,8 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 // receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
-// Connect makes an RC connection for cases that measure or count packets. Each has a QPN
-// of the peer of its own. All requests complete, and the ACK timeout is as Modify sets it.
+// Connect makes an RC connection for cases that measure or count packets. The peer uses a new QPN
+// for each. All requests are signaled, and the ACK timeout is exactly as Modify sets it.
 func (p *Port) Connect(s Setup) *Conn {
 	from, qpn, modify := p.PeerAddr(s.PeerIndex), verbs.QPN(0x0a0000+0x111*p.conns), s.Modify
 	p.conns++
@@ -93,7 +93,8 @@ func (p *Port) Connect(s Setup) *Conn {
 	return c
 }
 
-// connect makes a connection.
+// connect creates memory and a queue pair, posts its receives, and moves it to s.state, by default
+// RTS, with the peer as its remote end. Zero fields of s get defaults.
 func (p *Port) connect(s Setup) *Conn {
 	c := &Conn{Port: p}
 	s.qpType = cmp.Or(s.qpType, verbs.QPTypeRC)
@@ -226,7 +227,7 @@ func (p *Port) LongTimeout(code uint8) uint8 {
 }
 
 // Data returns n bytes of payload.
-func Data(n int) []byte { return rig.Pattern(n, 0x5a) }
+func Data(n int) []byte { return rig.Data(n) }
 
 // pathMTU is the default path MTU of connections.
 const pathMTU = verbs.MTU1024

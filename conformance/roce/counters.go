@@ -25,11 +25,11 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, about)
 }
 
-// checkingCounters makes the body of a case that checks the counters in all. It ends as
-// unsupported if the device has none of those in about.
+// checkingCounters makes the body of a case that checks the counters in all against the recorded
+// packets and counts. It ends as unsupported if the device has none of those in about.
 func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
-		p.Sync() // the first Sync makes a connection
+		p.Sync() // the first Sync makes a connection, which must not count
 		check := p.StartCounterCheck(all, about)
 		t := tally{counts: make(rig.Counts), next: make(map[uint32]ib.PSN)}
 		t.counts.AddAll(counts)
@@ -46,12 +46,14 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
+// add adds the length of an IP packet, in each unit. p is the parsed packet.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
-	headers := 40 + 8
+	const udpHeader, ethernetHeader = 8, 14
+	headers := 40 + udpHeader
 	if p.IP.Src.Is4() {
-		headers = 20 + 8
+		headers = 20 + udpHeader
 	}
-	for i, n := range [...]int{len(ip) - headers, len(ip), len(ip) + 14} {
+	for i, n := range [...]int{len(ip) - headers, len(ip), len(ip) + ethernetHeader} {
 		o[i] += uint64(n)
 	}
 }
@@ -76,7 +78,7 @@ func (t *tally) addEvent(e *conformance.Event) {
 	if p.UDP.DstPort == nil || *p.UDP.DstPort != ib.Port {
 		return
 	}
-	if e.Kind == conformance.EventSent {
+	if e.Kind == conformance.EventSent { // by the peer to the device
 		t.add(cntRcvdPackets)
 		t.in.add(e.Data, &p)
 	} else {
@@ -90,10 +92,10 @@ func (t *tally) addEvent(e *conformance.Event) {
 
 // classify counts a valid packet by its kind.
 func (t *tally) classify(p *ib.Packet, fromDevice bool) {
-	if !fromDevice && *p.IP.TClass&3 == 3 {
+	if !fromDevice && *p.IP.TClass&3 == 3 { // CE
 		t.add(cntMarksSeen)
 	}
-	which := func(sent, rcvd *rig.Counter) *rig.Counter {
+	sentOrRcvd := func(sent, rcvd *rig.Counter) *rig.Counter {
 		if fromDevice {
 			return sent
 		}
@@ -101,26 +103,26 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	}
 	info, _ := p.Info()
 	if info.Response && info.Transport == ib.RC {
-		t.addResponse(p, which(cntAcksSent, cntAcksRcvd))
+		t.addResponse(p, sentOrRcvd(cntAcksSent, cntAcksRcvd))
 	}
 	switch {
 	case p.Opcode() == ib.OpCNP:
-		t.add(which(cntCNPsSent, cntCNPsHandled))
+		t.add(sentOrRcvd(cntCNPsSent, cntCNPsHandled))
 	case info.Transport == ib.UD && p.DestQP() == ib.GSIQPN:
-		t.add(which(cntMADsSent, cntMADsRcvd))
+		t.add(sentOrRcvd(cntMADsSent, cntMADsRcvd))
 	case p.IsAck(ib.AckRNR):
-		t.add(which(cntRNRNAKsSent, cntRNRNAKsRcvd))
+		t.add(sentOrRcvd(cntRNRNAKsSent, cntRNRNAKsRcvd))
 	case p.IsNak(ib.NakSequence):
-		t.add(which(cntSeqNAKsSent, cntSeqNAKsRcvd))
+		t.add(sentOrRcvd(cntSeqNAKsSent, cntSeqNAKsRcvd))
 	case p.IsAck(ib.AckNegative):
-		t.add(which(cntFatalSent, cntFatalRcvd))
+		t.add(sentOrRcvd(cntFatalSent, cntFatalRcvd))
 	case fromDevice && !info.Response && info.Transport == ib.RC:
 		t.addRequest(p, info)
 	}
 }
 
-// addResponse counts a response. It is not specified whether other responses count as
-// ACKs.
+// addResponse adds a response to c, the counter of ACKs. It is not specified whether responses
+// other than a positive ACK count.
 func (t *tally) addResponse(p *ib.Packet, c *rig.Counter) {
 	n := rig.Between(0, 1)
 	if p.IsAck(ib.AckPositive) {
@@ -131,15 +133,15 @@ func (t *tally) addResponse(p *ib.Packet, c *rig.Counter) {
 
 // addRequest counts a request packet of the device if it is a retransmission.
 func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
-	n := 1
-	if info.Kind == ib.KindReadRequest {
-		n = ib.Packets(int(*p.RETH.Len), MTU)
+	psns := 1
+	if info.Kind == ib.KindReadRequest { // has a PSN for each response
+		psns = ib.Packets(int(*p.RETH.Len), MTU)
 	}
 	next, begun := t.next[p.DestQP()]
 	if begun && p.PSN().Less(next) {
 		t.add(cntResentPkts)
 	}
-	if end := p.PSN().Add(n); !begun || next.Less(end) {
+	if end := p.PSN().Add(psns); !begun || next.Less(end) {
 		t.next[p.DestQP()] = end
 	}
 }

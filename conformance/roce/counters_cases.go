@@ -16,7 +16,7 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// withLumina makes a case cite Lumina, and adds defects.
+// withLumina makes a case cite Lumina (SIGCOMM 2023), and adds defects.
 func withLumina(c conformance.Case, defects ...string) conformance.Case {
 	c.Cite = luminaCite
 	c.Defects = append(c.Defects, defects...)
@@ -39,7 +39,8 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts returns the counters of packets, of bytes and of these ACKs.
+// trafficCounts selects the counters of packets, of bytes and of acks for a counterCase. The record
+// has their events.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
@@ -153,7 +154,7 @@ func needsCM(c conformance.Case) conformance.Case {
 	return c
 }
 
-// needsCongestion restricts a case to devices with congestion control.
+// needsCongestion restricts a case to devices with congestion control, and makes it cite Lumina.
 func needsCongestion(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapCongestion
 	return withLumina(c, "CNPCounterStuck")
@@ -339,8 +340,8 @@ func counterDropCases() (all []conformance.Case) {
 	)
 }
 
-// udDropCase returns a case about dropped datagrams. Each is sent to a new queue pair,
-// because some devices change their state.
+// udDropCase returns a case about datagrams that are dropped and counted by why. drop sends one to
+// a new queue pair, because on some devices it changes the state of the queue pair.
 func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{why: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

@@ -110,7 +110,7 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newFlow(peerQPN)) })
 }
 
-// newFlow makes a flow to a queue pair of the peer.
+// newFlow connects to a queue pair of the peer, with the port's MTU and memory for a burst.
 func (p *Port) newFlow(to verbs.QPN) *flow {
 	activeMTU := p.QueryPort().ActiveMTU
 	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, activeMTU }})
@@ -126,7 +126,7 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstWith is burst under congestion. It returns the median of three measurements: the
+// burstWith is burst while s sends CNPs. It returns the median of three measurements: the
 // rate may rise again during a long pause of the bench.
 func (f *flow) burstWith(s cnpSource) time.Duration {
 	var took [3]time.Duration
@@ -138,10 +138,10 @@ func (f *flow) burstWith(s cnpSource) time.Duration {
 	return took[1]
 }
 
-// burstOnce has the device send a WRITE and calls do for each of its packets. A task
-// posts the WRITE and do is also called until the first packet arrives, so that a slow
-// verb call leaves no pause in which a reduced rate rises again.
-func (f *flow) burstOnce(do func()) time.Duration {
+// burstOnce has the device send a WRITE, calls sendCNP after each of its packets, and returns the
+// time from the first packet to the last. A task posts the WRITE, and sendCNP is also called while
+// no packet arrives, so that a slow verb call leaves no pause in which a reduced rate rises again.
+func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	post := f.Go("post", func() error {
 		_, err := f.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: PeerMemory}})
 		return err
@@ -150,7 +150,7 @@ func (f *flow) burstOnce(do func()) time.Duration {
 	for i := range flowPackets {
 		pkt, ok := f.NextPacket(cnpInterval)
 		for until := f.Now() + f.ResponseTimeout(); !ok && f.Now() < until; pkt, ok = f.NextPacket(cnpInterval) {
-			do()
+			sendCNP()
 		}
 		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
 		f.checkPacket(ib.Packet{}.WithPSN(f.DevicePSN(f.sent)), pkt)
@@ -159,12 +159,11 @@ func (f *flow) burstOnce(do func()) time.Duration {
 		}
 		last = pkt.At
 		f.sent++
-		do() // do may take as long as the device
+		sendCNP()
 	}
-	took := last - first
 	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
 	f.completeWith(f.peerAck(f.sent-1, 0), 1)
-	return took
+	return last - first
 }
 
 // cnpSource sends CNPs before a burst, and one for each packet of it: a reduced rate
@@ -180,7 +179,7 @@ func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
 // sendCNPs sends n CNPs at the published interval, and waits until the device has
 // processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	c.Sleep(pollLatency)
+	c.Sleep(pollLatency) // until a software device polls: the CNPs of one poll count as one
 	for range n {
 		c.Send(cnp)
 		c.Compute(cnpInterval)

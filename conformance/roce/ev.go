@@ -156,8 +156,8 @@ func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	c.Check(e.Type == want && e.QP == c.QP, fmt.Sprintf("the event %v of queue pair %#x", want, c.QP.QPN()), "%v of %v", e.Type, e.QP)
 }
 
-// nextEvent waits for an event of any object but the synchronization queue pair, which is
-// in RTR and has events itself.
+// nextEvent returns the next asynchronous event, except for those of the queue pair of Sync. The
+// case fails if none arrives in time; want describes the expected one.
 func (p *Port) nextEvent(want string) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())

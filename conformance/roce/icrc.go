@@ -311,7 +311,7 @@ const (
 
 // randomICRC returns a function that replaces the correct ICRC by a random wrong one.
 func randomICRC(r *rand.Rand) func(uint32) uint32 {
-	return func(right uint32) uint32 { return right ^ (1 + r.Uint32N(1<<32-1)) }
+	return func(correct uint32) uint32 { return correct ^ (1 + r.Uint32N(1<<32-1)) }
 }
 
 // inFlight returns a function that modifies a packet after its ICRC was computed.

@@ -144,14 +144,16 @@ func (w windowAccess) String() string {
 	return fmt.Sprintf("a window with %v: %v is granted, %v refused", w.access, w.granted, w.refused)
 }
 
-// windowRange is the body of the cases about the range of a window.
+// windowRange returns a function that fails the case unless a peer can access the last bytes of a
+// window, and none that are partly outside it.
 func windowRange(kind verbs.MWType) func(*Port) {
+	const windowLen, accessLen = 256, 8
 	return func(p *Port) {
-		for _, outside := range []int{252, -4} {
+		for _, outside := range []int{windowLen - accessLen/2, -accessLen / 2} {
 			eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
-				win := c.bindWindow(kind, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-				c.expectOpExecuted(op, win.reth(248, 8))
-				c.expectNoEffect(win.m, op.packet(c.PeerPSN(1), win.reth(outside, 8)), ib.NakRemoteAccess)
+				win := c.bindWindow(kind, 1024, windowLen, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				c.expectOpExecuted(op, win.reth(windowLen-accessLen, accessLen))
+				c.expectNoEffect(win.m, op.packet(c.PeerPSN(1), win.reth(outside, accessLen)), ib.NakRemoteAccess)
 			})
 		}
 	}

@@ -106,8 +106,8 @@ func (p *Port) gidTable() (table []verbs.GIDEntry) {
 	return table
 }
 
-// gidIndex returns the index of an address's RoCEv2 entry in the GID table. Link-local and
-// RoCEv1 entries often precede it, and each entry costs a verb call.
+// gidIndex returns the index of an address's RoCEv2 entry in the GID table. It reads no entry
+// after that, since each costs a verb call.
 func (p *Port) gidIndex(a netip.Addr) uint8 {
 	for i := range p.QueryPort().GIDs {
 		if e, err := p.Device.QueryGID(1, i); err == nil && e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
@@ -155,10 +155,10 @@ var udpCases = overRC.Cases([]conformance.Case{{
 		var ports sourcePorts
 		for i := range 30 {
 			c.PostSend(c.QP, c.SendWR(1, 32), c.SendWR(2, 33), c.SendWR(3, 34), c.SendWR(4, 35))
-			ports.addNext(c.Port, 4)
+			ports.checkNext(c.Port, 4)
 			if i%3 == 0 {
 				c.Send(c.peerNak(4*i+2, ib.NakSequence, uint32(4*i+2)))
-				ports.addNext(c.Port, 2)
+				ports.checkNext(c.Port, 2)
 			}
 			c.completeWith(c.peerAck(4*i+3, uint32(4*i+4)), 1, 2, 3, 4)
 		}
@@ -175,16 +175,16 @@ var udpCases = overRC.Cases([]conformance.Case{{
 			from := uint16(0xc000 + 37*i)
 			write := c.peerWrite(2*i, 8).WithSrcPort(from)
 			c.Send(write)
-			ports.addNext(c.Port, 1)
+			ports.checkNext(c.Port, 1)
 			c.Send(c.peerRead(2*i+1, 8).WithSrcPort(from + 1))
-			ports.addNext(c.Port, 1)
+			ports.checkNext(c.Port, 1)
 			if i%10 == 0 {
 				c.Send(write.WithSrcPort(from + 2))
-				ports.addNext(c.Port, 1)
+				ports.checkNext(c.Port, 1)
 			}
 		}
 		c.PostSend(c.QP, c.SendWR(1, 8))
-		ports.addNext(c.Port, 1)
+		ports.checkNext(c.Port, 1)
 	}),
 }, {
 	ID: "pkt/udp/checksum-is-left-out", Cite: annexA17("A17.3.2.4", "pkt/udp/3"), Level: conformance.Should, Setup: ipv4,
@@ -276,8 +276,9 @@ func expectZeroChecksumAccepted(c *Conn) {
 // sourcePorts checks that all packets have the same source port.
 type sourcePorts struct{ first uint16 }
 
-// addNext fails the case unless the next n packets have the source port of the first packet.
-func (s *sourcePorts) addNext(p *Port, n int) {
+// checkNext fails the case unless the next n packets have the source port of the first packet
+// that s has checked.
+func (s *sourcePorts) checkNext(p *Port, n int) {
 	for _, pkt := range p.nextPackets(n) {
 		got := *pkt.UDP.SrcPort
 		s.first = cmp.Or(s.first, got)

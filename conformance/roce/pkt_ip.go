@@ -195,25 +195,25 @@ func (c *Conn) expectInAllPackets(want ib.Packet) {
 	}
 }
 
-// checkLengths fails the case unless the lengths in the IP and UDP headers end with the
-// ICRC.
+// checkLengths fails the case unless the lengths in the IP and UDP headers cover the packet up to
+// the end of the ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not show the lengths in the headers")
 	}
-	const headers, icrc, aeth = 8 + 12, 4, 4
+	const udpAndBTH, icrc, aeth = 8 + 12, 4, 4
 	check := func(body int) {
 		f, err := c.Wire.Recv(c.ResponseTimeout())
 		c.Must("a packet", err)
 		// The ICRC is located by the lengths in the headers, therefore it is checked
 		// after them.
 		pkt, _ := ib.Parse(f.Packet)
-		want := headers + body + icrc
-		ip := want
+		udpLen := udpAndBTH + body + icrc
+		ipLen := udpLen // IPv6 does not count its header
 		if !pkt.IP.Is6() {
-			ip += 20
+			ipLen += 20
 		}
-		lengths := ib.Packet{IP: packet.IP{Length: new(uint16(ip))}, UDP: packet.UDP{Length: new(uint16(want))}}
+		lengths := ib.Packet{IP: packet.IP{Length: new(uint16(ipLen))}, UDP: packet.UDP{Length: new(uint16(udpLen))}}
 		c.checkPacket(lengths, Arrival{pkt, f.At})
 		c.Must("the ICRC at the end given by the lengths", pkt.CheckICRC())
 	}

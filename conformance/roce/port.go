@@ -61,7 +61,8 @@ func (p *Port) SendPacket(pkt ib.Packet) (at time.Duration) {
 	return at
 }
 
-// NextPacket returns the next packet from the device; false after the timeout.
+// NextPacket returns the next packet from the device, first those that NextMatching has skipped;
+// false after the timeout.
 func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	if len(p.skipped) > 0 {
 		a := p.skipped[0]
@@ -71,6 +72,8 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
+// recvWire returns the next RoCEv2 packet from the wire, which p.Checker has checked; false after
+// the timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -82,7 +85,7 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 		}
 		pkt, err := ib.Parse(f.Packet)
 		if p.UDPSockets {
-			pkt = pkt.Unseen()
+			pkt = pkt.Unseen() // without the fields that sockets do not report
 		}
 		switch {
 		case errors.Is(err, ib.ErrNotRoCE):
@@ -98,7 +101,8 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 // DiscardSkipped discards the packets received while waiting for others.
 func (p *Port) DiscardSkipped() { p.skipped = nil }
 
-// NextMatching returns the next matching packet; false after the timeout. It keeps others.
+// NextMatching returns the next matching packet; false after the timeout. It keeps the packets
+// that it skips for later calls.
 func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
 	for i := range p.skipped {
 		if a := p.skipped[i]; matches(&a) {
@@ -185,6 +189,7 @@ const (
 	syncPSN = 0x400000
 )
 
+// newSyncConn makes a connection in RTR, on which only the peer sends requests.
 func newSyncConn(p *Port) *syncConn {
 	c := &syncConn{p: p, psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
 	cq := p.CreateCQ(verbs.CQInit{Depth: 16})
@@ -246,7 +251,8 @@ func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	return p.NextPacket(p.silenceTimeout(quiet))
 }
 
-// silenceTimeout returns how long to wait after Sync.
+// silenceTimeout returns how long to wait for a packet after Sync: quiet, in real time at most
+// reorderLimit.
 func (p *Port) silenceTimeout(quiet time.Duration) time.Duration {
 	if p.Virtual {
 		return quiet

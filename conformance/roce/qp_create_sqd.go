@@ -175,7 +175,7 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// toSQD moves the queue pair from RTS to SQD.
+// toSQD moves the queue pair from RTS to SQD, and requests the event SQ_DRAINED if notify is set.
 func (c *Conn) toSQD(notify bool) {
 	c.Must("a queue pair in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 }

@@ -226,7 +226,8 @@ func (c *Conn) expectPSNs(sent, received int) {
 		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }
 
-// transitions returns all transitions of a queue pair type.
+// transitions returns all transitions of a queue pair type: rig.Transitions, and those to RESET and
+// ERR and from SQE.
 func transitions(kind verbs.QPType) []rig.Transition {
 	all := rig.Transitions(kind)
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {

@@ -133,7 +133,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Title:   "RESET discards posted work: earlier sends and receives are neither executed nor flushed",
 	Sends:   "a SEND, after a queue pair with posted sends and receives was reset and reconnected",
 	Expects: "an RNR NAK, because there is no receive; no packet of the old requests; no completion",
-	Defects: []string{"ResetKeepsQueues"}, Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"ResetKeepsQueues"}, Run: onConn(Setup{Receives: 4, signalAll: true, Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.sendUnacked(101)
 		c.ToState(c.QP, verbs.QPStateReset)
@@ -212,9 +212,9 @@ func (c *Conn) expectFlushed(sends, recvs int) {
 	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
 	for next != end {
 		wc := c.NextCompletion()
-		q := 1
+		q := 1 // receives
 		if wc.WRID > 100 {
-			q = 0
+			q = 0 // sends
 		}
 		c.Check(wc.Status == verbs.WCWRFlushErr && wc.WRID == next[q] && next[q] < end[q],
 			fmt.Sprintf("send %d or receive %d flushed", next[0], next[1]), "%s", rig.Describe(&wc))

@@ -139,7 +139,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
-	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.ReadWR(2, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
@@ -147,7 +147,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Title:   "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
-	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"AckSkipsRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		ackPastUnanswered(c, c.fetchAddWR(2), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
@@ -181,7 +181,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Title:   "A plain ACK with the PSN of an atomic does not complete it",
 	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
 	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
-	Defects: []string{"AckCompletesRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"AckCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		answerWithPlainAck(c, c.fetchAddWR(1), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
@@ -204,7 +204,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Title:   "Late and duplicate READ responses with a missing packet leave no gap in the data",
 	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 	Expects: "the READ completes with all its data",
-	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"StaleAckBreaksRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectRetransmission(all, 0) // the responses are late
 		ack := c.peerAck(0, 1)
@@ -218,8 +218,9 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// ackPastUnanswered has the device post a WRITE, wr, a WRITE and a SEND, and acknowledges
-// the last, as if only the response to wr had been lost.
+// ackPastUnanswered has the device post a WRITE, wr, which is a READ or atomic with ID 2, a WRITE
+// and a SEND, and acknowledges the last, as if only the response to wr had been lost. The case
+// fails unless the device retransmits from wr on, and all complete after answer.
 func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	all := c.request(0, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
 	c.completeWith(c.peerAck(3, 4), 1)
@@ -232,9 +233,9 @@ func ackPastUnanswered(c *Conn, wr verbs.SendWR, answer ib.Packet) {
 	}
 }
 
-// answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may
-// conclude that the response was lost, at once or when its timer expires, or report a bad
-// response.
+// answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may conclude
+// that the response was lost, and retransmit the request, which answer then completes; or it may
+// complete it with an error. The result tells whether the request succeeded.
 func answerWithPlainAck(c *Conn, wr verbs.SendWR, answer ib.Packet) (succeeded bool) {
 	request := c.request(0, wr)
 	c.Send(c.peerAck(0, 1))
@@ -267,7 +268,7 @@ func answerReadUntilDone(c *Conn, all []byte) {
 }
 
 // plainAckToRead is the body of two cases about an ACK with the PSN of a READ.
-var plainAckToRead = onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+var plainAckToRead = onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 	if answerWithPlainAck(c, c.ReadWR(1, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))) {
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}

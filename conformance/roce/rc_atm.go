@@ -197,16 +197,16 @@ func (c *Conn) expectFetchAdd(k int, add, original uint64) {
 }
 
 // fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
-// It returns the original values and the sum.
+// It returns the n+1 successive values of the word.
 func (c *Conn) fetchAddEach(n int) []uint64 {
-	results := make([]uint64, 1, n+1)
-	results[0] = 1000
-	setWord(c.TargetMem, 2, results[0])
+	values := make([]uint64, 1, n+1)
+	values[0] = 1000
+	setWord(c.TargetMem, 2, values[0])
 	for i := range n {
-		c.expectFetchAdd(i, 1<<i, results[i])
-		results = append(results, results[i]+1<<i)
+		c.expectFetchAdd(i, 1<<i, values[i])
+		values = append(values, values[i]+1<<i)
 	}
-	return results
+	return values
 }
 
 // atomicWriteCite cites the clause about ATOMIC WRITE.
@@ -339,13 +339,14 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 // hostOrder returns a number in host byte order.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
-// answerNextAtomic waits for the device's n-th packet, an atomic, and answers it.
+// answerNextAtomic waits for the device's n-th packet, an atomic, and calls answerAtomic.
 func (c *Conn) answerNextAtomic(n int, original uint64) {
 	c.expect(ib.Packet{}.WithPSN(c.DevicePSN(n)))
 	c.answerAtomic(n, original)
 }
 
-// answerAtomic answers the device's n-th packet, an atomic, and waits for its completion.
+// answerAtomic answers the device's n-th packet, an atomic with ID 1, with this original value, and
+// waits for its completion.
 func (c *Conn) answerAtomic(n int, original uint64) {
 	c.completeWith(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original), 1)
 }

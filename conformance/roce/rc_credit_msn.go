@@ -112,7 +112,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectCreditsAtMost fails the case if an ACK grants more credits.
+// expectCreditsAtMost fails the case if an ACK advertises more than most credits.
 func expectCreditsAtMost(c *Conn, most int, ack Arrival) {
 	n, advertised := ib.Credits(ack.Syndrome())
 	c.Check(!advertised || n <= most, fmt.Sprintf("at most %d credits", most), "%d", n)

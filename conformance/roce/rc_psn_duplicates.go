@@ -127,25 +127,24 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 // longRead is the number of responses to a READ that takes a while on any device.
 const longRead = 4096
 
-// expectDuplicateReadFirst sends a short READ with the k-th PSN and a long READ, and the
-// short one again: right after the long one, or when the first response to that has
-// arrived. The case fails if the duplicate is answered after the long READ although it
-// was sent during its first half. It returns false if the duplicate was sent too late to
-// tell.
-func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
+// expectDuplicateReadFirst sends a short READ with the k-th PSN, a READ of long, and the short one
+// again: right after the long one or, with afterFirst, when the first response to that has
+// arrived. The case fails if the duplicate is answered after the long READ although it was sent
+// during its first half. It returns false if the duplicate was sent too late to tell.
+func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool) bool {
 	short := c.peerRead(k, 8).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
 	c.exchange(short, answer)
 	c.Send(ib.ReadRequest(c.PeerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
-	if started {
+	if afterFirst {
 		c.expect(ib.ReadResponseFirst(c.PeerPSN(k+1), ib.AnyMSN, nil))
 	}
 	c.Send(short)
 	sent, after := c.Now(), 0 // after counts the responses to the long READ since the duplicate was sent
-	for over := false; ; {
+	for longDone := false; ; {
 		p, ok := c.NextPacket(c.ResponseTimeout())
 		switch {
-		case !ok || over && p.PSN() == c.PeerPSN(k):
+		case !ok || longDone && p.PSN() == c.PeerPSN(k):
 			c.Check(after < longRead/2, "the response to the duplicate before the last one to the later READ",
 				"%d of %d came after the duplicate was sent, and before its response", after, longRead)
 			return false
@@ -156,7 +155,7 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) b
 		case p.At > sent:
 			after++
 		}
-		over = over || p.PSN() == c.PeerPSN(k+longRead)
+		longDone = longDone || p.PSN() == c.PeerPSN(k+longRead)
 	}
 }
 

@@ -14,7 +14,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ with a short response fails or is retried",
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-	Defects: []string{"ShortReadHangs"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
+	Defects: []string{"ShortReadHangs"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
 		bytes := Data(n)
 		c.Send(truncateLast(c.startRead(bytes), 4)...)
 		c.expectErrorOrRetry(bytes)
@@ -24,7 +24,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
 	Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-	Defects: []string{"ResponseLengthUnchecked"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *Conn, s shortResponse) {
+	Defects: []string{"ResponseLengthUnchecked"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *Conn, s shortResponse) {
 		bytes := Data(2500)
 		c.startRead(bytes)
 		second, third := MTU, 2*MTU // offsets of their payload
@@ -84,7 +84,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ response whose AETH has the syndrome of a NAK is a bad response",
 	Sends:   "to READs of one and of three packets: the correct responses, with syndrome 0x62 in the first or in the last",
 	Expects: "a completion with an error",
-	Defects: []string{"BadRespSucceeds"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *Conn, b badSyndrome) {
+	Defects: []string{"BadRespSucceeds"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *Conn, b badSyndrome) {
 		responses := c.startRead(Data(b.n))
 		responses[b.at] = responses[b.at].WithSyndrome(0x62)
 		c.Send(responses...)
@@ -136,7 +136,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ is retried from the first lost response on",
 	Sends:   "to READs of three packets: all responses but the first, the second or the last",
 	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
-	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
+	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
 		c.Send(slices.Delete(responses, lost, lost+1)...)
@@ -149,7 +149,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
 		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
@@ -160,7 +160,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ that was retried in part accepts responses that continue the first ones",
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
 		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
 		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
@@ -171,7 +171,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A LAST response after a gap does not complete a READ",
 	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
 	Expects: "no completion before, SUCCESS and all bytes in place after",
-	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(2500)
 		responses := c.startRead(bytes)
 		c.Send(responses[0], responses[2])
@@ -186,7 +186,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
 	Sends:   "to a READ of six packets: all responses but the third and fourth",
 	Expects: "a READ_REQUEST for the last four packets",
-	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		bytes := Data(6 * MTU)
 		responses := c.startRead(bytes)
 		c.Send(slices.Delete(responses, 2, 4)...)
@@ -201,11 +201,11 @@ func (c *Conn) startRead(bytes []byte) []ib.Packet {
 	return ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)
 }
 
-// awaitRetryFrom has the device read these bytes, sends the first got responses only, and
+// awaitRetryFrom has the device read these bytes, sends the first n responses only, and
 // waits until the device requests the rest.
-func (c *Conn) awaitRetryFrom(got int, bytes []byte) {
-	c.Send(c.startRead(bytes)[:got]...)
-	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(got)))
+func (c *Conn) awaitRetryFrom(n int, bytes []byte) {
+	c.Send(c.startRead(bytes)[:n]...)
+	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(n)))
 }
 
 // expectReadDone fails the case unless the device's READ succeeds with these bytes.

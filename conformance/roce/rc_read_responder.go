@@ -157,8 +157,8 @@ func (c *Conn) sendLongReads(n int) ib.PSN {
 	return c.PeerPSN(next)
 }
 
-// expectNakAfterReads waits for a NAK for an invalid request with this PSN, which was
-// just sent. Earlier READs need not be answered, because the queue pair fails.
+// expectNakAfterReads waits for the NAK of the invalid request with this PSN, which was just sent
+// after READs. The READs need not be answered, because the queue pair fails.
 func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {

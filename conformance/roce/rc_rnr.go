@@ -140,28 +140,28 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Title:   "While a requester waits for an RNR timer, its transport timer causes no retransmission",
 	Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 	Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
-	Defects: []string{"TimerRunsInRNR"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
+	Defects: []string{"TimerRunsInRNR"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 3)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8))
 		expectRNRWait(c, all, 0)
 		c.completeWith(c.peerAck(0, 1), 1)
 	}),
 }})
 
-// expectRetryAfterRNR sends an RNR NAK to the first of the packets, and fails the case
-// unless all are retransmitted. It returns how long that took; the bench can only add to
-// it.
-func expectRetryAfterRNR(c *Conn, again []ib.Packet, code uint8) time.Duration {
+// expectRetryAfterRNR answers the first of the packets with an RNR NAK with this timer code, and
+// fails the case unless all are retransmitted. It returns the time to the first retransmission,
+// which the bench can only make longer.
+func expectRetryAfterRNR(c *Conn, pkts []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
-	c.exchange(ib.RNR(again[0].PSN(), code, 0), again[0])
+	c.exchange(ib.RNR(pkts[0].PSN(), code, 0), pkts[0])
 	took := c.Now() - begun
-	c.expectAll(again[1:])
+	c.expectAll(pkts[1:])
 	return took
 }
 
 // expectRNRWait is expectRetryAfterRNR that also fails the case if the device retransmits
 // before the RNR timer expires.
-func expectRNRWait(c *Conn, again []ib.Packet, code uint8) {
-	took, least := expectRetryAfterRNR(c, again, code), ib.RNRTimer(code)
+func expectRNRWait(c *Conn, pkts []ib.Packet, code uint8) {
+	took, least := expectRetryAfterRNR(c, pkts, code), ib.RNRTimer(code)
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 

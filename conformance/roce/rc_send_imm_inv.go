@@ -268,8 +268,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }})
 
-// expectInvalidateFails sends a SEND that invalidates a key with the first PSN, and fails
-// the case unless it fails without a response.
+// expectInvalidateFails sends a SEND with the first PSN that invalidates key, and fails the case
+// unless it fails without a response.
 func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 	c.Send(ib.SendOnlyInv(c.PeerPSN(0), key, Data(8)).AckReq())
 	c.expectSilentFailure(c.PeerPSN(0))

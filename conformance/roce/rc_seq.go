@@ -56,7 +56,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Title:   "The packets of different messages are not interleaved, neither at first nor in retransmissions",
 	Sends:   "a NAK during a SEND of 3 packets, a WRITE of 1, one of 3 and a SEND of 1 of the device",
 	Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor after it",
-	Defects: []string{"Interleaves"}, Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	Defects: []string{"Interleaves"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.WriteWR(3, 2500), c.SendWR(4, 16))
 		checkNotInterleaved(c, c.nextPackets(8))
 		c.Send(c.peerNak(1, ib.NakSequence, 0))
@@ -139,7 +139,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 }})
 
 // packetOf returns the peer's k-th packet with this opcode. READs, WRITEs and atomics
-// access the second half of targetMem.
+// access the second half of TargetMem.
 func packetOf(c *Conn, op ib.Opcode, k int) ib.Packet {
 	info, _ := op.Info()
 	p := ib.Op(op).WithPSN(c.PeerPSN(k)).AckReq()
@@ -166,7 +166,7 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 	for k, op := range ops {
 		p := packetOf(c, op, k)
 		if op == ib.OpWriteFirst && len(ops) > 1 {
-			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16))
+			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16)) // the whole message
 		}
 		c.exchange(p, c.deviceAck(k, ib.AnyMSN))
 	}

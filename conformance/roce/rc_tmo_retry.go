@@ -14,7 +14,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "After a NAK inside a message its packets are retransmitted unchanged from there on",
 	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Defects: []string{"RetryRestartsMessage"}, Run: onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []verbs.WROpcode{
+	Defects: []string{"RetryRestartsMessage"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []verbs.WROpcode{
 		verbs.OpRDMAWrite, verbs.OpSend,
 	}, func(c *Conn, op verbs.WROpcode) {
 		wr := c.WriteWR(1, 5000)
@@ -29,7 +29,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
 	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
 	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		c.Send(c.peerAck(1, 0))
 		c.expectRetransmission(all, 2)
@@ -40,7 +40,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A NAK for a sequence error starts the retransmission without waiting for the timer",
 	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 	Expects: "two SENDs are retransmitted within a tenth of the timeout",
-	Defects: []string{"NAKWaitsForTimer"}, Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
+	Defects: []string{"NAKWaitsForTimer"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(18, 7)}, func(c *Conn) {
 		all := c.request(0, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		begun := c.Now()
 		c.Send(c.peerNak(1, ib.NakSequence, 1))
@@ -90,7 +90,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A retransmitted packet has the original headers and data",
 	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"RetryRestartsMessage"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
 		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
 		write.SGL = []verbs.SGE{c.LocalMem.SGE(3000, 1501), c.LocalMem.SGE(100, 1001)}
@@ -111,7 +111,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A queue pair that is destroyed while a timer runs sends nothing",
 	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
-	Defects: []string{"SendAfterDestroy"}, Run: onEachConn(Setup{Modify: withTimeout(timeout4ms, 7)}, []bool{false, true}, func(c *Conn, refused bool) {
+	Defects: []string{"SendAfterDestroy"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, []bool{false, true}, func(c *Conn, refused bool) {
 		c.request(0, c.SendWR(1, 8))
 		if refused {
 			c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
@@ -130,7 +130,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Title:   "A queue pair that is reset discards pending requests and responses",
 	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
 	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
-	Defects: []string{"AnswerAfterReset"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"AnswerAfterReset"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
 		c.request(0, c.SendWR(1, 8))

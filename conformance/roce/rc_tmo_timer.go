@@ -14,9 +14,9 @@ import (
 // timeout4ms is the code of a local ACK timeout of 4.2 ms.
 const timeout4ms = 10
 
-// withTimeout returns a modify function that sets the local ACK timeout and the retry
-// count.
-func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
+// withTimeoutAndRetries returns a Modify function that sets the local ACK timeout to a code, and
+// the retry count.
+func withTimeoutAndRetries(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
 
@@ -26,7 +26,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
 	Expects: "the request is retransmitted, and succeeds",
 	Defects: []string{"NoTransportTimer"}, Run: OnPort(func(p *Port) {
-		connect := func() *Conn { return p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}) }
+		connect := func() *Conn { return p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}) }
 		c := connect()
 		expectRetransmittedRequest(c, c.SendWR(1, 8), c.peerAck(0, 1))
 		c = connect()
@@ -41,7 +41,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
 	Defects: []string{"AdaptiveTimeout"}, Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{8, 12, 15} {
-			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
+			c := p.connect(Setup{Modify: withTimeoutAndRetries(code, 7), exactTimeout: true})
 			begun := c.Now() // before the post: the bench can only add to the measured time
 			c.request(0, c.SendWR(1, 8))
 			for n := range 4 {
@@ -59,7 +59,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
 	Defects: []string{"JiffyTimers", "TimeoutBacksOff"}, Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{7, 12} {
-			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
+			c := p.connect(Setup{Modify: withTimeoutAndRetries(code, 7), exactTimeout: true})
 			c.request(0, c.SendWR(1, 8))
 			var apart []time.Duration
 			for last := c.Now(); len(apart) < 7; last = c.Now() {
@@ -95,7 +95,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
 	Defects: []string{"RetryOffByOne"}, Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 2, 3, 6} {
-			c := p.connect(Setup{Modify: withTimeout(timeout4ms, n)})
+			c := p.connect(Setup{Modify: withTimeoutAndRetries(timeout4ms, n)})
 			exhaustRetries(c)
 			c.expectErrorCompletion(1)
 		}
@@ -105,7 +105,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Title:   "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
 	Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 	Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
-	Defects: []string{"RetryExcHangs"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
+	Defects: []string{"RetryExcHangs"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 1)}, func(c *Conn) {
 		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8), c.WriteWR(3, 8))
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		c.ExpectCompletions(verbs.WCWRFlushErr, 2, 3)
@@ -116,7 +116,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Title:   "A retry_cnt of 7 means seven retries, not infinitely many",
 	Sends:   "nothing to a SEND, with retry_cnt 7",
 	Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
-	Defects: []string{"RetryCount7Forever"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+	Defects: []string{"RetryCount7Forever"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, func(c *Conn) {
 		exhaustRetries(c)
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 	}),
@@ -125,7 +125,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Title:   "Progress resets the retry counter",
 	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
 	Expects: "five retransmissions, and success",
-	Defects: []string{"RetryCountShared"}, Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
+	Defects: []string{"RetryCountShared"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 1)}, func(c *Conn) {
 		all := c.request(0, c.WriteWR(1, 5000))
 		for k := range all {
 			c.expectRetransmission(all, k)
@@ -139,7 +139,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Title:   "On a lossy link every request completes",
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
-	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: onEachConn(Setup{Modify: withTimeout(timeout4ms, 7)}, []int{1, 5, 15}, func(c *Conn, percent int) {
+	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, []int{1, 5, 15}, func(c *Conn, percent int) {
 		newLossyLink(c, percent).run()
 	}),
 }})
@@ -171,7 +171,7 @@ type lossyLink struct {
 	// mayFail is set if so many packets are dropped that the retries of a request may be
 	// exhausted.
 	mayFail bool
-	// reads has the offset in localMem for each READ.
+	// reads has the offset in LocalMem for each READ.
 	reads map[uint64]int
 }
 
@@ -183,6 +183,8 @@ const (
 	lossyWindow  = 8
 )
 
+// newLossyLink returns a link that drops this percentage of the packets. Above 5 %, requests may
+// fail.
 func newLossyLink(c *Conn, percent int) *lossyLink {
 	return &lossyLink{c, NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr), percent, percent > 5, make(map[uint64]int)}
 }

@@ -95,16 +95,16 @@ var writeCases = overRC.Cases([]conformance.Case{{
 // pollRecv is ExpectRecv that polls every 100 ns, to see the completion as early as
 // possible.
 func (c *Conn) pollRecv(id uint64, n int) {
-	const step, looks = 100 * time.Nanosecond, 1000
+	const pollInterval, polls = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
-	for range looks {
+	for range polls {
 		k, err := c.CQ.Poll(wcs[:])
 		c.Must("a completion queue that can be polled", err)
 		if k > 0 {
 			c.Check(wcs[0].WRID == id && wcs[0].Status == verbs.WCSuccess && int(wcs[0].ByteLen) == n, "the receive of the SEND", "%+v", wcs[0])
 			return
 		}
-		c.Sleep(step)
+		c.Sleep(pollInterval)
 	}
 	c.ExpectRecv(id, n) // wait longer for slow devices
 }

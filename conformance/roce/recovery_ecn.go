@@ -58,8 +58,8 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 	Defects: []string{"NoCongestion", "RateNeverRecovers"}, Run: judging(rates, judgeRates),
 }})
 
-// judgePacing counts CNPs. It checks their intervals in virtual time only: on a real
-// network, queues change the intervals.
+// judgePacing fails the case unless the measurements of cnpPacing have a CNP, and at most half as
+// many as marks. It checks their intervals in virtual time only: real queues change them.
 func judgePacing(p *Port, all []Measurement) {
 	const dense = 10 // us: shorter than any device's CNP interval
 	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, "cnp/for-500-marks")
@@ -73,8 +73,9 @@ func judgePacing(p *Port, all []Measurement) {
 	}
 }
 
-// judgeRates reports unsupported for a device that is slow without CNPs, or runs on a busy
-// host: the effect of CNPs cannot be measured then.
+// judgeRates fails the case unless, in the measurements of rates, ten CNPs make bursts longer, and
+// bursts become short again. The case ends as unsupported if bursts are slow without CNPs, which
+// hides the effect.
 func judgeRates(p *Port, all []Measurement) {
 	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
 	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
@@ -84,7 +85,7 @@ func judgeRates(p *Port, all []Measurement) {
 	p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
 }
 
-// markedWrite is the peer's n-th request packet, with a CE mark.
+// markedWrite returns a WRITE as the peer's n-th request packet, with a CE mark.
 func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
@@ -171,7 +172,8 @@ type rateProbe struct {
 	sent, messages int
 }
 
-// burst returns the time from the first packet of a burst to the last.
+// burst has the device send a WRITE of burstPackets packets, and returns the time from the first
+// packet to the last.
 func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)

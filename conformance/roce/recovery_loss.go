@@ -239,7 +239,8 @@ type lossTimes struct {
 	retransmitted []float64 // number of retransmitted packets
 }
 
-// lossAt measures the loss of packet number at of a window.
+// lossAt has the device send windows of packets, of which number at is lost: the peer sends a NAK
+// for it when the next arrives. It measures the retransmissions.
 func lossAt(p *Port, at int) (t lossTimes) {
 	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
 	for i := range timeoutSamples {
@@ -264,7 +265,7 @@ func lossAt(p *Port, at int) (t lossTimes) {
 	return t
 }
 
-// atPosition sets the position of the lost packet.
+// atPosition returns m for the loss of packet number at of a window, from 0 on.
 func (m Measurement) atPosition(at int) Measurement {
 	m.Position = at + 1
 	return m

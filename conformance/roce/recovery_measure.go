@@ -91,7 +91,7 @@ func Measure(b *conformance.Bench) (all []Measurement, err error) {
 	return all, err
 }
 
-// noteAll adds measurements to the record of the case.
+// noteAll adds measurements to the record of the case, and returns them.
 func noteAll(p *Port, all []Measurement) []Measurement {
 	for _, m := range all {
 		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
@@ -99,7 +99,7 @@ func noteAll(p *Port, all []Measurement) []Measurement {
 	return all
 }
 
-// byName returns a measurement by its name.
+// byName returns the measurement with this name, which must exist.
 func byName(all []Measurement, name string) *Measurement {
 	i := slices.IndexFunc(all, func(m Measurement) bool { return m.Name == name })
 	return &all[i]
@@ -241,7 +241,8 @@ func readByPosition(p *Port) (all []Measurement) {
 	return all
 }
 
-// readAt measures the loss of response number at of a READ.
+// readAt omits response number at of READs. It returns the times from the response next to it to
+// the retransmitted READ, and the numbers of responses that this READ requests.
 func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
 	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
 	for i := range timeoutSamples {

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// SinkOffset is the offset in localMem where READs and atomics store their results. SENDs
-// and WRITEs use the start of localMem.
+// SinkOffset is the offset in LocalMem where READs and atomics store their results. SENDs
+// and WRITEs use the start of LocalMem.
 const SinkOffset = 8 << 10
 
 // PeerMemory is the remote address that requests of the device use. The peer has no
@@ -21,7 +21,7 @@ var PeerMemory = verbs.Remote{Addr: 0x7f11_2233_4455_6600, RKey: 0xa1b2c3d4}
 // peerMemoryRETH is the expected RETH of a request of the device for n bytes of PeerMemory.
 func peerMemoryRETH(n int) ib.RETH { return ib.At(PeerMemory.Addr, PeerMemory.RKey, n) }
 
-// localSGL returns a list for n bytes of localMem, empty if n is 0.
+// localSGL returns a list for n bytes of LocalMem, empty if n is 0.
 func (c *Conn) localSGL(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
@@ -29,22 +29,23 @@ func (c *Conn) localSGL(off, n int) []verbs.SGE {
 	return c.LocalMem.SGL(off, n)
 }
 
-// SendWR returns a SEND of n bytes.
+// SendWR returns a signaled SEND of n bytes of LocalMem.
 func (c *Conn) SendWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n)}
 }
 
-// WriteWR returns a WRITE of n bytes.
+// WriteWR returns a signaled WRITE of n bytes of LocalMem to PeerMemory.
 func (c *Conn) WriteWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n), Remote: PeerMemory}
 }
 
-// ReadWR returns a READ of n bytes.
+// ReadWR returns a signaled READ of n bytes of PeerMemory to SinkOffset in LocalMem.
 func (c *Conn) ReadWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localSGL(SinkOffset, n), Remote: PeerMemory}
 }
 
-// fetchAddWR returns a FETCH_ADD of 1 with these buffers for the result, or one at SinkOffset.
+// fetchAddWR returns a FETCH_ADD of 1 to PeerMemory, with these buffers for the result, or one at
+// SinkOffset in LocalMem.
 func (c *Conn) fetchAddWR(id uint64, result ...verbs.SGE) verbs.SendWR {
 	if len(result) == 0 {
 		result = c.LocalMem.SGL(SinkOffset, 8)
@@ -162,7 +163,7 @@ var (
 )
 
 // expectOpRefused requests an operation with the first PSN, and fails the case unless the
-// device sends a NAK with this code and leaves targetMem unchanged.
+// device sends a NAK with this code and leaves TargetMem unchanged.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
 	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), code)
 }

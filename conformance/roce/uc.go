@@ -129,7 +129,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	}),
 }})
 
-// The path MTU of UC connections is small, so that localMem has room for many receives of
+// The path MTU of UC connections is small, so that LocalMem has room for many receives of
 // three packets.
 const (
 	ucMTU     = 256
@@ -142,6 +142,7 @@ func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
 
+// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
 func ucSetup(receives int) Setup {
 	return Setup{
 		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,

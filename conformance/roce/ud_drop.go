@@ -230,9 +230,9 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 	}),
 }})
 
-// multicastGroup returns the n-th multicast group of an address family.
-func multicastGroup(family netip.Addr, n byte) netip.Addr {
-	if family.Is4() {
+// multicastGroup returns the n-th multicast group of the address family of addr.
+func multicastGroup(addr netip.Addr, n byte) netip.Addr {
+	if addr.Is4() {
 		return netip.AddrFrom4([4]byte{239, 77, 0, n})
 	}
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 14: 0x77, 15: n})

@@ -131,7 +131,7 @@ const (
 )
 
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
-// receives. They have IDs from 1 on and lie one after the other in localMem.
+// receives. They have IDs from 1 on and lie one after the other in LocalMem.
 func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newUDPort(receives, nil)) })
 }
@@ -169,8 +169,8 @@ func (d *udPort) post(op verbs.WROpcode, n int) {
 	d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
 }
 
-// expectDelivery sends a datagram of n bytes, and fails the case unless it completes the receive with
-// this ID.
+// expectDelivery sends a datagram of n bytes, and fails the case unless it completes the receive
+// with this ID.
 func (d *udPort) expectDelivery(n int, id uint64) {
 	d.SendPacket(d.datagram(Data(n)))
 	d.ExpectRecv(id, ib.GRHLen+n)

@@ -163,9 +163,10 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 	}
 }
 
-// writeImmPackets returns a WRITE with immediate data to the start of targetMem.
-func writeImmPackets(c *Conn, psn int, payload []byte) []ib.Packet {
-	all := ib.Write(c.PeerPSN(psn), c.RETH(0, 0), payload, MTU)
+// writeImmPackets returns a WRITE with immediate data to the start of TargetMem, from the peer's
+// k-th PSN on.
+func writeImmPackets(c *Conn, k int, payload []byte) []ib.Packet {
+	all := ib.Write(c.PeerPSN(k), c.RETH(0, len(payload)), payload, MTU)
 	last := &all[len(all)-1]
 	op := ib.OpWriteLastImm
 	if len(all) == 1 {

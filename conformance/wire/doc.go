@@ -59,7 +59,7 @@ type UDPConfig struct {
 	Epoch time.Time
 }
 
-// UDPLimitations lists, for readers, the fields of packets that a UDP socket cannot report or cannot set.
+// UDPLimitations describes the fields of packets that a UDP socket cannot report or cannot set.
 func UDPLimitations() []string {
 	return []string{
 		"Ethernet: addresses, tags and padding of frames",

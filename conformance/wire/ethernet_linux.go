@@ -79,7 +79,7 @@ func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	return w, err
 }
 
-// configureSocket sets the options of a packet socket, and binds it to the interface with this index.
+// configureSocket sets the options of a packet socket, and binds it to the interface index.
 func configureSocket(fd, index int) error {
 	for _, o := range []struct {
 		level, opt int
@@ -96,7 +96,7 @@ func configureSocket(fd, index int) error {
 	if err := setReceiveBuffer(fd); err != nil {
 		return err
 	}
-	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
@@ -134,8 +134,8 @@ func (w *Ethernet) send(frame []byte) (err error) {
 func (w *Ethernet) Recv(timeout time.Duration) (conformance.Frame, error) {
 	f, err := w.queue.Recv(timeout)
 	if n := w.overruns(); n > 0 {
-		w.lose(n)
-		return w.queue.Recv(0)
+		w.addDropped(n)
+		return w.queue.Recv(0) // an error, because of n
 	}
 	return f, err
 }
@@ -189,7 +189,7 @@ func (w *Ethernet) readLoop() {
 	}
 }
 
-// deliver queues a packet for Recv, or an error if it shows an offload.
+// deliver queues a packet for Recv, or an error if an offload has changed the packet.
 func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	a := arrival{seen: info.seen, Frame: conformance.Frame{Packet: append([]byte(nil), ip...)}}
 	switch {
@@ -198,7 +198,7 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	case len(ip) > w.mtu:
 		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
-	w.add(a, false, 0)
+	w.add(a, false, 0) // the only socket: packets are in order, and overruns counts the dropped ones
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface
@@ -220,7 +220,8 @@ func DisableOffloads(name string) error {
 	return nil
 }
 
-// ethtool runs a command with the value 0.
+// ethtool runs an ETHTOOL_S* command with the value 0, which disables a feature of an interface.
+// fd is any socket in the network namespace.
 func ethtool(fd int, name string, command uint32) error {
 	value := struct{ command, data uint32 }{command: command}
 	var req struct {

@@ -22,10 +22,11 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation checks a configuration. own is the interface's address.
-func newStation(cfg *EthernetConfig, own net.HardwareAddr) (s station, err error) {
+// newStation returns the station for a configuration, or an error if that is invalid. The
+// default of cfg.MAC is interfaceMAC.
+func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
-		cfg.MAC = own
+		cfg.MAC = interfaceMAC
 	}
 	var errs []error
 	for _, m := range []struct {
@@ -54,7 +55,8 @@ func (s *station) isOurs(a netip.Addr) bool {
 	return slices.Contains(s.addrs, a) || s.answersFor != nil && s.answersFor(a)
 }
 
-// ethernetFrame makes the frame for an IP packet, to the device or a multicast group.
+// ethernetFrame returns the frame for an IP packet, to the multicast or broadcast address of its
+// destination, else to the device.
 func (s *station) ethernetFrame(ip []byte) []byte {
 	h := packet.Ethernet{Dst: s.device, Src: s.mac, Type: s.etherType(ip)}
 	if to, ok := destination(ip); ok {
@@ -81,7 +83,7 @@ func (s *station) etherType(ip []byte) uint16 {
 	return packet.EtherTypeIPv4
 }
 
-// destination returns the destination address of an IP packet; false if the header is too short or of another version.
+// destination returns the destination address of an IP packet; false if its header is invalid.
 func destination(ip []byte) (a netip.Addr, ok bool) {
 	switch {
 	case len(ip) >= 20 && ip[0]>>4 == 4:
@@ -122,8 +124,8 @@ func (s *station) handleFrame(frame []byte) (ip, answer []byte) {
 	return ip, answer
 }
 
-// answerARP returns the reply to an ARP request. It ignores probes (RFC 5227), whose
-// sender address is unspecified.
+// answerARP returns the reply to an ARP request for an address of ours, else nil. It ignores
+// probes and announcements (RFC 5227): their sender is unspecified, or equals the target.
 func (s *station) answerARP(b []byte) []byte {
 	q, err := packet.ParseARP(b)
 	if err != nil || q.Op != packet.ARPRequest || q.Sender.IsUnspecified() || q.Sender == q.Target || !s.isOurs(q.Target) {
@@ -133,7 +135,7 @@ func (s *station) answerARP(b []byte) []byte {
 	return h.Append(nil, q.Reply(s.mac).Append(nil))
 }
 
-// answerNeighbor returns the reply to a neighbour solicitation.
+// answerNeighbor returns the reply to a neighbour solicitation for an address of ours, else nil.
 func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	if len(b) < 40 || b[0]>>4 != 6 || b[6] != packet.ProtocolICMPv6 {
 		return nil
@@ -225,8 +227,8 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	return d, nil
 }
 
-// checkSendable returns an error for source addresses that this host does not have, and
-// destinations that are not the device's.
+// checkSendable returns an error if the source is not an address of this host, the destination is
+// neither the device nor a multicast group, or a port or the hop limit is 0.
 func (c *UDPConfig) checkSendable(d *datagram) error {
 	to := d.dst.Addr()
 	switch {
@@ -242,18 +244,19 @@ func (c *UDPConfig) checkSendable(d *datagram) error {
 	return nil
 }
 
-// difference describes how a packet differs from the one that a socket sends.
-func difference(made []byte, ip packet.IP, udp packet.UDP) string {
-	can, payload, _, _ := packet.ParseIP(made)
-	sends, _, _, _ := packet.ParseUDP(payload)
+// difference describes how made, the packet that a socket would send, differs from the wanted
+// headers.
+func difference(made []byte, wantIP packet.IP, wantUDP packet.UDP) string {
+	ip, payload, _, _ := packet.ParseIP(made)
+	udp, _, _, _ := packet.ParseUDP(payload)
 	var d packet.Differences
-	can.Checksum = nil // report it only if no other field differs
-	can.Diff(&d, ip)
+	ip.Checksum = nil // report it only if no other field differs
+	ip.Diff(&d, wantIP)
 	if len(d) == 0 {
-		can, _, _ = packet.ParseIPHeader(made)
-		can.Diff(&d, ip)
+		ip, _, _ = packet.ParseIPHeader(made)
+		ip.Diff(&d, wantIP)
 	}
-	sends.Diff(&d, udp)
+	udp.Diff(&d, wantUDP)
 	if len(d) == 0 {
 		return "it has headers that a socket does not send"
 	}

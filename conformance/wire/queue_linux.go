@@ -34,7 +34,7 @@ type arrival struct {
 
 const maxQueued = 1 << 15 // packets
 
-// newQueue returns a queue. The epoch is now if it is zero.
+// newQueue returns a queue, whose name is for errors. A zero epoch stands for the current time.
 func newQueue(name string, epoch time.Time) *queue {
 	now := time.Now()
 	if epoch.IsZero() {
@@ -46,13 +46,13 @@ func newQueue(name string, epoch time.Time) *queue {
 // Epoch is time 0 of received frames.
 func (q *queue) Epoch() time.Time { return q.epoch }
 
-// add appends a packet, or inserts it by receive time if several sockets receive. It notes
-// how many packets were lost before.
-func (q *queue) add(a arrival, byTime bool, lost uint64) {
+// add appends a packet; with byTime, for wires of several sockets, it inserts the packet by its
+// receive time. dropped is the number of packets that were dropped before it.
+func (q *queue) add(a arrival, byTime bool, dropped uint64) {
 	a.At = a.seen.Sub(q.epoch)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dropped += lost
+	q.dropped += dropped
 	if a.seen.Before(q.discardBefore) {
 		return
 	}
@@ -99,7 +99,8 @@ func (q *queue) Recv(timeout time.Duration) (conformance.Frame, error) {
 	}
 }
 
-// next returns the first arrival, or an error if packets were dropped.
+// next removes and returns the first arrival; ok is false if there is none. If packets were
+// dropped, it returns an arrival with only an error.
 func (q *queue) next() (a arrival, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,8 +118,8 @@ func (q *queue) next() (a arrival, ok bool) {
 	return a, true
 }
 
-// lose notes dropped packets.
-func (q *queue) lose(n uint64) {
+// addDropped adds n to the number of dropped packets.
+func (q *queue) addDropped(n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dropped += n

@@ -29,14 +29,14 @@ func (unavailable) Close() error          { return nil }
 // Ethernet is not available.
 type Ethernet struct{ unavailable }
 
-// OpenEthernet fails.
+// OpenEthernet fails: the wire needs Linux.
 func OpenEthernet(EthernetConfig) (*Ethernet, error) { return nil, errNotLinux }
 
 // UDP is not available.
 type UDP struct{ unavailable }
 
-// OpenUDP fails.
+// OpenUDP fails: the wire needs Linux.
 func OpenUDP(UDPConfig) (*UDP, error) { return nil, errNotLinux }
 
-// DisableOffloads fails.
+// DisableOffloads fails: it needs Linux.
 func DisableOffloads(string) error { return errNotLinux }

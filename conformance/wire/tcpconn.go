@@ -34,7 +34,7 @@ type tcpConn struct {
 	dupAcks                int // duplicate acknowledgements
 	recovering             bool
 	recoverEnd             seqNum // while recovering: octets before this may be lost
-	held                   *chunk
+	heldChunk              *chunk
 	finQueued              bool // FIN is queued or sent
 
 	// Receive state. rcvNxt is the next expected octet; 0 before the SYN.
@@ -80,15 +80,16 @@ const (
 	maxRetransmits = 8
 )
 
-// open sends our SYN, or SYN+ACK if the peer's SYN was received.
-func (c *tcpConn) open(now time.Time, first seqNum) {
+// open sends our SYN with the initial sequence number isn, or SYN+ACK if the peer's SYN was
+// received.
+func (c *tcpConn) open(now time.Time, isn seqNum) {
 	c.passive = c.synReceived
-	c.sndUna, c.sndEnd, c.sndNxt, c.rto, c.sndWnd = first, first, first, initialRTO, 1
+	c.sndUna, c.sndEnd, c.sndNxt, c.rto, c.sndWnd = isn, isn, isn, initialRTO, 1
 	c.enqueue(chunk{flags: syn})
 	c.transmitPending(now)
 }
 
-// enqueue appends a chunk to the send queue.
+// enqueue appends a chunk to the send queue, and sets its sequence number.
 func (c *tcpConn) enqueue(p chunk) {
 	p.seq = c.sndEnd
 	c.sndEnd = p.end()
@@ -149,8 +150,8 @@ func (c *tcpConn) startRetransmitTimer(now time.Time) {
 }
 
 // sendSegment sends a segment with the current acknowledgement and window.
-func (c *tcpConn) sendSegment(at seqNum, data []byte, f tcpFlags) {
-	s := segment{src: c.local, dst: c.remote, seq: at, flags: f, payload: data}
+func (c *tcpConn) sendSegment(seq seqNum, data []byte, flags tcpFlags) {
+	s := segment{src: c.local, dst: c.remote, seq: seq, flags: flags, payload: data}
 	if c.synReceived {
 		s.flags |= ack
 		s.ack = c.rcvNxt
@@ -158,12 +159,12 @@ func (c *tcpConn) sendSegment(at seqNum, data []byte, f tcpFlags) {
 	if len(data) > 0 {
 		s.flags |= psh
 	}
-	if f&syn != 0 {
+	if flags&syn != 0 {
 		s.mss = uint16(c.ownMSS)
 	}
 	c.advertised = max(0, maxWindow-c.unreadLen)
 	s.window = uint16(c.advertised)
-	if end := at.add(s.len()); end.sub(c.sndNxt) > 0 {
+	if end := seq.add(s.len()); end.sub(c.sndNxt) > 0 {
 		c.sndNxt = end
 	}
 	c.transmit(&s)
@@ -183,7 +184,8 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick retransmits the first chunk if the retransmission timer has expired.
+// tick handles an expired retransmission timer: it retransmits the first chunk, or probes a
+// closed window.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtxDeadline.IsZero() || now.Before(c.rtxDeadline) {
 		return
@@ -253,7 +255,7 @@ func (c *tcpConn) handleRST(s *segment) {
 	c.err = fmt.Errorf("%w by the device", conformance.ErrReset)
 }
 
-// handleSYN processes a SYN.
+// handleSYN processes the first SYN of the peer, and acknowledges further ones again.
 func (c *tcpConn) handleSYN(s *segment) {
 	if c.synReceived {
 		c.sendAck() // our ACK was lost
@@ -264,11 +266,11 @@ func (c *tcpConn) handleSYN(s *segment) {
 	}
 	c.synReceived, c.rcvNxt = true, s.seq.add(1)
 	if c.peerMSS = int(s.mss); c.peerMSS == 0 {
-		c.peerMSS = 536
+		c.peerMSS = 536 // the default of RFC 9293
 	}
 }
 
-// handleAck processes an acknowledgement.
+// handleAck processes the acknowledgement number and the window of a segment.
 func (c *tcpConn) handleAck(now time.Time, s *segment) {
 	n := s.ack.sub(c.sndUna)
 	switch {

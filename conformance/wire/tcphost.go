@@ -100,7 +100,7 @@ func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
 	h.options = s
 }
 
-// fail ends the host with an error.
+// fail ends the host: all calls that wait, and later ones, return the first such error.
 func (h *TCPHost) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -153,7 +153,8 @@ func (h *TCPHost) tick() {
 	}
 }
 
-// handlePacket processes a packet.
+// handlePacket passes a TCP segment to its connection or listener. If there is none, it answers
+// with RST.
 func (h *TCPHost) handlePacket(packet []byte) {
 	s, err := parseSegment(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {
@@ -179,7 +180,7 @@ func (h *TCPHost) handlePacket(packet []byte) {
 	}
 }
 
-// sendRST answers a segment that belongs to no connection.
+// sendRST answers a segment that belongs to no connection with RST, unless it is a RST itself.
 func (h *TCPHost) sendRST(s *segment) {
 	if s.flags&rst != 0 {
 		return
@@ -200,7 +201,7 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection.
+// newConn adds a connection, which open then opens.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
 	if h.conns[remote] == nil {
@@ -237,7 +238,7 @@ func (h *TCPHost) linkMSS() int {
 	return h.cfg.MTU - 40 - tcpHeaderLen
 }
 
-// freePort returns an unused local port.
+// freePort returns a local port without a listener, and without a connection to remote.
 func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 	for range 1 << 14 {
 		if h.lastPort++; h.lastPort < firstPort {

@@ -92,21 +92,21 @@ func (c *tcpConn) read() ([]byte, error) {
 
 // hold queues octets that only sendHeldRange sends.
 func (c *tcpConn) hold(b []byte) error {
-	if c.held != nil && c.held.held {
+	if c.heldChunk != nil && c.heldChunk.held {
 		return errors.New("octets are held already: send all of them first")
 	}
 	c.enqueue(chunk{data: slices.Clone(b), held: true})
-	p := c.sendQueue[len(c.sendQueue)-1]
-	c.held = &p
+	p := c.sendQueue[len(c.sendQueue)-1] // a copy: chunks in the queue move
+	c.heldChunk = &p
 	return nil
 }
 
 // sendHeldFIN sends the held octets from an offset on, with FIN.
 func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
-	if c.held == nil || c.sndEnd != c.held.end() || c.finQueued {
+	if c.heldChunk == nil || c.sndEnd != c.heldChunk.end() || c.finQueued {
 		return errors.New("octets were written after the held ones")
 	}
-	n := len(c.held.data)
+	n := len(c.heldChunk.data)
 	if err := c.sendHeldRange(now, from, n, fin); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 // sendHeldRange sends a range of the held octets as one segment. Once every octet was sent,
 // they are retransmitted like others.
 func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
-	p := c.held
+	p := c.heldChunk
 	switch {
 	case c.err != nil:
 		return c.err
@@ -144,8 +144,8 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
 // send queue, which are retransmitted if lost.
 func (c *tcpConn) queueHeld(now time.Time) {
 	var rest []chunk
-	at := c.held.seq
-	for part := range slices.Chunk(c.held.data, max(c.peerMSS, 1)) {
+	at := c.heldChunk.seq
+	for part := range slices.Chunk(c.heldChunk.data, max(c.peerMSS, 1)) {
 		rest = append(rest, chunk{seq: at, data: part, sent: true})
 		at = at.add(len(part))
 	}

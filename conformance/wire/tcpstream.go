@@ -70,7 +70,7 @@ func (h *TCPHost) Listen(port uint16) (conformance.Listener, error) {
 	return l, nil
 }
 
-// removeHalfOpen removes a connection from the half-open ones; false if it is none.
+// removeHalfOpen removes a connection from l.halfOpen; false if it is not there.
 func (l *tcpListener) removeHalfOpen(c *tcpConn) bool {
 	i := slices.Index(l.halfOpen, c)
 	if i >= 0 {
@@ -159,7 +159,7 @@ func (s *tcpStream) Write(b []byte) error {
 
 // Read implements conformance.Stream.
 func (s *tcpStream) Read(timeout time.Duration) (b []byte, err error) {
-	waited := s.h.waitUntil("octets from the device", timeout, func() bool {
+	waitErr := s.h.waitUntil("octets from the device", timeout, func() bool {
 		if b == nil && err == nil {
 			b, err = s.c.read()
 		}
@@ -168,7 +168,7 @@ func (s *tcpStream) Read(timeout time.Duration) (b []byte, err error) {
 	if b != nil {
 		return b, nil
 	}
-	return nil, cmp.Or(err, waited)
+	return nil, cmp.Or(err, waitErr)
 }
 
 // locked calls a method of the connection, with the host locked.

@@ -52,7 +52,7 @@ func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	return w, nil
 }
 
-// open checks the configuration, and binds the sockets in the network namespace of the calling thread.
+// open checks the configuration, and binds the sockets in the calling thread's network namespace.
 func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *UDP) sendSocket(at netip.AddrPort) (*socket, error) {
 		return s, nil
 	}
 	if len(w.sendSockets) >= maxSockets {
-		closeAll(w.sendSockets)
+		closeAll(w.sendSockets) // those still in use are opened again
 	}
 	s, err := w.bind(at)
 	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EACCES) {
@@ -163,7 +163,7 @@ func (w *UDP) Discard() {
 	w.discard()
 }
 
-// closeExtraSockets closes all sockets but those of Open.
+// closeExtraSockets closes all sockets but those that OpenUDP bound.
 func (w *UDP) closeExtraSockets() {
 	w.sending.Lock()
 	defer w.sending.Unlock()

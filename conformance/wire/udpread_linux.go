@@ -39,8 +39,8 @@ func (w *UDP) readLoop(s *socket) {
 	}
 }
 
-// receiveMessage receives a message with its control messages by recvmsg(2). It blocks, and returns an error that wraps
-// os.ErrClosed once the socket is closed.
+// receiveMessage receives a message with its control messages by recvmsg(2). It blocks, and
+// returns an error that wraps os.ErrClosed once the socket is closed.
 func receiveMessage(conn syscall.RawConn, buf, control []byte) (n, controlLen, flags int, from unix.Sockaddr, err error) {
 	cerr := conn.Read(func(fd uintptr) bool {
 		n, controlLen, flags, from, err = unix.Recvmsg(int(fd), buf, control, 0)
@@ -52,7 +52,8 @@ func receiveMessage(conn syscall.RawConn, buf, control []byte) (n, controlLen, f
 	return n, controlLen, flags, from, err
 }
 
-// deliver queues a datagram for Recv.
+// deliver queues a datagram, or the error of receiving it, for Recv. drops is the number of
+// datagrams that the socket dropped before it.
 func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
 	a := arrival{seen: t.seen, err: err}
 	if err == nil {
@@ -61,7 +62,8 @@ func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
 	w.add(a, true, uint64(drops)) // the sockets have separate readers
 }
 
-// rebuildPacket returns the IP packet of a datagram, as far as its fields are known.
+// rebuildPacket returns the IP packet of a datagram. Sockets do not report the identification and
+// DF of IPv4: they are those of cfg.LookupIPv4ID, or defaults.
 func (w *UDP) rebuildPacket(d *datagram) []byte {
 	p := d.packet()
 	if d.dst.Addr().Is6() || w.cfg.LookupIPv4ID == nil {
@@ -73,9 +75,9 @@ func (w *UDP) rebuildPacket(d *datagram) []byte {
 	}
 	binary.BigEndian.PutUint16(p[4:], id)
 	if !df {
-		p[6] &^= 0x40
+		p[6] &^= 0x40 // DF
 	}
-	p[10], p[11] = 0, 0
+	p[10], p[11] = 0, 0 // the header checksum
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:20]))
 	return p
 }
@@ -88,7 +90,7 @@ func sendControlMessages(d *datagram) []byte {
 	return append(controlMessage(unix.IPPROTO_IPV6, unix.IPV6_TCLASS, d.tclass), controlMessage(unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT, d.hopLimit)...)
 }
 
-// controlMessage returns a control message with a number.
+// controlMessage returns a control message with value as an int.
 func controlMessage(level, kind int, value uint8) []byte {
 	const size = 4
 	b := make([]byte, unix.CmsgSpace(size))
@@ -110,7 +112,7 @@ type ancillary struct {
 	partialChecksum bool
 }
 
-// parseControl parses control messages. The time is monotonic.
+// parseControl parses control messages. Without a timestamp among them, the receive time is now.
 func parseControl(b []byte) (t ancillary, err error) {
 	t.seen = time.Now()
 	messages, err := unix.ParseSocketControlMessage(b)
@@ -123,7 +125,7 @@ func parseControl(b []byte) (t ancillary, err error) {
 	return t, nil
 }
 
-// parse sets the field of t that a control message has.
+// parse sets the field of t that a control message is about.
 func (t *ancillary) parse(level, kind int, data []byte) {
 	number := func() *uint8 {
 		if len(data) >= 4 {
@@ -158,7 +160,8 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 // The wire must not invent these fields.
 var errMissingAncillary = errors.New("the kernel did not report hop limit and traffic class of a datagram")
 
-// newReceived returns a received datagram.
+// newReceived returns the datagram that a socket at address at received, with the header fields
+// that are in its control messages t.
 func newReceived(from unix.Sockaddr, at netip.AddrPort, t *ancillary, payload []byte) (*datagram, error) {
 	d := &datagram{dst: at, payload: payload}
 	switch a := from.(type) {

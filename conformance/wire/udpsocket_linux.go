@@ -28,7 +28,8 @@ type option struct {
 // ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, missing in package unix.
 const ipv6FlowInfo = 11
 
-// options returns the socket options for bit-exact sending and for ancillary data.
+// options returns the socket options with which the kernel sends exactly the headers that
+// datagram.packet predicts, and reports those of received datagrams.
 func options(ipv6 bool, index int) []option {
 	all := []option{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
@@ -56,7 +57,7 @@ func options(ipv6 bool, index int) []option {
 		option{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0, "IP_MULTICAST_LOOP"})
 }
 
-// bind creates a socket at an address.
+// bind creates a UDP socket bound to an address. index is that of its interface.
 func bind(at netip.AddrPort, index int) (*socket, error) {
 	ipv6 := at.Addr().Is6()
 	family := unix.AF_INET
@@ -76,7 +77,7 @@ func bind(at netip.AddrPort, index int) (*socket, error) {
 	return s, err
 }
 
-// newFile returns a file that owns a socket, and its raw connection. If it fails the socket is closed.
+// newFile returns a file that owns a socket, and its raw connection. It closes the socket on error.
 func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	file := os.NewFile(uintptr(fd), name)
 	conn, err := file.SyscallConn()
@@ -86,7 +87,7 @@ func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	return file, conn, err
 }
 
-// setReceiveBuffer sets the size of a socket's receive buffer. Without privileges the kernel limits it.
+// setReceiveBuffer enlarges a socket's receive buffer, without privileges up to the kernel's limit.
 func setReceiveBuffer(fd int) error {
 	const size = 8 << 20
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil {
@@ -122,7 +123,8 @@ func (s *socket) configure(fd int, ipv6 bool, index int) error {
 	return nil
 }
 
-// sockaddr converts an address. Link-local and multicast addresses need the interface.
+// sockaddr converts an address. Those of IPv6 that are link-local or multicast get the interface
+// index as their zone.
 func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
