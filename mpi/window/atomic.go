@@ -59,7 +59,8 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicDone(o)
 }
 
-// atomicDone completes an atomic of an accumulate, and the accumulate with the last one.
+// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes
+// the accumulate.
 func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
@@ -153,7 +154,7 @@ func (o *Operation) storeResult(a *Atomic) {
 	copy(o.result[at:], b[from:to])
 }
 
-// dequeue removes and completes an accumulate, and starts those that waited for it.
+// dequeue removes and completes an accumulate, and starts queued ones that overlapped it.
 func (w *Window) dequeue(o *Operation) {
 	t := o.t
 	i := slices.Index(t.atomicOps, o)
