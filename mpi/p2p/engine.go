@@ -87,9 +87,9 @@ var (
 // Engine implements the protocols for one rank. It is not safe for concurrent use.
 type Engine struct {
 	Stats Stats
-	// DependsOn reports whether a receive in a context from a rank, or from match.Any,
+	// DependsOn reports whether a receive in a context from a rank, or from Any,
 	// cannot complete once rank lost is lost. If nil, receives from that rank and from
-	// match.Any depend on it.
+	// Any depend on it.
 	DependsOn func(context uint32, from, lost int) bool
 
 	cfg            Config
@@ -123,10 +123,10 @@ func New(cfg Config, t Transport) *Engine {
 // unexpectedMessage is a received message that no receive has matched.
 type unexpectedMessage struct {
 	Node[*unexpectedMessage]
-	peer      int
-	header    wire.Header
-	data      []byte // of an eager message
-	recvKnown bool   // an RTSAck was sent: the sender expects no RTR for it
+	peer     int
+	header   wire.Header
+	data     []byte // of an eager message
+	rtsAcked bool   // an RTSAck was sent: the sender expects no RTR for it
 }
 
 // addUnexpected queues a copy of a message that no posted receive matches.
@@ -139,7 +139,7 @@ func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
 		a.Value = a
 	}
 	a.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
-	a.peer, a.header, a.recvKnown = peer, *h, false
+	a.peer, a.header, a.rtsAcked = peer, *h, false
 	a.data = append(a.data[:0], data...)
 	e.unexpected.Add(&a.Node)
 	e.Stats.Unexpected++
@@ -188,7 +188,7 @@ func protocolError(peer int, h *wire.Header, why string) error {
 }
 
 // Lost fails all requests that need a peer: sends to it, receives from it, and receives
-// from match.Any that depend on it. A lost peer stays lost.
+// from Any that depend on it. A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return

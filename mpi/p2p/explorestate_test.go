@@ -17,7 +17,7 @@ func (x *explorer) stateHash() (sum [16]byte) {
 			b = r.appendRequest(b, q)
 			if m := r.mprobed[rank][i]; m != nil && m.a != nil { // not received
 				b = r.appendHeader(append(b, 'm'), m.a.peer, rank, &m.a.header)
-				b = append(appendInts(b, m.a.peer, bit(m.a.recvKnown)), m.a.data...)
+				b = append(appendInts(b, m.a.peer, bit(m.a.rtsAcked)), m.a.data...)
 			}
 		}
 		for peer := range r.w.ranks {

@@ -22,7 +22,7 @@ func (e *Engine) Improbe(envelope Envelope) *Message {
 	if e.cfg.Protocol == Speculative && a.header.Kind == wire.RTS && e.lost[a.peer] == nil {
 		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, and
 		// the sender would use it for this message.
-		a.recvKnown = true
+		a.rtsAcked = true
 		e.sendControl(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
 	}
 	return &Message{a}
@@ -36,6 +36,6 @@ func (e *Engine) Imrecv(r *Request, m *Message) {
 	r.reset()
 	r.isRecv = true
 	e.requests.add(r)
-	e.deliver(r, a.peer, &a.header, a.data, a.recvKnown)
+	e.deliver(r, a.peer, &a.header, a.data, a.rtsAcked)
 	e.freeUnexpected(a)
 }

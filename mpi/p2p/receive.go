@@ -21,7 +21,7 @@ func (e *Engine) Irecv(r *Request) {
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
 		a := n.Value
 		e.unexpected.Remove(n)
-		e.deliver(r, a.peer, &a.header, a.data, false)
+		e.deliver(r, a.peer, &a.header, a.data, a.rtsAcked)
 		e.freeUnexpected(a)
 		return
 	}
@@ -71,7 +71,7 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	if r.sentRTR {
 		e.countMispredicted(n.Envelope)
 	}
-	e.deliver(r, peer, h, data, false)
+	e.deliver(r, peer, h, data, notAcked)
 	return nil
 }
 
@@ -95,13 +95,16 @@ func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 		return nil
 	}
 	e.posted.Remove(n)
-	e.deliver(n.Value, peer, h, nil, false)
+	e.deliver(n.Value, peer, h, nil, notAcked)
 	return nil
 }
 
-// deliver gives a message to the receive that matched it. recvKnown says that an RTSAck
+// notAcked is the argument rtsAcked of deliver for a message that has just arrived.
+const notAcked = false
+
+// deliver gives a message to the receive that matched it. rtsAcked says that an RTSAck
 // was already sent for it.
-func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recvKnown bool) {
+func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
 		e.deliverEager(r, peer, h, data)
@@ -111,7 +114,7 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recv
 		e.fail(r, err)
 		return
 	}
-	e.startTransfer(r, peer, h, recvKnown)
+	e.startTransfer(r, peer, h, rtsAcked)
 }
 
 // deliverEager copies the data of an eager message to its receive.
@@ -126,7 +129,7 @@ func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte)
 
 // startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an
 // RDMA read.
-func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown bool) {
+func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bool) {
 	var waited time.Duration // since the receive was posted
 	if r.state == statePosted {
 		waited = e.transport.Now() - r.startedAt
@@ -145,7 +148,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 		e.sendControl(peer, &cts)
 		return
 	}
-	if e.cfg.Protocol == Speculative && !r.sentRTR && !recvKnown {
+	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked {
 		// The sender would otherwise use the RTR of a later receive for this one.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
@@ -159,7 +162,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 
 // ReadDone completes the RDMA read of a receive, and tells the sender.
 func (e *Engine) ReadDone(r *Request, err error) {
-	if e.bufferReturned(r) {
+	if e.finishIfFailed(r) {
 		return
 	}
 	if err != nil {
