@@ -59,7 +59,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// limitData limits eager messages and accumulate chunks to the carrier's payload size.
+// limitData limits eager messages and accumulate chunks to maxData, the largest payload of a
+// message of the carrier.
 func (o *Options) limitData(maxData int) {
 	o.P2P.EagerLimit = min(o.P2P.EagerLimit, maxData)
 	if o.Window.Chunk == 0 || o.Window.Chunk > maxData {

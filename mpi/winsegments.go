@@ -40,9 +40,9 @@ func decodeSegment(b []byte) (s window.Segment, flags byte) {
 	return s, flags
 }
 
-// exchangeSegments gathers the window segments of all ranks. It enables NIC atomics only
-// if all ranks' NICs support them, since accumulates by NICs and by target CPUs are not
-// atomic with each other.
+// exchangeSegments gathers the window segments of all ranks. failed is why this rank has none;
+// all ranks return an error then. It enables NIC atomics only if all ranks' NICs support them,
+// since accumulates by NICs and by target CPUs are not atomic with each other.
 func (c *Comm) exchangeSegments(local window.Segment, supportsAtomics bool, failed error) ([]window.Segment, error) {
 	var flags byte
 	if local.Atomics {
