@@ -94,8 +94,8 @@ func (r *worldRank) release() error {
 		err = errors.Join(err, t.Kill())
 	}
 	r.tasks = nil
-	for _, o := range r.nics {
-		o.release()
+	for _, nic := range r.nics {
+		nic.release()
 	}
 	return err
 }
