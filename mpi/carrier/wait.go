@@ -22,7 +22,8 @@ type waiter struct {
 	activity     bool         // PollFast did something since lastActivity
 }
 
-// progressed notes when Progress has done something, and reports whether it or PollFast has.
+// progressed records the time if Progress has done something (moved), or PollFast before it. It
+// reports whether one of them has.
 func (w *waiter) progressed(moved bool, now func() time.Duration) bool {
 	if !moved && !w.activity {
 		return false
