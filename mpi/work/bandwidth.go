@@ -84,6 +84,7 @@ type windowPair struct {
 	requests   []*mpi.Request
 }
 
+// slot returns message i of a window.
 func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
 
 // exchange sends a window and receives one, and returns the time. Both ranks synchronize

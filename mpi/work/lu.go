@@ -94,6 +94,7 @@ func (l *lu) step() {
 }
 
 // sweepPlane sweeps plane z with the edges from two directions, and sends the opposite edges on.
+// The opposite of direction d is d^1.
 func (l *lu) sweepPlane(z int, from [2]int, sweep func(z int)) {
 	l.receiveEdge(z, from[0])
 	l.receiveEdge(z, from[1])
