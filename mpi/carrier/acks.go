@@ -39,6 +39,8 @@ func (c *Carrier) handleAck(p *peer, ack uint32) {
 	}
 }
 
+// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets
+// are acknowledged.
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
 		c.lists.timed.add(p)
