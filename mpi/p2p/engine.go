@@ -131,27 +131,27 @@ type unexpectedMessage struct {
 
 // addUnexpected queues a copy of a message that no posted receive matches.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
-	var a *unexpectedMessage
+	var msg *unexpectedMessage
 	if n := len(e.freeMessages); n > 0 {
-		a, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
+		msg, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
 	} else {
-		a = new(unexpectedMessage)
-		a.Value = a
+		msg = new(unexpectedMessage)
+		msg.Value = msg
 	}
-	a.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
-	a.peer, a.header, a.rtsAcked = peer, *h, false
-	a.data = append(a.data[:0], data...)
-	e.unexpected.Add(&a.Node)
+	msg.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
+	msg.peer, msg.header, msg.rtsAcked = peer, *h, false
+	msg.data = append(msg.data[:0], data...)
+	e.unexpected.Add(&msg.Node)
 	e.Stats.Unexpected++
 	e.Stats.UnexpectedBytes += uint64(len(data))
 	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
 }
 
 // freeUnexpected returns a dequeued unexpected message to the free list.
-func (e *Engine) freeUnexpected(a *unexpectedMessage) {
+func (e *Engine) freeUnexpected(msg *unexpectedMessage) {
 	const maxFree = 64
 	if len(e.freeMessages) < maxFree {
-		e.freeMessages = append(e.freeMessages, a)
+		e.freeMessages = append(e.freeMessages, msg)
 	}
 }
 

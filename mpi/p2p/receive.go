@@ -19,10 +19,10 @@ func (e *Engine) Irecv(r *Request) {
 	e.requests.add(r)
 	r.node = Node[*Request]{Envelope: r.envelope(), Value: r}
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
-		a := n.Value
+		msg := n.Value
 		e.unexpected.Remove(n)
-		e.deliver(r, a.peer, &a.header, a.data, a.rtsAcked)
-		e.freeUnexpected(a)
+		e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
+		e.freeUnexpected(msg)
 		return
 	}
 	if err := e.recvError(r); err != nil {
@@ -51,11 +51,11 @@ func (e *Engine) Probe(envelope Envelope) (source int, tag int32, size int, ok b
 }
 
 // status returns the source, the tag and the size of the message.
-func (a *unexpectedMessage) status() (source int, tag int32, size int) {
-	if a.header.Kind == wire.Eager {
-		return a.peer, a.header.Tag, len(a.data)
+func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
+	if msg.header.Kind == wire.Eager {
+		return msg.peer, msg.header.Tag, len(msg.data)
 	}
-	return a.peer, a.header.Tag, int(a.header.Size)
+	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
 // handleEager matches an eager message with a receive or queues it as unexpected.
