@@ -89,6 +89,7 @@ func (k *rank) lock() {
 	k.inRuntime.Store(true)
 }
 
+// unlock is the counterpart of lock: the program leaves the runtime.
 func (k *rank) unlock() {
 	k.inRuntime.Store(false)
 	k.mu.Unlock()

@@ -30,6 +30,7 @@ type requestErrors struct {
 	errs     []error // by request
 }
 
+// add adds the error of a request, nil if it succeeded.
 func (o *requestErrors) add(r *Request, err error) {
 	o.requests, o.errs = append(o.requests, r), append(o.errs, err)
 }
