@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged.
+// scheduleAck notes a received packet that must be acknowledged, unless the NIC does so.
 func (c *Carrier) scheduleAck(p *peer) {
 	if c.nicDeliversDatagrams() && !c.rails[0].completesBeforeDelivery() {
 		return

@@ -212,15 +212,15 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 // not be, and queues one that failed for another rail.
 func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
-	arrived := wc.Status == verbs.WCSuccess
-	pkt.acked = pkt.acked || arrived && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
+	succeeded := wc.Status == verbs.WCSuccess
+	pkt.acked = pkt.acked || succeeded && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
 	k.requestCompleted(wc)
 	if p.lost != nil {
 		pkt.acked = true
 	}
 	if pkt.acked {
 		k.c.freePacket(pkt)
-	} else if (!arrived || k.state == failed) && pkt.sentOn == k && !slices.Contains(p.toReroute, pkt) {
+	} else if (!succeeded || k.state == failed) && pkt.sentOn == k && !slices.Contains(p.toReroute, pkt) {
 		k.c.queueReroute(pkt)
 	}
 }

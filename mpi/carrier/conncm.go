@@ -100,7 +100,7 @@ func (l *connManager) connect(p *peer) error {
 func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 	c, p := l.rail.c, k.peer
 	switch {
-	case p.lost != nil || k.QP == nil:
+	case p.lost != nil || k.QP == nil: // closed meanwhile
 		return
 	case err == nil:
 		k.established(cmConn, cmConn.Param().PrivateData)
@@ -194,7 +194,7 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 		conn, err := req.Accept(qp, param, connectTimeout)
 		c.conns.callbacks.put(func() {
 			switch {
-			case p.lost != nil || k.QP == nil:
+			case p.lost != nil || k.QP == nil: // closed meanwhile
 			case err != nil:
 				k.connFailed(err)
 			default:

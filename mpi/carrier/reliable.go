@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// seqBefore compares sequence numbers, which wrap.
+// seqBefore reports whether sequence number a is before b. Sequence numbers wrap.
 func seqBefore(a, b uint32) bool { return int32(a-b) < 0 }
 
 // sequenced is a sent packet.

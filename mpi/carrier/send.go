@@ -83,8 +83,9 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 // is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
 
-// gatherRegion returns a region for data that the NIC should gather from the program's
-// buffer; nil if it should be copied after its header.
+// gatherRegion returns a region for data that the NIC should gather from the program's buffer: one
+// that is used often. It returns nil for data to be copied after its header, as is that of an
+// owner who waits for this send only: a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if owner == nil || !c.mem.TracksReuse() {
 		return nil

@@ -38,7 +38,8 @@ func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
 }
 
-// countSent counts a packet of a burst, which ends with a call of Progress.
+// countSent counts a packet of a burst, which ends with a call of Progress. progressCalls is the
+// number of these calls so far.
 func (u *coalescing) countSent(progressCalls uint64) {
 	if u.burstAt != progressCalls {
 		u.burstAt, u.burst = progressCalls, 0
@@ -46,7 +47,8 @@ func (u *coalescing) countSent(progressCalls uint64) {
 	u.burst++
 }
 
-// inBurst reports whether enough packets of a burst were sent to coalesce the next messages.
+// inBurst reports whether enough packets were sent since the last call of Progress, of
+// progressCalls calls, to coalesce the next messages.
 func (u *coalescing) inBurst(progressCalls uint64) bool {
 	return u.burstAt == progressCalls && u.burst >= coalesceAfter
 }

@@ -119,7 +119,8 @@ func (c *Carrier) peerOrSelf(rank int) *peer {
 	return c.peer(rank)
 }
 
-// startTransfer splits a transfer over rails and posts or queues its parts.
+// startTransfer splits a transfer over rails and posts or queues its parts. A transfer within this
+// rank is a copy, and one to a peer without RDMA is sent in packets.
 func (c *Carrier) startTransfer(m *transfer) {
 	p := m.peer
 	switch {

@@ -13,7 +13,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		return c.tryPostDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() {
+	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() { // on iWARP, wait until it is open
 		k = p.anyOpen()
 	}
 	if k == nil {

@@ -119,7 +119,8 @@ func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	return true
 }
 
-// handleData handles a putData, getRequest or getData packet.
+// handleData handles a packet of a transfer without RDMA: putData has data to write to this rank's
+// memory, getRequest asks for data, and getData has data that this rank asked for.
 func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 	le := binary.LittleEndian
 	switch {
