@@ -32,10 +32,11 @@ func (w *Window) startEligible(t *target) {
 	}
 }
 
-// firstWord and endWord are the offsets of the first word and of the end of the last word
-// of an operation.
+// firstWord is the offset of the first 8-byte word of an operation.
 func (o *Operation) firstWord() uint64 { return uint64(o.offset) &^ 7 }
-func (o *Operation) endWord() uint64   { return (uint64(o.offset+o.size) + 7) &^ 7 }
+
+// endWord is the offset of the end of the last 8-byte word of an operation.
+func (o *Operation) endWord() uint64 { return (uint64(o.offset+o.size) + 7) &^ 7 }
 
 // overlaps reports whether two operations have a word in common.
 func (o *Operation) overlaps(other *Operation) bool {
