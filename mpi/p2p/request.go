@@ -133,7 +133,7 @@ func (e *Engine) finishIfFailed(r *Request) (failed bool) {
 	return r.deferredErr != nil
 }
 
-// register registers the first n bytes of a request's buffer.
+// register registers the first n bytes of a request's buffer, unless it is registered already.
 func (e *Engine) register(r *Request, n int) (err error) {
 	if r.region == nil && n > 0 {
 		r.region, err = e.transport.Register(r.Buf[:n])
