@@ -32,7 +32,7 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	return c.collectiveError(err)
 }
 
-// collectiveError returns err, after it has announced the failure to the other ranks.
+// collectiveError returns err. If it is not nil, it first announces the failure to the other ranks.
 func (c *Comm) collectiveError(err error) error {
 	if err != nil {
 		c.announceFailure()

@@ -49,7 +49,7 @@ func (o *Options) setDefaults() {
 	case o.P2P.EagerLimit == 0:
 		o.P2P.EagerLimit = eager
 	case o.P2P.EagerLimit < 0:
-		o.P2P.EagerLimit = -1
+		o.P2P.EagerLimit = -1 // not even empty messages are eager
 	}
 	if o.Bruck == 0 {
 		o.Bruck = bruck
