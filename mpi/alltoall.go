@@ -18,8 +18,8 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	})
 }
 
-// alltoallPairwise takes size-1 rounds. In round i each rank sends to rank me+i and
-// receives from rank me-i.
+// alltoallPairwise exchanges blocks of n bytes in size-1 rounds. In round i each rank sends to
+// rank me+i and receives from rank me-i.
 func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	block := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
 	copy(block(recv, c.me), block(send, c.me))
@@ -32,9 +32,9 @@ func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
 	return nil
 }
 
-// alltoallBruck is Bruck's algorithm with log2(size) rounds. Block i is for rank me+i; in
-// the round with distance step, the blocks whose index has bit step set move step ranks
-// on.
+// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is
+// for rank me+i; in the round with distance step, the blocks whose index has bit step set are
+// sent to rank me+step.
 func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
 	blocks := make([]byte, len(send))
 	offset := c.me * n

@@ -2,9 +2,10 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi/p2p"
 
-// EachAwaitedPeer implements Upper.
+// EachAwaitedPeer implements Upper: it visits the peers that requests, blocked probes and windows
+// wait for.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
-	members := func(context uint32, from int) {
+	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {
 		case context&collective != 0:
 			// A collective operation needs all members, but the carrier need not probe those that it
@@ -18,18 +19,18 @@ func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 			k.eachMember(context, visit)
 		}
 	}
-	k.p2p.EachAwaitedPeer(visit, members)
+	k.p2p.EachAwaitedPeer(visit, visitMembers)
 	for _, e := range k.activeProbes {
 		if e.Source != p2p.Any {
 			visit(int(e.Source))
 		}
-		members(e.Context, int(e.Source))
+		visitMembers(e.Context, int(e.Source))
 	}
 	k.windows.EachAwaitedPeer(visit)
 }
 
-// eachMember visits the other members of a communicator, any of which may send to a
-// receive from AnySource.
+// eachMember visits the other members of the communicator with a context; all other ranks if the
+// communicator was freed.
 func (k *rank) eachMember(context uint32, visit func(peer int)) {
 	c := k.comms[context&^collective]
 	for peer := range k.env.Size {

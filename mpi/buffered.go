@@ -26,7 +26,7 @@ func (a *attachedBuffer) reclaim() {
 	a.messages = slices.DeleteFunc(a.messages, func(m *bufferedMessage) bool { return m.req.Done() })
 }
 
-// alloc returns space for n bytes by first fit, or nil.
+// alloc allocates n bytes of the buffer by first fit; nil if no gap is large enough.
 func (a *attachedBuffer) alloc(n int) *bufferedMessage {
 	at, index := 0, 0 // of the first gap that is large enough
 	for i, m := range a.messages {

@@ -61,4 +61,5 @@ func OverVerbs(cfg carrier.Config) Opener {
 // verbsCarrier adapts carrier.Carrier to the Carrier interface.
 type verbsCarrier struct{ *carrier.Carrier }
 
-func (o verbsCarrier) Stats() any { return o.Carrier.Stats() }
+// Stats implements Carrier; the result is a carrier.Stats.
+func (c verbsCarrier) Stats() any { return c.Carrier.Stats() }

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// collectiveSend and collectiveRecv transfer one message of a collective operation and
-// wait for it. The caller holds the lock.
+// collectiveSend sends one message of a collective operation and waits for it. The caller holds
+// the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	r := c.rank.allocRequest()
 	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
@@ -18,6 +18,8 @@ func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	return c.collectiveError(err)
 }
 
+// collectiveRecv receives one message of a collective operation, which must fill buf. The caller
+// holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	r := c.rank.allocRequest()
 	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
@@ -30,7 +32,7 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	return c.collectiveError(err)
 }
 
-// collectiveError returns err, after it has announced the failure to the other ranks.
+// collectiveError returns err. If it is not nil, it first announces the failure to the other ranks.
 func (c *Comm) collectiveError(err error) error {
 	if err != nil {
 		c.announceFailure()

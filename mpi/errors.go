@@ -57,7 +57,7 @@ type RequestsError struct {
 }
 
 func (e *RequestsError) Error() string {
-	failed := append(e.Unwrap(), nil)
+	failed := append(e.Unwrap(), nil) // nil: failed[0] exists even if no request failed
 	at := slices.IndexFunc(e.Errs, func(err error) bool { return err != nil })
 	return fmt.Sprintf("%d of %d requests failed, the first of them request %d: %v", len(failed)-1, len(e.Errs), at, failed[0])
 }

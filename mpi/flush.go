@@ -17,7 +17,7 @@ const (
 	maxIdleFlushes = 10
 )
 
-// FlushNeeded implements Upper.
+// FlushNeeded implements Upper: it starts flushTask, unless that runs already.
 func (k *rank) FlushNeeded() {
 	if !k.flushTaskRunning {
 		k.flushTaskRunning = true
@@ -25,7 +25,8 @@ func (k *rank) FlushNeeded() {
 	}
 }
 
-// flushTask flushes deferred messages periodically while the program computes.
+// flushTask flushes deferred messages periodically while the program computes. It ends when it
+// has found none maxIdleFlushes times in a row.
 func (k *rank) flushTask(p verbs.Proc) {
 	for idle := 0; idle < maxIdleFlushes; {
 		p.Sleep(flushInterval)

@@ -4,7 +4,7 @@ package mpi
 // the rank's lock and may call the runtime.
 type ErrorHandler func(*Comm, error) error
 
-// ErrorsAreFatal aborts all ranks.
+// ErrorsAreFatal is an ErrorHandler that aborts all ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
 	c.rank.abort(1, err.Error())
 	return err

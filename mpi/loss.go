@@ -13,7 +13,8 @@ import (
 // which may wait for this rank without knowing of the loss. It receives and discards
 // their remaining collective messages, so that their sends complete.
 
-// Lost implements Upper.
+// Lost implements Upper: it fails all operations with the peer, and the collectives of every
+// communicator of which the peer is a member.
 func (k *rank) Lost(peer int, cause error) {
 	k.p2p.Lost(peer, cause)
 	k.windows.Lost(peer, cause)
@@ -39,7 +40,7 @@ func (k *rank) failCollectives(context uint32, err error) {
 	k.p2p.FailContext(context, err)
 }
 
-// collectiveFailedAt handles a peer's announcement that its collectives have failed.
+// collectiveFailedAt handles a peer's announcement that its collectives in a context have failed.
 func (k *rank) collectiveFailedAt(context uint32, peer int) {
 	k.failCollectives(context, fmt.Errorf("%w: world rank %d cannot reach all members of the communicator", p2p.ErrLost, peer))
 	if c := k.comms[context&^collective]; c != nil {
@@ -47,8 +48,8 @@ func (k *rank) collectiveFailedAt(context uint32, peer int) {
 	}
 }
 
-// announceFailure tells the other members that a collective operation has failed here.
-// That is needed only if a lost rank has not exited: every rank detects an exit itself.
+// announceFailure tells the other members that a collective operation has failed on this rank,
+// unless all lost members have exited: every rank detects an exit itself.
 func (c *Comm) announceFailure() {
 	k := c.rank
 	if c.failureAnnounced || !slices.ContainsFunc(k.lostPeers, func(peer int) bool { return c.rankOf(peer) >= 0 && !k.env.Control.Gone(peer) }) {

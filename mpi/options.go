@@ -49,7 +49,7 @@ func (o *Options) setDefaults() {
 	case o.P2P.EagerLimit == 0:
 		o.P2P.EagerLimit = eager
 	case o.P2P.EagerLimit < 0:
-		o.P2P.EagerLimit = -1
+		o.P2P.EagerLimit = -1 // not even empty messages are eager
 	}
 	if o.Bruck == 0 {
 		o.Bruck = bruck
@@ -59,7 +59,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// limitData limits eager messages and accumulate chunks to the carrier's payload size.
+// limitData limits eager messages and accumulate chunks to maxData, the largest payload of a
+// message of the carrier.
 func (o *Options) limitData(maxData int) {
 	o.P2P.EagerLimit = min(o.P2P.EagerLimit, maxData)
 	if o.Window.Chunk == 0 || o.Window.Chunk > maxData {

@@ -17,13 +17,13 @@ func (c *Comm) envelope(source, tag int) p2p.Envelope {
 
 // Probe waits for a matching message without receiving it.
 func (c *Comm) Probe(source, tag int) (Status, error) {
-	st, _, err := c.probeStatus("Probe", source, tag, true)
+	st, _, err := c.probeStatus("Probe", source, tag, blocking)
 	return st, err
 }
 
 // Iprobe reports whether a matching message has arrived, without receiving it.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
-	return c.probeStatus("Iprobe", source, tag, false)
+	return c.probeStatus("Iprobe", source, tag, nonblocking)
 }
 
 // probeStatus is Probe, or Iprobe if wait is false.
@@ -76,15 +76,16 @@ type Message struct {
 	received bool
 }
 
-// Mprobe waits for a matching message and removes it from matching.
+// Mprobe waits for a matching message and returns it, to be received with Message.Recv or
+// Message.Irecv. No other receive or probe matches it.
 func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
-	m, st, _, err := c.mprobe("Mprobe", source, tag, true)
+	m, st, _, err := c.mprobe("Mprobe", source, tag, blocking)
 	return m, st, err
 }
 
 // Improbe is Mprobe without waiting.
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
-	return c.mprobe("Improbe", source, tag, false)
+	return c.mprobe("Improbe", source, tag, nonblocking)
 }
 
 // mprobe is Mprobe, or Improbe if wait is false.
@@ -100,8 +101,8 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 	case m == nil:
 		return &Message{c: c}, procNullStatus, true, nil
 	}
-	from, got, size := m.Status()
-	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(got), Count: size}, true, nil
+	from, messageTag, size := m.Status()
+	return &Message{c: c, m: m}, Status{Source: c.rankOf(from), Tag: int(messageTag), Count: size}, true, nil
 }
 
 // markReceived marks the message as received, or returns why it cannot be.

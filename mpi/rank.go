@@ -89,12 +89,14 @@ func (k *rank) lock() {
 	k.inRuntime.Store(true)
 }
 
+// unlock is the counterpart of lock: the program leaves the runtime.
 func (k *rank) unlock() {
 	k.inRuntime.Store(false)
 	k.mu.Unlock()
 }
 
-// lockForTask locks the rank for a task of the runtime, which releases mu directly.
+// lockForTask locks the rank for a task of the runtime. The task unlocks k.mu, not k: inRuntime is
+// about the program only.
 func (k *rank) lockForTask(p verbs.Proc) {
 	if k.env.Concurrent {
 		k.mu.Lock()
@@ -132,7 +134,7 @@ func (k *rank) waitUntil(done func() bool) {
 		if k.progress() {
 			continue
 		}
-		if done() { // progress does not count the loss of a peer
+		if done() { // progress returns false if it only detected the loss of a peer
 			return
 		}
 		k.unlock()
@@ -162,7 +164,8 @@ func (k *rank) waitForEvent(timeout time.Duration) {
 	k.waiting.Store(false)
 }
 
-// runUnlocked runs a blocking operation of the runtime for the program, without the lock.
+// runUnlocked runs a blocking operation of the runtime for the program, without the lock. A panic
+// meanwhile is not one of the program: see run.
 func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(true)
 	do()
@@ -213,7 +216,8 @@ func (k *rank) progressTask(p verbs.Proc) {
 	}
 }
 
-// Arrived implements Upper.
+// Arrived implements Upper: it passes the message to the engine of windows or of point-to-point
+// messages.
 func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch {
 	case h.Kind >= wire.FirstWindowKind:
@@ -225,14 +229,15 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	return k.p2p.Arrived(peer, h, data)
 }
 
-// Finished implements Upper.
-func (k *rank) Finished(owner any, what carrier.Op, err error) {
+// Finished implements Upper: it tells the engine of the owner, a request, a window operation or
+// one of its atomics.
+func (k *rank) Finished(owner any, op carrier.Op, err error) {
 	if err != nil {
 		err = &classified{p2p.ErrLost, err} // the carrier has already retried
 	}
 	switch o := owner.(type) {
 	case *p2p.Request:
-		switch what {
+		switch op {
 		case carrier.OpSend:
 			k.p2p.SendDone(o, err)
 		case carrier.OpRead:

@@ -63,7 +63,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newWorld()
-	k.self = k.newComm("self", 2, []int{e.Rank})
+	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even, see collective
 	k.nextContext = 4
 	carrier, err := o.Open(e, k)
 	if err != nil {
@@ -105,8 +105,8 @@ func (k *rank) run(f func(*World) error) (err error) {
 	return err
 }
 
-// finalize completes pending communication and synchronises with all ranks. It unlocks
-// without defer: a panic that ends a waiting rank comes while the lock is not held.
+// finalize completes pending communication and synchronises with all ranks. It unlocks without
+// defer: the panic by which a simulation ends a waiting rank comes while the lock is not held.
 func (k *rank) finalize() error {
 	k.lock()
 	// After the barrier no program posts receives. Messages that still arrive are received

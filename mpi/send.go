@@ -47,7 +47,8 @@ func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mod
 	c.rank.p2p.Isend(p)
 }
 
-// startBlockingSend starts a send whose caller waits for nothing else.
+// startBlockingSend is startSend for a caller that waits for this send only: unless the mode is
+// Synchronous, the transport copies eager data, so that the send completes at once.
 func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, mode != p2p.Synchronous
 	c.rank.p2p.Isend(p)

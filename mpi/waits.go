@@ -1,5 +1,8 @@
 package mpi
 
+// Values of the parameter wait of completeAll, completeAny, completeSome and probes.
+const blocking, nonblocking = true, false
+
 // rankOf returns the rank that the active requests belong to, nil if none is active, or an
 // error if the rank has been finalized.
 func rankOf(rs []*Request) (*rank, error) {
@@ -27,6 +30,7 @@ type requestErrors struct {
 	errs     []error // by request
 }
 
+// add adds the error of a request, nil if it succeeded.
 func (o *requestErrors) add(r *Request, err error) {
 	o.requests, o.errs = append(o.requests, r), append(o.errs, err)
 }
@@ -47,7 +51,8 @@ func (o *requestErrors) raise() error {
 	return &RequestsError{o.errs}
 }
 
-// finishAll finishes all requests, which must be complete.
+// finishAll finishes all requests, which must be complete or inactive. It adds the error of each,
+// nil included, to o.
 func finishAll(rs []*Request, o *requestErrors) []Status {
 	statuses := make([]Status, len(rs))
 	for i, r := range rs {
@@ -61,7 +66,8 @@ func finishAll(rs []*Request, o *requestErrors) []Status {
 	return statuses
 }
 
-// finishCompleted finishes the complete requests and returns their indices.
+// finishCompleted finishes the complete requests, returns their indices and statuses, and adds
+// the error of each, nil included, to o.
 func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses []Status) {
 	for i, r := range rs {
 		if !r.inactive() && r.complete() {
@@ -76,12 +82,12 @@ func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses [
 // WaitAll waits for all requests and returns their statuses. The error is a *RequestsError
 // with an entry per request.
 func WaitAll(rs []*Request) ([]Status, error) {
-	statuses, _, err := completeAll(rs, true)
+	statuses, _, err := completeAll(rs, blocking)
 	return statuses, err
 }
 
 // TestAll reports whether all requests are complete, and finishes them if so.
-func TestAll(rs []*Request) ([]Status, bool, error) { return completeAll(rs, false) }
+func TestAll(rs []*Request) ([]Status, bool, error) { return completeAll(rs, nonblocking) }
 
 // completeAll waits until all requests are complete or, if wait is false, polls once. It
 // finishes them if they are.
@@ -120,13 +126,13 @@ func (k *rank) poll(wait bool, holds func() bool) bool {
 
 // WaitAny waits for one request and returns its index; Undefined if none is active.
 func WaitAny(rs []*Request) (int, Status, error) {
-	at, st, _, err := completeAny(rs, true)
+	at, st, _, err := completeAny(rs, blocking)
 	return at, st, err
 }
 
 // TestAny reports whether a request is complete, with its index. If none is active, it
 // returns true and Undefined.
-func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, false) }
+func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, nonblocking) }
 
 // completeAny finishes one complete request. If wait is true, it waits for one.
 func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
@@ -151,10 +157,10 @@ func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 // WaitSome waits for at least one request and returns the indices and statuses of all
 // complete ones; none if no request is active. The error is a *RequestsError in the order
 // of the indices.
-func WaitSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, true) }
+func WaitSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, blocking) }
 
 // TestSome returns the indices and statuses of all complete requests, without waiting.
-func TestSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, false) }
+func TestSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, nonblocking) }
 
 // completeSome finishes all complete requests. If wait is true, it waits for one.
 func completeSome(rs []*Request, wait bool) ([]int, []Status, error) {

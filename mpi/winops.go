@@ -21,13 +21,13 @@ func (w *Win) start(name string, a window.Access) (*window.Operation, error) {
 	})
 }
 
-// access is start for an operation without a request.
+// access starts an operation without a request.
 func (w *Win) access(name string, a window.Access) error {
 	_, err := w.start(name, a)
 	return err
 }
 
-// request is start for an operation with a request.
+// request starts an operation with a request, which is complete at once for ProcNull.
 func (w *Win) request(name string, a window.Access) (*Request, error) {
 	a.Request = true
 	op, err := w.start(name, a)
@@ -41,16 +41,16 @@ func (w *Win) request(name string, a window.Access) (*Request, error) {
 	return r, nil
 }
 
-func putAccess(origin []byte, target, at int) window.Access {
-	return window.Access{Kind: window.PutOp, Rank: target, Offset: at, Origin: origin}
+func putAccess(origin []byte, target, offset int) window.Access {
+	return window.Access{Kind: window.PutOp, Rank: target, Offset: offset, Origin: origin}
 }
 
-func getAccess(into []byte, target, at int) window.Access {
-	return window.Access{Kind: window.GetOp, Rank: target, Offset: at, Result: into}
+func getAccess(into []byte, target, offset int) window.Access {
+	return window.Access{Kind: window.GetOp, Rank: target, Offset: offset, Result: into}
 }
 
-func accumulateAccess(origin []byte, target, at int, t Type, op Op) window.Access {
-	return window.Access{Kind: window.AccumulateOp, Rank: target, Offset: at, Origin: origin, Type: t, Op: op}
+func accumulateAccess(origin []byte, target, offset int, t Type, op Op) window.Access {
+	return window.Access{Kind: window.AccumulateOp, Rank: target, Offset: offset, Origin: origin, Type: t, Op: op}
 }
 
 // fetching makes an accumulate fetch the old elements to result.
@@ -78,61 +78,61 @@ func checkOverlap(result []byte, others ...[]byte) error {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Put writes to a rank's window at offset at.
-func (w *Win) Put(origin []byte, target, at int) error {
-	return w.access("Put", putAccess(origin, target, at))
+// Put writes origin to the window of rank target.
+func (w *Win) Put(origin []byte, target, offset int) error {
+	return w.access("Put", putAccess(origin, target, offset))
 }
 
-// Get reads from a rank's window at offset at.
-func (w *Win) Get(origin []byte, target, at int) error {
-	return w.access("Get", getAccess(origin, target, at))
+// Get reads from the window of rank target into origin.
+func (w *Win) Get(origin []byte, target, offset int) error {
+	return w.access("Get", getAccess(origin, target, offset))
 }
 
-// Accumulate combines origin with the elements at offset at of a rank's window. It is
+// Accumulate combines origin with the elements at an offset of a rank's window. It is
 // atomic per element, and ordered with other accumulates of this origin. The offset must
 // be a multiple of the type size.
-func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
-	return w.access("Accumulate", accumulateAccess(origin, target, at, t, op))
+func (w *Win) Accumulate(origin []byte, target, offset int, t Type, op Op) error {
+	return w.access("Accumulate", accumulateAccess(origin, target, offset, t, op))
 }
 
 // GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
 // it only fetches, and origin may be nil.
-func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
-	return w.access("GetAccumulate", fetching(accumulateAccess(origin, target, at, t, op), result))
+func (w *Win) GetAccumulate(origin, result []byte, target, offset int, t Type, op Op) error {
+	return w.access("GetAccumulate", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }
 
 // FetchAndOp is GetAccumulate of one element.
-func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) error {
+func (w *Win) FetchAndOp(origin, result []byte, target, offset int, t Type, op Op) error {
 	if len(result) != t.Size() && t.Size() > 0 {
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
-	return w.access("FetchAndOp", fetching(accumulateAccess(origin, target, at, t, op), result))
+	return w.access("FetchAndOp", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }
 
-// CompareAndSwap replaces the element at offset at by origin if it is bitwise equal to
+// CompareAndSwap replaces the element at an offset by origin if it is bitwise equal to
 // compare, and fetches the previous element to result.
-func (w *Win) CompareAndSwap(origin, compare, result []byte, target, at int, t Type) error {
+func (w *Win) CompareAndSwap(origin, compare, result []byte, target, offset int, t Type) error {
 	return w.access("CompareAndSwap", window.Access{
-		Kind: window.CompareAndSwapOp, Rank: target, Offset: at, Origin: origin, Compare: compare, Result: result, Type: t,
+		Kind: window.CompareAndSwapOp, Rank: target, Offset: offset, Origin: origin, Compare: compare, Result: result, Type: t,
 	})
 }
 
 // Rput is Put with a request; it needs a lock epoch.
-func (w *Win) Rput(origin []byte, target, at int) (*Request, error) {
-	return w.request("Rput", putAccess(origin, target, at))
+func (w *Win) Rput(origin []byte, target, offset int) (*Request, error) {
+	return w.request("Rput", putAccess(origin, target, offset))
 }
 
 // Rget is Get with a request; it needs a lock epoch.
-func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
-	return w.request("Rget", getAccess(origin, target, at))
+func (w *Win) Rget(origin []byte, target, offset int) (*Request, error) {
+	return w.request("Rget", getAccess(origin, target, offset))
 }
 
 // Raccumulate is Accumulate with a request; it needs a lock epoch.
-func (w *Win) Raccumulate(origin []byte, target, at int, t Type, op Op) (*Request, error) {
-	return w.request("Raccumulate", accumulateAccess(origin, target, at, t, op))
+func (w *Win) Raccumulate(origin []byte, target, offset int, t Type, op Op) (*Request, error) {
+	return w.request("Raccumulate", accumulateAccess(origin, target, offset, t, op))
 }
 
 // RgetAccumulate is GetAccumulate with a request; it needs a lock epoch.
-func (w *Win) RgetAccumulate(origin, result []byte, target, at int, t Type, op Op) (*Request, error) {
-	return w.request("RgetAccumulate", fetching(accumulateAccess(origin, target, at, t, op), result))
+func (w *Win) RgetAccumulate(origin, result []byte, target, offset int, t Type, op Op) (*Request, error) {
+	return w.request("RgetAccumulate", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }

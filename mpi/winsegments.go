@@ -20,7 +20,7 @@ const (
 	segmentFailed                 // the rank has no segment
 )
 
-// encodeSegment and decodeSegment encode and decode a segment in segmentLen bytes.
+// encodeSegment encodes a segment and its flags (segmentAtomics, …) in segmentLen bytes.
 func encodeSegment(s *window.Segment, flags byte) []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, segmentLen), uint64(s.Size))
 	b = binary.LittleEndian.AppendUint64(b, s.Memory.Addr)
@@ -30,6 +30,7 @@ func encodeSegment(s *window.Segment, flags byte) []byte {
 	return append(b, s.Memory.Rails, flags)
 }
 
+// decodeSegment decodes the segment and the flags that encodeSegment encoded.
 func decodeSegment(b []byte) (s window.Segment, flags byte) {
 	s.Size = int(binary.LittleEndian.Uint64(b))
 	s.Memory.Addr = binary.LittleEndian.Uint64(b[8:])
@@ -40,9 +41,9 @@ func decodeSegment(b []byte) (s window.Segment, flags byte) {
 	return s, flags
 }
 
-// exchangeSegments gathers the window segments of all ranks. It enables NIC atomics only
-// if all ranks' NICs support them, since accumulates by NICs and by target CPUs are not
-// atomic with each other.
+// exchangeSegments gathers the window segments of all ranks. failed is why this rank has none;
+// all ranks return an error then. It enables NIC atomics only if all ranks' NICs support them,
+// since accumulates by NICs and by target CPUs are not atomic with each other.
 func (c *Comm) exchangeSegments(local window.Segment, supportsAtomics bool, failed error) ([]window.Segment, error) {
 	var flags byte
 	if local.Atomics {

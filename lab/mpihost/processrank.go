@@ -120,11 +120,11 @@ func wrapErr(err error) error {
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
 type clock struct{ began time.Time }
 
-// newClock returns a clock with the launcher's time 0, a wall-clock time. It compares wall-clock
-// times once, and uses the monotonic clock from then on.
-func newClock(began time.Time) clock {
+// newClock returns a clock whose time 0 is startTime, a wall-clock time of the launcher. It
+// compares wall-clock times once, and uses the monotonic clock from then on.
+func newClock(startTime time.Time) clock {
 	now := time.Now()
-	elapsed := now.Round(0).Sub(began) // Round strips the monotonic clock reading
+	elapsed := now.Round(0).Sub(startTime) // Round strips the monotonic clock reading
 	return clock{now.Add(-elapsed)}
 }
 

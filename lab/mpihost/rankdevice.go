@@ -15,52 +15,52 @@ type rankDevice struct {
 	listeners []verbs.Listener
 }
 
-// CreateQP implements verbs.Context.
-func (o *rankDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
-	qp, err := o.Context.CreateQP(init)
+// CreateQP implements verbs.Context. It tracks the queue pair, so that release closes it.
+func (d *rankDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	qp, err := d.Context.CreateQP(init)
 	if err == nil {
-		o.qps = append(o.qps, qp)
+		d.qps = append(d.qps, qp)
 	}
 	return qp, err
 }
 
-// CM implements verbs.Context. The listeners of the returned CM are tracked.
-func (o *rankDevice) CM() (verbs.CM, error) {
-	cm, err := o.Context.CM()
+// CM implements verbs.Context. The returned CM tracks its listeners, so that release closes them.
+func (d *rankDevice) CM() (verbs.CM, error) {
+	cm, err := d.Context.CM()
 	if err != nil {
 		return nil, err
 	}
-	return &rankCM{cm, o}, nil
+	return &rankCM{cm, d}, nil
 }
 
 // Close implements verbs.Context. It closes the rank's objects; the device belongs
 // to the host.
-func (o *rankDevice) Close() error {
-	o.release()
+func (d *rankDevice) Close() error {
+	d.release()
 	return nil
 }
 
 // release closes the open queue pairs and listeners. Closing one twice is harmless.
-func (o *rankDevice) release() {
-	for _, l := range o.listeners {
+func (d *rankDevice) release() {
+	for _, l := range d.listeners {
 		_ = l.Close()
 	}
-	for _, qp := range o.qps {
+	for _, qp := range d.qps {
 		_ = qp.Close()
 	}
-	o.qps, o.listeners = nil, nil
+	d.qps, d.listeners = nil, nil
 }
 
 type rankCM struct {
 	verbs.CM
-	o *rankDevice
+	device *rankDevice
 }
 
-// Listen implements verbs.CM.
+// Listen implements verbs.CM. It tracks the listener, so that rankDevice.release closes it.
 func (c *rankCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := c.CM.Listen(addr, space, backlog)
 	if err == nil {
-		c.o.listeners = append(c.o.listeners, l)
+		c.device.listeners = append(c.device.listeners, l)
 	}
 	return l, err
 }

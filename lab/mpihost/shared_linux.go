@@ -130,7 +130,8 @@ func (s *sharedFile) findOrAdd(name string, size int) (offset int64, existing in
 	return end, size, nil
 }
 
-// entry returns entry i of the index.
+// entry returns entry i of the index: offset and size of a segment (8 bytes each), the length of
+// its name (1 byte) and, from entryName on, the name.
 func (s *sharedFile) entry(i int) []byte {
 	at := indexHeader + i*entryBytes
 	return s.index[at : at+entryBytes]

@@ -84,14 +84,14 @@ func (w *World) build() error {
 		h.shared = make(segments)
 		for k := range plan.Hosts[i].NICs {
 			nic := &plan.Hosts[i].NICs[k]
-			at := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
+			config := nics.NICConfig{Name: plan.Hosts[i].Name + "/" + nic.Name, Addr: nic.Addr(w.f.IPv4), LineRateBps: w.f.Link.RateBps}
 			port, err := nets[nic.Rail].Attach(sim.PortConfig{
-				Name: at.Name, Addrs: []netip.Addr{at.Addr}, Link: w.f.Link, Up: impair.Config{Specs: w.f.Impair},
+				Name: config.Name, Addrs: []netip.Addr{config.Addr}, Link: w.f.Link, Up: impair.Config{Specs: w.f.Impair},
 			})
 			if err != nil {
 				return err
 			}
-			d, err := opener.InWorld(w.sim, port, at)
+			d, err := opener.InWorld(w.sim, port, config)
 			if err != nil {
 				return err
 			}

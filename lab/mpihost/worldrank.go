@@ -94,8 +94,8 @@ func (r *worldRank) release() error {
 		err = errors.Join(err, t.Kill())
 	}
 	r.tasks = nil
-	for _, o := range r.nics {
-		o.release()
+	for _, nic := range r.nics {
+		nic.release()
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (w *World) kill(r *worldRank) {
 	}
 	w.out.Ranks[r.rank].Killed = true
 	r.end()
-	w.scriptErr = errors.Join(w.scriptErr, r.release())
+	w.scriptErr = errors.Join(w.scriptErr, r.release()) // now: end only schedules it
 }
 
 // abort ends all ranks, first the rank that aborts: it may hold locks that deferred calls of

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged.
+// scheduleAck notes a received packet that must be acknowledged, unless the NIC does so.
 func (c *Carrier) scheduleAck(p *peer) {
 	if c.nicDeliversDatagrams() && !c.rails[0].completesBeforeDelivery() {
 		return
@@ -39,6 +39,8 @@ func (c *Carrier) handleAck(p *peer, ack uint32) {
 	}
 }
 
+// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets
+// are acknowledged.
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
 		c.lists.timed.add(p)
@@ -82,7 +84,8 @@ const maxRetransmitBatch = 16
 // nothing for PeerTimeout is lost.
 func (c *Carrier) retransmit(p *peer) {
 	unacked := p.out.unacked
-	retransmits, silent := p.out.Expired(unacked[0].posted == 0)
+	transmitted := unacked[0].posted == 0 // the NIC has completed it
+	retransmits, silent := p.out.Expired(transmitted)
 	if silent > c.cfg.PeerTimeout {
 		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
 		return
@@ -92,7 +95,7 @@ func (c *Carrier) retransmit(p *peer) {
 	}
 	for _, pkt := range unacked[:min(maxRetransmitBatch, len(unacked))] {
 		if pkt.posted > 0 || c.datagrams(p).Free() == 0 {
-			continue // the first transmission has not completed
+			continue // the NIC has not completed the last transmission, or has no room
 		}
 		c.stats.Retransmitted++
 		c.refreshPrefix(pkt)

@@ -150,6 +150,7 @@ const minPacket = 256
 // maxPollBackoff makes the first poll interval a nanosecond.
 const maxPollBackoff = int(minIdle / time.Nanosecond)
 
+// check returns an error if a setting is invalid.
 func (c *Config) check() error {
 	switch {
 	case !slices.Contains(Designs(), c.Design):
@@ -168,7 +169,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restrictTo adapts the design to the capabilities of the NICs.
+// restrictTo adapts the design to the capabilities of the NICs: those with reliable datagrams, or
+// without connections, use UD. It returns an error if the design needs datagrams that they lack.
 func (c *Config) restrictTo(caps verbs.Caps) error {
 	switch {
 	case caps.Has(verbs.CapRD), caps.Has(verbs.CapUD) && !caps.Has(verbs.CapRC): // all peers share one queue pair, whatever the design

@@ -65,14 +65,15 @@ type connections struct {
 	lastIdleCheck time.Duration // when idle connections were last looked for
 }
 
-// newConn creates the local end of a connection.
+// newConn creates the local end of a connection to p on rail r, with the initial state s. Unless
+// the rail has an SRQ, it posts the receives of the connection.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
-	count := c.cfg.Receives + reservedCredits
-	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.LacksRNR(), available: count}, lastUsed: c.Now()}
+	receives := c.cfg.Receives + reservedCredits
+	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.LacksRNR(), available: receives}, lastUsed: c.Now()}
 	k.cm.generation = p.connGeneration[r.Num]
 	k.Depth = sendDepth
 	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3}
-	promised := sendDepth
+	cqes := sendDepth
 	var srq verbs.SRQ
 	if r.srq != nil {
 		if err := r.srq.growFor(len(r.conns) + 1); err != nil {
@@ -80,10 +81,10 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 		}
 		srq = r.srq.queue
 	} else {
-		caps.MaxRecvWR, caps.MaxRecvSGE = count, 1
-		promised += count
+		caps.MaxRecvWR, caps.MaxRecvSGE = receives, 1
+		cqes += receives
 	}
-	if err := r.ReserveCQEs(promised); err != nil {
+	if err := r.ReserveCQEs(cqes); err != nil {
 		return nil, err
 	}
 	var err error
@@ -94,9 +95,9 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 		recv := r.newRecvQueue(k.QP.PostRecv)
 		recv.conn, k.recv = k, &recv
 		if c.conns.recvPool == nil {
-			c.conns.recvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, count)
+			c.conns.recvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, receives)
 		}
-		if err := k.recv.fill(c.conns.recvPool, count); err != nil {
+		if err := k.recv.fill(c.conns.recvPool, receives); err != nil {
 			return nil, errors.Join(err, k.QP.Close())
 		}
 	}
@@ -134,8 +135,10 @@ func (k *conn) canProbe() bool { return k.canWrite() && k.canSendAck() }
 // canWrite reports whether a write to the peer's ring can be posted, which takes no credit.
 func (k *conn) canWrite() bool { return k.state == open && k.Free() > reservedWRs }
 
+// usedConn implements sender.
 func (k *conn) usedConn() *conn { return k }
 
+// maxPacket implements sender.
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
 // startMissingConns starts the connections to a peer that the design has and that are
@@ -153,7 +156,8 @@ func (c *Carrier) startMissingConns(p *peer) {
 	}
 }
 
-// transmit posts a packet. The carrier keeps it until the peer's NIC has acknowledged it.
+// transmit implements sender: it posts a packet. The carrier keeps it until the peer's NIC has
+// acknowledged it.
 func (k *conn) transmit(pkt *packet) error {
 	c := k.c
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
@@ -176,7 +180,7 @@ func (k *conn) transmit(pkt *packet) error {
 	return nil
 }
 
-// post posts the request of the send queue.
+// post posts the work request that the caller has filled in at Request.
 func (k *conn) post() error {
 	if err := k.Post(); err != nil {
 		return err
@@ -185,7 +189,8 @@ func (k *conn) post() error {
 	return nil
 }
 
-// requestCompleted handles the completion of any send request.
+// requestCompleted handles the completion of any send request. When the last one completes, it
+// ends a failed connection, or continues to close one.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {
@@ -203,18 +208,19 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 	}
 }
 
-// sendCompleted handles the completion of a packet.
+// sendCompleted handles the completion of a packet. It frees a packet that was delivered or need
+// not be, and queues one that failed for another rail.
 func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	p := pkt.peer
-	arrived := wc.Status == verbs.WCSuccess
-	pkt.acked = pkt.acked || arrived && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
+	succeeded := wc.Status == verbs.WCSuccess
+	pkt.acked = pkt.acked || succeeded && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
 	k.requestCompleted(wc)
 	if p.lost != nil {
 		pkt.acked = true
 	}
 	if pkt.acked {
 		k.c.freePacket(pkt)
-	} else if (!arrived || k.state == failed) && pkt.sentOn == k && !slices.Contains(p.toReroute, pkt) {
+	} else if (!succeeded || k.state == failed) && pkt.sentOn == k && !slices.Contains(p.toReroute, pkt) {
 		k.c.queueReroute(pkt)
 	}
 }
@@ -229,8 +235,8 @@ func (k *conn) packetReceived(pre *prefix) {
 	k.credits.available += int(pre.credits)
 }
 
-// returnManyCredits sends an ack-only packet when half of the credits or slots are to be
-// returned.
+// returnManyCredits sends an ack-only packet if at least half of the receives of the connection,
+// or of the slots of the ring, have been used and not returned to the peer.
 func (k *conn) returnManyCredits() {
 	p := k.peer
 	if p.lost == nil && (k.credits.enabled && k.credits.toReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.Slots()/2) {

@@ -43,7 +43,7 @@ func (k *conn) disconnect() {
 	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.Num)})
 }
 
-// handleDisconnect handles a DREQ or a DREP.
+// handleDisconnect handles msg, a DREQ or a DREP of the peer.
 func (k *conn) handleDisconnect(msg kind) {
 	k.disconnection.receivedDREQ = true
 	switch {

@@ -25,6 +25,7 @@ type callbackQueue struct {
 	items []func()
 }
 
+// put queues f, which the next Progress calls. Any goroutine may call put.
 func (m *callbackQueue) put(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,8 +72,8 @@ func (l *connManager) acceptLoop(verbs.Proc) {
 	}
 }
 
-// param returns the parameters of a CM message. Its private data is a connInfo with this rank in the
-// field of the QPN and the generation, the number of earlier connections, in that of the PSN.
+// param returns the parameters of a CM message. The private data tells the peer this rank and the
+// generation, the number of earlier connections: see parsePrivateData.
 func (l *connManager) param(generation uint32) verbs.ConnParam {
 	c, reads := l.rail.c, l.rail.MaxReads()
 	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(c.env.Rank), psn: generation, credits: c.cfg.Receives + reservedCredits}
@@ -99,7 +100,7 @@ func (l *connManager) connect(p *peer) error {
 func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 	c, p := l.rail.c, k.peer
 	switch {
-	case p.lost != nil || k.QP == nil:
+	case p.lost != nil || k.QP == nil: // closed meanwhile
 		return
 	case err == nil:
 		k.established(cmConn, cmConn.Param().PrivateData)
@@ -128,19 +129,19 @@ func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 // handleRequest accepts or rejects the connection request of a peer.
 func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	c := l.rail.c
-	h, err := c.parseConnInfo(trimPrivateData(req.Param().PrivateData))
-	if err == nil && int(h.qpn) == c.env.Rank {
-		l.acceptSelf(req, h)
+	from, generation, _, err := c.parsePrivateData(req.Param().PrivateData)
+	if err == nil && from == c.env.Rank {
+		l.acceptSelf(req, generation)
 		return
 	}
-	if err != nil || int(h.qpn) >= len(c.peers) {
+	if err != nil || from >= len(c.peers) {
 		c.stats.Discarded++
 		_ = req.Reject(nil) // the sender is not a rank of this job
 		return
 	}
-	p := c.peer(int(h.qpn))
+	p := c.peer(from)
 	k := p.conns[l.rail.Num]
-	if k != nil && k.state != failed && k.state != requested && seqBefore(k.cm.generation, h.psn) { // the peer has noticed its end
+	if k != nil && k.state != failed && k.state != requested && seqBefore(k.cm.generation, generation) { // the peer has noticed its end
 		c.endConn(k)
 		k = nil
 	}
@@ -155,14 +156,14 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 }
 
 // acceptSelf accepts the connection of the rank to itself.
-func (l *connManager) acceptSelf(req verbs.ConnRequest, h connInfo) {
+func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 	c := l.rail.c
 	end, err := l.rail.newLoopbackQP()
 	if err != nil {
 		c.failAll(err)
 		return
 	}
-	param := l.param(h.psn)
+	param := l.param(generation)
 	c.env.Go("accept itself", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, connectTimeout); err != nil {
 			c.conns.callbacks.put(func() { c.failAll(err) })
@@ -170,25 +171,30 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, h connInfo) {
 	})
 }
 
-func trimPrivateData(b []byte) []byte { return b[:min(len(b), connInfoLen)] }
+// parsePrivateData parses the private data of param, which a NIC may have padded: a connInfo with
+// the sender's rank in the field of the QPN and the generation in that of the PSN.
+func (c *Carrier) parsePrivateData(b []byte) (from int, generation uint32, credits int, err error) {
+	h, err := c.parseConnInfo(b[:min(len(b), connInfoLen)])
+	return int(h.qpn), h.psn, h.credits, err
+}
 
 // accept accepts the connection request of a peer.
 func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	c := l.rail.c
-	h, _ := c.parseConnInfo(trimPrivateData(req.Param().PrivateData)) // handleRequest has checked it
+	_, generation, credits, _ := c.parsePrivateData(req.Param().PrivateData) // handleRequest has checked it
 	k, err := c.newConn(p, l.rail, accepted)
 	if err != nil {
 		c.losePeer(p, err)
 		return
 	}
-	k.credits.available = h.credits
-	k.cm.generation = h.psn
+	k.credits.available = credits
+	k.cm.generation = generation
 	qp, param := k.QP, l.param(k.cm.generation)
 	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
 		conn, err := req.Accept(qp, param, connectTimeout)
 		c.conns.callbacks.put(func() {
 			switch {
-			case p.lost != nil || k.QP == nil:
+			case p.lost != nil || k.QP == nil: // closed meanwhile
 			case err != nil:
 				k.connFailed(err)
 			default:
@@ -204,12 +210,12 @@ func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 	c := k.c
 	k.cm.conn = cmConn
 	if privateData != nil {
-		h, err := c.parseConnInfo(trimPrivateData(privateData))
+		_, _, credits, err := c.parsePrivateData(privateData)
 		if err != nil {
 			c.losePeer(k.peer, err)
 			return
 		}
-		k.credits.available = h.credits
+		k.credits.available = credits
 	}
 	if k.state == requested || k.state == accepted { // else a packet of the peer has opened it
 		k.state = open

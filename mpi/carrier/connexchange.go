@@ -21,6 +21,7 @@ func (c *Carrier) connect(p *peer, r *rail) error {
 	return nil
 }
 
+// connInfo returns the information that the peer needs to connect its queue pair to k.
 func (k *conn) connInfo() connInfo {
 	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
@@ -55,7 +56,8 @@ func (c *Carrier) sendQueuedControl(p *peer) {
 	}
 }
 
-// handleConnMessage handles a connection message of a peer.
+// handleConnMessage handles a connection message of a peer. If the REQs of two ranks cross, the
+// REQ of the lower rank is used.
 func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 	switch msg {
 	case connRTU: // its arrival has opened the connection
@@ -122,7 +124,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 	return nil
 }
 
-// connectQP connects our end to the peer's, up to the state RTS.
+// connectQP connects our queue pair to that of the peer, up to the state RTS.
 func (k *conn) connectQP(h connInfo) error {
 	k.credits.available = h.credits
 	return k.rail.ConnectRC(k.QP, h.remote(k.rail.endpoint(k.peer)), k.psn(k.c.env.Rank))

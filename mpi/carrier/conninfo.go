@@ -23,7 +23,7 @@ func (h connInfo) remote(at transport.Endpoint) transport.Remote {
 
 const connInfoLen = 1 + 4 + 4 + 2
 
-// bytes encodes the information, and parseConnInfo decodes and checks it.
+// bytes encodes the information for the peer.
 func (h connInfo) bytes() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, connInfoLen), byte(h.rail))
@@ -32,6 +32,7 @@ func (h connInfo) bytes() []byte {
 	return le.AppendUint16(b, uint16(h.credits))
 }
 
+// parseConnInfo decodes the information that bytes encodes, and checks its length and rail.
 func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
 	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
 		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)

@@ -6,7 +6,7 @@ import "github.com/fabrictest/fabrictest/verbs"
 // Therefore a rank connects to itself on demand, with a second queue pair as the passive
 // end.
 
-// newLoopbackQP creates the passive end.
+// newLoopbackQP creates the queue pair at the passive end of a connection of this rank to itself.
 func (r *rail) newLoopbackQP() (verbs.QP, error) {
 	qp, err := r.NewRC(verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, nil)
 	if err == nil {

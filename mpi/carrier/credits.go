@@ -16,6 +16,7 @@ type credits struct {
 	toReturn  int // receives posted again since credits were last returned
 }
 
+// hasCredit reports whether a packet may be sent without using reserved credits.
 func (c *credits) hasCredit() bool { return c.available > reservedCredits || !c.enabled }
 
 // canSendAck reports whether an ack-only packet may be sent: it may use reserved credits.

@@ -61,8 +61,10 @@ func (d *datagrams) learnRail(packet []byte) {
 	}
 }
 
+// usedConn implements sender: datagrams use no connection.
 func (d *datagrams) usedConn() *conn { return nil }
 
+// maxPacket implements sender.
 func (d *datagrams) maxPacket() int { return d.MaxPacket }
 
 // hasRoom reports whether a packet of n bytes can be sent to a peer now.
@@ -93,7 +95,7 @@ func (c *Carrier) postDatagram(pkt *packet) error {
 	}
 }
 
-// send posts a packet.
+// send posts a packet on the rail of d.
 func (d *datagrams) send(pkt *packet) error {
 	to, err := d.Destination(pkt.peer.rank, d.rail.endpoint(pkt.peer))
 	if err != nil {

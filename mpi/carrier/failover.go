@@ -29,8 +29,8 @@ func (k *conn) packetPosted(pkt *packet) {
 	pkt.posted++
 }
 
-// queueReroute queues a packet for another rail or for datagrams. If the peer has received
-// it already, it drops the duplicate.
+// queueReroute queues a packet for another rail or for datagrams. A peer that has received the
+// packet already drops the duplicate.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // it depends on the order of its connection
@@ -89,8 +89,8 @@ func (k *conn) rerouteUnacked() {
 	}
 }
 
-// rewriteUnnoticed queues writes whose notice can no longer follow on this connection. The
-// peer does not know of the data yet, therefore writing it twice is harmless.
+// rewriteUnnoticed queues the writes of this connection whose notice, the message after the data,
+// was not sent. The peer does not know of the data yet, so writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
 		m.pendingParts, m.notice.sent = 1, false
@@ -100,7 +100,7 @@ func (k *conn) rewriteUnnoticed() {
 	k.pendingNotices = nil
 }
 
-// retryOnOtherRail queues a failed part for another rail. It reports false without one, and
+// retryOnOtherRail queues a failed part for another rail. It returns false if there is none, and
 // for an atomic, which may have been executed.
 func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	p := part.transfer.peer
@@ -153,7 +153,8 @@ func (k *conn) connFailed(cause error) {
 
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
-// checkRails fails the rails on which packets do not arrive.
+// checkRails handles connections with a packet that has been outstanding for too long. If the
+// peer was heard on another connection meanwhile, the connection fails; else it probes the others.
 func (c *Carrier) checkRails(now time.Duration) {
 	if !c.rails[0].completesBeforeDelivery() {
 		return

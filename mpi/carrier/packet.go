@@ -80,7 +80,7 @@ type prefix struct {
 
 const prefixLen = 16
 
-// put encodes the prefix to b, and parsePrefix decodes it and returns the rest of the packet.
+// put encodes the prefix to the start of b.
 func (p *prefix) put(b []byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(p.kind), p.slots
@@ -92,6 +92,7 @@ func (p *prefix) put(b []byte) {
 
 var errMalformed = errors.New("malformed packet")
 
+// parsePrefix decodes the prefix of a packet, and returns the rest of the packet.
 func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
 	if len(b) < prefixLen {
 		return p, nil, fmt.Errorf("%w: %d bytes", errMalformed, len(b))

@@ -29,8 +29,8 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer and removes it if it does not stay. Peers that look adds
-// are not visited.
+// visit calls look for each peer, and removes the peer if look returns false. Peers that look
+// adds are not visited.
 func (l *peerList) visit(look func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil

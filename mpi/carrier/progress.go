@@ -43,12 +43,12 @@ func (c *Carrier) Progress() (moved bool) {
 // Progress. Only the first of several consecutive calls reads the clock. The caller must
 // not Wait after it.
 func (c *Carrier) PollFast(first bool) (moved bool) {
-	read := c.clock.cached
+	lastRead := c.clock.cached // enter clears it
 	if !c.enter() {
 		return false
 	}
 	defer c.clock.exit()
-	if c.clock.cached = read; first {
+	if c.clock.cached = lastRead; first {
 		c.clock.cached = c.env.Proc.Now()
 	}
 	if moved = c.pollAll(); !moved {
@@ -61,7 +61,8 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 	return true
 }
 
-// enter starts a Progress. It returns false in nested calls.
+// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested
+// calls.
 func (c *Carrier) enter() bool {
 	if c.clock.inProgress {
 		return false

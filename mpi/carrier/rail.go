@@ -20,6 +20,8 @@ type rail struct {
 	completed   func(*verbs.WC) // handles a completion
 }
 
+// openRail opens a rail, whose completions go to handleCompletion. After an error the rail must
+// be closed as well.
 func (c *Carrier) openRail(num int, nic transport.NIC) (*rail, error) {
 	t, err := transport.OpenRail(num, nic)
 	r := &rail{Rail: t, c: c, conns: make(map[verbs.QPN]*conn)}

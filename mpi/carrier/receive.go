@@ -6,7 +6,8 @@ type bufferedPacket struct {
 	body []byte
 }
 
-// receivePacket handles a packet with a prefix, from any transport.
+// receivePacket handles a packet with a prefix. conn is the connection on which it arrived, nil
+// for datagrams and shared memory.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// seqBefore compares sequence numbers, which wrap.
+// seqBefore reports whether sequence number a is before b. Sequence numbers wrap.
 func seqBefore(a, b uint32) bool { return int32(a-b) < 0 }
 
 // sequenced is a sent packet.
@@ -113,7 +113,7 @@ type packetReceiver[P any] struct {
 // newPacketReceiver returns the receiver of a peer that has sent nothing.
 func newPacketReceiver[P any]() packetReceiver[P] { return packetReceiver[P]{next: 1} }
 
-// Receive reports the order of a packet. If it is in order, the next one is due.
+// Receive reports whether a packet is the next in sequence, and if so, advances to the one after.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:

@@ -28,7 +28,8 @@ type ringIn struct {
 	slotsToReturn int // read slots that the peer does not know of yet
 }
 
-// offerRing creates a ring for a busy peer and offers it.
+// offerRing creates a ring for a peer that has sent Ring.After packets on connections, and offers
+// it to the peer, unless the peer has one or Ring.Peers other peers have.
 func (c *Carrier) offerRing(p *peer) {
 	r := &c.cfg.Ring
 	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.polled.remote) >= r.Peers {
@@ -73,7 +74,8 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 	return nil
 }
 
-// hasRoom reports whether a packet of n bytes can be written now.
+// hasRoom reports whether a packet of n bytes can be written now. It selects the connection that
+// transmit uses.
 func (r *ringOut) hasRoom(n int) bool {
 	if !r.HasRoom(n) || n+transport.TailLen > r.limit {
 		return false
@@ -82,12 +84,14 @@ func (r *ringOut) hasRoom(n int) bool {
 	return r.conn != nil && r.conn.canWrite()
 }
 
+// usedConn implements sender.
 func (r *ringOut) usedConn() *conn { return r.conn }
 
+// maxPacket implements sender.
 func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 
-// transmit writes a packet to the ring. The carrier keeps it until the peer's NIC has
-// acknowledged it.
+// transmit implements sender: it writes a packet to the ring. The carrier keeps it until the
+// peer's NIC has acknowledged it.
 func (r *ringOut) transmit(pkt *packet) error {
 	k := r.conn
 	c := k.c

@@ -10,7 +10,8 @@ import (
 // maxOverhead is the largest size of prefix and header.
 const maxOverhead = prefixLen + wire.MaxLen
 
-// CanSend reports whether a message with n bytes of data can be sent to a peer now.
+// CanSend reports whether a message with n bytes of data can be sent to a peer now. It is true for
+// a lost peer, for which Send reports the error.
 func (c *Carrier) CanSend(rank, n int) bool {
 	if rank == c.env.Rank {
 		return true
@@ -82,13 +83,14 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 // is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
 
-// gatherRegion returns a region for data that the NIC should gather from the program's
-// buffer; nil if it should be copied behind its header.
+// gatherRegion returns a region for data that the NIC should gather from the program's buffer: one
+// that is used often. It returns nil for data to be copied after its header, as is that of an
+// owner who waits for this send only: a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if owner == nil || !c.mem.TracksReuse() {
 		return nil
 	}
-	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.mem.IsFrequent(data) {
+	if o, ok := owner.(BlockingOwner); ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
 	}
 	r, err := c.mem.Register(data)
@@ -150,7 +152,8 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	return c.sendOn(p, via, k, h, data)
 }
 
-// sendOn sends a packet over a transport that has room.
+// sendOn sends a packet over a transport that has room. It returns false if that failed, and the
+// peer is lost.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
 	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
@@ -164,7 +167,7 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents makes a packet and sends it over a transport that has room.
+// sendContents is sendOn for a packet with the contents o.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
@@ -202,21 +205,23 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	return true
 }
 
-// countSent counts a packet for coalescing and Hybrid.
+// countSent counts a packet to a peer: a burst starts coalescing, and the design Hybrid connects
+// peers with many packets.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
 	p.coalescing.countSent(c.clock.progressCalls)
 }
 
-// writePrefix writes the prefix of a packet, or its immediate.
-func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
+// writePrefix writes the prefix of a packet that is sent over via; in a headerless packet, the
+// immediate.
+func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
-	if k := v.usedConn(); k != nil { // a datagram returns none: it may arrive twice
-		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
+	if conn := via.usedConn(); conn != nil { // a datagram returns no credits: it may arrive twice
+		pre.credits, pre.slots = conn.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	}
 	if pkt.HasImm {
 		pkt.Imm = pre.immediate()
-		return // it has no acknowledgement
+		return // an immediate has no acknowledgement
 	}
 	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()
@@ -239,7 +244,8 @@ func (c *Carrier) drop(pkt *packet) {
 	c.freePacket(pkt)
 }
 
-// freePacket frees an acknowledged packet that no NIC has any more.
+// freePacket frees a packet if it is acknowledged and no NIC has it any more. It must be called
+// whenever one of the two becomes true.
 func (c *Carrier) freePacket(pkt *packet) {
 	if pkt.posted > 0 || !pkt.acked || pkt.Buf == nil {
 		return
@@ -253,8 +259,8 @@ func (c *Carrier) freePacket(pkt *packet) {
 	c.packets.idle = append(c.packets.idle, pkt)
 }
 
-// transmit sends a packet as a datagram. The carrier keeps it until the peer acknowledges
-// it.
+// transmit implements sender: it sends a packet as a datagram. The carrier keeps it until the
+// peer acknowledges it.
 func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++
@@ -266,7 +272,8 @@ func (d *datagrams) transmit(pkt *packet) error {
 	return c.postDatagram(pkt)
 }
 
-// sendCompleted handles the completion of a packet.
+// sendCompleted handles the completion of a packet. A datagram that failed is posted on another
+// rail; if none is left, the peer is lost.
 func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt := w.pkt
 	pkt.posted--

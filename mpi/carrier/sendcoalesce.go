@@ -38,7 +38,8 @@ func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
 }
 
-// countSent counts a packet of a burst, which ends with a call of Progress.
+// countSent counts a packet of a burst, which ends with a call of Progress. progressCalls is the
+// number of these calls so far.
 func (u *coalescing) countSent(progressCalls uint64) {
 	if u.burstAt != progressCalls {
 		u.burstAt, u.burst = progressCalls, 0
@@ -46,12 +47,14 @@ func (u *coalescing) countSent(progressCalls uint64) {
 	u.burst++
 }
 
-// inBurst reports whether enough packets of a burst were sent to coalesce the next messages.
+// inBurst reports whether enough packets were sent since the last call of Progress, of
+// progressCalls calls, to coalesce the next messages.
 func (u *coalescing) inBurst(progressCalls uint64) bool {
 	return u.burstAt == progressCalls && u.burst >= coalesceAfter
 }
 
-// start collects messages in a packet of at most maxLen bytes; nil: in none.
+// start sets the packet in which messages are collected until they are sent over via, with at
+// most maxLen bytes. With nil no messages are collected.
 func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
 	u.pkt, u.sender, u.b, u.maxLen = pkt, via, nil, maxLen
 	if pkt != nil {
@@ -59,8 +62,8 @@ func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
 	}
 }
 
-// coalesce appends a message to the packet of the peer, or reports that it must be sent
-// alone.
+// coalesce appends a message to the packet of coalesced messages to the peer. It returns false if
+// the message must be sent alone.
 func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	u := &p.coalescing
 	if !u.fits(len(data)) && !c.startCoalescing(p, len(data)) {
@@ -76,7 +79,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	return true
 }
 
-// startCoalescing takes a new packet if a message with n bytes should be coalesced.
+// startCoalescing starts a packet of coalesced messages, if a message with n bytes should be
+// coalesced. It reports whether it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !p.coalescing.inBurst(c.clock.progressCalls) || c.clock.inProgress {
 		return false

@@ -6,8 +6,8 @@ import "github.com/fabrictest/fabrictest/mpi/wire"
 // header equals that of the previous message, the data is sent alone, and immediate data
 // holds the variable fields of the prefix.
 
-// canOmitHeader reports whether the header b makes a message exceed the MTU and can be
-// omitted.
+// canOmitHeader reports whether a message is sent without its header: the header would make the
+// packet exceed the MTU, and the receiver knows it from the previous message (CachedEager).
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)
 	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.credits.enabled && k.credits.toReturn > maxImmediateCredits {
@@ -33,11 +33,12 @@ func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 		return
 	}
 	next := p.in.next
+	// The number nearest to next that has the low half in imm.
 	seq := next + uint32(int32(int16(uint16(imm)-uint16(next))))
 	c.receiveFrom(p, &prefix{kind: headerlessData, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, conn, OverConnection)
 }
 
-// deliverHeaderless delivers data with the header of the previous message.
+// deliverHeaderless delivers data with the header of the previous eager message of the peer.
 func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err

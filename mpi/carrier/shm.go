@@ -54,11 +54,13 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	return nil
 }
 
+// usedConn implements sender: shared memory uses no connection.
 func (n *shmPeer) usedConn() *conn { return nil }
 
+// maxPacket implements sender.
 func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 
-// transmit copies a packet into the ring.
+// transmit implements sender: it copies a packet into the ring.
 func (n *shmPeer) transmit(pkt *packet) error {
 	n.Write(pkt.Buf.B[:pkt.Len])
 	n.c.stats.Packets[OverSharedMemory]++

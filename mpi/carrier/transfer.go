@@ -20,7 +20,8 @@ type transfer struct {
 	notice       notice
 	owner        any
 	sink         []byte // destination, if local is a bounce buffer
-	pendingParts int    // posted and queued; of a read in packets, the bytes that have not arrived
+	pendingParts int    // posted and queued
+	pendingBytes int    // of a read in packets: not received yet
 	lastConn     *conn  // that wrote last
 	err          error
 
@@ -36,7 +37,7 @@ type notice struct {
 	sent   bool
 }
 
-// due reports whether the notice must be sent.
+// due reports whether the transfer has a notice that was not sent yet.
 func (n *notice) due() bool { return n.wanted && !n.sent }
 
 // transferPart is the part of a transfer on one rail.
@@ -118,7 +119,8 @@ func (c *Carrier) peerOrSelf(rank int) *peer {
 	return c.peer(rank)
 }
 
-// startTransfer splits a transfer over rails and posts or queues its parts.
+// startTransfer splits a transfer over rails and posts or queues its parts. A transfer within this
+// rank is a copy, and one to a peer without RDMA is sent in packets.
 func (c *Carrier) startTransfer(m *transfer) {
 	p := m.peer
 	switch {
@@ -149,6 +151,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
+	// On iWARP the completion of a write does not show that its data was placed.
 	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
@@ -200,7 +203,8 @@ func (c *Carrier) copyLocal(m *transfer) {
 	c.finishTransfer(m, err)
 }
 
-// finishTransfer passes the result of a transfer to its owner.
+// finishTransfer ends a transfer: it passes a fetched value or err to the owner, and copies read
+// data from a bounce buffer to its destination.
 func (c *Carrier) finishTransfer(m *transfer, err error) {
 	if m.result != nil {
 		if f, ok := m.owner.(Fetcher); ok && err == nil {

@@ -6,13 +6,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// tryPost posts a part if that is possible now. On failure the peer may be lost.
+// tryPost posts a part if a connection has room. It returns false if the caller must queue the
+// part, or if the peer is lost.
 func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if c.cfg.Design == UD {
 		return c.tryPostDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() {
+	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() { // on iWARP, wait until it is open
 		k = p.anyOpen()
 	}
 	if k == nil {
@@ -105,7 +106,8 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 	return c.tryPostDatagram(p, part)
 }
 
-// partCompleted handles the completion of a part.
+// partCompleted handles the completion of a part. With the last part it sends the notice, if any,
+// and finishes the transfer. On iWARP it queues the notice in pendingNotices.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer

@@ -18,7 +18,7 @@ type stream struct {
 	key      uint32
 }
 
-// ownMemory returns the registered memory that a peer addresses.
+// ownMemory returns n bytes of this rank's registered memory, by address and RKey.
 func (c *Carrier) ownMemory(addr uint64, key uint32, n int) ([]byte, error) {
 	b := c.mem.Find(addr, key, n)
 	if b == nil {
@@ -30,11 +30,12 @@ func (c *Carrier) ownMemory(addr uint64, key uint32, n int) ([]byte, error) {
 // maxStreams limits the unanswered requests of a peer.
 const maxStreams = 4096
 
-// sendInPackets starts a transfer without RDMA.
+// sendInPackets starts a transfer without RDMA: it requests the data of a read from the peer, or
+// queues the data of a write as packets.
 func (c *Carrier) sendInPackets(m *transfer) {
 	p := m.peer
 	if m.op == OpRead {
-		m.pendingParts = m.n
+		m.pendingBytes = m.n
 		c.requestRead(p, m, m.n)
 		return
 	}
@@ -61,7 +62,7 @@ func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
 func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	for len(p.streams) > 0 && p.lost == nil {
 		s := p.streams[0]
-		for s.sent < len(s.data) || len(s.data) == 0 && s.transfer == nil {
+		for s.sent < len(s.data) || len(s.data) == 0 && s.transfer == nil { // or the reply to an empty read
 			if !c.sendDataPacket(p, s) {
 				return moved
 			}
@@ -80,7 +81,7 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 			c.Send(p.rank, &m.notice.header, nil, nil)
 			c.finishTransfer(m, nil)
 		default: // an empty read: its answer shows that the data has arrived
-			m.pendingParts = 0
+			m.pendingBytes = 0
 			c.requestRead(p, m, 0)
 		}
 	}
@@ -118,7 +119,8 @@ func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	return true
 }
 
-// handleData handles a putData, getRequest or getData packet.
+// handleData handles a packet of a transfer without RDMA: putData has data to write to this rank's
+// memory, getRequest asks for data, and getData has data that this rank asked for.
 func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 	le := binary.LittleEndian
 	switch {
@@ -144,11 +146,11 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		return nil
 	case kind == getData && len(b) >= getHead:
 		m, data := p.pendingReads[le.Uint32(b)], b[getHead:]
-		if m == nil || len(data) > m.pendingParts {
+		if m == nil || len(data) > m.pendingBytes {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.mem.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingParts:m.n], data))
-		if m.pendingParts -= len(data); m.pendingParts == 0 {
+		c.mem.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingBytes:m.n], data))
+		if m.pendingBytes -= len(data); m.pendingBytes == 0 {
 			delete(p.pendingReads, le.Uint32(b))
 			c.finishTransfer(m, nil)
 		}

@@ -22,7 +22,8 @@ type waiter struct {
 	activity     bool         // PollFast did something since lastActivity
 }
 
-// progressed notes when Progress has done something, and reports whether it or PollFast has.
+// progressed records the time if Progress has done something (moved), or PollFast before it. It
+// reports whether one of them has.
 func (w *waiter) progressed(moved bool, now func() time.Duration) bool {
 	if !moved && !w.activity {
 		return false
@@ -39,8 +40,9 @@ const (
 	maxPollInterval = 10 * time.Millisecond
 )
 
-// Wait blocks until something may have arrived, or for the given time. Several goroutines
-// may wait.
+// Wait blocks until Progress may have something to do: after an event, when a timer expires or
+// polling is due. It returns at once shortly after activity, and at the latest after timeout,
+// unless that is negative. Several goroutines may wait.
 func (c *Carrier) Wait(timeout time.Duration) {
 	w := &c.waiter
 	now := c.env.Proc.Now()
@@ -57,15 +59,15 @@ func (c *Carrier) Wait(timeout time.Duration) {
 		}
 		idle := now - time.Duration(w.lastActivity.Load())
 		if c.env.Concurrent && idle < c.cfg.Spin {
-			runtime.Gosched() // let other goroutines run
+			runtime.Gosched() // the caller polls again after other goroutines have run
 			return
 		}
 		interval := min(max(minIdle, idle)/time.Duration(c.cfg.PollBackoff), maxPollInterval)
-		polls := w.mustPoll.Load() || len(c.rails) > 1
-		if polls {
+		mustPoll := w.mustPoll.Load() || len(c.rails) > 1 // not all that arrives raises an event
+		if mustPoll {
 			left = min(left, interval)
 		}
-		if w.block(c.rails[0], left, interval) || polls || left == 0 {
+		if w.block(c.rails[0], left, interval) || mustPoll || left == 0 {
 			return
 		}
 	}

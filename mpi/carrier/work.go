@@ -81,15 +81,15 @@ type recvQueue struct {
 	grhLen int // bytes before a packet: the GRH of a datagram
 }
 
-// newRecvQueue returns the receives of PacketSize that post posts.
+// newRecvQueue returns a queue of receives of PacketSize bytes, to be posted with post.
 func (r *rail) newRecvQueue(post func([]verbs.RecvWR) (int, error)) recvQueue {
 	return recvQueue{RecvQueue: transport.RecvQueue{Post: post, Rail: r.Num, Size: r.c.cfg.PacketSize}, c: r.c, rail: r}
 }
 
-// fill posts n new receives.
-func (r *recvQueue) fill(p *memory.Pool, n int) error {
+// fill posts n receives with buffers of a pool.
+func (r *recvQueue) fill(pool *memory.Pool, n int) error {
 	for range n {
-		buf, err := p.Take()
+		buf, err := pool.Take()
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 			w.buf.Release()
 			return
 		}
-		r.Stage(wc.WRID, w.buf) // of a message that was cut off
+		r.Stage(wc.WRID, w.buf) // the message was incomplete: post the receive again
 		return
 	}
 	conn := r.conn

@@ -84,8 +84,8 @@ func (c *Cache[R]) firstAfter(address uintptr) int {
 	return sort.Search(len(c.entries), func(i int) bool { return c.entries[i].from > address })
 }
 
-// Find returns the entry that contains a buffer; nil if there is none. Unlike Get, it counts
-// as no use.
+// Find returns the entry that contains a buffer; nil if there is none. Unlike Get, it does not
+// count a use of the entry, so the entry may be evicted.
 func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 	from := addr(buf)
 	if i := c.firstAfter(from); i > 0 && from+uintptr(len(buf)) <= c.entries[i-1].to {
@@ -125,7 +125,8 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	return e, c.insert(e)
 }
 
-// insert adds an entry, and removes the entries that it contains.
+// insert adds an entry, and removes the entries whose memory lies within the memory of the new
+// one.
 func (c *Cache[R]) insert(e *Entry[R]) error {
 	first := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].from >= e.from })
 	last := first

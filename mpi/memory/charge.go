@@ -2,7 +2,7 @@ package memory
 
 import "time"
 
-// charge lets the CPU time d of an operation pass in virtual time. In real time, where
+// charge advances the virtual time by d, the CPU time of an operation. In real time, where
 // Config.Costs is nil, all costs are 0 and it does nothing.
 func (r *Registry) charge(d time.Duration) {
 	if d > 0 {
@@ -10,12 +10,12 @@ func (r *Registry) charge(d time.Duration) {
 	}
 }
 
-// ChargeCopy lets the time of a copy of n bytes pass.
+// ChargeCopy advances the virtual time by the CPU time of a copy of n bytes.
 func (r *Registry) ChargeCopy(n int) {
 	if n > 0 {
 		r.charge(r.costs.Copy.Of(n))
 	}
 }
 
-// chargeLookups lets the time of n lookups in a table pass.
+// chargeLookups advances the virtual time by the CPU time of n table lookups.
 func (r *Registry) chargeLookups(n uint64) { r.charge(r.costs.LookUp * time.Duration(n)) }

@@ -22,8 +22,8 @@ type Reuse struct {
 	Frequent    float64 `json:"frequent,omitempty"`
 }
 
-// TrackReuse starts to count the uses of small buffers. It measures the thresholds if the
-// configuration has none.
+// TrackReuse starts to count the uses of small buffers, so that IsFrequent can select those to
+// register. It measures the thresholds if cfg has none.
 func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 	t := cfg.Thresholds
 	if t == nil {
@@ -47,14 +47,14 @@ func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.reco
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))
-	if t.Stats.Uses > uses {
+	if t.Stats.Uses > uses { // else the table does not track buffers of this size
 		r.chargeLookups(1 + t.Stats.Skipped - skipped)
 	}
 	return frequent
 }
 
-// measureThresholds measures the costs of registration, copy and lookup for sizes up to the
-// packet size, and computes the thresholds.
+// measureThresholds measures the CPU time of registration, copy and lookup for sizes up to the
+// packet size, and computes after how many uses registration is cheaper than copying.
 func (r *Registry) measureThresholds() (Thresholds, error) {
 	const rounds, batches = 16, 8
 	from, to := make([]byte, r.cfg.PacketSize), make([]byte, r.cfg.PacketSize)
@@ -72,7 +72,7 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 	}
 	// A frequent buffer costs a lookup in the reuse table and one in the registration
 	// cache.
-	table := NewReuseTable(ReuseConfig{Thresholds: Thresholds{1}})
+	table := NewReuseTable(ReuseConfig{Thresholds: Thresholds{1}}) // all buffers are frequent
 	lookup := func() error {
 		r.recordUse(table, from)
 		region, err := r.Register(from)
@@ -109,7 +109,7 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 		},
 	}, r.cfg.PacketSize)
 	failed = errors.Join(failed, r.Invalidate(from))
-	r.cache.Stats = CacheStats{} // the measurement does not count
+	r.cache.Stats = CacheStats{} // forget the registrations of the measurement
 	return t, failed
 }
 
@@ -133,7 +133,7 @@ type Stats struct {
 	ReuseThresholds Thresholds `json:"reuse_pays,omitempty"`
 }
 
-// Stats returns the counters.
+// Stats returns the counters of memory use, of the registration cache and of the reuse table.
 func (r *Registry) Stats() Stats {
 	s := Stats{Memory: r.Usage, Registrations: r.cache.Stats}
 	if r.reuse != nil {

@@ -21,8 +21,8 @@ type Buffer struct {
 	pool *Pool
 }
 
-// NewPool returns an empty pool for buffers of a size. It grows by chunk buffers at a time, whose
-// memory is counted as of a kind.
+// NewPool returns an empty pool of buffers of size bytes. It grows by chunk buffers at a time;
+// their memory is counted in Usage under kind.
 func (r *Registry) NewPool(kind Kind, size, chunk int) *Pool {
 	return &Pool{registry: r, kind: kind, size: size, chunk: chunk}
 }
@@ -39,7 +39,8 @@ func (p *Pool) Take() (*Buffer, error) {
 	return b, nil
 }
 
-// grow adds n buffers in one block of newly registered memory.
+// grow adds n buffers in one block of newly registered memory, which starts pageOffset after the
+// start of a page.
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {

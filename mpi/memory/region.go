@@ -104,8 +104,8 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 	return region, err
 }
 
-// localRegion takes a bounce buffer for a small buffer that is not frequent, and registers any
-// other.
+// localRegion returns a bounce buffer for a small buffer that is not frequent, and registers any
+// other. It also registers when maxBounced bounce buffers are in use.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
 	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
 	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {

@@ -138,7 +138,7 @@ func (r *Registry) register(buf []byte) (b *Block, err error) {
 	return b, nil
 }
 
-// Keep registers memory until Close, and counts it as memory of a kind.
+// Keep registers memory until Close, and counts it in Usage under kind.
 func (r *Registry) Keep(kind Kind, buf []byte) (*Block, error) {
 	b, err := r.register(buf)
 	if err == nil {

@@ -24,9 +24,9 @@ type Measured struct {
 	LookUp         time.Duration
 }
 
-// ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
-// costs of its smallest size, the first class those of 512 bytes. Its threshold is the number
-// of uses that save more copying than the registration costs.
+// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number
+// of uses that save more copying than the registration costs. A class has the costs of its
+// smallest size, the first class those of 512 bytes.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := cmp.Or(n, sizeStep/2)
@@ -123,8 +123,8 @@ func NewReuseTable(cfg ReuseConfig) *ReuseTable {
 // hashMultiplier is 2^64 divided by the golden ratio, for multiplicative hashing.
 const hashMultiplier = 0x9e3779b97f4a7c15
 
-// RecordUse counts a use of n bytes at addr and reports whether the buffer is frequent and
-// should be registered.
+// RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
+// its uses exceed the configured fraction (Speculation) of the threshold of its size.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 	if n < t.cfg.MinSize {
 		return false
@@ -189,7 +189,7 @@ func (t *ReuseTable) isFull(depth int) bool {
 	return s.Stopped
 }
 
-// Reset clears the use count of a buffer, after its registration was evicted.
+// Reset removes the buffer at addr, with its use count, after its registration was evicted.
 func (t *ReuseTable) Reset(addr uintptr) {
 	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
 	t.remove(slot, func(b *trackedBuffer) bool { return b.addr == addr })
@@ -211,7 +211,7 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 			at = &b.next
 			continue
 		}
-		if *at = b.next; *slot != nil { // others are left, of which the first is not chained
+		if *at = b.next; *slot != nil { // Chained does not count the first buffer of a chain
 			t.Stats.Chained--
 		}
 		t.Stats.Buffers--

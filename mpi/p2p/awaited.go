@@ -1,7 +1,7 @@
 package p2p
 
-// EachAwaitedPeer calls visit for the peers that pending requests wait for. For posted
-// receives it also calls postedRecv; with source Any, any member of the communicator may send.
+// EachAwaitedPeer calls visit for the peer that each pending request waits for. For a posted
+// receive it calls postedRecv as well; source is Any if any member of the communicator may send.
 func (e *Engine) EachAwaitedPeer(visit func(peer int), postedRecv func(context uint32, source int)) {
 	for _, r := range e.requests.all() {
 		switch {

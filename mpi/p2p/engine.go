@@ -87,9 +87,9 @@ var (
 // Engine implements the protocols for one rank. It is not safe for concurrent use.
 type Engine struct {
 	Stats Stats
-	// DependsOn reports whether a receive in a context from a rank, or from match.Any,
+	// DependsOn reports whether a receive in a context from a rank, or from Any,
 	// cannot complete once rank lost is lost. If nil, receives from that rank and from
-	// match.Any depend on it.
+	// Any depend on it.
 	DependsOn func(context uint32, from, lost int) bool
 
 	cfg            Config
@@ -123,35 +123,35 @@ func New(cfg Config, t Transport) *Engine {
 // unexpectedMessage is a received message that no receive has matched.
 type unexpectedMessage struct {
 	Node[*unexpectedMessage]
-	peer      int
-	header    wire.Header
-	data      []byte // of an eager message
-	recvKnown bool   // an RTSAck was sent: the sender expects no RTR for it
+	peer     int
+	header   wire.Header
+	data     []byte // of an eager message
+	rtsAcked bool   // an RTSAck was sent: the sender expects no RTR for it
 }
 
 // addUnexpected queues a copy of a message that no posted receive matches.
 func (e *Engine) addUnexpected(peer int, h *wire.Header, data []byte) {
-	var a *unexpectedMessage
+	var msg *unexpectedMessage
 	if n := len(e.freeMessages); n > 0 {
-		a, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
+		msg, e.freeMessages = e.freeMessages[n-1], e.freeMessages[:n-1]
 	} else {
-		a = new(unexpectedMessage)
-		a.Value = a
+		msg = new(unexpectedMessage)
+		msg.Value = msg
 	}
-	a.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
-	a.peer, a.header, a.recvKnown = peer, *h, false
-	a.data = append(a.data[:0], data...)
-	e.unexpected.Add(&a.Node)
+	msg.Envelope = Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag}
+	msg.peer, msg.header, msg.rtsAcked = peer, *h, false
+	msg.data = append(msg.data[:0], data...)
+	e.unexpected.Add(&msg.Node)
 	e.Stats.Unexpected++
 	e.Stats.UnexpectedBytes += uint64(len(data))
 	e.Stats.MaxUnexpected = max(e.Stats.MaxUnexpected, e.unexpected.Len())
 }
 
 // freeUnexpected returns a dequeued unexpected message to the free list.
-func (e *Engine) freeUnexpected(a *unexpectedMessage) {
+func (e *Engine) freeUnexpected(msg *unexpectedMessage) {
 	const maxFree = 64
 	if len(e.freeMessages) < maxFree {
-		e.freeMessages = append(e.freeMessages, a)
+		e.freeMessages = append(e.freeMessages, msg)
 	}
 }
 
@@ -188,7 +188,7 @@ func protocolError(peer int, h *wire.Header, why string) error {
 }
 
 // Lost fails all requests that need a peer: sends to it, receives from it, and receives
-// from match.Any that depend on it. A lost peer stays lost.
+// from Any that depend on it. A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return

@@ -118,15 +118,15 @@ func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool 
 func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (probes []*placedAct) {
 	for rank, took := range r.mprobed {
 		for i, m := range took {
-			if m == nil || m.a == nil {
+			if m == nil || m.unexpected == nil {
 				continue
 			}
 			p := &placedAct{rank: rank, i: i, a: prog[rank][i], q: new(Request), mprobed: true}
 			for _, s := range sent {
-				if s.rank != m.a.peer || s.matched != nil {
+				if s.rank != m.unexpected.peer || s.matched != nil {
 					continue
 				}
-				if m.a.header.Kind == wire.RTS && s.q.id == m.a.header.Send || m.a.header.Kind == wire.Eager && bytes.Equal(m.a.data, s.q.Buf) {
+				if m.unexpected.header.Kind == wire.RTS && s.q.id == m.unexpected.header.Send || m.unexpected.header.Kind == wire.Eager && bytes.Equal(m.unexpected.data, s.q.Buf) {
 					s.matched, p.matched, s.mprobed = p, s, true
 					break
 				}

@@ -15,9 +15,9 @@ func (x *explorer) stateHash() (sum [16]byte) {
 		b = appendInts(b, r.arrivedFrom[rank]...)
 		for i, q := range r.reqs[rank] {
 			b = r.appendRequest(b, q)
-			if m := r.mprobed[rank][i]; m != nil && m.a != nil { // not received
-				b = r.appendHeader(append(b, 'm'), m.a.peer, rank, &m.a.header)
-				b = append(appendInts(b, m.a.peer, bit(m.a.recvKnown)), m.a.data...)
+			if m := r.mprobed[rank][i]; m != nil && m.unexpected != nil { // not received
+				b = r.appendHeader(append(b, 'm'), m.unexpected.peer, rank, &m.unexpected.header)
+				b = append(appendInts(b, m.unexpected.peer, bit(m.unexpected.rtsAcked)), m.unexpected.data...)
 			}
 		}
 		for peer := range r.w.ranks {

@@ -112,7 +112,8 @@ type index[T any] struct {
 // maxEmptyLists bounds the memory of a program that uses each tag only once.
 const maxEmptyLists = 4096
 
-// push appends a node to the list of a masked envelope, which it creates if needed.
+// push appends a node to the list of key, which it creates if needed. key is the node's envelope,
+// masked with the wildcard set w.
 func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l := x.lists[key]
 	switch {
@@ -128,7 +129,7 @@ func (x *index[T]) push(n *Node[T], key Envelope, w int) {
 	l.push(n, w)
 }
 
-// first returns the first node with a masked envelope; nil if there is none.
+// first returns the first node in the list of a masked envelope; nil if there is none.
 func (x *index[T]) first(key Envelope) *Node[T] {
 	if l := x.lists[key]; l != nil {
 		return l.first
@@ -136,8 +137,8 @@ func (x *index[T]) first(key Envelope) *Node[T] {
 	return nil
 }
 
-// remove removes a node from the list of a masked envelope, and the list if it is empty and
-// too many empty lists are kept.
+// remove removes a node from the list of key, its envelope masked with the wildcard set w. It
+// deletes a list that becomes empty if maxEmptyLists empty ones are kept already.
 func (x *index[T]) remove(n *Node[T], key Envelope, w int) {
 	l := n.links[w].list
 	n.unlink(w)

@@ -5,10 +5,10 @@ import (
 )
 
 // Message is a message that Improbe has removed from the unexpected queue.
-type Message struct{ a *unexpectedMessage }
+type Message struct{ unexpected *unexpectedMessage }
 
 // Status returns the source, the tag and the size of the message.
-func (m *Message) Status() (source int, tag int32, size int) { return m.a.status() }
+func (m *Message) Status() (source int, tag int32, size int) { return m.unexpected.status() }
 
 // Improbe removes the first unexpected message that a receive with this envelope would
 // match; nil if there is none.
@@ -17,25 +17,25 @@ func (e *Engine) Improbe(envelope Envelope) *Message {
 	if n == nil {
 		return nil
 	}
-	a := n.Value
+	msg := n.Value
 	e.unexpected.Remove(n)
-	if e.cfg.Protocol == Speculative && a.header.Kind == wire.RTS && e.lost[a.peer] == nil {
+	if e.cfg.Protocol == Speculative && msg.header.Kind == wire.RTS && e.lost[msg.peer] == nil {
 		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, and
 		// the sender would use it for this message.
-		a.recvKnown = true
-		e.sendControl(a.peer, &wire.Header{Kind: wire.RTSAck, Send: a.header.Send})
+		msg.rtsAcked = true
+		e.sendControl(msg.peer, &wire.Header{Kind: wire.RTSAck, Send: msg.header.Send})
 	}
-	return &Message{a}
+	return &Message{msg}
 }
 
 // Imrecv starts to receive a message of Improbe. A message can be received once.
 func (e *Engine) Imrecv(r *Request, m *Message) {
-	a := m.a
-	m.a = nil
-	r.Context, r.Peer, r.Tag = a.header.Context, a.peer, a.header.Tag
+	msg := m.unexpected
+	m.unexpected = nil
+	r.Context, r.Peer, r.Tag = msg.header.Context, msg.peer, msg.header.Tag
 	r.reset()
 	r.isRecv = true
 	e.requests.add(r)
-	e.deliver(r, a.peer, &a.header, a.data, a.recvKnown)
-	e.freeUnexpected(a)
+	e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
+	e.freeUnexpected(msg)
 }

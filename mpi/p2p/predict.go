@@ -28,8 +28,9 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	return s
 }
 
-// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS. A sender that stops RTRs uses none of the
-// outstanding ones, so the posted receives count as receives without an RTR.
+// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a
+// series of mispredicted RTRs. A sender that stops RTRs uses none of the outstanding ones, so the
+// posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receivers[envelope]; s != nil {
 		s.mispredicted = 0
@@ -69,7 +70,8 @@ func (e *Engine) maySendRTR(envelope Envelope) bool {
 	return !e.posted.HasWildcardMatch(envelope) && (last == nil || last.Value.sentRTR)
 }
 
-// sendRTR sends the RTR of a receive. If registration fails, the receive waits for an RTS.
+// sendRTR sends the RTR (ready to receive) of a receive, with the address of its buffer. If
+// registration fails, the receive waits for an RTS instead.
 func (e *Engine) sendRTR(r *Request) {
 	if e.register(r, len(r.Buf)) != nil {
 		return

@@ -19,10 +19,10 @@ func (e *Engine) Irecv(r *Request) {
 	e.requests.add(r)
 	r.node = Node[*Request]{Envelope: r.envelope(), Value: r}
 	if n := e.unexpected.Match(r.node.Envelope); n != nil {
-		a := n.Value
+		msg := n.Value
 		e.unexpected.Remove(n)
-		e.deliver(r, a.peer, &a.header, a.data, false)
-		e.freeUnexpected(a)
+		e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
+		e.freeUnexpected(msg)
 		return
 	}
 	if err := e.recvError(r); err != nil {
@@ -51,11 +51,11 @@ func (e *Engine) Probe(envelope Envelope) (source int, tag int32, size int, ok b
 }
 
 // status returns the source, the tag and the size of the message.
-func (a *unexpectedMessage) status() (source int, tag int32, size int) {
-	if a.header.Kind == wire.Eager {
-		return a.peer, a.header.Tag, len(a.data)
+func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
+	if msg.header.Kind == wire.Eager {
+		return msg.peer, msg.header.Tag, len(msg.data)
 	}
-	return a.peer, a.header.Tag, int(a.header.Size)
+	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
 // handleEager matches an eager message with a receive or queues it as unexpected.
@@ -71,7 +71,7 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	if r.sentRTR {
 		e.countMispredicted(n.Envelope)
 	}
-	e.deliver(r, peer, h, data, false)
+	e.deliver(r, peer, h, data, notAcked)
 	return nil
 }
 
@@ -95,13 +95,16 @@ func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 		return nil
 	}
 	e.posted.Remove(n)
-	e.deliver(n.Value, peer, h, nil, false)
+	e.deliver(n.Value, peer, h, nil, notAcked)
 	return nil
 }
 
-// deliver gives a message to the receive that matched it. recvKnown says that an RTSAck
+// notAcked is the argument rtsAcked of deliver for a message that has just arrived.
+const notAcked = false
+
+// deliver gives a message to the receive that matched it. rtsAcked says that an RTSAck
 // was already sent for it.
-func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recvKnown bool) {
+func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
 		e.deliverEager(r, peer, h, data)
@@ -111,7 +114,7 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, recv
 		e.fail(r, err)
 		return
 	}
-	e.startTransfer(r, peer, h, recvKnown)
+	e.startTransfer(r, peer, h, rtsAcked)
 }
 
 // deliverEager copies the data of an eager message to its receive.
@@ -126,7 +129,7 @@ func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte)
 
 // startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an
 // RDMA read.
-func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown bool) {
+func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bool) {
 	var waited time.Duration // since the receive was posted
 	if r.state == statePosted {
 		waited = e.transport.Now() - r.startedAt
@@ -145,7 +148,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 		e.sendControl(peer, &cts)
 		return
 	}
-	if e.cfg.Protocol == Speculative && !r.sentRTR && !recvKnown {
+	if e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked {
 		// The sender would otherwise use the RTR of a later receive for this one.
 		e.sendControl(peer, &wire.Header{Kind: wire.RTSAck, Send: h.Send, PostedFor: uint64(waited)})
 	}
@@ -159,7 +162,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 
 // ReadDone completes the RDMA read of a receive, and tells the sender.
 func (e *Engine) ReadDone(r *Request, err error) {
-	if e.bufferReturned(r) {
+	if e.finishIfFailed(r) {
 		return
 	}
 	if err != nil {

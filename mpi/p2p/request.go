@@ -20,9 +20,9 @@ const (
 // Request is a send or a receive. The caller sets the exported fields and reads the Result
 // once Done reports true. It may be reused after that.
 type Request struct {
-	Peer    int // match.Any: receive from any source
+	Peer    int // Any: receive from any source
 	Context uint32
-	Tag     int32 // match.Any: receive any tag
+	Tag     int32 // Any: receive any tag
 	Buf     []byte
 	Mode    Mode // of a send
 	// Blocking says that the caller waits for this send only. The transport then copies
@@ -99,7 +99,7 @@ func (r *Request) reset() {
 	*r = Request{Peer: r.Peer, Context: r.Context, Tag: r.Tag, Buf: r.Buf, Mode: r.Mode, Blocking: r.Blocking}
 }
 
-// finish completes a request.
+// finish completes a request: it releases the registration and the id.
 func (e *Engine) finish(r *Request) {
 	if r.region != nil {
 		e.transport.Release(r.region)
@@ -123,9 +123,9 @@ func (e *Engine) fail(r *Request, err error) {
 	e.finish(r)
 }
 
-// bufferReturned records that the transport has returned the buffer. If the request failed
-// meanwhile, bufferReturned completes it and reports true.
-func (e *Engine) bufferReturned(r *Request) (failed bool) {
+// finishIfFailed must be called when the transport no longer uses the buffer of a request. If the
+// request failed meanwhile, finishIfFailed completes it and returns true.
+func (e *Engine) finishIfFailed(r *Request) (failed bool) {
 	r.inTransport = false
 	if r.deferredErr != nil {
 		e.fail(r, r.deferredErr)
@@ -133,7 +133,7 @@ func (e *Engine) bufferReturned(r *Request) (failed bool) {
 	return r.deferredErr != nil
 }
 
-// register registers the first n bytes of a request's buffer.
+// register registers the first n bytes of a request's buffer, unless it is registered already.
 func (e *Engine) register(r *Request, n int) (err error) {
 	if r.region == nil && n > 0 {
 		r.region, err = e.transport.Register(r.Buf[:n])
@@ -165,7 +165,8 @@ const (
 	maxGenerations = 1 << (32 - slotBits)
 )
 
-// add assigns an id. It panics when all slots are in use.
+// add stores r in a free slot and sets its id, which consists of the slot and the generation of
+// the slot. It panics when all slots are in use.
 func (t *requestTable) add(r *Request) {
 	if len(t.free) == 0 {
 		if len(t.slots) == maxSlots {

@@ -30,9 +30,9 @@ var rules = []struct{ rule, file, is, without string }{
 
 	// Assignment of control messages to requests.
 	{"a sender acknowledges the RTR that it uses", "speculate.go", "e.sendControl(r.Peer, &wire.Header{Kind: wire.RTRAck,", "_ = (&wire.Header{Kind: wire.RTRAck,"},
-	{"a receiver without an RTR acknowledges an RTS", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !recvKnown", "false"},
-	{"a receiver with an RTR does not", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !recvKnown", "e.cfg.Protocol == Speculative && !recvKnown"},
-	{"Improbe acknowledges an RTS at once", "mprobe.go", "a.recvKnown = true", "return &Message{a}"},
+	{"a receiver without an RTR acknowledges an RTS", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "false"},
+	{"a receiver with an RTR does not", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "e.cfg.Protocol == Speculative && !rtsAcked"},
+	{"Improbe acknowledges an RTS at once", "mprobe.go", "msg.rtsAcked = true", "return &Message{msg}"},
 	{"an RTR belongs to the first unmatched RTS", "speculate.go", "case s.firstUnmatched != nil:\n\t\ts.removeUnmatched", "case false:\n\t\ts.removeUnmatched"},
 	{"an RTSAck matches its send", "speculate.go", "\ts.removeUnmatched(r)\n\t// An RTR", "\t// An RTR"},
 

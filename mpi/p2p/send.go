@@ -61,7 +61,7 @@ func (e *Engine) sendEager(r *Request) {
 // more. err is set if the message was not sent.
 func (e *Engine) SendDone(r *Request, err error) {
 	switch {
-	case e.bufferReturned(r):
+	case e.finishIfFailed(r):
 	case err != nil:
 		e.fail(r, fmt.Errorf("rank %d: send: %w", r.Peer, err))
 	case r.Mode == Synchronous && !r.syncAcked:
@@ -91,30 +91,30 @@ func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	e.sendControl(r.Peer, &h)
 }
 
-// write writes the data of a send to the address in h, up to the size of the receive
-// buffer.
+// write writes the data of a send to the receive buffer that h, a CTS or an RTR, describes, and
+// tells the receiver with a Done.
 func (e *Engine) write(r *Request, h *wire.Header) {
 	n := min(len(r.Buf), int(h.Size))
-	then := wire.Header{Kind: wire.Done, Recv: h.Recv}
+	done := wire.Header{Kind: wire.Done, Recv: h.Recv}
 	if err := e.register(r, n); err != nil {
-		e.sendControl(r.Peer, &then) // complete the receiver without data
+		e.sendControl(r.Peer, &done) // complete the receiver without data
 		e.fail(r, err)
 		return
 	}
 	r.state = stateTransferring
 	if n == 0 {
-		e.sendControl(r.Peer, &then)
+		e.sendControl(r.Peer, &done)
 		e.finish(r)
 		return
 	}
 	e.Stats.ControlMessages[wire.Done]++
 	r.inTransport = true
-	e.transport.Write(r.Peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory, Then: &then}, r)
+	e.transport.Write(r.Peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory, Then: &done}, r)
 }
 
 // WriteDone completes the RDMA write of a send.
 func (e *Engine) WriteDone(r *Request, err error) {
-	if e.bufferReturned(r) {
+	if e.finishIfFailed(r) {
 		return
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	if len(e.senders) >= e.evictAt {
 		e.evictSenders()
 	}
-	s = &senderState{eagerSent: e.evicted}
+	s = &senderState{eagerSent: e.evicted} // see evictSenders
 	e.senders[envelope] = s
 	return s
 }
@@ -92,7 +92,8 @@ func (e *Engine) sendSpeculative(r *Request) {
 	e.sendRTS(r, flags)
 }
 
-// rtrFlags returns the flags by which the RTS of a send stops or resumes RTRs.
+// rtrFlags returns the flag by which the RTS of a send tells the receiver to stop or to resume
+// RTRs; 0 for neither. RTRs resume only after the receiver has confirmed the stop.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
 	case !s.stopped && (s.eagerSent || s.usage.tooFewUsed):
@@ -116,7 +117,7 @@ func (s *senderState) addUnmatched(r *Request) {
 	s.lastUnmatched = r
 }
 
-// removeUnmatched removes a send from that list, because its receive is known now.
+// removeUnmatched removes a send from the list of unmatched sends, because its receive is known.
 func (s *senderState) removeUnmatched(r *Request) {
 	if r.recvKnown {
 		return
@@ -156,8 +157,8 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	}
 }
 
-// recordEagerSend records an eager send. Its receive may have sent an RTR, which cannot be
-// told from the RTRs of later receives, unless RTRs are stopped.
+// recordEagerSend records an eager send. Unless RTRs are stopped, it drops the queued ones: the
+// receive of this send may have sent an RTR, which cannot be told from those of later receives.
 func (e *Engine) recordEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {

@@ -17,7 +17,8 @@ type Packet struct {
 	Imm       uint32 // immediate data
 }
 
-// AppendSGL appends the packet's scatter/gather list, with the keys of a rail.
+// AppendSGL appends the packet's scatter/gather list with the LKeys of a rail: the part in Buf,
+// then the Gathered part, if any.
 func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	sges = append(sges, p.Buf.SGE(rail, 0, p.CopiedLen))
 	if p.Gathered != nil {
@@ -26,8 +27,8 @@ func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	return sges
 }
 
-// AppendSGLWithTail is AppendSGL for a slot of a ring: the list ends with the tail, which is
-// stored in Buf after the copied part.
+// AppendSGLWithTail is AppendSGL for a slot of a ring: the list ends with the tail that marks the
+// packet as complete. The tail is stored in Buf after the CopiedLen bytes of the packet.
 func (p *Packet) AppendSGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
 	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], tail)
 	sges = p.AppendSGL(sges, rail)

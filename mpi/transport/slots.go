@@ -119,8 +119,8 @@ const cacheLine = 64
 // SharedRingsLen is the length of the memory of two rings of count slots of size bytes.
 func SharedRingsLen(size, count int) int { return 2 * (cacheLine + size*count) }
 
-// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. One of the two
-// ranks must set first: it writes to the ring that the other reads.
+// NewSharedRings returns the rings in a zeroed segment of SharedRingsLen bytes. Exactly one of
+// the two ranks must set first, so that each writes to the ring that the other reads.
 func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err error) {
 	half := SharedRingsLen(size, count) / 2
 	out, in := mem[:half], mem[half:2*half]
@@ -145,7 +145,7 @@ func (r *SharedRings) HasRoom(n int) bool {
 
 // Write copies a packet into the ring to the peer.
 func (r *SharedRings) Write(b []byte) {
-	process.RaceSend()
+	process.RaceSend() // tells the race detector that Peek in the peer is ordered after Write
 	r.out.write(b)
 }
 

@@ -32,10 +32,11 @@ func (w *Window) startEligible(t *target) {
 	}
 }
 
-// firstWord and endWord are the offsets of the first word and of the end of the last word
-// of an operation.
+// firstWord is the offset of the first 8-byte word of an operation.
 func (o *Operation) firstWord() uint64 { return uint64(o.offset) &^ 7 }
-func (o *Operation) endWord() uint64   { return (uint64(o.offset+o.size) + 7) &^ 7 }
+
+// endWord is the offset of the end of the last 8-byte word of an operation.
+func (o *Operation) endWord() uint64 { return (uint64(o.offset+o.size) + 7) &^ 7 }
 
 // overlaps reports whether two operations have a word in common.
 func (o *Operation) overlaps(other *Operation) bool {
@@ -59,7 +60,8 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicDone(o)
 }
 
-// atomicDone completes an atomic of an accumulate, and the accumulate with the last one.
+// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes
+// the accumulate.
 func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
@@ -153,7 +155,7 @@ func (o *Operation) storeResult(a *Atomic) {
 	copy(o.result[at:], b[from:to])
 }
 
-// dequeue removes and completes an accumulate, and starts those that waited for it.
+// dequeue removes and completes an accumulate, and starts queued ones that overlapped it.
 func (w *Window) dequeue(o *Operation) {
 	t := o.t
 	i := slices.Index(t.atomicOps, o)

@@ -87,7 +87,7 @@ func (e *Engine) Busy() bool { return e.busy > 0 }
 // sendControl sends a control message without data to a target, unless it is lost.
 func (w *Window) sendControl(t *target, h wire.Header) {
 	if t.lost == nil {
-		w.e.sendHeader = h
+		w.e.sendHeader = h // &h would be a heap allocation
 		w.e.sendHeader.Context = w.id
 		w.send(t, &w.e.sendHeader, nil, nil)
 	}

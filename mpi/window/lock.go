@@ -76,8 +76,8 @@ func (w *Window) CheckUnlock(rank int) error {
 	return nil
 }
 
-// Unlock releases a lock after RemoteComplete, and returns the error of the epoch's
-// operations.
+// Unlock releases a lock and returns the error of the epoch's operations. The caller has waited
+// for RemoteComplete.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
 	err := cmp.Or(w.TakeError(rank), t.lost)
@@ -94,8 +94,8 @@ func (w *Window) unlockTarget(t *target) {
 	}
 }
 
-// releaseLock releases the lock on a target. It sends an Unlock if the target knows of the
-// lock.
+// releaseLock releases the lock on a target. It sends an Unlock unless the lock is not granted
+// yet or was taken with NoCheck, of which the target does not know.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
 		w.sendControl(t, wire.Header{Kind: wire.Unlock})
@@ -121,8 +121,8 @@ func (w *Window) CheckUnlockAll() error {
 	return nil
 }
 
-// UnlockAll closes the epoch after AllRemoteComplete, and returns the errors of its
-// operations.
+// UnlockAll closes the epoch and returns the errors of its operations. The caller has waited for
+// AllRemoteComplete.
 func (w *Window) UnlockAll() error {
 	err := w.TakeErrors()
 	for _, i := range w.usedTargets {
@@ -169,7 +169,7 @@ type lockRequest struct {
 // handleLock queues a peer's lock request, and grants it if possible. To prevent starvation, requests
 // are granted in their order: a shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
-	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer }) {
+	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(r lockRequest) bool { return r.peer == t.peer }) {
 		return protocolError(t.peer, h, "the peer already holds or waits for the lock")
 	}
 	request := lockRequest{peer: t.peer, kind: Shared}
@@ -218,9 +218,9 @@ func (w *Window) removeHolder(peer int) {
 	w.grantLocks()
 }
 
-// removeLockUser removes the local lock and the lock request of a lost peer.
+// removeLockUser takes the local lock from a lost peer, or removes its request from the queue.
 func (w *Window) removeLockUser(t *target) {
-	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(c lockRequest) bool { return c.peer == t.peer })
+	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(r lockRequest) bool { return r.peer == t.peer })
 	if _, has := w.holders[t.peer]; has {
 		w.removeHolder(t.peer)
 	}

@@ -112,7 +112,8 @@ func (w *Window) checkOp(o *Operation, rank int, hasRequest bool) error {
 	return nil
 }
 
-// start validates a copy of op, and issues it at once or when its target is ready.
+// start validates op and copies it to an allocated operation, which it returns. It issues the
+// operation now if prepareTarget allows it, else when the target is ready.
 func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, error) {
 	if err := w.checkOp(&op, rank, hasRequest); err != nil {
 		return nil, err
@@ -227,8 +228,8 @@ func (o *Operation) partDone() {
 	}
 }
 
-// complete completes an operation, reports its error to the target's epoch, and returns it to
-// the free list unless the caller keeps it.
+// complete completes an operation, records its error as that of the target, and returns the
+// operation to the free list unless the caller keeps it as a request.
 func (o *Operation) complete() {
 	e := o.w.e
 	e.busy--

@@ -150,8 +150,8 @@ func combine(a, b uint64, t Type, o Op) uint64 {
 	return arithmetic(a, b, o)
 }
 
-func boolToUint(is bool) uint64 {
-	if is {
+func boolToUint(b bool) uint64 {
+	if b {
 		return 1
 	}
 	return 0

@@ -18,8 +18,8 @@ type Segment struct {
 }
 
 // RegisterSegment registers memory as the local segment of a new window. atomics says that the
-// NIC supports them; the segment uses them only if it consists of aligned words. The region, nil
-// for empty memory, is released by Window.Close or ReleaseSegment.
+// NICs support atomics; peers use them only if the segment consists of aligned 8-byte words. The
+// region, nil for empty memory, is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, wire.Region, error) {
 	segment := Segment{Size: len(mem)}
 	if len(mem) == 0 {
@@ -101,16 +101,16 @@ type target struct {
 	unusedCompletes int     // completes that no Wait has used
 }
 
-// Open opens a window with the segments of all ranks and the local memory. Its id is
-// unique and the same on all ranks.
+// Open opens a window with the segments of all ranks, by rank. mem is the local memory and region
+// its registration. The id is unique and the same on all ranks.
 func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region wire.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(segments)),
 		targets: make([]target, len(segments)), isUsed: make([]bool, len(segments)), holders: make(map[int]LockKind),
 	}
-	for i, p := range segments {
-		w.targets[i] = target{Segment: p, peer: p.Peer, rank: i, lost: e.lost[p.Peer]}
-		w.index[p.Peer] = i
+	for rank, s := range segments {
+		w.targets[rank] = target{Segment: s, peer: s.Peer, rank: rank, lost: e.lost[s.Peer]}
+		w.index[s.Peer] = rank
 	}
 	e.windows[id] = w
 	e.ordered = append(e.ordered, w)

@@ -184,8 +184,8 @@ var ErrMalformed = errors.New("malformed header")
 // Encoder encodes the headers of one direction between two ranks.
 type Encoder struct{ last Header }
 
-// Append appends the encoding of h to dst. If envelope and flags are those of the previous
-// eager message, an eager header is encoded as CachedEager, followed by Send if Sync is set.
+// Append appends the encoding of h to dst. If context, tag and flags are those of the previous
+// eager message, an eager header is encoded as CachedEager, followed by h.Send if Sync is set.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
 	f := fieldsOf(h.Kind, h.Flags)
@@ -237,7 +237,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 type Decoder struct{ last Header }
 
 // Next decodes the first header of b and returns the bytes after it. A CachedEager header
-// has the envelope and flags of the previous eager message. Errors are ErrMalformed.
+// has the context, tag and flags of the previous eager message. Errors are ErrMalformed.
 func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	r := reader{b: b}
 	kind := r.byte()
@@ -301,7 +301,7 @@ type reader struct {
 	truncated bool
 }
 
-// take returns the next n bytes, of at most 8. If fewer remain, it discards them, marks the
+// take returns the next n bytes; n is at most 8. If fewer remain, it discards them, marks the
 // input as truncated and returns zeros.
 func (r *reader) take(n int) []byte {
 	if len(r.b) < n {

@@ -16,7 +16,7 @@ type adi struct {
 	coefficientSeed uint64 // seed of the coefficients
 	seed            uint64 // seed of the solution of the step
 	side            int
-	q               int
+	slices          int // slices along each axis, and cells of a rank: the root of the number of ranks
 	i, k            int // position on the square of ranks
 	cells           []*adiCell
 	step            int
@@ -48,30 +48,32 @@ type lineSolver interface {
 	scratch() int
 }
 
-// newADI returns the cells of a rank of a cubic grid with side points on each side. It has no job: a
-// solver of the whole grid, with ranks = 1, needs none.
+// newADI returns the cells of a rank of a cubic grid with side points on each side: one cell in
+// each slice of the grid along every axis. It has no job: a solver of the whole grid, with
+// ranks = 1, needs none.
 func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
-	a := &adi{solver: s, coefficientSeed: seed, side: side, q: isqrt(ranks)}
-	a.i, a.k = rank%a.q, rank/a.q
-	for c := range a.q {
-		cell := &adiCell{place: [3]int{(a.i + c) % a.q, (a.k - c + a.q) % a.q, c}}
+	a := &adi{solver: s, coefficientSeed: seed, side: side, slices: isqrt(ranks)}
+	a.i, a.k = rank%a.slices, rank/a.slices
+	for c := range a.slices {
+		cell := &adiCell{place: [3]int{(a.i + c) % a.slices, (a.k - c + a.slices) % a.slices, c}}
 		points := 1
 		for axis, at := range cell.place {
-			cell.from[axis] = part(side, a.q, at)
-			cell.n[axis] = part(side, a.q, at+1) - cell.from[axis]
+			cell.from[axis] = part(side, a.slices, at)
+			cell.n[axis] = part(side, a.slices, at+1) - cell.from[axis]
 			points *= cell.n[axis]
 		}
 		cell.eliminated = make([]float64, s.scratch()*points)
 		a.cells = append(a.cells, cell)
 	}
-	widest := (side + a.q - 1) / a.q
+	widest := (side + a.slices - 1) / a.slices
 	n := widest * widest * max(s.forwardSize(), s.backSize())
 	a.forwardIn, a.forwardOut = make([]float64, n), make([]float64, n)
 	a.in, a.out = make([]byte, 8*n), make([]byte, 8*n)
 	return a
 }
 
-// neighbour is the rank with the next cells along an axis, or with d = -1 the previous cells.
+// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1
+// precede them.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -82,10 +84,10 @@ func (a *adi) neighbour(axis, d int) int {
 	default:
 		i, k = i-d, k+d
 	}
-	return (i+a.q)%a.q + (k+a.q)%a.q*a.q
+	return (i+a.slices)%a.slices + (k+a.slices)%a.slices*a.slices
 }
 
-// run runs the steps.
+// run solves and checks a number of steps, each with another solution.
 func (a *adi) run(steps int) {
 	for step := range steps {
 		a.makeRightSide(step)
@@ -109,8 +111,8 @@ func (a *adi) makeRightSide(step int) {
 // solve computes the solution of a step.
 func (a *adi) solve() {
 	for axis := range 3 {
-		a.sweep(axis, false)
-		a.sweep(axis, true)
+		a.sweep(axis, forward)
+		a.sweep(axis, backward)
 	}
 }
 
@@ -160,19 +162,19 @@ func (a *adi) cellInSlice(axis, s int) *adiCell {
 	panic("work: a rank has a cell in every slice")
 }
 
-// sweep eliminates along an axis, or substitutes back. The order is that of Thesis Fig.
+// sweep eliminates along an axis, or substitutes if back is set. The order is that of Thesis Fig.
 // 4.18: the receive is posted, independent work is done, then the last send and the receive
 // are waited for.
 func (a *adi) sweep(axis int, back bool) {
 	direction, first, d, tag := "", 0, 1, 1+2*axis
 	size, handle := a.solver.forwardSize(), a.solver.eliminate
 	if back {
-		direction, first, d, tag = ", back", a.q-1, -1, 2+2*axis
+		direction, first, d, tag = ", back", a.slices-1, -1, 2+2*axis
 		size, handle = a.solver.backSize(), a.solver.solve
 	}
 	defer annotate("step %d, axis %d%s", a.step, axis, direction)
 	from, to := a.neighbour(axis, -d), a.neighbour(axis, d)
-	for n := range a.q {
+	for n := range a.slices {
 		c := a.cellInSlice(axis, first+n*d)
 		lines := c.n[(axis+1)%3] * c.n[(axis+2)%3]
 		var in *mpi.Request
@@ -180,7 +182,7 @@ func (a *adi) sweep(axis int, back bool) {
 			in = a.j.Irecv(a.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil {
-			a.j.compute(6 * a.q)
+			a.j.compute(6 * a.slices)
 		}
 		a.waitSend()
 		if in != nil {
@@ -195,7 +197,7 @@ func (a *adi) sweep(axis int, back bool) {
 			}
 			handle(a, c, l, before, a.forwardOut[size*i:][:size])
 		})
-		if n < a.q-1 {
+		if n < a.slices-1 {
 			putFloats(a.out, a.forwardOut[:size*lines])
 			a.j.digestSent(to, a.out[:8*size*lines])
 			a.pending = a.j.Isend(a.out[:8*size*lines], to, tag)

@@ -27,7 +27,7 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// check compares every unknown of this rank.
+// check compares every unknown of this rank with want; they may differ by bound.
 func (a *adi) check(want func(at [3]int) [adiVars]float64, bound float64) {
 	for _, c := range a.cells {
 		c.each(func(at [3]int, i int) { a.checkPoint(at, want(at), c.unknowns(i), bound, "of this rank") })
@@ -65,21 +65,21 @@ const faceDepth = 2
 // makeFaces computes the points of all faces. Sender and receiver visit slices and points
 // in the same order, therefore they correspond one to one.
 func (a *adi) makeFaces() {
-	for way := range a.faces {
-		f := &a.faces[way]
-		f.axis, f.d, f.tag = way/2, 1-2*(way%2), 100+way
+	for direction := range a.faces {
+		f := &a.faces[direction]
+		f.axis, f.d, f.tag = direction/2, 1-2*(direction%2), 100+direction // other tags than sweep
 		f.to, f.from = a.neighbour(f.axis, f.d), a.neighbour(f.axis, -f.d)
-		for s := range a.q {
+		for s := range a.slices {
 			c := a.cellInSlice(f.axis, s)
-			if next := s + f.d; next >= 0 && next < a.q {
+			if next := s + f.d; next >= 0 && next < a.slices {
 				f.points(c, func(_ [3]int, i int) { f.send = append(f.send, edgePoint{c, i}) })
 			}
 			// The face for the cell in slice s comes from the cell before it, which has the
 			// same coordinates on the other axes.
-			if before := s - f.d; before >= 0 && before < a.q {
+			if before := s - f.d; before >= 0 && before < a.slices {
 				other := adiCell{from: c.from, n: c.n}
-				other.from[f.axis] = part(a.side, a.q, before)
-				other.n[f.axis] = part(a.side, a.q, before+1) - other.from[f.axis]
+				other.from[f.axis] = part(a.side, a.slices, before)
+				other.n[f.axis] = part(a.side, a.slices, before+1) - other.from[f.axis]
 				f.points(&other, func(at [3]int, _ int) { f.recv = append(f.recv, at) })
 			}
 		}
@@ -100,8 +100,8 @@ func (f *face) points(c *adiCell, visit func(at [3]int, i int)) {
 	})
 }
 
-// exchangeFaces exchanges all six faces and checks them: receives first, then sends, then a
-// wait for all.
+// exchangeFaces exchanges all six faces, and checks the received points against want and bound. It
+// posts the receives first, then the sends, and then waits for all.
 func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64) {
 	rs := make([]*mpi.Request, 0, 2*len(a.faces))
 	for i := range a.faces {

@@ -48,8 +48,8 @@ func bandwidthSizes(j *job) []int {
 	})
 }
 
-// exchangePairs exchanges windows between the first ranks of either half. It returns the
-// time of the slowest pair.
+// exchangePairs exchanges windows of messages of n bytes, each of the first ranks with that of the
+// same position in the second half. It returns the time of the slowest pair in seconds.
 func exchangePairs(j *job, pairs, n int) float64 {
 	half := j.Size() / 2
 	if pairs == 1 {
@@ -84,6 +84,7 @@ type windowPair struct {
 	requests   []*mpi.Request
 }
 
+// slot returns message i of a window.
 func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
 
 // exchange sends a window and receives one, and returns the time. Both ranks synchronize

@@ -35,14 +35,18 @@ type cyclicAxis struct {
 	owned  int // how many rows or columns this rank has
 }
 
+// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is
+// owner me.
 func newCyclicAxis(n, block, owners, me int) cyclicAxis {
 	a := cyclicAxis{block: block, owners: owners, me: me}
 	a.owned = a.before(n)
 	return a
 }
 
-// owner is the owner of index g of the matrix, and local its index there.
+// owner is the owner of index g of the matrix.
 func (a *cyclicAxis) owner(g int) int { return g / a.block % a.owners }
+
+// local is the index of g among those of its owner.
 func (a *cyclicAxis) local(g int) int { return g/(a.block*a.owners)*a.block + g%a.block }
 
 // global is the index in the matrix of this rank's local index.

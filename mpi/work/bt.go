@@ -6,7 +6,7 @@ package work
 // posted before the preceding work (Thesis §4.4.2, Fig. 4.18; Survey Table 1).
 func blockTridiagonal(j *job) { runADI(j, blockSolver{}) }
 
-// runADI is the common part of bt and sp.
+// runADI runs the steps of bt or sp, which differ in the solver.
 func runADI(j *job, solver lineSolver) {
 	size := adiSizes[j.p.Class]
 	a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver)
@@ -32,11 +32,12 @@ type blockSolver struct{}
 
 type block [adiVars][adiVars]float64
 
-// The diagonal block of a point has 4 to 6 on its diagonal, the blocks to its neighbours
-// -1. Each unknown is weakly coupled to the next.
+// lower and upper are the blocks that couple a point to the one before and after it, and middle
+// is its diagonal block, with 4 to 6 on the diagonal. Each unknown is weakly coupled to the next.
 func lower() (b block) { return diagonal(-1, 0.1) }
 func upper() (b block) { return diagonal(-1, -0.1) }
 
+// middle is described at lower.
 func (blockSolver) middle(a *adi, axis int, at [3]int) block {
 	return diagonal(5+a.coefficient(axis, at), 0.2)
 }
@@ -79,17 +80,18 @@ func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiV
 
 const blockSize = adiVars * adiVars
 
+// forwardSize, backSize and scratch implement lineSolver.
 func (blockSolver) forwardSize() int { return blockSize + adiVars }
 func (blockSolver) backSize() int    { return adiVars }
 func (blockSolver) scratch() int     { return blockSize }
 
-// eliminate turns the diagonal block of each point into the identity. It stores the block
-// to the next point, and the right side in place.
+// eliminate implements lineSolver. It turns the diagonal block of each point into the identity,
+// and stores the block to the next point, and the right side in place.
 func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
 	var next block             // of the previous point
 	var right [adiVars]float64 // of the previous point
 	if before != nil {
-		next.from(before)
+		next.load(before)
 		copy(right[:], before[blockSize:])
 	}
 	low, up := lower(), upper()
@@ -109,14 +111,14 @@ func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 		copy(right[:], here)
 		own.divide(&next, &right)
 		copy(here, right[:])
-		next.to(c.eliminated[blockSize*p:])
+		next.store(c.eliminated[blockSize*p:])
 		at[l.axis]++
 	}
-	next.to(after)
+	next.store(after)
 	copy(after[blockSize:], right[:])
 }
 
-// solve subtracts the known values of the next point.
+// solve implements lineSolver. It subtracts the known values of the next point from each point.
 func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [adiVars]float64
 	copy(known[:], before)
@@ -125,7 +127,7 @@ func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 		here := c.unknowns(p)
 		if i < l.n-1 || before != nil {
 			var next block
-			next.from(c.eliminated[blockSize*p:])
+			next.load(c.eliminated[blockSize*p:])
 			gone := next.times(known)
 			for v := range here {
 				here[v] -= gone[v]
@@ -136,19 +138,20 @@ func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	copy(after, known[:])
 }
 
-func (b *block) from(xs []float64) {
+// load reads a block from numbers, row by row, and store writes it.
+func (b *block) load(xs []float64) {
 	for r := range b {
 		copy(b[r][:], xs[adiVars*r:])
 	}
 }
 
-func (b *block) to(xs []float64) {
+func (b *block) store(xs []float64) {
 	for r := range b {
 		copy(xs[adiVars*r:], b[r][:])
 	}
 }
 
-// subtract subtracts the product of two blocks.
+// subtract subtracts the product of x and y from b.
 func (b *block) subtract(x, y *block) {
 	for r := range b {
 		for k := range y {

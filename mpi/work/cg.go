@@ -64,8 +64,9 @@ func newCGPartners(rank, ranks int) (p cgPartners) {
 	return p
 }
 
-// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite. With
-// twice as many columns as rows, it keeps only the half that its opposite needs.
+// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite: the
+// rank across the diagonal, which needs the kept part. With twice as many columns as rows, that is
+// one half of the sum.
 func (p *cgPartners) divide(rows int) {
 	p.kept = [2]int{0, rows}
 	p.sent = p.kept
@@ -129,7 +130,7 @@ type floatBuffers struct{ out, in []byte }
 
 func newFloatBuffers(n int) floatBuffers { return floatBuffers{make([]byte, 8*n), make([]byte, 8*n)} }
 
-// exchange exchanges numbers with a peer.
+// exchange sends numbers to a peer and receives as many as recv has.
 func (b *floatBuffers) exchange(j *job, recv, send []float64, peer, tag int) {
 	out, in := b.out[:8*len(send)], b.in[:8*len(recv)]
 	putFloats(out, send)

@@ -12,6 +12,7 @@ type fft struct {
 	roots []complex128 // of unity: the k-th is exp(-2πik/n)
 }
 
+// newFFT returns the transform of lines of n numbers, a power of two.
 func newFFT(n int) *fft {
 	f := &fft{n: n, roots: make([]complex128, n/2)}
 	for k := range f.roots {
@@ -19,6 +20,9 @@ func newFFT(n int) *fft {
 	}
 	return f
 }
+
+// Values of the parameter back of transforms and sweeps.
+const forward, backward = false, true
 
 // transform transforms a line in place, forward or back; back divides by the length.
 func (f *fft) transform(x []complex128, back bool) {
@@ -47,7 +51,8 @@ func (f *fft) transform(x []complex128, back bool) {
 	}
 }
 
-// transformStrided transforms a line with a stride.
+// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory
+// of its length.
 func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
 	for i := range line {
 		line[i] = x[i*stride]

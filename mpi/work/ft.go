@@ -92,7 +92,7 @@ func (f *ft) noise(at int) complex128 {
 	return complex(unit(k), unit(mix(k)))
 }
 
-// damping is the factor of a mode after some steps.
+// damping is the factor of the mode with these wave numbers after some steps.
 func (f *ft) damping(number [3]int, steps int) float64 {
 	sum := 0
 	for axis, k := range number {
@@ -104,13 +104,13 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 	return math.Exp(-1e-4 * float64(sum*steps))
 }
 
-// forward transforms the field, which is overwritten.
+// forward transforms the field, which is overwritten, to modes.
 func (f *ft) forward(modes []complex128) {
-	f.transformPlanes(f.field, false)
+	f.transformPlanes(f.field, forward)
 	f.j.compute(1)
 	f.toColumns(modes)
 	for i := 0; i < len(modes); i += f.n[2] {
-		f.transforms[2].transform(modes[i:i+f.n[2]], false)
+		f.transforms[2].transform(modes[i:i+f.n[2]], forward)
 	}
 }
 
@@ -118,11 +118,11 @@ func (f *ft) forward(modes []complex128) {
 func (f *ft) evolve(steps int) {
 	f.damp(f.damped, steps)
 	for i := 0; i < len(f.damped); i += f.n[2] {
-		f.transforms[2].transform(f.damped[i:i+f.n[2]], true)
+		f.transforms[2].transform(f.damped[i:i+f.n[2]], backward)
 	}
 	f.j.compute(1)
 	f.toPlanes()
-	f.transformPlanes(f.field, true)
+	f.transformPlanes(f.field, backward)
 }
 
 // damp computes the modes after some steps.
@@ -159,7 +159,7 @@ func (f *ft) toColumns(modes []complex128) {
 	f.eachElement(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
 }
 
-// exchangeBlocks exchanges a block with every rank.
+// exchangeBlocks sends a block of f.send to every rank, and receives one from each in f.recv.
 func (f *ft) exchangeBlocks() {
 	n := len(f.send) / f.j.Size()
 	for to := range f.j.Size() {

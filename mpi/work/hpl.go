@@ -89,14 +89,14 @@ func (h *hpl) eliminatePanel(first int) {
 	h.update(rest)
 }
 
-// factorPanel eliminates within the panel, with the ranks of this column.
+// factorPanel eliminates within the panel, with the other ranks of this column of ranks.
 func (h *hpl) factorPanel() {
-	left := h.columns.before(h.first)
+	panelStart := h.columns.before(h.first)
 	for c := range h.width {
 		g := h.first + c
-		row := h.swapPivot(g, left)
+		row := h.swapPivot(g, panelStart)
 		for i := h.rows.before(g + 1); i < h.rows.owned; i++ {
-			own := h.localRow(i)[left:][:h.width]
+			own := h.localRow(i)[panelStart:][:h.width]
 			own[c] /= row[c]
 			for k := c + 1; k < h.width; k++ {
 				own[k] -= own[c] * row[k]
@@ -104,25 +104,25 @@ func (h *hpl) factorPanel() {
 		}
 	}
 	for i := range h.rows.owned {
-		copy(h.below[i*h.width:][:h.width], h.localRow(i)[left:])
+		copy(h.below[i*h.width:][:h.width], h.localRow(i)[panelStart:])
 	}
 }
 
-// swapPivot finds the row with the largest element of column g, swaps it into place, and
-// returns it. Every rank of the column sends its candidate to every other, with the row to
-// be replaced if it owns that.
-func (h *hpl) swapPivot(g, left int) []float64 {
+// swapPivot finds the row with the largest element of column g, swaps it into place, and returns
+// its part in the panel, which starts at the local column panelStart. Every rank of the column
+// sends its candidate to every other, with the row to be replaced if it owns that.
+func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
 	for i := h.rows.before(g); i < h.rows.owned; i++ {
-		if v := math.Abs(h.localRow(i)[left+c]); v > mine[0] {
+		if v := math.Abs(h.localRow(i)[panelStart+c]); v > mine[0] {
 			mine[0], mine[1] = v, float64(h.rows.global(i))
-			copy(mine[2:2+w], h.localRow(i)[left:])
+			copy(mine[2:2+w], h.localRow(i)[panelStart:])
 		}
 	}
 	if h.rows.me == h.rows.owner(g) {
-		copy(mine[2+w:], h.localRow(h.rows.local(g))[left:][:w])
+		copy(mine[2+w:], h.localRow(h.rows.local(g))[panelStart:][:w])
 	}
 	mine[2+2*w] = checksum(mine[:2+2*w])
 	all := h.exchangeInColumn(mine)
@@ -142,10 +142,10 @@ func (h *hpl) swapPivot(g, left int) []float64 {
 	h.pivots[c] = p
 	row := all[best][2 : 2+w]
 	if h.rows.me == h.rows.owner(p) {
-		copy(h.localRow(h.rows.local(p))[left:], all[h.rows.owner(g)][2+w:2+2*w])
+		copy(h.localRow(h.rows.local(p))[panelStart:], all[h.rows.owner(g)][2+w:2+2*w])
 	}
 	if h.rows.me == h.rows.owner(g) {
-		copy(h.localRow(h.rows.local(g))[left:], row)
+		copy(h.localRow(h.rows.local(g))[panelStart:], row)
 	}
 	return row
 }
@@ -159,7 +159,7 @@ func checksum(numbers []float64) float64 {
 	return float64(k >> 12)
 }
 
-// exchangeInColumn exchanges numbers among the ranks of a column.
+// exchangeInColumn sends numbers to all ranks of this column of ranks, and returns those of each.
 func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	n := 8 * len(mine)
 	out, in := make([]byte, n), make([]byte, n*h.rows.owners)
@@ -187,7 +187,7 @@ func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	return all
 }
 
-// forwardPanel passes the panel along the row of ranks, from one to the next.
+// forwardPanel passes the panel and its pivots along the row of ranks, from one to the next.
 func (h *hpl) forwardPanel() {
 	from := h.rows.before(h.first)
 	n := 8 * (h.width + (h.rows.owned-from)*h.width)

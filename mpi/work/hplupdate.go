@@ -31,8 +31,8 @@ func (h *hpl) swapRows(rest int) {
 	}
 }
 
-// solveTop finishes the rows of the panel's block on the ranks that own them, and sends
-// them down the columns of ranks.
+// solveTop finishes the rows of the panel's block, in the columns from local index rest on, on the
+// ranks that own them, and passes them down the columns of ranks.
 func (h *hpl) solveTop(rest int) {
 	n, w := h.columns.owned-rest, h.width
 	h.top = make([]float64, w*n)
@@ -63,7 +63,8 @@ func (h *hpl) solveTop(rest int) {
 	}
 }
 
-// update subtracts the product of the panel and the top rows from the rest.
+// update subtracts the product of the panel and the top rows from the rows below, in the columns
+// from local index rest on.
 func (h *hpl) update(rest int) {
 	n, w := h.columns.owned-rest, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {

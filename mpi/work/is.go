@@ -55,6 +55,7 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 	return s
 }
 
+// bucket returns the bucket of a key.
 func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
 
 // sort returns the sorted keys of this rank's buckets.
@@ -139,9 +140,9 @@ func (s *bucketSort) sortReceived(n int) {
 	}
 }
 
-// alltoallv sends a part of a buffer to each rank and receives one from each: parts are
-// between from[i] and from[i+1], in units. All receives are posted first; sends start with
-// the next rank, to spread the load.
+// alltoallv sends a part of a buffer to each rank and receives one from each. That of rank i is
+// from to[i] to to[i+1] in send, and from from[i] to from[i+1] in recv, in units of unit bytes. All
+// receives are posted first; sends start with the next rank, to spread the load.
 func (j *job) alltoallv(send []byte, to []int, recv []byte, from []int, unit int) {
 	me, ranks := j.Rank(), j.Size()
 	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])

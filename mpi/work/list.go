@@ -69,7 +69,7 @@ func (wl *Workload) onRanks(least int, rule RankRule) *Workload {
 	return wl
 }
 
-// unless sets Workload.unfit.
+// unless sets Workload.unfit, which says why a number of ranks cannot share the problem of a class.
 func (wl *Workload) unless(unfit func(c Class, ranks int) string) *Workload {
 	wl.unfit = unfit
 	return wl

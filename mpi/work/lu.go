@@ -94,6 +94,7 @@ func (l *lu) step() {
 }
 
 // sweepPlane sweeps plane z with the edges from two directions, and sends the opposite edges on.
+// The opposite of direction d is d^1.
 func (l *lu) sweepPlane(z int, from [2]int, sweep func(z int)) {
 	l.receiveEdge(z, from[0])
 	l.receiveEdge(z, from[1])
@@ -103,7 +104,7 @@ func (l *lu) sweepPlane(z int, from [2]int, sweep func(z int)) {
 	l.sendEdge(z, from[1]^1)
 }
 
-// luTag is the tag of an edge that comes from a direction of its receiver.
+// luTag is the tag of an edge that its receiver gets from the neighbour in a direction.
 func luTag(from int) int { return from + 1 }
 
 // receiveEdge receives the edge of plane z from the neighbour in a direction, if there is one.

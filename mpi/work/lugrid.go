@@ -106,8 +106,7 @@ func (g *luGrid) relax(x, y, z int) {
 // edge is a line of n points of every plane along x or y: its first point, and the step to the next.
 type edge struct{ x, y, n, dx, dy int }
 
-// ownEdge is the edge of this rank's points in a direction, and ghostEdge the one next to it, which
-// belongs to the neighbour.
+// ownEdge is the edge of this rank's points in a direction.
 func (g *luGrid) ownEdge(direction int) edge {
 	switch direction {
 	case north:
@@ -120,13 +119,14 @@ func (g *luGrid) ownEdge(direction int) edge {
 	return edge{g.fx + g.nx - 1, g.fy, g.ny, 0, 1}
 }
 
+// ghostEdge is the edge next to ownEdge, whose points belong to the neighbour.
 func (g *luGrid) ghostEdge(direction int) edge {
 	e := g.ownEdge(direction)
 	e.x, e.y = e.x+luSteps[direction][0], e.y+luSteps[direction][1]
 	return e
 }
 
-// getEdge copies the unknowns of an edge of plane z to a buffer, and putEdge copies them back.
+// getEdge copies the unknowns of an edge of plane z to a buffer.
 func (g *luGrid) getEdge(buf []byte, e edge, z int) {
 	for i := range e.n {
 		at := g.index(e.x+i*e.dx, e.y+i*e.dy, z, 0)
@@ -134,6 +134,7 @@ func (g *luGrid) getEdge(buf []byte, e edge, z int) {
 	}
 }
 
+// putEdge copies the unknowns of an edge of plane z from a buffer.
 func (g *luGrid) putEdge(buf []byte, e edge, z int) {
 	for i := range e.n {
 		at := g.index(e.x+i*e.dx, e.y+i*e.dy, z, 0)

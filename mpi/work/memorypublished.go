@@ -40,12 +40,13 @@ const (
 	MemoryOfSurvey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
 )
 
-// MemoryExperiments returns all experiments.
+// MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
+// ThesisMemory and the rings of SurveyMemory, and the published ones of Thesis and Survey.
 func MemoryExperiments() []MemoryExperiment {
-	both := SurveyMemory()
-	both.Receives = ThesisMemory().Receives
+	byRanks := SurveyMemory()
+	byRanks.Receives = ThesisMemory().Receives
 	return []MemoryExperiment{
-		{Name: MemoryByRanks, Config: both, Patterns: MemoryPatterns(), Designs: carrier.Designs()},
+		{Name: MemoryByRanks, Config: byRanks, Patterns: MemoryPatterns(), Designs: carrier.Designs()},
 		{
 			Name: MemoryOfThesis, Config: ThesisMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
 			Patterns: []MemoryPattern{

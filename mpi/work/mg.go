@@ -163,6 +163,7 @@ func (m *mg) residual(l *mgLevel, right []float64) {
 	m.exchange(l, l.r)
 }
 
+// smooth smooths u of a level, and exchanges its faces.
 func (m *mg) smooth(l *mgLevel) {
 	l.smooth()
 	m.exchange(l, l.u)

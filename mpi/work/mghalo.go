@@ -45,9 +45,10 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 // digestSum is a digest of all messages in one direction.
 type digestSum uint64
 
-func (l *digestSum) add(buf []byte) {
+// add adds a message, whose length is a multiple of 8, to the digest.
+func (d *digestSum) add(buf []byte) {
 	for at := 0; at < len(buf); at += 8 {
-		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(buf[at:])))
+		*d = digestSum(mix(uint64(*d) ^ binary.LittleEndian.Uint64(buf[at:])))
 	}
 }
 
@@ -75,7 +76,7 @@ func (l *mgLevel) faceSize(axis int) int {
 	return (l.n[a] + 2) * (l.n[b] + 2)
 }
 
-// onFace visits the points at a coordinate of an axis.
+// onFace visits the points whose coordinate on an axis is place, ghost points included.
 func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
 	a, b := (axis+1)%3, (axis+2)%3

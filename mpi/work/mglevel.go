@@ -18,6 +18,7 @@ func newMGLevel(side int, t torus) *mgLevel {
 	return l
 }
 
+// field returns a field of zeros for the points of the box and its ghost points.
 func (l *mgLevel) field() []float64 {
 	return make([]float64, (l.n[0]+2)*(l.n[1]+2)*(l.n[2]+2))
 }

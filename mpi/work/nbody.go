@@ -72,7 +72,7 @@ const (
 	softening = 1e-2
 )
 
-// drift moves the particles by their speeds for a time step, and kick changes the speeds by the forces.
+// drift moves the particles by their speeds for a time step.
 func (b *bodies) drift() {
 	for i := range b.n {
 		for axis := range 3 {
@@ -81,6 +81,7 @@ func (b *bodies) drift() {
 	}
 }
 
+// kick changes the speeds of the particles by the forces for a time step.
 func (b *bodies) kick() {
 	for i := range b.n {
 		for axis := range 3 {
@@ -175,7 +176,7 @@ func (b *bodies) exchangeSummaries(step int) {
 	}
 }
 
-// summaryDigest is the digest of a summary.
+// summaryDigest is the digest of the seven numbers of a rank's summary.
 func summaryDigest(summary []byte, rank int) uint64 {
 	k := uint64(rank)
 	for at := 0; at < 56; at += 8 {

@@ -82,7 +82,7 @@ func eachOverlapTest(j *job, do func(*overlapTest)) {
 }
 
 // measure returns the mean time of messages from their start to the end of their wait, with
-// computation in between: the time on one rank, which all ranks get.
+// computation in between. It is the time on the given rank; all ranks get the same.
 func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	j, total := h.j, time.Duration(0)
 	for range j.iterations {

@@ -32,7 +32,8 @@ func isqrt(n int) int { return int(math.Sqrt(float64(n))) }
 // log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// part is the start of part i if a range of whole elements is divided into n nearly equal parts.
+// part is the index of the first element of part i, if whole elements are divided into n nearly
+// equal parts.
 func part(whole, n, i int) int { return whole * i / n }
 
 // rectangle divides n ranks into rows and columns, as square as possible, with at least as

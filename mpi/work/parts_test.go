@@ -16,7 +16,7 @@ func TestFFTMatchesDFT(t *testing.T) {
 			x[i] = complex(unit(key(uint64(i))), unit(key(uint64(i), 1)))
 		}
 		got := append([]complex128(nil), x...)
-		newFFT(n).transform(got, false)
+		newFFT(n).transform(got, forward)
 		for k := range got {
 			want := complex128(0)
 			for i, v := range x {
@@ -26,7 +26,7 @@ func TestFFTMatchesDFT(t *testing.T) {
 				t.Fatalf("%d points: mode %d is %v, not %v", n, k, got[k], want)
 			}
 		}
-		newFFT(n).transform(got, true)
+		newFFT(n).transform(got, backward)
 		for i := range got {
 			if cmplx.Abs(got[i]-x[i]) > 1e-13 {
 				t.Fatalf("%d points: there and back, %d is %v, not %v", n, i, got[i], x[i])

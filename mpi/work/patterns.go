@@ -40,6 +40,7 @@ func passTokenRound(j *job, n, laps int) {
 	j.addFigure("time a hop", hop*1e6, "us")
 }
 
+// passToken increments the counter of the token and sends it.
 func passToken(j *job, token []byte, to int) {
 	binary.LittleEndian.PutUint64(token, binary.LittleEndian.Uint64(token)+1)
 	j.compute(1)

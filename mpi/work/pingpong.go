@@ -45,7 +45,8 @@ func pingpongSize(j *job, n, trips int) {
 	}
 }
 
-// roundTrip sends and receives, or receives and sends.
+// roundTrip sends and then receives on rank 0, and receives and then sends on rank 1. It returns
+// the status of the receive.
 func roundTrip(j *job, send, recv []byte) mpi.Status {
 	if j.Rank() == 0 {
 		j.Send(send, 1, 1)
@@ -56,7 +57,7 @@ func roundTrip(j *job, send, recv []byte) mpi.Status {
 	return s
 }
 
-// checkReceived checks a message and its status.
+// checkReceived checks the status of a receive, and its data: those of fill with the key k.
 func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64) {
 	if want := (mpi.Status{Source: source, Tag: tag, Count: len(buf)}); s != want {
 		j.failVerification(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s), "status of a receive from rank %d with tag %d", source, tag)

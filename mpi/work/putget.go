@@ -34,7 +34,8 @@ type oneSided struct {
 	buf []byte
 }
 
-// measure adds the mean time of an epoch at rank 0 as a figure.
+// measure runs the epochs of once, a put or get of n bytes, and adds their mean time at rank 0 as
+// a figure.
 func (o *oneSided) measure(what string, n int, once func(n, number int) time.Duration) {
 	defer annotate("%s of %d bytes", what, n)
 	j := o.j

@@ -118,7 +118,8 @@ func (s *radix) checkCounts() {
 	}
 }
 
-// plan computes the chunks of this rank by destination rank, and stores those to receive.
+// plan returns the chunks that this rank sends, by destination rank, and stores those to receive.
+// begin is where the keys of each digit value begin in s.send.
 func (s *radix) plan(begin []int) [][]chunk {
 	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digit
 	first, end := part(s.size.keys, ranks, j.Rank()), part(s.size.keys, ranks, j.Rank()+1)

@@ -13,12 +13,14 @@ type sluMatrix struct {
 	rank          int
 }
 
+// newSLUMatrix returns a matrix whose blocks are distributed on a grid of ranks.
 func newSLUMatrix(seed uint64, size sluSize, ranks, rank int) *sluMatrix {
 	m := &sluMatrix{seed: seed, size: size, rank: rank}
 	m.rows, m.columns = rectangle(ranks)
 	return m
 }
 
+// ownerOf is the rank that has a block.
 func (m *sluMatrix) ownerOf(row, column int) int {
 	return row%m.rows*m.columns + column%m.columns
 }
@@ -37,8 +39,7 @@ func (m *sluMatrix) has(row, column int) bool {
 	return column < row && int(key(m.seed, 2, uint64(row), uint64(column))%100) < m.size.percent
 }
 
-// rowBlocks returns the columns of this rank's blocks in a row, and columnBlocks the rows
-// of those in a column.
+// rowBlocks returns the columns of this rank's blocks in a row.
 func (m *sluMatrix) rowBlocks(row int) (columns []int) {
 	for c := range row {
 		if m.ownerOf(row, c) == m.rank && m.has(row, c) {
@@ -48,6 +49,7 @@ func (m *sluMatrix) rowBlocks(row int) (columns []int) {
 	return columns
 }
 
+// columnBlocks returns the rows of this rank's blocks in a column.
 func (m *sluMatrix) columnBlocks(column int) (rows []int) {
 	for r := column + 1; r < m.size.blocks; r++ {
 		if m.ownerOf(r, column) == m.rank && m.has(r, column) {
@@ -57,8 +59,7 @@ func (m *sluMatrix) columnBlocks(column int) (rows []int) {
 	return rows
 }
 
-// ownersOfRow returns the ranks with blocks in a row, and usersOfColumn those with blocks
-// in a column.
+// ownersOfRow returns the ranks with blocks in a row.
 func (m *sluMatrix) ownersOfRow(row int) (ranks []int) {
 	for c := range row {
 		if m.has(row, c) {
@@ -69,6 +70,7 @@ func (m *sluMatrix) ownersOfRow(row int) (ranks []int) {
 	return slices.Compact(ranks)
 }
 
+// usersOfColumn returns the ranks with blocks in a column: they need its part of the solution.
 func (m *sluMatrix) usersOfColumn(column int) (ranks []int) {
 	for r := column + 1; r < m.size.blocks; r++ {
 		if m.has(r, column) {

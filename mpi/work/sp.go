@@ -12,13 +12,14 @@ type pentaSolver struct{}
 // pentaSets is the number of sets of factors; factorSet returns that of an unknown.
 const pentaSets = 3
 
+// factorSet is the number of the factors of unknown v: the first three have the same.
 func factorSet(v int) int { return max(0, v-2) }
 
 // pentaOuter is the coefficient of the point two before, constant for all points.
 const pentaOuter = 0.2
 
-// coefficients are those of the two points before, of the point, and of the two points
-// after.
+// coefficients are the coefficients of the two points before a point, of the point itself, and of
+// the two points after it, for a set of factors.
 func (pentaSolver) coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
@@ -52,47 +53,49 @@ type row struct {
 
 const rowSize = 2*pentaSets + adiVars
 
-func (r *row) from(xs []float64) {
+// load reads a row from numbers, and store writes it.
+func (r *row) load(xs []float64) {
 	copy(r.first[:], xs)
 	copy(r.second[:], xs[pentaSets:])
 	copy(r.right[:], xs[2*pentaSets:])
 }
 
-func (r *row) to(xs []float64) {
+func (r *row) store(xs []float64) {
 	copy(xs, r.first[:])
 	copy(xs[pentaSets:], r.second[:])
 	copy(xs[2*pentaSets:], r.right[:])
 }
 
+// forwardSize, backSize and scratch implement lineSolver.
 func (pentaSolver) forwardSize() int { return 2 * rowSize }
 func (pentaSolver) backSize() int    { return 2 * adiVars }
 func (pentaSolver) scratch() int     { return 2 * pentaSets }
 
-// eliminate removes the coupling of each point to the two before it. Before the start of
-// the line all is 0.
+// eliminate implements lineSolver. It removes the coupling of each point to the two before it.
+// Points before the start of the line are 0.
 func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
 	var last [2]row // the last two rows
 	if before != nil {
-		last[0].from(before)
-		last[1].from(before[rowSize:])
+		last[0].load(before)
+		last[1].load(before[rowSize:])
 	}
 	at := l.at
 	for i := range l.n {
 		p := l.first + i*l.stride
 		here := c.unknowns(p)
 		var next row
-		var ties, own [pentaSets]float64
+		var coupling, own [pentaSets]float64
 		for set := range pentaSets {
 			k := s.coefficients(a, l.axis, at, set)
 			// Substitute the row before the last, then the last.
-			ties[set] = k[1] - k[0]*last[0].first[set]
-			own[set] = k[2] - k[0]*last[0].second[set] - ties[set]*last[1].first[set]
-			next.first[set] = (k[3] - ties[set]*last[1].second[set]) / own[set]
+			coupling[set] = k[1] - k[0]*last[0].first[set]
+			own[set] = k[2] - k[0]*last[0].second[set] - coupling[set]*last[1].first[set]
+			next.first[set] = (k[3] - coupling[set]*last[1].second[set]) / own[set]
 			next.second[set] = k[4] / own[set]
 		}
 		for v := range here {
 			set := factorSet(v)
-			next.right[v] = (here[v] - pentaOuter*last[0].right[v] - ties[set]*last[1].right[v]) / own[set]
+			next.right[v] = (here[v] - pentaOuter*last[0].right[v] - coupling[set]*last[1].right[v]) / own[set]
 			here[v] = next.right[v]
 		}
 		kept := c.eliminated[2*pentaSets*p:]
@@ -101,12 +104,12 @@ func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 		last[0], last[1] = last[1], next
 		at[l.axis]++
 	}
-	last[0].to(after)
-	last[1].to(after[rowSize:])
+	last[0].store(after)
+	last[1].store(after[rowSize:])
 }
 
-// solve subtracts the known values of the next two points. After the end of the line all is
-// 0.
+// solve implements lineSolver. It subtracts the known values of the next two points from each
+// point. Points after the end of the line are 0.
 func (pentaSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [2][adiVars]float64 // the next two points
 	if before != nil {

@@ -65,7 +65,8 @@ func newSLU(j *job, size sluSize) *slu {
 	return s
 }
 
-// reset starts with another right side.
+// reset prepares another solution: it computes the right side, and counts the messages that this
+// rank will receive.
 func (s *slu) reset(solve int) {
 	s.inRow, s.toSolve = map[int]int{}, map[int]int{}
 	s.sums, s.right, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
@@ -181,6 +182,7 @@ func (s *slu) subtractSum(b int, sum []float64) {
 	}
 }
 
+// send starts to send a message, for whose end solve waits.
 func (s *slu) send(buf []byte, to, tag int) {
 	s.j.digestSent(to, buf)
 	s.sends = append(s.sends, s.j.Isend(buf, to, tag))

@@ -6,6 +6,7 @@ type torus struct {
 	at    [3]int
 }
 
+// newTorus returns the position of a rank in a torus of ranks.
 func newTorus(sides [3]int, rank int) torus {
 	return torus{sides, [3]int{rank % sides[0], rank / sides[0] % sides[1], rank / (sides[0] * sides[1])}}
 }

@@ -59,10 +59,11 @@ func (j *job) checked(n, bytes int) {
 	j.verified += uint64(bytes)
 }
 
-// digestSent and digestReceived add and subtract the digest of a message, which detects errors that
-// rounding hides in the result. At the end the sum over all ranks must be 0.
+// digestSent adds the digest of a message, and digestReceived subtracts it: at the end the sum over
+// all ranks must be 0. That detects errors that rounding hides in the result.
 func (j *job) digestSent(to int, buf []byte) { j.digestBalance += messageDigest(j.Rank(), to, buf) }
 
+// digestReceived subtracts the digest of a received message: see digestSent.
 func (j *job) digestReceived(from int, buf []byte) {
 	j.digestBalance -= messageDigest(from, j.Rank(), buf)
 }

@@ -31,7 +31,8 @@ type MemoryJob struct {
 	Seed   uint64
 }
 
-// MeasureMemory measures a point in a new process of this program, which runs MemoryMain.
+// MeasureMemory measures the memory of the run in j. A new process of this program, which has run
+// no other simulation, does the run in MemoryMain.
 func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,8 +55,8 @@ func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) 
 	return p, json.Unmarshal(out.Bytes(), &p)
 }
 
-// MemoryMain reads a MemoryJob from in as JSON, measures it in a simulated world, and writes
-// the point to out as JSON.
+// MemoryMain reads a MemoryJob from in as JSON, does its run in a simulation, and writes the
+// measured ranks.Point to out as JSON.
 func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	var j MemoryJob
 	if err := json.NewDecoder(in).Decode(&j); err != nil {

@@ -21,7 +21,7 @@ type MemoryPlan struct {
 	runs        int // of all experiments
 }
 
-// MemoryExperiments returns the names of the experiments.
+// MemoryExperiments returns the names of the experiments that measure the memory of ranks.
 func MemoryExperiments() (names []string) {
 	for _, e := range work.MemoryExperiments() {
 		names = append(names, e.Name)

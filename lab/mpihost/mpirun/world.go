@@ -21,19 +21,19 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
 	}
-	reportsOut, reportsIn, err := os.Pipe()
+	reportsReader, reportsWriter, err := os.Pipe()
 	if err != nil {
 		return Result{}, err
 	}
-	defer reportsOut.Close()
-	defer reportsIn.Close()
+	defer reportsReader.Close()
+	defer reportsWriter.Close()
 	r.ReportFD = reportFD
 	job, err := json.Marshal(r.Job)
 	if err != nil {
 		return Result{}, err
 	}
 	spec := launch.Spec{Start: withStdin((*exec.Cmd).Start), Cmd: launch.Command{
-		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsIn}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
+		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsWriter}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{
 		Join: launch.JoinOptional, LogLimit: noLimit,
@@ -46,8 +46,8 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	reportsIn.Close() // the program has the only open copy: its exit ends the reports
-	reports, started, readErr := readReports(reportsOut, r.Ranks)
+	reportsWriter.Close() // the program has the only open copy: its exit ends the reports
+	reports, started, readErr := readReports(reportsReader, r.Ranks)
 	outcomes, _ := group.Wait() // the outcome has the error
 	result := Result{Code: exitStatus(outcomes, os.Stderr), Reports: reports}
 	switch {
