@@ -12,7 +12,7 @@ import (
 type group struct {
 	id          int
 	ranks       []int // of the world
-	boxes       []*box
+	queues      []*recvQueues
 	collectives map[int]*collective
 }
 
@@ -21,16 +21,16 @@ func (w *world) group(ranks []int) *group {
 	w.ids++
 	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
-		g.boxes = append(g.boxes, &box{})
+		g.queues = append(g.queues, &recvQueues{})
 	}
 	return g
 }
 
-// comm is a communicator of one rank.
+// comm is a communicator, as one of its ranks sees it.
 type comm struct {
-	p       *proc
+	*proc
 	g       *group
-	rank    int
+	rank    int // in the communicator
 	calls   int // collective ones so far
 	handler func(rank, size int, err error) error
 	freed   bool
@@ -41,15 +41,15 @@ func (c *comm) Rank() int { return c.rank }
 func (c *comm) Size() int { return len(c.g.ranks) }
 
 func (c *comm) Node(rank int) int {
-	if c.p.w.defects.NodeIsRank {
+	if c.Defects.NodeIsRank {
 		return rank
 	}
-	return c.g.ranks[rank] / c.p.w.PerNode
+	return c.g.ranks[rank] / c.PerNode
 }
 
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
-	if c.p.w.defects.HandlerOfParent && c.parent != nil {
+	if c.Defects.HandlerOfParent && c.parent != nil {
 		c.parent.handler = h
 	}
 }
@@ -59,50 +59,49 @@ func (c *comm) fail(call string, err error) error {
 	if err == nil {
 		return nil
 	}
-	defects := c.p.w.defects
-	if defects.ErrorWedges {
-		c.p.failure = err
+	if c.Defects.ErrorWedges {
+		c.failure = err
 	}
-	if defects.ErrorsWithoutClass {
+	if c.Defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized
 	}
-	if !defects.ErrorsWithoutCall {
+	if !c.Defects.ErrorsWithoutCall {
 		err = &mpi.Error{Op: call, Rank: c.rank, Comm: "c", Err: err}
 	}
-	if c.handler != nil && !defects.HandlerIgnored {
+	if c.handler != nil && !c.Defects.HandlerIgnored {
 		return c.handler(c.rank, c.Size(), err)
 	}
 	return err
 }
 
-// usable begins a call on the communicator, and fails if it was freed.
-func (c *comm) usable() error {
-	c.p.enter()
-	if c.freed && !c.p.w.defects.FreedIsUsable {
+// startCall begins a call on the communicator, and fails if it was freed.
+func (c *comm) startCall() error {
+	c.enter()
+	if c.freed && !c.Defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
-	return c.p.failure
+	return c.failure
 }
 
-// part is a rank's argument of a call that creates communicators.
-type part struct{ color, key, rank int }
+// splitArgs are the arguments of one rank in Split or SplitNode.
+type splitArgs struct{ color, key, rank int }
 
 func (c *comm) Split(color, key int) (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("Split", err)
 	}
-	if color < 0 && color != mpi.Undefined && !c.p.w.defects.ColorsUnchecked {
+	if color < 0 && color != mpi.Undefined && !c.Defects.ColorsUnchecked {
 		return nil, c.fail("Split", mpi.ErrArg)
 	}
 	return c.split(color, key)
 }
 
 func (c *comm) SplitNode(key int) (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("SplitNode", err)
 	}
 	node := c.Node(c.rank)
-	if c.p.w.defects.NodesMixed {
+	if c.Defects.NodesMixed {
 		node = 0
 	}
 	return c.split(node, key)
@@ -110,94 +109,86 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 
 // split is collective: it makes a communicator for each colour, ordered by key.
 func (c *comm) split(color, key int) (cases.Comm, error) {
-	defects := c.p.w.defects
-	if defects.SplitDropsReceives {
-		c.g.boxes[c.rank].posted = nil
+	if c.Defects.SplitDropsReceives {
+		c.g.queues[c.rank].posted = nil
 	}
-	if defects.UndefinedJoins && color == mpi.Undefined {
+	if c.Defects.UndefinedJoins && color == mpi.Undefined {
 		color = 0
 	}
-	if defects.ColorsMixed && color >= 0 {
+	if c.Defects.ColorsMixed && color >= 0 {
 		color = 0
 	}
-	if defects.KeysIgnored {
+	if c.Defects.KeysIgnored {
 		key = 0
 	}
-	if defects.NegativeKeysLast && key < 0 {
+	if c.Defects.NegativeKeysLast && key < 0 {
 		key = 1000 - key
 	}
-	m := c.join(part{color, key, c.rank})
-	c.p.blockUntil("the others at Split", m.complete)
+	m := c.joinAndWait("Split", splitArgs{color, key, c.rank})
 	if color == mpi.Undefined {
 		return nil, nil
 	}
-	var members []part
+	var members []splitArgs
 	for _, in := range m.in {
-		if of := in.(part); of.color == color {
+		if of := in.(splitArgs); of.color == color {
 			members = append(members, of)
 		}
 	}
-	slices.SortStableFunc(members, func(a, b part) int {
-		if defects.TiesReversed && a.key == b.key {
+	slices.SortStableFunc(members, func(a, b splitArgs) int {
+		if c.Defects.TiesReversed && a.key == b.key {
 			return b.rank - a.rank
 		}
 		return cmp.Compare(a.key, b.key)
 	})
-	if m.made == nil {
-		m.made = make(map[int]*group)
-	}
 	g := m.made[color]
 	if g == nil {
 		var ranks []int
 		for _, of := range members {
 			ranks = append(ranks, c.g.ranks[of.rank])
 		}
-		g = c.p.w.group(ranks)
+		g = c.group(ranks)
 		m.made[color] = g
 	}
-	return c.child(g, slices.IndexFunc(members, func(of part) bool { return of.rank == c.rank })), nil
+	return c.child(g, slices.IndexFunc(members, func(of splitArgs) bool { return of.rank == c.rank })), nil
 }
 
 // child returns a communicator that was made of c.
 func (c *comm) child(g *group, rank int) *comm {
-	child := &comm{p: c.p, g: g, rank: rank, handler: c.handler, parent: c}
-	if c.p.w.defects.HandlerNotInherited {
+	child := &comm{proc: c.proc, g: g, rank: rank, handler: c.handler, parent: c}
+	if c.Defects.HandlerNotInherited {
 		child.handler = nil
 	}
 	return child
 }
 
 func (c *comm) Dup() (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)
 	}
-	defects := c.p.w.defects
-	m := c.join(nil)
-	c.p.blockUntil("the others at Dup", m.complete)
-	if m.made == nil {
+	m := c.joinAndWait("Dup", nil)
+	if m.made[0] == nil {
 		ranks := slices.Clone(c.g.ranks)
-		if defects.DupReverses {
+		if c.Defects.DupReverses {
 			slices.Reverse(ranks)
 		}
-		g := c.p.w.group(ranks)
-		if defects.DupSharesContext {
-			g.boxes, g.id = c.g.boxes, c.g.id
+		g := c.group(ranks)
+		if c.Defects.DupSharesContext {
+			g.queues, g.id = c.g.queues, c.g.id
 		}
-		m.made = map[int]*group{0: g}
+		m.made[0] = g
 	}
 	g := m.made[0]
-	return c.child(g, slices.Index(g.ranks, c.p.rank)), nil
+	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 
 func (c *comm) Free() error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Free", err)
 	}
-	defects := c.p.w.defects
-	if defects.FreeDrops {
-		c.g.boxes[c.rank].posted = nil
+	if c.Defects.FreeDrops {
+		c.g.queues[c.rank].posted = nil
 	}
-	if defects.FreeBreaksParent && c.parent != nil {
+	if c.Defects.FreeBreaksParent && c.parent != nil {
 		c.parent.freed = true
 	}
 	c.freed = true

@@ -6,20 +6,20 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// guard is the lock of a target. It grants claims in their order.
-type guard struct {
-	granted []*claim
-	waiting []*claim
+// targetLock is the lock of a target. It grants requests in their order.
+type targetLock struct {
+	granted []*lockRequest
+	waiting []*lockRequest
 }
 
-// claim is a lock that a rank holds or waits for.
-type claim struct {
+// lockRequest is a lock that a rank holds or waits for.
+type lockRequest struct {
 	kind    mpi.LockKind
 	granted bool
 }
 
-// grant grants the next claims that are compatible.
-func (g *guard) grant(defects *Defects) {
+// grant grants the next requests that are compatible with the granted ones.
+func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
 		for _, c := range g.granted {
@@ -35,13 +35,13 @@ func (g *guard) grant(defects *Defects) {
 	}
 }
 
-func (g *guard) release(c *claim) {
-	g.granted = slices.DeleteFunc(g.granted, func(o *claim) bool { return o == c })
+func (g *targetLock) release(c *lockRequest) {
+	g.granted = slices.DeleteFunc(g.granted, func(o *lockRequest) bool { return o == c })
 }
 
-// badTarget returns the error of a target that is no rank.
-func (w *win) badTarget(target int) error {
-	if (target < 0 || target >= w.c.Size()) && !w.c.p.w.defects.RanksUnchecked {
+// checkTarget returns an error for a target that is no rank.
+func (w *win) checkTarget(target int) error {
+	if (target < 0 || target >= w.c.Size()) && !w.c.Defects.RanksUnchecked {
 		return mpi.ErrRank
 	}
 	return nil
@@ -52,12 +52,12 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 		if target == mpi.ProcNull {
 			return nil
 		}
-		if err := w.badTarget(target); err != nil || target < 0 || target >= w.c.Size() {
+		if err := w.checkTarget(target); err != nil || target < 0 || target >= w.c.Size() {
 			return err
 		}
 		c := w.requestLock(kind, target)
 		// Lock may return before it is granted, except for the rank's own memory.
-		if target == w.c.rank || w.c.p.w.rng.IntN(2) == 0 {
+		if target == w.c.rank || w.c.rng.IntN(2) == 0 {
 			w.waitGranted(c)
 		}
 		return nil
@@ -65,17 +65,17 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 }
 
 // requestLock requests the lock of a target, which may be granted at once.
-func (w *win) requestLock(kind mpi.LockKind, target int) *claim {
-	c := &claim{kind: kind}
+func (w *win) requestLock(kind mpi.LockKind, target int) *lockRequest {
+	c := &lockRequest{kind: kind}
 	w.held[target] = c
 	w.all.locks[target].waiting = append(w.all.locks[target].waiting, c)
-	w.all.locks[target].grant(w.c.p.w.defects)
+	w.all.locks[target].grant(&w.c.Defects)
 	return c
 }
 
 // waitGranted waits until a lock is granted.
-func (w *win) waitGranted(c *claim) {
-	w.c.p.blockUntil("a lock", func() bool { return c.granted })
+func (w *win) waitGranted(c *lockRequest) {
+	w.c.blockUntil("a lock", func() bool { return c.granted })
 }
 
 func (w *win) Unlock(target int) error {
@@ -91,11 +91,11 @@ func (w *win) Unlock(target int) error {
 func (w *win) release(target int) {
 	c := w.held[target]
 	w.waitGranted(c)
-	if !w.c.p.w.defects.UnlockEarly {
-		w.waitApplied("Unlock", func(t int) bool { return t == target })
+	if !w.c.Defects.UnlockEarly {
+		w.waitApplied("Unlock", only(target))
 	}
 	w.all.locks[target].release(c)
-	w.all.locks[target].grant(w.c.p.w.defects)
+	w.all.locks[target].grant(&w.c.Defects)
 	delete(w.held, target)
 }
 
@@ -123,18 +123,19 @@ func (w *win) UnlockAll() error {
 	})
 }
 
-func (w *win) Flush(target int) error {
-	return w.flush("Flush", w.held[target] == nil, func(t int) bool { return t == target })
-}
+// only returns a function that selects one target.
+func only(target int) func(int) bool { return func(t int) bool { return t == target } }
 
-func (w *win) FlushAll() error {
-	return w.flush("FlushAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
-}
+// flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, without a defect.
+func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
+
+func (w *win) Flush(target int) error { return w.flush("Flush", w.held[target] == nil, only(target)) }
+func (w *win) FlushAll() error        { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
 
 // flush completes the operations on the selected targets.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
-		if !w.c.p.w.defects.FlushEarly {
+		if !w.c.Defects.FlushEarly {
 			w.waitApplied(name, selected)
 		}
 		return nil
@@ -142,26 +143,26 @@ func (w *win) flush(name string, unlocked bool, selected func(target int) bool) 
 }
 
 func (w *win) FlushLocal(target int) error {
-	return w.flushLocal("FlushLocal", w.held[target] == nil, func(t int) bool { return t == target })
+	return w.flushLocal("FlushLocal", w.held[target] == nil, only(target))
 }
 
 func (w *win) FlushLocalAll() error {
-	return w.flushLocal("FlushLocalAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
+	return w.flushLocal("FlushLocalAll", len(w.held) == 0, w.flushedByAll)
 }
 
 // flushLocal completes the operations on the selected targets at the origin: their buffers
 // can be reused.
 func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
-		if w.c.p.w.defects.FlushLocalEarly {
+		if w.c.Defects.FlushLocalEarly {
 			return nil
 		}
 		for _, o := range w.ops {
 			if selected(o.target) && !o.hasResult() {
-				o.keep()
+				o.copyOrigin()
 			}
 		}
-		w.c.p.blockUntil("results", func() bool {
+		w.c.blockUntil("results", func() bool {
 			return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.hasResult() && selected(o.target) })
 		})
 		return nil

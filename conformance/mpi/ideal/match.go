@@ -13,7 +13,7 @@ type msg struct {
 	sync        bool
 	buffered    bool
 	ready       bool
-	of          *request // the send
+	send        *request // nil when the send is complete
 	sender      *proc
 	dropped     bool
 }
@@ -21,12 +21,12 @@ type msg struct {
 // wire carries the messages from one rank to another in one communicator, in order.
 type wire struct {
 	src, dst int // of the world
-	to       *box
+	to       *recvQueues
 	queue    []*msg
 }
 
-// box has the unexpected messages and posted receives of a rank in a communicator.
-type box struct {
+// recvQueues are the unexpected messages and posted receives of a rank in a communicator.
+type recvQueues struct {
 	posted     []*request
 	unexpected []*msg
 	wires      map[int]*wire // by source
@@ -34,7 +34,7 @@ type box struct {
 }
 
 // enqueue puts a message on the wire to a rank.
-func (w *world) enqueue(src, dst int, to *box, m *msg) {
+func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
 	if to.wires == nil {
 		to.wires = make(map[int]*wire)
 	}
@@ -49,40 +49,39 @@ func (w *world) enqueue(src, dst int, to *box, m *msg) {
 	x.queue = append(x.queue, m)
 }
 
-// deliver delivers the next message of a wire, if it can.
+// deliver delivers the next message of a wire, and reports whether it could.
 func (w *world) deliver(x *wire) bool {
 	if !w.canReceive(x.dst) {
 		return false
 	}
 	k := w.next(x)
 	m := x.queue[k]
-	if w.defects.LargeNeedsWait && m.of != nil && len(m.data) > 4096 && !m.of.awaited {
+	if w.Defects.LargeNeedsWait && m.send != nil && len(m.data) > 4096 && !m.send.awaited {
 		return false
 	}
 	x.queue = slices.Delete(x.queue, k, k+1)
 	if len(x.queue) == 0 {
 		w.wires = slices.DeleteFunc(w.wires, func(y *wire) bool { return y == x })
 	}
-	defects := w.defects
 	switch {
 	case m.dropped:
 		return true
-	case defects.EmptyDropped && len(m.data) == 0, defects.SelfLost && x.src == x.dst,
-		defects.ReadyLost && m.ready, defects.FloodLost && len(x.to.unexpected) >= 500:
+	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && x.src == x.dst,
+		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(x.to.unexpected) >= 500:
 		m.releaseSendBuffer()
 		return true
 	}
-	if defects.SyncOnArrival && m.sync {
-		m.of.finish(nil)
+	if w.Defects.SyncOnArrival && m.sync {
+		m.send.finish(nil)
 	}
 	x.to.count++
 	if k := slices.IndexFunc(x.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
 		r := x.to.posted[w.preferred(x.to.posted, m, k)]
 		x.to.posted = slices.DeleteFunc(x.to.posted, func(o *request) bool { return o == r })
-		if defects.ProbeSeesMatched {
-			x.to.unexpected = append(x.to.unexpected, &msg{source: m.source, tag: m.tag, data: m.data, of: &request{p: m.sender}, sender: m.sender})
+		if w.Defects.ProbeSeesMatched {
+			x.to.unexpected = append(x.to.unexpected, m.copyOf(m.data))
 		}
-		w.fill(r, m)
+		w.completeRecv(r, m)
 		return true
 	}
 	x.to.unexpected = append(x.to.unexpected, m)
@@ -91,19 +90,19 @@ func (w *world) deliver(x *wire) bool {
 
 // next returns the index of the message that arrives next: the first, without a defect.
 func (w *world) next(x *wire) int {
-	defects, n := w.defects, len(x.queue)
+	n := len(x.queue)
 	if n < 2 {
 		return 0
 	}
 	a, b := x.queue[0], x.queue[1]
 	rare := x.to.count%256 == 255
 	switch {
-	case defects.Overtakes && w.rng.IntN(2) == 0,
-		defects.OvertakesRarely && rare,
-		defects.SmallOvertakes && len(a.data) > 4096 && len(b.data) <= 4096,
-		defects.LargeOvertakes && len(a.data) <= 4096 && len(b.data) > 4096,
-		defects.SyncOvertaken && a.sync && !b.sync,
-		defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
+	case w.Defects.Overtakes && w.rng.IntN(2) == 0,
+		w.Defects.OvertakesRarely && rare,
+		w.Defects.SmallOvertakes && len(a.data) > 4096 && len(b.data) <= 4096,
+		w.Defects.LargeOvertakes && len(a.data) <= 4096 && len(b.data) > 4096,
+		w.Defects.SyncOvertaken && a.sync && !b.sync,
+		w.Defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
 		return 1
 	}
 	return 0
@@ -116,11 +115,11 @@ func (w *world) preferred(posted []*request, m *msg, k int) int {
 		if i <= k || !w.matches(r, m) {
 			continue
 		}
-		wild := func(r *request) bool { return r.source == mpi.AnySource || r.tag == mpi.AnyTag }
+		wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 		switch {
-		case w.defects.PostedLastFirst,
-			w.defects.ExactFirst && wild(posted[k]) && !wild(r),
-			w.defects.WildFirst && !wild(posted[k]) && wild(r):
+		case w.Defects.PostedLastFirst,
+			w.Defects.ExactFirst && wild(posted[k]) && !wild(r),
+			w.Defects.WildFirst && !wild(posted[k]) && wild(r):
 			k = i
 		}
 	}
@@ -129,87 +128,85 @@ func (w *world) preferred(posted []*request, m *msg, k int) int {
 
 // matches reports whether a receive matches a message.
 func (w *world) matches(r *request, m *msg) bool {
-	defects := w.defects
-	return (r.source == mpi.AnySource || r.source == m.source || defects.SourceIgnored) &&
-		(r.tag == mpi.AnyTag || r.tag == m.tag || defects.TagIgnored || defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
+	return (r.peer == mpi.AnySource || r.peer == m.source || w.Defects.SourceIgnored) &&
+		(r.tag == mpi.AnyTag || r.tag == m.tag || w.Defects.TagIgnored || w.Defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
 }
 
-// find returns the unexpected message for a receive or probe: the first that matches.
-func (w *world) find(b *box, source, tag int) int {
-	r := &request{source: source, tag: tag}
-	k := slices.IndexFunc(b.unexpected, func(m *msg) bool { return w.matches(r, m) })
-	for i, m := range b.unexpected {
+// find returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
+func (w *world) find(q *recvQueues, source, tag int) int {
+	r := &request{peer: source, tag: tag}
+	k := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
+	for i, m := range q.unexpected {
 		if k < 0 || i <= k || !w.matches(r, m) {
 			continue
 		}
-		if w.defects.UnexpectedLastFirst || w.defects.UnexpectedByTag && m.tag < b.unexpected[k].tag {
+		if w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && m.tag < q.unexpected[k].tag {
 			k = i
 		}
 	}
 	return k
 }
 
-// post posts a receive.
-func (w *world) post(b *box, r *request) {
-	if k := w.find(b, r.source, r.tag); k >= 0 {
-		m := b.unexpected[k]
-		b.unexpected = slices.Delete(b.unexpected, k, k+1)
-		w.fill(r, m)
+// post completes a receive with an unexpected message, or appends it to the posted receives.
+func (w *world) post(q *recvQueues, r *request) {
+	if k := w.find(q, r.peer, r.tag); k >= 0 {
+		m := q.unexpected[k]
+		q.unexpected = slices.Delete(q.unexpected, k, k+1)
+		w.completeRecv(r, m)
 		return
 	}
-	b.posted = append(b.posted, r)
+	q.posted = append(q.posted, r)
 }
 
-// fill completes a receive with a message.
-func (w *world) fill(r *request, m *msg) {
-	defects := w.defects
+// completeRecv completes a receive with a message.
+func (w *world) completeRecv(r *request, m *msg) {
 	d := m.data
-	if defects.ReadyEmpty && m.ready {
+	if w.Defects.ReadyEmpty && m.ready {
 		d = nil
 	}
 	n := copy(r.buf, d)
 	switch {
-	case defects.LastByteLost && n > 1:
+	case w.Defects.LastByteLost && n > 1:
 		r.buf[n-1] = 0
-	case defects.LargeDamaged && n > 65536:
+	case w.Defects.LargeDamaged && n > 65536:
 		r.buf[n/2] ^= 1
-	case defects.RaggedLost && n%8 != 0:
+	case w.Defects.RaggedLost && n%8 != 0:
 		clear(r.buf[n&^7 : n])
-	case defects.BufferWiped:
+	case w.Defects.BufferWiped:
 		clear(r.buf[n:])
-	case defects.MiddleDamaged && n > 8:
+	case w.Defects.MiddleDamaged && n > 8:
 		r.buf[n/2] ^= 1
 	}
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: n}
-	if defects.WildSourceUntold && r.source == mpi.AnySource {
+	if w.Defects.WildSourceUntold && r.peer == mpi.AnySource {
 		st.Source = mpi.AnySource
 	}
-	if defects.WildTagUntold && r.tag == mpi.AnyTag {
+	if w.Defects.WildTagUntold && r.tag == mpi.AnyTag {
 		st.Tag = mpi.AnyTag
 	}
-	if defects.CountIsRoom {
+	if w.Defects.CountIsRoom {
 		st.Count = len(r.buf)
 	}
-	if defects.SourceIsOfWorld {
+	if w.Defects.SourceIsOfWorld {
 		st.Source = m.sender.rank
 	}
 	var err error
 	if len(d) > len(r.buf) {
-		if !defects.TruncatesSilently {
+		if !w.Defects.TruncatesSilently {
 			err = mpi.ErrTruncate
 		}
-		if defects.TruncateCountsAll {
+		if w.Defects.TruncateCountsAll {
 			st.Count = len(d)
 		}
-		if defects.TruncateWedges {
-			r.p.failure = mpi.ErrTruncate
+		if w.Defects.TruncateWedges {
+			r.c.failure = mpi.ErrTruncate
 		}
-		if defects.TruncateFailsSender && m.of != nil {
-			m.of.err = mpi.ErrTruncate
+		if w.Defects.TruncateFailsSender && m.send != nil {
+			m.send.err = mpi.ErrTruncate
 		}
-		if defects.TruncateKeepsRest {
-			rest := &msg{source: m.source, tag: m.tag, data: slices.Clone(d[len(r.buf):]), of: &request{p: m.sender}, sender: m.sender}
-			r.box.unexpected = slices.Insert(r.box.unexpected, 0, rest)
+		if w.Defects.TruncateKeepsRest {
+			rest := m.copyOf(slices.Clone(d[len(r.buf):]))
+			r.queues.unexpected = slices.Insert(r.queues.unexpected, 0, rest)
 		}
 	}
 	r.st = st
@@ -217,13 +214,18 @@ func (w *world) fill(r *request, m *msg) {
 	m.releaseSendBuffer()
 }
 
+// copyOf returns a message with the same envelope and other data, which completes no send.
+func (m *msg) copyOf(data []byte) *msg {
+	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
+}
+
 // releaseSendBuffer notes that the send buffer of a message is no longer needed.
 func (m *msg) releaseSendBuffer() {
-	if m.buffered && !m.sender.w.defects.BufferLeaks {
+	if m.buffered && !m.sender.Defects.BufferLeaks {
 		m.sender.used -= len(m.data) + overhead
 	}
-	if m.of != nil {
-		m.of.finish(m.of.err)
+	if m.send != nil {
+		m.send.finish(m.send.err)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // op is an operation on a rank's window.
 type op struct {
-	w          *world
+	*world
 	win        *win
 	origin     int
 	target, at int
@@ -28,12 +28,12 @@ type op struct {
 // hasResult reports whether the operation returns a result.
 func (o *op) hasResult() bool { return o.get || o.result != nil }
 
-// keep copies the origin buffers that the operation still needs.
-func (o *op) keep() {
+// copyOrigin copies the origin buffers that the operation still needs, so that the program can reuse them.
+func (o *op) copyOrigin() {
 	o.data, o.compare = bytes.Clone(o.data), bytes.Clone(o.compare)
 }
 
-// size returns the number of bytes of the window that it accesses.
+// size returns the number of bytes of the window that the operation accesses.
 func (o *op) size() int {
 	if o.data == nil || o.get {
 		return len(o.result)
@@ -41,26 +41,25 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// try applies the operation if its epoch allows it now.
+// try applies the operation, or a step of it, if its epoch allows that now.
 func (o *op) try() bool {
-	if !o.ready() || !o.w.canReceive(o.win.c.g.ranks[o.target]) {
+	if !o.ready() || !o.canReceive(o.win.c.g.ranks[o.target]) {
 		return false
 	}
-	defects := o.w.defects
-	if !o.put && !o.get && !defects.AccumulatesUnordered {
-		first := slices.IndexFunc(o.w.ops, func(x *op) bool {
+	if !o.put && !o.get && !o.Defects.AccumulatesUnordered {
+		first := slices.IndexFunc(o.ops, func(x *op) bool {
 			return x.win == o.win && x.target == o.target && !x.put && !x.get
 		})
-		if o.w.ops[first] != o {
+		if o.ops[first] != o {
 			return false
 		}
 	}
 	mem := o.win.all.mem[o.target]
-	if !o.put && !o.get && defects.AccumulatesRace && o.half == nil {
+	if !o.put && !o.get && o.Defects.AccumulatesRace && o.half == nil {
 		o.half = bytes.Clone(mem)
 		return true
 	}
-	if defects.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
+	if o.Defects.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
 		word := o.at &^ 7
 		if o.half == nil {
 			o.half = bytes.Clone(mem)
@@ -71,29 +70,28 @@ func (o *op) try() bool {
 	}
 	if o.apply(mem) {
 		o.done = true
-		o.w.ops = slices.DeleteFunc(o.w.ops, func(x *op) bool { return x == o })
+		o.ops = slices.DeleteFunc(o.ops, func(x *op) bool { return x == o })
 	}
 	return true
 }
 
 // apply applies the operation, and reports whether it is finished.
 func (o *op) apply(mem []byte) bool {
-	defects := o.w.defects
 	at := mem[o.at : o.at+o.size()]
 	switch {
-	case defects.SelfPutsLost && o.origin == o.target && o.put:
-	case defects.PutsCut && o.put && len(o.data) > 1:
+	case o.Defects.SelfPutsLost && o.origin == o.target && o.put:
+	case o.Defects.PutsCut && o.put && len(o.data) > 1:
 		copy(at, o.data[:len(o.data)-1])
-	case defects.PutsCutLarge && o.put && len(o.data) > 65536:
+	case o.Defects.PutsCutLarge && o.put && len(o.data) > 65536:
 		copy(at, o.data[:65536])
-	case defects.PutsOff && o.put && o.at+o.size() < len(mem):
+	case o.Defects.PutsOff && o.put && o.at+o.size() < len(mem):
 		copy(mem[o.at+1:], o.data)
 	case o.put:
 		copy(at, o.data)
-	case o.get && defects.GetsNothing:
+	case o.get && o.Defects.GetsNothing:
 	case o.get:
 		n := copy(o.result, at)
-		if defects.GetsCut && n > 1 {
+		if o.Defects.GetsCut && n > 1 {
 			o.result[n-1] = 0
 		}
 	default:
@@ -104,15 +102,12 @@ func (o *op) apply(mem []byte) bool {
 
 // combine applies an accumulate or a compare-and-swap, and reports whether it is finished.
 func (o *op) combine(at []byte) bool {
-	defects := o.w.defects
 	old := bytes.Clone(at)
-	if o.half != nil {
-		if defects.AccumulatesRace {
-			copy(at, o.half[o.at:])
-			old = bytes.Clone(at)
-		}
+	if o.half != nil && o.Defects.AccumulatesRace {
+		copy(at, o.half[o.at:])
+		old = bytes.Clone(at)
 	}
-	if defects.ElementsTorn && o.op == mpi.Replace && o.half == nil {
+	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.half == nil {
 		for i := 0; i+8 <= len(at); i += 8 {
 			copy(at[i:i+4], o.data[i:])
 		}
@@ -122,20 +117,20 @@ func (o *op) combine(at []byte) bool {
 	kind := o.op
 	switch {
 	case o.compare != nil:
-		if bytes.Equal(at, o.compare) != defects.SwapsUnequal && !defects.NeverSwaps || defects.AlwaysSwaps {
+		if bytes.Equal(at, o.compare) != o.Defects.SwapsUnequal && !o.Defects.NeverSwaps || o.Defects.AlwaysSwaps {
 			copy(at, o.data)
 		}
-	case defects.AccumulatesReplace && kind != mpi.NoOp:
+	case o.Defects.AccumulatesReplace && kind != mpi.NoOp:
 		copy(at, o.data)
-	case defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
-		combine(at, o.data, o.t, mpi.Sum, defects)
-	case defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
+	case o.Defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
+		combine(at, o.data, o.t, mpi.Sum, &o.Defects)
+	case o.Defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
 		copy(at, o.data)
 	case kind != mpi.NoOp:
-		combine(at, o.data, o.t, kind, defects)
+		combine(at, o.data, o.t, kind, &o.Defects)
 	}
 	if o.result != nil {
-		if defects.FetchesNew {
+		if o.Defects.FetchesNew {
 			copy(o.result, at)
 		} else {
 			copy(o.result, old)
@@ -145,50 +140,48 @@ func (o *op) combine(at []byte) bool {
 }
 
 // epoch returns a function that reports when an operation on a target can be applied, or an
-// error if there is no epoch that allows it.
+// error if there is no epoch that allows it, which must be that of a lock if locked.
 func (w *win) epoch(target int, locked bool) (func() bool, error) {
-	defects := w.c.p.w.defects
 	if c := w.held[target]; c != nil {
 		return func() bool { return c.granted }, nil
 	}
 	switch {
-	case locked && !defects.EpochsUnchecked:
+	case locked && !w.c.Defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
 	case slices.Contains(w.access, target):
 		n := w.starts[target]
 		return func() bool { return w.posted(target, n) }, nil
 	case w.open && w.access == nil:
 		n := w.all.fences[w.c.rank]
-		return func() bool { return w.all.fences[target] >= n || defects.FenceAlone }, nil
-	case defects.EpochsUnchecked:
+		return func() bool { return w.all.fences[target] >= n || w.c.Defects.FenceAlone }, nil
+	case w.c.Defects.EpochsUnchecked:
 		return func() bool { return true }, nil
 	}
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid.
+// issue starts an operation, or returns why it is invalid. If locked, it needs an epoch of a lock.
 func (w *win) issue(o *op, locked bool) error {
-	if err := w.usable(); err != nil {
+	if err := w.startCall(); err != nil {
 		return err
 	}
-	defects := w.c.p.w.defects
-	if o.target == mpi.ProcNull && !defects.NullRefused {
+	if o.target == mpi.ProcNull && !w.c.Defects.NullRefused {
 		o.done = true
 		return nil
 	}
-	if err := w.badTarget(o.target); err != nil || o.target < 0 || o.target >= w.c.Size() {
+	if err := w.checkTarget(o.target); err != nil || o.target < 0 || o.target >= w.c.Size() {
 		o.done = true
 		return err
 	}
-	if err := w.badOperation(o); err != nil {
+	if err := w.checkOperation(o); err != nil {
 		return err
 	}
 	size := len(w.all.mem[o.target])
 	if o.at < 0 || o.at+o.size() > size {
-		if defects.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
+		if w.c.Defects.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
 			copy(w.all.mem[o.target][o.at:], o.data)
 		}
-		if defects.RangesUnchecked {
+		if w.c.Defects.RangesUnchecked {
 			o.done = true
 			return nil
 		}
@@ -198,19 +191,19 @@ func (w *win) issue(o *op, locked bool) error {
 	if err != nil {
 		return err
 	}
-	if defects.WindowRanksOfWorld {
+	if w.c.Defects.WindowRanksOfWorld {
 		o.target = min(w.c.rank, len(w.c.g.ranks)-1)
 	}
-	o.w, o.win, o.origin, o.ready = w.c.p.w, w, w.c.rank, ready
+	o.world, o.win, o.origin, o.ready = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
-	o.w.ops = append(o.w.ops, o)
+	o.ops = append(o.ops, o)
 	return nil
 }
 
-// badOperation returns the error of an invalid type, operation or operand.
-func (w *win) badOperation(o *op) error {
+// checkOperation returns an error for an invalid type, operation or operand.
+func (w *win) checkOperation(o *op) error {
 	switch {
-	case o.put || o.get || w.c.p.w.defects.ReductionsUnchecked:
+	case o.put || o.get || w.c.Defects.ReductionsUnchecked:
 		return nil
 	case int(o.t) > int(mpi.Float64):
 		return mpi.ErrType
@@ -234,19 +227,12 @@ func (w *win) Accumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) erro
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, at: at, t: t, op: kind}, false))
 }
 
-// operand returns the origin data of a fetching operation; none for NoOp.
-func operand(d []byte, kind mpi.Op) []byte {
-	if kind == mpi.NoOp {
-		return nil
-	}
-	return d
-}
-
+// getAccumulate returns an operation that fetches. NoOp has no origin data.
 func (w *win) getAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) *op {
-	if w.c.p.w.defects.NoOpWrites {
-		return &op{data: d, result: result, target: target, at: at, t: t, op: kind}
+	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
+		d = nil
 	}
-	return &op{data: operand(d, kind), result: result, target: target, at: at, t: t, op: kind}
+	return &op{data: d, result: result, target: target, at: at, t: t, op: kind}
 }
 
 func (w *win) GetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
@@ -258,7 +244,8 @@ func (w *win) FetchAndOp(d, result []byte, target, at int, t mpi.Type, kind mpi.
 }
 
 func (w *win) CompareAndSwap(d, compare, result []byte, target, at int, t mpi.Type) error {
-	return w.fail("CompareAndSwap", w.issue(&op{data: d, compare: compare, result: result, target: target, at: at, t: t, op: mpi.Replace}, false))
+	o := &op{data: d, compare: compare, result: result, target: target, at: at, t: t, op: mpi.Replace}
+	return w.fail("CompareAndSwap", w.issue(o, false))
 }
 
 // request starts an operation with a request.
@@ -266,16 +253,15 @@ func (w *win) request(call string, o *op) (cases.Request, error) {
 	if err := w.issue(o, true); err != nil {
 		return nil, w.fail(call, err)
 	}
-	r := &request{p: w.c.p, c: w.c, active: true, st: undefinedStatus}
-	defects := w.c.p.w.defects
+	r := &request{c: w.c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
-		if o.done || defects.RequestsEarly {
+		if o.done || w.c.Defects.RequestsEarly {
 			return true
 		}
 		if o.hasResult() {
 			return false
 		}
-		o.keep() // the request is complete: the origin buffer can be reused
+		o.copyOrigin() // the request is complete: the origin buffer can be reused
 		return true
 	}
 	return r, nil

@@ -8,40 +8,38 @@ import (
 )
 
 // probedStatus returns the status of a probed message.
-func (c *comm) probedStatus(b *box, k int) mpi.Status {
-	defects := c.p.w.defects
-	if defects.ProbeLatest {
+func (c *comm) probedStatus(b *recvQueues, k int) mpi.Status {
+	if c.Defects.ProbeLatest {
 		k = len(b.unexpected) - 1
 	}
 	m := b.unexpected[k]
-	if defects.ProbeCompletesSync && m.of != nil {
-		m.of.finish(nil)
+	if c.Defects.ProbeCompletesSync && m.send != nil {
+		m.send.finish(nil)
 	}
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if defects.ProbeCutsCount && st.Count > 4096 {
+	if c.Defects.ProbeCutsCount && st.Count > 4096 {
 		st.Count = 4096
 	}
-	if defects.SourceIsOfWorld {
+	if c.Defects.SourceIsOfWorld {
 		st.Source = m.sender.rank
 	}
-	if defects.ProbeConsumes {
+	if c.Defects.ProbeConsumes {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
 		m.releaseSendBuffer()
 	}
 	return st
 }
 
-func (c *comm) box() *box { return c.g.boxes[c.rank] }
+func (c *comm) queues() *recvQueues { return c.g.queues[c.rank] }
 
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
-	defects := c.p.w.defects
 	k, found, err := c.findMessage("Iprobe", source, tag, false)
 	switch {
 	case err != nil || found && k < 0:
 		return procNullStatus, found, err
 	case found:
-		return c.probedStatus(c.box(), k), true, nil
-	case defects.IprobeAlways:
+		return c.probedStatus(c.queues(), k), true, nil
+	case c.Defects.IprobeAlways:
 		return mpi.Status{Source: 0, Tag: max(tag, 0)}, true, nil
 	}
 	return mpi.Status{}, false, nil
@@ -52,35 +50,35 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	if err != nil || k < 0 {
 		return procNullStatus, err
 	}
-	return c.probedStatus(c.box(), k), nil
+	return c.probedStatus(c.queues(), k), nil
 }
 
 // findMessage returns the index of the unexpected message that a probe finds, or -1 with
 // found for MPI_PROC_NULL. If wait is true, it waits for a message.
 func (c *comm) findMessage(call string, source, tag int, wait bool) (k int, found bool, err error) {
-	err = c.usable()
+	err = c.startCall()
 	if err == nil {
-		err = c.badSource(source, tag)
+		err = c.checkSource(source, tag)
 	}
 	if err != nil {
 		return -1, false, c.fail(call, err)
 	}
 	if !wait {
-		c.p.letOthersRun()
+		c.letOthersRun()
 	}
-	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
+	if source == mpi.ProcNull && !c.Defects.NullBlocks {
 		return -1, true, nil
 	}
 	find := func() bool {
-		k = c.p.w.find(c.box(), source, tag)
+		k = c.find(c.queues(), source, tag)
 		return k >= 0
 	}
 	if wait {
-		c.p.blockUntil("a message of "+call, find)
+		c.blockUntil("a message of "+call, find)
 		return k, true, nil
 	}
 	found = find()
-	return k, found && !c.p.w.defects.IprobeNever, nil
+	return k, found && !c.Defects.IprobeNever, nil
 }
 
 // message is a message that Mprobe returned. It is empty for MPI_PROC_NULL.
@@ -92,14 +90,14 @@ type message struct {
 
 // takeMatched removes a message from the unexpected ones.
 func (c *comm) takeMatched(source, tag, k int) (cases.Message, mpi.Status) {
-	defects, b := c.p.w.defects, c.box()
+	b := c.queues()
 	m := b.unexpected[k]
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if !defects.MprobeLeaves {
+	if !c.Defects.MprobeLeaves {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
 	}
-	if defects.MprobeGetsNext {
-		if k := c.p.w.find(b, source, tag); k >= 0 {
+	if c.Defects.MprobeGetsNext {
+		if k := c.find(b, source, tag); k >= 0 {
 			m, b.unexpected[k] = b.unexpected[k], m
 		}
 	}
@@ -129,18 +127,18 @@ func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, m
 }
 
 func (x *message) Irecv(buf []byte) (cases.Request, error) {
-	r := &request{p: x.c.p, c: x.c, buf: buf, source: mpi.ProcNull, active: true}
+	r := &request{c: x.c, buf: buf, peer: mpi.ProcNull, active: true}
 	switch {
 	case x.m == nil:
 		x.c.recvFromProcNull(r)
-	case x.gone && !x.c.p.w.defects.MessageTwice:
+	case x.gone && !x.c.Defects.MessageTwice:
 		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:
 		x.gone = true
-		r.source = x.m.source
-		r.box = &box{}
-		x.c.p.w.fill(r, x.m)
-		r.box = nil
+		r.peer = x.m.source
+		r.queues = &recvQueues{}
+		x.c.completeRecv(r, x.m)
+		r.queues = nil
 	}
 	return r, nil
 }

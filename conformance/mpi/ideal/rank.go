@@ -15,45 +15,45 @@ type rank struct {
 
 // newWorld returns the world communicator and the self communicator of a rank.
 func (p *proc) newWorld() cases.World {
-	all := &comm{p: p, g: p.w.all, rank: p.rank}
-	own := p.w.group([]int{p.rank})
-	if p.w.defects.SelfIsWorld {
-		own.boxes = []*box{p.w.all.boxes[p.rank]}
-		own.id = p.w.all.id
+	all := &comm{proc: p, g: p.all, rank: p.rank}
+	own := p.group([]int{p.rank})
+	if p.Defects.SelfIsWorld {
+		own.queues = []*recvQueues{p.all.queues[p.rank]}
+		own.id = p.all.id
 	}
-	return &rank{comm: all, self: &comm{p: p, g: own}}
+	return &rank{comm: all, self: &comm{proc: p, g: own}}
 }
 
 func (r *rank) Self() cases.Comm { return r.self }
 
 func (r *rank) Wtime() time.Duration {
-	if r.p.w.defects.ClockRunsBack {
-		return time.Hour - r.p.w.now
+	if r.Defects.ClockRunsBack {
+		return time.Hour - r.now
 	}
-	return r.p.w.now
+	return r.now
 }
 
 const computing = "its computing to end"
 
 func (r *rank) Compute(d time.Duration) {
-	p := r.p
-	if p.w.defects.ComputesNothing {
+	p := r.proc
+	if p.Defects.ComputesNothing {
 		d = 0
 	}
-	p.until = p.w.now + d
-	p.yieldUntil(computing, func() bool { return p.w.now >= p.until })
+	p.until = p.now + d
+	p.yieldUntil(computing, func() bool { return p.now >= p.until })
 }
 
 func (r *rank) Invalidate(buf []byte) error {
-	if r.p.w.defects.ForgetWipes {
+	if r.Defects.ForgetWipes {
 		clear(buf)
 	}
 	return nil
 }
 
 func (r *rank) AttachBuffer(n int) error {
-	p := r.p
-	if p.hasBuffer && !p.w.defects.AttachesTwice || n < 0 {
+	p := r.proc
+	if p.hasBuffer && !p.Defects.AttachesTwice || n < 0 {
 		return r.fail("AttachBuffer", mpi.ErrBuffer)
 	}
 	p.attached, p.hasBuffer = n, true
@@ -61,12 +61,12 @@ func (r *rank) AttachBuffer(n int) error {
 }
 
 func (r *rank) DetachBuffer() error {
-	p := r.p
+	p := r.proc
 	if !p.hasBuffer {
 		return r.fail("DetachBuffer", mpi.ErrBuffer)
 	}
-	if p.w.defects.DetachDrops {
-		for _, x := range p.w.wires {
+	if p.Defects.DetachDrops {
+		for _, x := range p.wires {
 			for _, m := range x.queue {
 				m.dropped = m.dropped || m.buffered && x.src == p.rank
 			}

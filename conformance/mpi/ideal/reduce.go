@@ -20,30 +20,31 @@ func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
 	if defects.TypesIgnored {
 		t = mpi.Byte
 	}
+	le := binary.LittleEndian
 	for i := 0; t.Size() > 0 && i+t.Size() <= len(into); i += t.Size() {
 		a, b := into[i:], with[i:]
 		switch t {
 		case mpi.Byte:
 			a[0] = combineIntegers(a[0], b[0], op)
 		case mpi.Int32:
-			binary.LittleEndian.PutUint32(a, uint32(combineIntegers(int32(binary.LittleEndian.Uint32(a)), int32(binary.LittleEndian.Uint32(b)), op)))
+			le.PutUint32(a, uint32(combineIntegers(int32(le.Uint32(a)), int32(le.Uint32(b)), op)))
 		case mpi.Uint32:
-			binary.LittleEndian.PutUint32(a, combineIntegers(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b), op))
+			le.PutUint32(a, combineIntegers(le.Uint32(a), le.Uint32(b), op))
 		case mpi.Int64:
-			binary.LittleEndian.PutUint64(a, uint64(combineIntegers(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b)), op)))
+			le.PutUint64(a, uint64(combineIntegers(int64(le.Uint64(a)), int64(le.Uint64(b)), op)))
 		case mpi.Uint64:
-			binary.LittleEndian.PutUint64(a, combineIntegers(binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b), op))
+			le.PutUint64(a, combineIntegers(le.Uint64(a), le.Uint64(b), op))
 		case mpi.Float32:
-			x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
-			binary.LittleEndian.PutUint32(a, math.Float32bits(combineNumbers(x, y, op)))
+			x, y := math.Float32frombits(le.Uint32(a)), math.Float32frombits(le.Uint32(b))
+			le.PutUint32(a, math.Float32bits(combineNumbers(x, y, op)))
 		case mpi.Float64:
-			x, y := math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b))
-			binary.LittleEndian.PutUint64(a, math.Float64bits(combineNumbers(x, y, op)))
+			x, y := math.Float64frombits(le.Uint64(a)), math.Float64frombits(le.Uint64(b))
+			le.PutUint64(a, math.Float64bits(combineNumbers(x, y, op)))
 		}
 	}
 }
 
-// combineIntegers combines integers.
+// combineIntegers returns a op b, also for bitwise operations.
 func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	switch op {
 	case mpi.BAnd:
@@ -56,7 +57,7 @@ func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.O
 	return combineNumbers(a, b, op)
 }
 
-// combineNumbers combines numbers.
+// combineNumbers returns a op b. NoOp returns a.
 func combineNumbers[N addable](a, b N, op mpi.Op) N {
 	truth := func(is bool) N {
 		if is {

@@ -9,12 +9,12 @@ import (
 
 // request is a nonblocking operation.
 type request struct {
-	p          *proc
 	c          *comm
+	call       string // the MPI call that starts it, for errors
 	buf        []byte
-	source     int // or destination
+	peer       int // source or destination
 	tag        int
-	box        *box // of receives
+	queues     *recvQueues // of receives
 	st         mpi.Status
 	err        error
 	active     bool
@@ -36,7 +36,7 @@ var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 // finish completes the operation.
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
-// complete reports whether the operation is complete. A pending cancellation takes effect.
+// complete reports whether the operation is complete. A pending cancellation takes effect first.
 func (r *request) complete() bool {
 	r.awaited = true
 	if r.cancelling && !r.done {
@@ -60,14 +60,13 @@ func (r *request) begin() error {
 }
 
 func (r *request) Start() error {
-	defects := r.p.w.defects
-	r.p.enter()
+	r.c.enter()
 	switch {
-	case !r.persistent && defects.PlainStarts:
+	case !r.persistent && r.c.Defects.PlainStarts:
 		return nil
-	case !r.persistent, r.freed, defects.PersistentOnce && r.starts > 0:
+	case !r.persistent, r.freed, r.c.Defects.PersistentOnce && r.starts > 0:
 		return r.c.fail("Start", mpi.ErrRequest)
-	case r.active && defects.ActiveStarts:
+	case r.active && r.c.Defects.ActiveStarts:
 		return nil
 	case r.active:
 		return r.c.fail("Start", mpi.ErrRequest)
@@ -77,37 +76,36 @@ func (r *request) Start() error {
 
 func (r *request) Active() bool { return r.active }
 
-// take returns the result of a complete request and ends it.
+// take returns the status and the error of a complete request, and makes it inactive.
 func (r *request) take() (mpi.Status, error) {
-	if !r.p.w.defects.CompleteStaysActive {
+	if !r.c.Defects.CompleteStaysActive {
 		r.active = false
 	}
 	return r.st, r.err
 }
 
 func (r *request) Wait() (mpi.Status, error) {
-	r.p.enter()
-	defects := r.p.w.defects
+	r.c.enter()
 	if !r.active {
 		switch {
-		case defects.InactiveHangs:
-			r.p.blockUntil("a request that is not active", func() bool { return false })
-		case defects.InactiveKeepsStatus:
+		case r.c.Defects.InactiveHangs:
+			r.c.blockUntil("a request that is not active", func() bool { return false })
+		case r.c.Defects.InactiveKeepsStatus:
 			return r.st, nil
 		}
 		return empty, nil
 	}
-	r.p.blockUntil("a request", r.complete)
+	r.c.blockUntil("a request", r.complete)
 	st, err := r.take()
 	return st, r.c.fail("Wait", err)
 }
 
 func (r *request) Test() (mpi.Status, bool, error) {
-	r.p.letOthersRun()
+	r.c.letOthersRun()
 	if !r.active {
-		return empty, !r.p.w.defects.InactiveTestsFalse, nil
+		return empty, !r.c.Defects.InactiveTestsFalse, nil
 	}
-	if !r.complete() || r.p.w.defects.TestNever {
+	if !r.complete() || r.c.Defects.TestNever {
 		return mpi.Status{}, false, nil
 	}
 	st, err := r.take()
@@ -115,26 +113,25 @@ func (r *request) Test() (mpi.Status, bool, error) {
 }
 
 func (r *request) GetStatus() (mpi.Status, bool, error) {
-	r.p.letOthersRun()
+	r.c.letOthersRun()
 	if !r.active {
 		return empty, true, nil
 	}
 	if !r.complete() {
 		return mpi.Status{}, false, nil
 	}
-	if r.p.w.defects.GetStatusFrees {
+	if r.c.Defects.GetStatusFrees {
 		r.active = false
 	}
 	return r.st, true, nil
 }
 
 func (r *request) Cancel() error {
-	defects := r.p.w.defects
-	r.p.enter()
-	if defects.CancelIgnored || r.box == nil {
+	r.c.enter()
+	if r.c.Defects.CancelIgnored || r.queues == nil {
 		return nil
 	}
-	if r.done && defects.CancelsWhatArrived {
+	if r.done && r.c.Defects.CancelsWhatArrived {
 		clear(r.buf)
 		r.st.Cancelled = true
 	}
@@ -142,7 +139,7 @@ func (r *request) Cancel() error {
 		return nil
 	}
 	// It may take effect now, or when a rank tests the request.
-	if r.p.w.rng.IntN(2) == 0 {
+	if r.c.rng.IntN(2) == 0 {
 		r.cancelling = true
 		return nil
 	}
@@ -152,48 +149,47 @@ func (r *request) Cancel() error {
 
 // cancel cancels a receive that has no message yet.
 func (r *request) cancel() {
-	defects := r.p.w.defects
 	r.cancelling = false
 	victim := r
-	if defects.CancelsFirst && len(r.box.posted) > 0 {
-		victim = r.box.posted[0]
+	if r.c.Defects.CancelsFirst && len(r.queues.posted) > 0 {
+		victim = r.queues.posted[0]
 	}
-	if !defects.CancelKeepsPosted {
-		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == victim })
+	if !r.c.Defects.CancelKeepsPosted {
+		r.queues.posted = slices.DeleteFunc(r.queues.posted, func(o *request) bool { return o == victim })
 	}
-	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !defects.CancelUntold}
+	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !r.c.Defects.CancelUntold}
 	victim.finish(nil)
-	if defects.CancelFails {
+	if r.c.Defects.CancelFails {
 		victim.err = mpi.ErrRequest
 	}
-	if defects.CancelBlanksBuffer {
+	if r.c.Defects.CancelBlanksBuffer {
 		clear(r.buf)
 	}
 }
 
 func (r *request) Free() error {
-	r.p.enter()
-	if r.p.w.defects.FreeCancels && r.active && r.box == nil {
-		for _, x := range r.p.w.wires {
+	r.c.enter()
+	if r.c.Defects.FreeCancels && r.active && r.queues == nil {
+		for _, x := range r.c.wires {
 			for _, m := range x.queue {
-				m.dropped = m.dropped || m.of == r || x.src == r.p.rank
+				m.dropped = m.dropped || m.send == r || x.src == r.c.rank
 			}
 		}
 	}
-	if r.p.w.defects.FreeUnposts && r.box != nil {
-		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == r })
+	if r.c.Defects.FreeUnposts && r.queues != nil {
+		r.queues.posted = slices.DeleteFunc(r.queues.posted, func(o *request) bool { return o == r })
 	}
 	r.freed = true
 	r.active = false
 	return nil
 }
 
-// concrete returns the requests of a slice that are not nil.
-func concrete(rs []cases.Request) []*request {
+// ownRequests returns the requests as those of this package. Nil requests stay nil.
+func ownRequests(rs []cases.Request) []*request {
 	all := make([]*request, len(rs))
 	for i, r := range rs {
 		if r != nil {
-			all[i], _ = r.(*request)
+			all[i] = r.(*request)
 		}
 	}
 	return all

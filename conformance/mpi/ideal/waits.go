@@ -8,7 +8,7 @@ import (
 )
 
 func (r *rank) StartAll(rs []cases.Request) error {
-	if r.p.w.defects.StartAllMissesLast && len(rs) > 1 {
+	if r.Defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
 	}
 	for _, q := range rs {
@@ -21,13 +21,12 @@ func (r *rank) StartAll(rs []cases.Request) error {
 
 // takeAll ends complete requests, and returns their statuses and errors.
 func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
-	defects := r.p.w.defects
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
 	failed := false
 	for i, q := range rs {
 		sts[i] = empty
-		if defects.NilIsRankZero && q == nil {
+		if r.Defects.NilIsRankZero && q == nil {
 			sts[i] = mpi.Status{}
 		}
 		if active(q) {
@@ -35,31 +34,30 @@ func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
 			failed = failed || errs[i] != nil
 		}
 	}
-	if defects.StatusesReversed {
+	if r.Defects.StatusesReversed {
 		slices.Reverse(sts)
 	}
-	if defects.ErrorOfTheWrong {
+	if r.Defects.ErrorOfTheWrong {
 		slices.Reverse(errs)
 	}
-	if failed && !defects.SeveralSwallowErrors {
+	if failed && !r.Defects.SeveralSwallowErrors {
 		return sts, &mpi.RequestsError{Errs: errs}
 	}
 	return sts, nil
 }
 
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	defects := r.p.w.defects
-	if defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
-		r.p.blockUntil("what is not active", func() bool { return false })
+	r.enter()
+	qs := ownRequests(rs)
+	if r.Defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
+		r.blockUntil("what is not active", func() bool { return false })
 	}
-	r.p.blockUntil("all requests", func() bool {
+	r.blockUntil("all requests", func() bool {
 		for i, q := range qs {
 			if active(q) && !q.complete() {
-				return defects.WaitAllMissesLast && i == len(qs)-1
+				return r.Defects.WaitAllMissesLast && i == len(qs)-1
 			}
-			if defects.WaitAllEndsAtError && active(q) && q.err != nil {
+			if r.Defects.WaitAllEndsAtError && active(q) && q.err != nil {
 				return true
 			}
 		}
@@ -69,11 +67,11 @@ func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 }
 
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
-	r.p.letOthersRun()
-	qs := concrete(rs)
+	r.letOthersRun()
+	qs := ownRequests(rs)
 	for _, q := range qs {
 		if active(q) && !q.complete() {
-			if r.p.w.defects.TestAllTakesSome {
+			if r.Defects.TestAllTakesSome {
 				for _, q := range qs {
 					if active(q) && q.done {
 						q.active = false
@@ -84,104 +82,103 @@ func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 		}
 	}
 	sts, err := r.takeAll(qs)
-	return sts, !r.p.w.defects.TestAllNever, err
+	return sts, !r.Defects.TestAllNever, err
 }
 
-// completeOnes returns the indices of the active requests that are complete, in random
-// order; none is true if no request is active.
-func (r *rank) completeOnes(qs []*request) (which []int, none bool) {
-	none = true
+// completeRequests returns the indices of the active requests that are complete, in random
+// order; noneActive is true if no request is active.
+func (r *rank) completeRequests(qs []*request) (which []int, noneActive bool) {
+	noneActive = true
 	for i, q := range qs {
 		if active(q) {
-			none = false
+			noneActive = false
 			if q.complete() {
 				which = append(which, i)
 			}
 		}
 	}
-	r.p.w.rng.Shuffle(len(which), func(i, j int) { which[i], which[j] = which[j], which[i] })
-	return which, none
+	r.rng.Shuffle(len(which), func(i, j int) { which[i], which[j] = which[j], which[i] })
+	return which, noneActive
 }
 
-// someOf waits for at least one request, or tests all.
-func (r *rank) someOf(qs []*request, wait bool) (which []int, none bool) {
+// someOf returns the indices of complete requests. If wait is true, it waits for the first; noneActive is as in
+// completeRequests.
+func (r *rank) someOf(qs []*request, wait bool) (which []int, noneActive bool) {
 	if wait {
-		r.p.blockUntil("some request", func() bool {
-			which, none = r.completeOnes(qs)
-			return none && !r.p.w.defects.InactiveHangs || len(which) > 0
+		r.blockUntil("some request", func() bool {
+			which, noneActive = r.completeRequests(qs)
+			return noneActive && !r.Defects.InactiveHangs || len(which) > 0
 		})
-		return which, none
+		return which, noneActive
 	}
-	r.p.letOthersRun()
-	return r.completeOnes(qs)
+	r.letOthersRun()
+	return r.completeRequests(qs)
 }
 
 // takeAny ends one of the complete requests.
-func (r *rank) takeAny(qs []*request, which []int, none bool) (int, mpi.Status, error) {
-	defects := r.p.w.defects
-	if none || len(which) == 0 {
-		if defects.NoneIsFirst {
+func (r *rank) takeAny(qs []*request, which []int, noneActive bool) (int, mpi.Status, error) {
+	if noneActive || len(which) == 0 {
+		if r.Defects.NoneIsFirst {
 			return 0, empty, nil
 		}
 		return mpi.Undefined, empty, nil
 	}
 	i := which[0]
 	st, err := qs[i].take()
-	if defects.IndexOff {
+	if r.Defects.IndexOff {
 		i = (i + 1) % len(qs)
 	}
 	return i, st, err
 }
 
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	which, none := r.someOf(qs, true)
-	i, st, err := r.takeAny(qs, which, none)
+	r.enter()
+	qs := ownRequests(rs)
+	which, noneActive := r.someOf(qs, true)
+	i, st, err := r.takeAny(qs, which, noneActive)
 	return i, st, r.fail("WaitAny", err)
 }
 
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
-	qs := concrete(rs)
-	which, none := r.someOf(qs, false)
-	i, st, err := r.takeAny(qs, which, none)
-	is := none && !r.p.w.defects.InactiveTestsFalse || len(which) > 0 && !r.p.w.defects.TestNever
+	qs := ownRequests(rs)
+	which, noneActive := r.someOf(qs, false)
+	i, st, err := r.takeAny(qs, which, noneActive)
+	is := noneActive && !r.Defects.InactiveTestsFalse || len(which) > 0 && !r.Defects.TestNever
 	return i, st, is, r.fail("TestAny", err)
 }
 
 // takeSome ends the complete requests, and returns their indices.
 func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error) {
-	defects := r.p.w.defects
 	some := make([]*request, 0, len(which))
 	for _, i := range which {
 		some = append(some, qs[i])
 	}
 	sts, err := r.takeAll(some)
-	if defects.IndexOff {
+	if r.Defects.IndexOff {
 		for k := range which {
 			which[k] = (which[k] + 1) % len(qs)
 		}
 	}
-	if defects.SomeTwice && len(which) > 0 {
+	if r.Defects.SomeTwice && len(which) > 0 {
 		which, sts = append(which, which[0]), append(sts, sts[0])
 	}
 	return which, sts, err
 }
 
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	which, none := r.someOf(qs, true)
-	if none && r.p.w.defects.NoneIsFirst {
+	r.enter()
+	qs := ownRequests(rs)
+	which, noneActive := r.someOf(qs, true)
+	if noneActive && r.Defects.NoneIsFirst {
 		return []int{0}, []mpi.Status{empty}, nil
 	}
 	return r.takeSome(qs, which)
 }
 
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	qs := concrete(rs)
+	qs := ownRequests(rs)
 	which, _ := r.someOf(qs, false)
-	if r.p.w.defects.TestNever {
+	if r.Defects.TestNever {
 		which = nil
 	}
 	return r.takeSome(qs, which)

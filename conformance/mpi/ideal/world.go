@@ -42,20 +42,19 @@ func (e *HungError) Error() string {
 
 type world struct {
 	Options
-	defects *Defects
-	rng     *rand.Rand
-	now     time.Duration
-	procs   []*proc
-	wires   []*wire // those with messages
-	ops     []*op   // operations on windows, not yet applied
-	ids     int
-	all     *group
+	rng   *rand.Rand
+	now   time.Duration
+	procs []*proc
+	wires []*wire // those with messages
+	ops   []*op   // operations on windows, not yet applied
+	ids   int
+	all   *group
 }
 
 // proc is a running rank.
 type proc struct {
-	w      *world
-	rank   int
+	*world
+	rank   int // in the world
 	resume func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
@@ -75,7 +74,6 @@ type proc struct {
 // rank that failed, or a *HungError.
 func Run(o Options, f func(cases.World) error) error {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 17))}
-	w.defects = &w.Defects
 	w.PerNode = max(w.PerNode, 1)
 	if w.Steps == 0 {
 		w.Steps = 5_000_000
@@ -99,7 +97,7 @@ var errStopped = errors.New("stopped")
 
 // start creates the coroutine of a rank.
 func (w *world) start(rank int, f func(cases.World) error) *proc {
-	p := &proc{w: w, rank: rank}
+	p := &proc{world: w, rank: rank}
 	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		p.yield = yield
 		defer func() {
@@ -226,7 +224,7 @@ func (p *proc) yieldUntil(what string, ready func() bool) {
 
 // enter begins a call: other ranks may run first.
 func (p *proc) enter() {
-	if p.w.rng.IntN(2) == 0 {
+	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
@@ -237,5 +235,5 @@ func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return tr
 // canReceive reports whether messages can arrive at a rank now.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
-	return !(w.Polling || w.defects.NothingWhileBusy) || p.inside || p.done
+	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inside || p.done
 }
