@@ -13,19 +13,16 @@ import (
 var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
 	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"),
 	Title:   "An address handle keeps the attributes it was created with",
-	Sends:   "nothing",
 	Expects: "destination, source index, hop limit, traffic class, service level and port as given",
 	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
-		ah, err := r.PD.CreateAH(want)
-		r.Must("an address handle", err)
+		ah := result(r.PD.CreateAH(want))(r, "an address handle")
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
 	ID: "verbs/ah/impossible-addresses-refused", Cite: manual("ibv_create_ah(3)", "verbs/ah/2"),
 	Title:   "An address handle with an invalid port or source index is refused",
-	Sends:   "nothing",
 	Expects: "a refusal of port 0, of a port after the last, and of a source index after the table, or of an empty entry",
 	Defects: []string{"AHUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		nowhere := unusedGIDIndex(r)
@@ -41,8 +38,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		} {
 			attr := r.PathTo(r)
 			bad.wrong(&attr)
-			_, err := r.PD.CreateAH(attr)
-			r.MustFail("an address handle with "+bad.what, err, bad.reason)
+			r.MustFail("an address handle with "+bad.what, errorOf(r.PD.CreateAH(attr)), bad.reason)
 		}
 	}),
 }, {
@@ -61,8 +57,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
-		ah, err := l.dut.PD.CreateAH(attr)
-		l.dut.Must("a handle of that address", err)
+		ah := result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
 		l.partner.postRecv(3, recvOffset, 64)
 		wr := l.dut.sendWR(4, 0, 32)
 		wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
@@ -75,8 +70,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
 	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-		ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
-		l.dut.Must("an address handle in another domain", err)
+		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner)))(l.dut, "an address handle in another domain")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah

@@ -12,10 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
+var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 	ID: "verbs/cm/listen-at-any-port", Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"),
 	Title:   "A listener at port 0 gets a free port, and returns it",
-	Sends:   "nothing",
 	Expects: "three listeners with the requested address, at three different ports",
 	Defects: []string{"ListenAddrZero"}, Run: rig.Body(func(r *rig.Rig) {
 		ports := make(map[uint16]bool)
@@ -28,21 +27,20 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"),
 	Title:   "A port in use cannot be listened to again until its listener is closed",
-	Sends:   "nothing",
 	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
 	Defects: []string{"PortsShared"}, Run: rig.Body(func(r *rig.Rig) {
 		first := listen(r)
-		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
-		r.MustFail("a second listener at a port", err, nil)
+		r.MustFail("a second listener at a port", errorOf(r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)), nil)
 		at := first.Addr()
 		r.Must("a listener that can be closed", first.Close())
-		again, err := r.CM().Listen(at, verbs.PortSpaceTCP, 1)
-		r.Must("a listener at a port that is free again", err)
+		again := result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
-}, {
-	ID:   "verbs/cm/connects",
-	Cite: manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+}})
+
+// cmCases test connections of RC queue pairs.
+var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
+	ID: "verbs/cm/connects", Cite: manual("rdma_accept(3)", "verbs/cm/3"),
 	Title:   "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
 	Sends:   "a request and its acceptance, in each direction; messages both ways",
 	Expects: "RTS on both sides, the messages, and the peer's address",
@@ -62,8 +60,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		l.expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
-	ID:   "verbs/cm/what-was-asked-for",
-	Cite: manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/what-was-asked-for", Cite: manual("rdma_connect(3)", "verbs/cm/4"),
 	Title:   "A connection request carries responder resources and initiator depth of its sender",
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
@@ -76,8 +73,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.accept(req, connParam)
 	}),
 }, {
-	ID:   "verbs/cm/private-data",
-	Cite: manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/private-data", Cite: manual("rdma_connect(3)", "verbs/cm/5"),
 	Title:   "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
 	Sends:   "private data of the maximum length with a request and its reply, in each direction",
 	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
@@ -94,8 +90,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
-	ID:   "verbs/cm/private-data-too-long",
-	Cite: manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/private-data-too-long", Cite: manual("rdma_connect(3)", "verbs/cm/6"),
 	Title:   "Too much private data is refused, and the queue pair is unchanged",
 	Sends:   "nothing: the device connects with one byte too much",
 	Expects: "EINVAL; then a connection without private data",
@@ -108,8 +103,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		d.connect()
 	}),
 }, {
-	ID:   "verbs/cm/rejected",
-	Cite: manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/rejected", Cite: manual("rdma_reject(3)", "verbs/cm/7"),
 	Title:   "A rejected connection returns an error with the private data of the rejecting side",
 	Sends:   "a request of the device that the partner rejects, and the reverse",
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
@@ -125,8 +119,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 		again.connect()
 	}),
 }, {
-	ID:   "verbs/cm/nobody-listens",
-	Cite: manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/nobody-listens", Cite: manual("rdma_connect(3)", "verbs/cm/8"),
 	Title:   "A connection to a port without a listener is rejected",
 	Sends:   "a request of the device to a closed port of the partner",
 	Expects: "ErrRejected, and the queue pair not in RTS",
@@ -147,9 +140,8 @@ func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 }
 
 // cmLifeCases test pending requests and the end of connections.
-var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:   "verbs/cm/patience",
-	Cite: manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
+	ID: "verbs/cm/patience", Cite: manual(packageVerbs, "verbs/cm/9"),
 	Title:   "Connect and GetRequest end at their timeouts",
 	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 	Expects: "ErrTimeout, not before its time and not long after",
@@ -164,17 +156,14 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		}
 		d := newHandshake(r, true)
 		takes("a request that is not answered", 300*time.Millisecond, func() error {
-			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
-			return err
+			return errorOf(d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond))
 		})
 		takes("a wait for a request", 100*time.Millisecond, func() error {
-			_, err := listen(r).GetRequest(100 * time.Millisecond)
-			return err
+			return errorOf(listen(r).GetRequest(100 * time.Millisecond))
 		})
 	}),
 }, {
-	ID:   "verbs/cm/several-requests",
-	Cite: manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/several-requests", Cite: manual("rdma_listen(3)", "verbs/cm/10"),
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
 	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 	Expects: "three requests, told apart by their private data, and three connections",
@@ -188,8 +177,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 			param := connParam
 			param.PrivateData = []byte{byte(i + 1)}
 			tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-				_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
-				return err
+				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout()))
 			}))
 		}
 		r.Sleep(shortWait)
@@ -206,8 +194,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:   "verbs/cm/answered-once",
-	Cite: manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/answered-once", Cite: manual("rdma_reject(3)", "verbs/cm/11"),
 	Title:   "A request is answered once",
 	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
 	Expects: "the second answers are refused, and the connection continues",
@@ -228,8 +215,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.MustFail("accepting a request that was refused", err, nil)
 	}),
 }, {
-	ID:   "verbs/cm/queue-pair-in-use",
-	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/queue-pair-in-use", Cite: manual(packageVerbs, "verbs/cm/12"),
 	Title:   "A connected queue pair cannot be connected again, and its connection continues",
 	Sends:   "a second connect of a connected queue pair; then messages over the first",
 	Expects: "a refusal, and the messages",
@@ -242,8 +228,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID:   "verbs/cm/disconnect",
-	Cite: manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/disconnect", Cite: manual("rdma_disconnect(3)", "verbs/cm/13"),
 	Title:   "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
 	Sends:   "a disconnect of the device",
 	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
@@ -254,8 +239,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:   "verbs/cm/disconnected-by-the-peer",
-	Cite: manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/disconnected-by-the-peer", Cite: manual("rdma_disconnect(3)", "verbs/cm/14"),
 	Title:   "A disconnect of the peer is reported, and the queue pair goes to ERR",
 	Sends:   "a disconnect of the partner",
 	Expects: "the disconnect; ERR and flushed receives on both sides",
@@ -266,32 +250,27 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:   "verbs/cm/no-end-before-the-end",
-	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/no-end-before-the-end", Cite: manual(packageVerbs, "verbs/cm/15"),
 	Title:   "Waiting for a disconnect of an established connection times out",
 	Sends:   "a wait of 100 ms on a connection in use",
 	Expects: "ErrTimeout, not before its time, and a connection that works",
 	Defects: []string{"WaitImpatient"}, Run: rig.Body(func(r *rig.Rig) {
 		d := newHandshake(r, true)
 		d.connect()
-		const while = 100 * time.Millisecond
-		began := r.Now()
-		r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
-		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		expectTimeout(r, 100*time.Millisecond, d.conn.WaitDisconnect)
 		d.pair().expectBothDeliver()
 	}),
-}, {
+}})
+
+// cmOtherCases test listeners that are closed, and datagram services.
+var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 	ID: "verbs/cm/close-ends-listening", Cite: manual(packageVerbs, "verbs/cm/16"),
 	Title:   "Closing a listener ends a wait on it",
 	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
 	Expects: "the wait ends with ErrClosed",
 	Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
 		l := listen(r)
-		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
-		r.Sleep(shortWait)
-		r.Must("a listener that can be closed", l.Close())
-		err := waiter.Wait(r.ResponseTimeout())
-		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+		expectCloseEndsWaits(r, "a listener", l, func() error { return errorOf(l.GetRequest(verbs.Forever)) })
 	}),
 }, {
 	ID:   "verbs/cm/datagram-service",
@@ -308,15 +287,13 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 			if err != nil {
 				return err
 			}
-			_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
-			return err
+			return errorOf(req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout()))
 		})
 		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
 		r.Must("a service that is found", err)
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
-		ah, err := r.PD.CreateAH(peer.AH)
-		r.Must("a handle of the service's address", err)
+		ah := result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}

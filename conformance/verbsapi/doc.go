@@ -13,22 +13,27 @@
 package verbsapi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Suite returns the cases.
+// Suite returns the cases. Those that do not say what they send, send nothing.
 func Suite() *conformance.Suite {
+	cases := slices.Concat(
+		deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
+		invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
+		sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases,
+		listenCases, cmCases, cmLifeCases, cmOtherCases, closingCases, taskCases,
+	)
+	for i := range cases {
+		cases[i].Sends = cmp.Or(cases[i].Sends, "nothing")
+	}
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(
-			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
-			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
-			sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases, cmCases, cmLifeCases,
-			closingCases, taskCases,
-		)),
+		Cases: conformance.Group{}.Cases(cases),
 	}
 }
 

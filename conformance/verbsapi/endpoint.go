@@ -9,6 +9,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// errorOf returns the error of a call, without its other result.
+func errorOf[A any](_ A, err error) error { return err }
+
+// result returns the result of a verb, and ends the case if the verb failed, like [rig.Rig.Must]:
+//
+//	ah := result(r.PD.CreateAH(attr))(r, "an address handle")
+func result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {
+	return func(r interface{ Must(string, error) }, want string) A {
+		r.Must(want, err)
+		return a
+	}
+}
+
 // grhLen returns the number of bytes before the payload in a receive.
 func (e *endpoint) grhLen() int {
 	if e.qp.Type() == verbs.QPTypeUD {
@@ -22,13 +35,17 @@ func (e *endpoint) sendWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), UD: e.udDest}
 }
 
-// recvWR returns a receive for n bytes. The payload is stored at off, after the GRH area.
-func (e *endpoint) recvWR(id uint64, off, n int) verbs.RecvWR {
-	return verbs.RecvWR{WRID: id, SGL: e.mem.SGL(off, e.grhLen()+n)}
+// sendOf returns a SEND of these list entries.
+func (e *endpoint) sendOf(id uint64, sgl ...verbs.SGE) verbs.SendWR {
+	wr := e.sendWR(id, 0, 0)
+	wr.SGL = sgl
+	return wr
 }
 
-// postRecv posts a receive for n bytes.
-func (e *endpoint) postRecv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
+// postRecv posts a receive for n bytes of payload. They are stored at off of the endpoint's memory, after the GRH area.
+func (e *endpoint) postRecv(id uint64, off, n int) {
+	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
+}
 
 // complete posts a request, and fails the case unless it completes with success. It
 // returns the completion.
@@ -58,6 +75,14 @@ func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
 	to.postRecv(id, recvOffset, n)
 	from.complete(from.sendWR(id, sendOffset, n))
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
+}
+
+// expectArrives fails the case unless a message of the device completes, and arrives as want.
+func (l *qpPair) expectArrives(wr verbs.SendWR, want []byte) {
+	const id = 75
+	l.partner.postRecv(id, recvOffset, max(len(want), 64))
+	l.dut.complete(wr)
+	l.partner.expectMessage(id, recvOffset, want)
 }
 
 // expectBothDeliver fails the case unless a message in each direction is delivered.

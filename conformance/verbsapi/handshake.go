@@ -51,9 +51,7 @@ func (d *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 
 // nextRequest returns the connection request that the passive side received.
 func (d *handshake) nextRequest() verbs.ConnRequest {
-	req, err := d.listener.GetRequest(d.dut.ResponseTimeout())
-	d.dut.Must("a request for a connection", err)
-	return req
+	return result(d.listener.GetRequest(d.dut.ResponseTimeout()))(d.dut, "a request for a connection")
 }
 
 // awaitConnected fails the case unless the active side gets its connection.

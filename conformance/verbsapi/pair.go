@@ -142,9 +142,7 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 }
 
 func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
-	qp, err := r.Device.CreateQP(init)
-	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
-	return qp
+	return result(r.Device.CreateQP(init))(r, fmt.Sprintf("a queue pair of %v", init.Type))
 }
 
 // newDefaultQP makes a small queue pair of the default type in RESET.
@@ -212,8 +210,7 @@ func (e *endpoint) pathTo(other *endpoint) verbs.AHAttr { return e.PathTo(other.
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
 	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
-	ah, err := e.PD.CreateAH(e.pathTo(other))
-	e.Must("an address handle", err)
+	ah := result(e.PD.CreateAH(e.pathTo(other)))(e, "an address handle")
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
@@ -228,8 +225,7 @@ func (l *qpPair) connectByCM() {
 		}
 		return err
 	})
-	req, err := listener.GetRequest(l.dut.ResponseTimeout())
-	l.dut.Must("a request for a connection", err)
+	req := result(listener.GetRequest(l.dut.ResponseTimeout()))(l.dut, "a request for a connection")
 	l.dut.accept(req, connParam, l.partner)
 	l.dut.Must("a connection", partner.Wait(l.dut.ResponseTimeout()))
 	l.dut.Must("a listener that can be closed", listener.Close())
@@ -266,7 +262,5 @@ var connParam = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryC
 
 // listen makes the device listen at its first address.
 func listen(r *rig.Rig) verbs.Listener {
-	l, err := r.CM().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
-	r.Must("a listener", err)
-	return l
+	return result(r.CM().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4))(r, "a listener")
 }

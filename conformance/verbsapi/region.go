@@ -17,19 +17,13 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"MRAddrIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 		const at = 0x7_0000_1000
 		buf := rig.Pattern(100, 3)
-		mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-		l.dut.Must("a region at a chosen address", err)
+		mr := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
 		l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, buf[10:60])
+		l.expectArrives(l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
 	}),
 }, {
 	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"),
 	Title:   "No two existing regions have the same L_Key or R_Key",
-	Sends:   "nothing",
 	Expects: "200 different L_Keys and 200 different R_Keys",
 	Defects: []string{"MRKeysRepeat"}, Run: rig.Body(func(r *rig.Rig) {
 		// L_Key and R_Key of a region may be equal.
@@ -43,7 +37,6 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/remote-write-needs-local-write", Cite: manual("ibv_reg_mr(3)", "verbs/mr/3"),
 	Title:   "Remote write and remote atomic need local write",
-	Sends:   "nothing",
 	Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
 	Defects: []string{"MRAccessUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		buf := make([]byte, 64)
@@ -59,7 +52,6 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/hints-are-no-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/4"),
 	Title:   "Optional access flags do not make a registration fail",
-	Sends:   "nothing",
 	Expects: "a region with relaxed ordering and with the other flags of the optional range",
 	Defects: []string{"HintsRefused"}, Run: rig.Body(func(r *rig.Rig) {
 		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
@@ -73,13 +65,8 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"NoEmptyMR"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(0, verbs.AccessLocalWrite)
 		l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = m.SGL(0, 0)
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, nil)
-		wr.SGL = m.SGL(0, 1)
-		l.dut.expectFailure("a byte of an empty region", wr)
+		l.expectArrives(l.dut.sendOf(2, m.SGE(0, 0)), nil)
+		l.dut.expectFailure("a byte of an empty region", l.dut.sendOf(2, m.SGE(0, 1)))
 	}),
 }, {
 	ID: "verbs/mr/overlapping-regions-stand-alone", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
@@ -95,11 +82,7 @@ var regionCases = []conformance.Case{{
 			l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
 		}
 		l.dut.Must("a region that can be closed", regions[0].Close())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, buf[20:80])
+		l.expectArrives(l.dut.sendOf(2, verbs.SGEOf(regions[1], 4, 60)), buf[20:80])
 	}),
 }, {
 	ID: "verbs/mr/beyond-its-end", Cite: manual("ibv_post_send(3)", "verbs/mr/8"),
@@ -113,9 +96,8 @@ var regionCases = []conformance.Case{{
 			l := d.newPair(setup{})
 			m := r.Memory(64, verbs.AccessLocalWrite)
 			l.partner.postRecv(1, recvOffset, 128)
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
-			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
+			list := verbs.SGE{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}
+			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), l.dut.sendOf(2, list))
 		}
 	}),
 }, {
@@ -125,8 +107,7 @@ var regionCases = []conformance.Case{{
 	Expects: "it is refused or completes with an error",
 	Defects: []string{"StaleKeys"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, verbs.AccessLocalWrite)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = m.SGL(0, 64)
+		wr := l.dut.sendOf(2, m.SGE(0, 64))
 		l.partner.postRecv(1, recvOffset, 64)
 		l.dut.Must("a region that can be closed", m.Close())
 		l.dut.expectFailure("a request from a closed region", wr)
@@ -142,22 +123,18 @@ var regionCases = []conformance.Case{{
 		buf := make([]byte, 64)
 		// With remote read: a device need not allocate an R_Key without remote
 		// access.
-		old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
-		l.dut.Must("a region", err)
+		old := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
 		was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
 		l.dut.Must("a region that can be closed", old.Close())
 		again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
 		l.dut.Must("the region again", err)
 		l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{was}
 		l.partner.postRecv(1, recvOffset, 64)
-		l.dut.expectFailure("a request with the old key", wr)
+		l.dut.expectFailure("a request with the old key", l.dut.sendOf(2, was))
 	}),
 }, {
 	ID: "verbs/mr/busy-with-a-window", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
 	Title:   "A region cannot be closed while a window is bound to it",
-	Sends:   "nothing",
 	Expects: "a refusal with any error until the window is freed",
 	Defects: []string{"BusyClosed", "DeregBound"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))

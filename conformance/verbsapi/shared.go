@@ -12,7 +12,6 @@ import (
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
 	ID: "verbs/srq/sizes-at-least-as-asked", Cite: manual("ibv_create_srq(3)", "verbs/srq/1"),
 	Title:   "A shared receive queue has at least the requested capacities",
-	Sends:   "nothing",
 	Expects: "at least the requested receives and list entries",
 	Defects: []string{"CapsShort"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
@@ -24,7 +23,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/sizes-within-the-limits", Cite: manual("ibv_create_srq(3)", "verbs/srq/2"),
 	Title:   "A shared receive queue beyond the device's limits is refused",
-	Sends:   "nothing",
 	Expects: "a refusal of one receive and of one list entry more than the device claims",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
@@ -66,17 +64,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
 	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-		room := srqSizes(r, srq).MaxWR
-		wrs := make([]verbs.RecvWR, room+2)
-		for i := range wrs {
-			wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
-		}
-		n, err := srq.PostRecv(wrs)
-		r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-		n, err = srq.PostRecv(wrs[room:])
-		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == 0, "none posted", "%d", n)
+		expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
 	}),
 }, {
 	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"),
@@ -86,9 +74,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Defects: []string{"SGECut"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
-		n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
-		r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-		r.Check(n == 0, "no receive posted", "%d", n)
+		expectRecvRefused(r, "a receive with too long a list", srq, sgeList(m, most+1, 8), verbs.ErrInvalid)
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
 }, {
@@ -128,7 +114,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"),
 	Title:   "A limit that is larger than the shared receive queue is refused, and changes nothing",
-	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
 	Defects: []string{"SRQModifyLies", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
@@ -179,7 +164,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"),
 	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
-	Sends:   "nothing",
 	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
@@ -238,15 +222,11 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
 func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
-	srq, err := r.Device.CreateSRQ(init)
-	r.Must("a shared receive queue", err)
-	return srq
+	return result(r.Device.CreateSRQ(init))(r, "a shared receive queue")
 }
 
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
-	a, err := srq.Query()
-	r.Must("a shared receive queue that can be queried", err)
-	return a
+	return result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
 // srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested

@@ -36,7 +36,6 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.From) + "-to-" + stateID(t.To),
 			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.From, t.To),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
-			Sends:   "nothing",
 			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
@@ -47,7 +46,6 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 			Title: strings.ToUpper(s.name) + ": every transition with an optional alternate path accepts one",
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs | verbs.CapAutoMigration, Labels: label,
 			Defects: []string{"OptionalAttrsRefused"},
-			Sends:   "nothing",
 			Expects: "for each such transition: success with an alternate path, with an armed one, and with all other optional attributes; the requested state",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
 		})
@@ -56,14 +54,12 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		ID:    "verbs/modify/" + s.name + "-no-other-ways",
 		Title: strings.ToUpper(s.name) + ": every transition that is not in the table is refused",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Needs: s.needs, Labels: label, Defects: []string{"ModifyLies"},
-		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no transition, and the state unchanged",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": a queue pair can go from every state to RESET and, except from RESET, to ERR",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Needs: s.needs, Labels: label, Defects: []string{"ErrorIsFinal"},
-		Sends:   "nothing",
 		Expects: "the requested state; then RESET to INIT succeeds",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})

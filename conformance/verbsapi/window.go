@@ -133,8 +133,7 @@ const bindID = 1000
 
 // newWindow allocates a window.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
-	mw, err := e.PD.AllocMW(kind)
-	e.Must(fmt.Sprintf("a window of %v", kind), err)
+	mw := result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }
