@@ -29,15 +29,13 @@ var emptyCases = []Case{{
 	Expects: "the counts and contents in that order",
 	Defects: []string{"EmptyOvertakes", "EmptyDropped"}, Run: func(t *T) {
 		sizes := []int{0, 10, 0, largeSize, 0, 0, 5000, 0}
-		t.onRank(0, func() {
-			rs := startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		if t.Rank() == 0 {
+			t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)
+		} else {
 			for i, n := range sizes {
 				t.expectRecv(data(i, n), 0, 1)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/empty/into-no-buffer", Cite: rule("mpi/3.2.2/1"),

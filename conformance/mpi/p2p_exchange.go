@@ -40,8 +40,7 @@ var exchangeCases = []Case{{
 	Expects: "the contents",
 	Defects: []string{"SendrecvInTurn", "MiddleDamaged"}, Run: byRank(func(t *T) {
 		r := newGuardedBuf(2000)
-		st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-		t.must("Sendrecv", err)
+		st := result(t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
 		t.expectStatus("Sendrecv", st, 2, 5, 2000)
 		t.expectBuffer("the message", r, data(2, 2000))
 		// and in the reverse order: the receive must complete first

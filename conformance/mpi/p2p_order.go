@@ -67,15 +67,13 @@ var orderCases = []Case{{
 		for i := range sizes {
 			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
 		}
-		t.onRank(0, func() {
-			rs := startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		if t.Rank() == 0 {
+			t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)
+		} else {
 			for i, n := range sizes {
 				t.expectRecv(data(i, n), 0, 1)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/modes-mixed", Cite: rule("mpi/3.5/1"),
@@ -84,7 +82,7 @@ var orderCases = []Case{{
 	Expects: "the contents in the order of the sends",
 	Defects: []string{"SyncOvertaken"}, Run: func(t *T) {
 		const n = 24
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
 			var rs []Request
 			for i := range n {
@@ -93,12 +91,11 @@ var orderCases = []Case{{
 			}
 			t.waitAll(rs...)
 			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
+		} else {
 			for i := range n {
 				t.expectRecv(data(i, 100), 0, 5)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/posted-receives", Cite: rule("mpi/3.5/2"),
@@ -159,19 +156,18 @@ var orderCases = []Case{{
 	Expects: "falling tags",
 	Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"}, Run: func(t *T) {
 		side := t.dup()
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			rs := startAll(20, func(i int) Request { return t.isend(data(i, 24), 1, 100-i) })
 			side.signal(1)
 			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		} else {
 			side.awaitSignal(0)
 			t.idle()
 			for i := range 20 {
 				st := t.expectRecv(data(i, 24), 0, mpi.AnyTag)
 				t.expectStatus("a receive of any tag", st, 0, 100-i, 24)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/tags-choose", Cite: rule("mpi/3.2.4/1"),
@@ -179,8 +175,7 @@ var orderCases = []Case{{
 	Sends:   "sends with tags 0 to 9, receives from 9 to 0",
 	Expects: "each message by its tag",
 	Defects: []string{"TagIgnored"}, Run: byRank(func(t *T) {
-		rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
-		t.waitAll(rs...)
+		t.waitAll(startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })...)
 	}, func(t *T) {
 		for i := 9; i >= 0; i-- {
 			t.expectRecv(data(i, 48), 0, i)
@@ -193,7 +188,7 @@ var orderCases = []Case{{
 	Expects: "the contents in order",
 	Defects: []string{"Overtakes", "UnexpectedLastFirst"}, Run: func(t *T) {
 		side := t.dup()
-		t.onRank(1, func() {
+		if t.Rank() == 1 {
 			ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
 			side.signal(0)
 			side.awaitSignal(0)
@@ -204,13 +199,12 @@ var orderCases = []Case{{
 			for i, p := range ps {
 				t.expectWait(p, data(i, 60))
 			}
-		})
-		t.onRank(0, func() {
+		} else {
 			side.awaitSignal(1)
 			rs := startAll(8, func(i int) Request { return t.isend(data(i, 60), 1, 2) })
 			side.signal(1)
 			t.waitAll(rs...)
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/of-each-sender", Cite: rule("mpi/3.5/1"), Setup: ranks(4),
@@ -242,11 +236,9 @@ var orderCases = []Case{{
 	Expects: "the contents in order",
 	Defects: []string{"Overtakes", "UnexpectedLastFirst"}, Run: func(t *T) {
 		const n = 20
-		t.onRank(0, func() {
-			rs := startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		if t.Rank() == 0 {
+			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })...)
+		} else {
 			keep := newGuardedBuf(50)
 			persistent := started(t.RecvInit(keep.buf, 0, 2))(t, "RecvInit")
 			for i := range n {
@@ -267,7 +259,7 @@ var orderCases = []Case{{
 					t.expectWait(&pending{persistent, keep}, want)
 				}
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/waits-do-not-decide", Cite: rule("mpi/3.7.4/1"),
@@ -277,7 +269,7 @@ var orderCases = []Case{{
 	Defects: []string{"Overtakes", "LargeOvertakes"}, Run: func(t *T) {
 		const n = 12
 		size := func(i int) int { return 64 + i%2*largeSize }
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			var rs [n]Request
 			for i := range n {
 				rs[i] = t.isend(data(i, size(i)), 1, 2)
@@ -285,8 +277,7 @@ var orderCases = []Case{{
 			for i := n - 1; i >= 0; i-- {
 				t.wait(rs[i])
 			}
-		})
-		t.onRank(1, func() {
+		} else {
 			var ps [n]*pending
 			for i := range n {
 				ps[i] = t.irecv(largeSize+64, 0, 2)
@@ -294,7 +285,7 @@ var orderCases = []Case{{
 			for i := n - 1; i >= 0; i-- {
 				t.expectWait(ps[i], data(i, size(i)))
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/thousands", Cite: rule("mpi/3.5/1"),

@@ -49,8 +49,7 @@ var selfCases = []Case{{
 	Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			r := newGuardedBuf(n)
-			st, err := t.Sendrecv(data(i, n), 0, i, r.buf, 0, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(i, n), 0, i, r.buf, 0, i))(t, "Sendrecv")
 			t.expectStatus("Sendrecv", st, 0, i, n)
 			t.expectBuffer("the message", r, data(i, n))
 			b := data(i, n)

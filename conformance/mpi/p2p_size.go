@@ -7,15 +7,14 @@ var sizeCases = []Case{{
 	Expects: "every byte",
 	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				r := t.isend(data(i, n), 1, 1)
 				t.signal(1)
 				t.wait(r)
-			})
-			t.onRank(1, func() {
+			} else {
 				t.awaitSignal(0)
 				t.expectRecv(data(i, n), 0, 1)
-			})
+			}
 		}
 	},
 }, {
@@ -25,15 +24,14 @@ var sizeCases = []Case{{
 	Expects: "every byte",
 	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				t.awaitSignal(1)
 				t.send(data(i, n), 1, 1)
-			})
-			t.onRank(1, func() {
+			} else {
 				p := t.irecv(n, 0, 1)
 				t.signal(0)
 				t.expectWait(p, data(i, n))
-			})
+			}
 		}
 	},
 }, {

@@ -23,13 +23,12 @@ func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, wh
 // tooLong is a case of a message that is longer than the buffer of its receive.
 func tooLong(n, room int, posted bool) func(*T) {
 	return func(t *T) {
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.awaitSignal(1)
 			a, b := t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3)
 			t.waitAll(a, b)
 			t.signal(1)
-		})
-		t.onRank(1, func() {
+		} else {
 			if !posted {
 				t.signal(0)
 				t.idle()
@@ -43,7 +42,7 @@ func tooLong(n, room int, posted bool) func(*T) {
 			t.expectTruncated("a receive that is too short", r, st, err, data(1, n))
 			t.expectRecv(data(2, 40), 0, 3)
 			t.awaitSignal(0)
-		})
+		}
 		t.expectUsable()
 	}
 }
@@ -107,20 +106,18 @@ var truncateCases = []Case{{
 	Expects: "ErrTruncate of each",
 	Defects: []string{"TruncatesSilently"}, Run: func(t *T) {
 		whole := data(4, 30)
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.send(whole, 1, 1)
 			t.send(whole, 1, 2)
-		})
-		t.onRank(1, func() {
+		} else {
 			r := newGuardedBuf(20)
 			st, err := t.Recv(r.buf, 0, 1)
 			t.expectTruncated("Recv", r, st, err, whole)
-			m, _, err := t.Mprobe(0, 2)
-			t.must("Mprobe", err)
+			m, _ := result2(t.Mprobe(0, 2))(t, "Mprobe")
 			r = newGuardedBuf(20)
 			st, err = m.Recv(r.buf)
 			t.expectTruncated("Message.Recv", r, st, err, whole)
-		})
+		}
 		r := newGuardedBuf(20)
 		st, err := t.Sendrecv(whole, t.other(), 3, r.buf, t.other(), 3)
 		t.expectTruncated("Sendrecv", r, st, err, whole)
@@ -132,13 +129,12 @@ var truncateCases = []Case{{
 	Sends:   "WaitAll over five receives, of which the second is too short",
 	Expects: "an error of the second alone; the others have their messages",
 	Defects: []string{"SeveralSwallowErrors", "ErrorOfTheWrong", "WaitAllEndsAtError"}, Run: func(t *T) {
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.awaitSignal(1)
 			for i := range 5 {
 				t.send(data(i, 50), 1, i)
 			}
-		})
-		t.onRank(1, func() {
+		} else {
 			var ps []*pending
 			var rs []Request
 			for i := range 5 {
@@ -163,7 +159,7 @@ var truncateCases = []Case{{
 				t.expectStatus("another receive", sts[i], 0, i, 50)
 				t.expectBuffer("another message", ps[i].recvBuf, data(i, 50))
 			}
-		})
+		}
 		t.expectUsable()
 	},
 }, {

@@ -10,7 +10,7 @@ import (
 // withFiveReceives posts receives with tags 0 to 4 on rank 1. Rank 0 sends a message to each
 // tag in order, the last one after a pause, when the others have arrived. f runs on rank 1.
 func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
-	t.onRank(0, func() {
+	if t.Rank() == 0 {
 		t.awaitSignal(1)
 		for k, i := range order {
 			if k == len(order)-1 {
@@ -18,12 +18,11 @@ func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
 			}
 			t.send(data(i, 30+i), 1, i)
 		}
-	})
-	t.onRank(1, func() {
+	} else {
 		ps, rs := t.fiveReceives()
 		t.signal(0)
 		f(ps, rs)
-	})
+	}
 }
 
 // fiveReceives posts receives from rank 0 with tags 0 to 4.

@@ -82,6 +82,9 @@ func started(r Request, err error) func(t *T, call string) Request {
 	}
 }
 
+// errorOf returns the error of a call, without its other result.
+func errorOf[A any](_ A, err error) error { return err }
+
 // mustFail ends the rank unless a call failed with an error of a class.
 func (t *T) mustFail(call string, err, class error) {
 	t.check(errors.Is(err, class), fmt.Sprintf("an error of class %q of %s", class, call), "%v", err)

@@ -38,6 +38,37 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
+// lockedPut puts d into the window of target under a lock, after which it is there.
+func (w *W) lockedPut(kind mpi.LockKind, d []byte, target, at int) {
+	w.lock(kind, target)
+	w.put(d, target, at)
+	w.unlock(target)
+}
+
+// flushedPut puts d into the window of target, and waits until it is there. The caller holds a lock.
+func (w *W) flushedPut(d []byte, target, at int) {
+	w.put(d, target, at)
+	w.flush(target)
+}
+
+// expectFlushedGet gets len(want) bytes of the window of target, and ends the rank unless they are
+// want. The caller holds a lock.
+func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
+	r := newGuardedBuf(len(want))
+	w.get(r.buf, target, at)
+	w.flush(target)
+	w.t.expectBuffer(what, r, want)
+}
+
+// expectGet is expectFlushedGet without a flush: the get is complete when a shared lock is released.
+func (w *W) expectGet(what string, want []byte, target, at int) {
+	r := newGuardedBuf(len(want))
+	w.lock(mpi.Shared, target)
+	w.get(r.buf, target, at)
+	w.unlock(target)
+	w.t.expectBuffer(what, r, want)
+}
+
 func (w *W) free() {
 	w.t.must("Free", w.Free())
 	*w.t.windows = slices.DeleteFunc(*w.t.windows, func(other *W) bool { return other == w })
@@ -84,6 +115,12 @@ func (w *W) writeOwn(at int, d []byte) {
 // expectOwn ends the rank unless its own window has this content.
 func (w *W) expectOwn(what string, at int, want []byte) {
 	w.t.expectEqual(what, w.readOwn(at, len(want)), want)
+}
+
+// expectOwnAfterBarrier is expectOwn after a barrier, when all ranks have written.
+func (w *W) expectOwnAfterBarrier(what string, at int, want []byte) {
+	w.t.barrier()
+	w.expectOwn(what, at, want)
 }
 
 // word encodes a number for a window, and number decodes it.

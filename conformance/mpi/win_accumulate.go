@@ -162,8 +162,7 @@ var accumulateCases = []Case{{
 		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
 		do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
-		t.barrier()
-		w.expectOwn("the window", 0, words(8, 50, 9))
+		w.expectOwnAfterBarrier("the window", 0, words(8, 50, 9))
 	},
 }, {
 	ID: "mpi/accumulate/reads-only", Cite: rule("mpi/11.3.4/3"),
@@ -182,8 +181,7 @@ var accumulateCases = []Case{{
 			t.expectBuffer("what was read", r, data(t.other(), 32))
 		}
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the window", 0, data(t.Rank(), 32))
+		w.expectOwnAfterBarrier("the window", 0, data(t.Rank(), 32))
 	},
 }, {
 	ID: "mpi/accumulate/long", Cite: rule("mpi/11.3.4/1"), Setup: ranks(3),

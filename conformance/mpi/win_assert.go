@@ -113,12 +113,8 @@ var assertCases = []Case{{
 		w.lockAll()
 		for i := range 30 {
 			n := []int{8, 600, 40_000}[i%3]
-			w.put(data(2*i+t.Rank(), n), t.other(), 0)
-			w.flush(t.other())
-			r := newGuardedBuf(n)
-			w.get(r.buf, t.other(), 0)
-			w.flush(t.other())
-			t.expectBuffer("what was put", r, data(2*i+t.Rank(), n))
+			w.flushedPut(data(2*i+t.Rank(), n), t.other(), 0)
+			w.expectFlushedGet("what was put", data(2*i+t.Rank(), n), t.other(), 0)
 		}
 		w.unlockAll()
 	},

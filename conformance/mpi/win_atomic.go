@@ -76,8 +76,7 @@ var atomicCases = []Case{{
 			t.check(got == s.before, fmt.Sprintf("%d before swap %d", s.before, i), "%d", got)
 		}
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the words", 0, words(0, 9, 0))
+		w.expectOwnAfterBarrier("the words", 0, words(0, 9, 0))
 	},
 }, {
 	ID: "mpi/atomic/compare-and-swap-narrow", Cite: rule("mpi/11.3.4/5"),
@@ -100,8 +99,7 @@ var atomicCases = []Case{{
 		w.flush(t.other())
 		t.expectEqual("what was there", old[:1], []byte{14})
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
+		w.expectOwnAfterBarrier("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
 	},
 }, {
 	ID: "mpi/atomic/spin-lock", Cite: rule("mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3),
@@ -119,8 +117,7 @@ var atomicCases = []Case{{
 			w.get(b, 0, 8)
 			w.flush(0)
 			t.w.Compute(2 * time.Microsecond)
-			w.put(word(number(b)+1), 0, 8)
-			w.flush(0)
+			w.flushedPut(word(number(b)+1), 0, 8)
 			was := w.swap(me, 0, 0, 0)
 			t.check(was == me, "the lock word of whoever holds it", "%d of rank %d", was, me-1)
 		}
@@ -174,7 +171,6 @@ var atomicCases = []Case{{
 			}
 		}
 		w.unlockAll()
-		t.barrier()
-		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
+		w.expectOwnAfterBarrier("the sums", 0, words(2*3*each, 3*3*each))
 	},
 }}

@@ -12,7 +12,7 @@ func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) fun
 	const n = 12
 	return func(t *T) {
 		w := t.window(n * 2000)
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			b := make([]byte, 2000)
 			w.lock(kind, 1)
 			for i := range n {
@@ -22,13 +22,12 @@ func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) fun
 			}
 			w.unlock(1)
 			t.signal(1)
-		})
-		t.onRank(1, func() {
+		} else {
 			t.awaitSignal(0)
 			for i := range n {
 				w.expectOwn("what was put", i*2000, data(i, 2000))
 			}
-		})
+		}
 	}
 }
 
@@ -43,16 +42,12 @@ var flushCases = []Case{{
 		for i := range 10 {
 			switch t.Rank() {
 			case 0:
-				w.put(data(i, 5000), 1, 0)
-				w.flush(1)
+				w.flushedPut(data(i, 5000), 1, 0)
 				t.signal(2)
 				t.awaitSignal(2)
 			case 2:
 				t.awaitSignal(0)
-				r := newGuardedBuf(5000)
-				w.get(r.buf, 1, 0)
-				w.flush(1)
-				t.expectBuffer("what was put", r, data(i, 5000))
+				w.expectFlushedGet("what was put", data(i, 5000), 1, 0)
 				t.signal(0)
 			}
 		}
@@ -141,19 +136,17 @@ var flushCases = []Case{{
 		w.lockAll()
 		for i := range 15 {
 			round := uint64(i + 1)
-			t.onRank(0, func() {
-				w.put(data(i, 500), 1, 8)
-				w.flush(1)
+			if t.Rank() == 0 {
+				w.flushedPut(data(i, 500), 1, 8)
 				was := w.fetch(round, 1, 0, mpi.Replace)
 				t.check(was == round-1, "the flag of the round before", "%d in round %d", was, round)
 				t.awaitSignal(1)
-			})
-			t.onRank(1, func() {
+			} else {
 				t.waitUntil("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
 				w.sync()
 				t.expectEqual("the data behind the flag", w.Memory()[8:508], data(i, 500))
 				t.signal(0)
-			})
+			}
 		}
 		w.unlockAll()
 	},

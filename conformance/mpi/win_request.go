@@ -83,7 +83,6 @@ var rmaRequestCases = []Case{{
 		t.expectBuffer("what was got", r, data(10+t.other(), 1000))
 		t.expectBuffer("the message", p.recvBuf, data(20+t.other(), largeSize))
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("what was put", 1000, data(t.other(), 1000))
+		w.expectOwnAfterBarrier("what was put", 1000, data(t.other(), 1000))
 	},
 }}
