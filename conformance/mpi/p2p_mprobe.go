@@ -14,8 +14,7 @@ var matchedCases = []Case{{
 	Defects: []string{"MprobeLeaves"}, Run: func(t *T) {
 		for i, n := range []int{9, largeSize} {
 			if t.Rank() == 0 {
-				r := t.isend(data(i, n), 1, 5)
-				t.wait(r)
+				t.wait(t.isend(data(i, n), 1, 5))
 			} else {
 				m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
 				t.expectStatus("Mprobe", st, 0, 5, n)

@@ -16,9 +16,7 @@ var selfCases = []Case{{
 		for i, n := range allSizes() {
 			d := data(i, n)
 			if i%2 == 0 {
-				r := t.isend(d, me, 1)
-				t.expectRecv(d, me, 1)
-				t.wait(r)
+				t.expectExchange(1, d, me, d, me)
 				continue
 			}
 			p := t.irecv(n, me, 1)

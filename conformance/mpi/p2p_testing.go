@@ -57,52 +57,48 @@ var testCases = []Case{{
 	Title:   "TestAny finds each request once, and then none",
 	Sends:   "TestAny over five receives until it says that there is none",
 	Expects: "five indices, each with its message, then true with Undefined",
-	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			seen := make([]bool, 5)
-			n := 0
-			t.waitUntil("TestAny has found all", func() bool {
-				i, st, done, err := t.w.TestAny(rs)
-				t.must("TestAny", err)
-				if !done {
-					t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
-					return false
-				}
-				if i == mpi.Undefined {
-					t.check(n == 5, "all requests before Undefined", "%d", n)
-					return true
-				}
-				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-				seen[i] = true
-				n++
-				t.expectReceive(ps, i, st)
+	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		seen := make([]bool, 5)
+		n := 0
+		t.waitUntil("TestAny has found all", func() bool {
+			i, st, done, err := t.w.TestAny(rs)
+			t.must("TestAny", err)
+			if !done {
+				t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
 				return false
-			})
+			}
+			if i == mpi.Undefined {
+				t.check(n == 5, "all requests before Undefined", "%d", n)
+				return true
+			}
+			t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
+			seen[i] = true
+			n++
+			t.expectReceive(ps, i, st)
+			return false
 		})
-	},
+	}),
 }, {
 	ID: "mpi/test/some", Cite: rule("mpi/3.7.5/6"),
 	Title:   "TestSome finds each request once",
 	Sends:   "TestSome over five receives and two null requests until all are through",
 	Expects: "each index once, with its message",
-	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			all := append(append([]Request{nil}, rs...), nil)
-			seen := make([]bool, 5)
-			n := 0
-			t.waitUntil("TestSome has found all", func() bool {
-				is, sts := result2(t.w.TestSome(all))(t, "TestSome")
-				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
-				for k, i := range is {
-					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
-					seen[i-1] = true
-					n++
-					t.expectReceive(ps, i-1, sts[k])
-				}
-				return n == 5
-			})
+	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		all := append(append([]Request{nil}, rs...), nil)
+		seen := make([]bool, 5)
+		n := 0
+		t.waitUntil("TestSome has found all", func() bool {
+			is, sts := result2(t.w.TestSome(all))(t, "TestSome")
+			t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
+			for k, i := range is {
+				t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
+				seen[i-1] = true
+				n++
+				t.expectReceive(ps, i-1, sts[k])
+			}
+			return n == 5
 		})
-	},
+	}),
 }, {
 	ID: "mpi/test/get-status", Cite: rule("mpi/3.7.6/1"),
 	Title:   "GetStatus tells that a request is complete, and leaves it so",

@@ -25,8 +25,7 @@ func tooLong(n, room int, posted bool) func(*T) {
 	return func(t *T) {
 		if t.Rank() == 0 {
 			t.awaitSignal(1)
-			a, b := t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3)
-			t.waitAll(a, b)
+			t.waitAll(t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3))
 			t.signal(1)
 		} else {
 			if !posted {

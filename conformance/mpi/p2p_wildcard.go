@@ -41,8 +41,7 @@ var wildcardCases = []Case{{
 	Defects: []string{"WildSourceUntold", "WildTagUntold", "LargeDamaged"}, Run: func(t *T) {
 		size := func(tag int) int { return 8 + tag*largeSize }
 		if t.Rank() > 0 {
-			a, b := t.isend(data(t.Rank(), size(0)), 0, 0), t.isend(data(t.Rank()+10, size(1)), 0, 1)
-			t.waitAll(a, b)
+			t.waitAll(t.isend(data(t.Rank(), size(0)), 0, 0), t.isend(data(t.Rank()+10, size(1)), 0, 1))
 			return
 		}
 		seen := make(map[Status]bool)
@@ -62,9 +61,7 @@ var wildcardCases = []Case{{
 	Defects: []string{"TagIgnored"}, Run: func(t *T) {
 		if t.Rank() > 0 {
 			t.awaitSignal(0)
-			a := t.isend(data(20+t.Rank(), 8), 0, 2)
-			b := t.isend(data(10+t.Rank(), 8), 0, 1)
-			t.waitAll(a, b)
+			t.waitAll(t.isend(data(20+t.Rank(), 8), 0, 2), t.isend(data(10+t.Rank(), 8), 0, 1))
 			return
 		}
 		ps := []*pending{t.irecv(8, mpi.AnySource, 1), t.irecv(8, mpi.AnySource, 2), t.irecv(8, mpi.AnySource, 1), t.irecv(8, mpi.AnySource, 2)}
@@ -111,9 +108,7 @@ var wildcardCases = []Case{{
 	Defects: []string{"DupSharesContext"}, Run: func(t *T) {
 		other := t.dup()
 		if t.Rank() == 0 {
-			a := other.isend(data(1, 16), 1, 3)
-			b := t.isend(data(2, 16), 1, 3)
-			t.waitAll(a, b)
+			t.waitAll(other.isend(data(1, 16), 1, 3), t.isend(data(2, 16), 1, 3))
 		} else {
 			t.idle()
 			t.expectRecv(data(2, 16), mpi.AnySource, mpi.AnyTag)

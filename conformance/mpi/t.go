@@ -176,7 +176,15 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// pending is a request with its buffer.
+// expectExchange sends a message to dest while it receives one from source with the same tag, and
+// ends the rank unless the latter is want.
+func (t *T) expectExchange(tag int, d []byte, dest int, want []byte, source int) {
+	r := t.isend(d, dest, tag)
+	t.expectRecv(want, source, tag)
+	t.wait(r)
+}
+
+// pending is a receive with its buffer.
 type pending struct {
 	Request
 	recvBuf *guardedBuf
