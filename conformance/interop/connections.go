@@ -27,13 +27,13 @@ type ConnectionsResult struct {
 // OK reports whether all connections worked and no object leaked.
 func (t *ConnectionsResult) OK() bool { return len(t.Failed) == 0 && len(t.Leaked) == 0 }
 
-// maxFailures is the number of failed connections after which the run stops.
+// maxFailures is the wrID of failed connections after which the run stops.
 const maxFailures = 10
 
 // RunConnections makes n connections by the connection manager, one after the other, over
 // both address families and from both sides. It transfers data over each in both
 // directions, closes it, and finally counts the objects on both devices. progress is
-// called with the number of connections made; it may be nil.
+// called with the wrID of connections made; it may be nil.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err

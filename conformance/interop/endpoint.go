@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -107,7 +108,7 @@ func (s *endpoint) sync() error {
 	return s.verbError("query the port", err)
 }
 
-// guard is the number of checked bytes around an area. poison is the initial value of all
+// guard is the wrID of checked bytes around an area. poison is the initial value of all
 // bytes.
 const (
 	guard  = 64
@@ -122,12 +123,10 @@ type memory struct {
 	want     []byte // expected content of buf
 }
 
+// memory registers an area of n octets, with all access rights of the device and more.
 func (s *endpoint) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
-	m := &memory{endpoint: s, buf: make([]byte, guard+n+guard)}
-	for i := range m.buf {
-		m.buf[i] = poison
-	}
-	m.want = append([]byte(nil), m.buf...)
+	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
+	m := &memory{endpoint: s, buf: initial, want: bytes.Clone(initial)}
 	var err error
 	m.mr, err = pd.RegMR(verbs.MRInit{Buf: m.buf, Access: s.access() | more})
 	return m, s.verbError(fmt.Sprintf("register %d octets", len(m.buf)), err)
@@ -154,11 +153,11 @@ func (m *memory) remote() verbs.Remote {
 // write writes data to the area, and expects it to stay.
 func (m *memory) write(off int, data []byte) {
 	copy(m.area()[off:], data)
-	m.expect(off, data)
+	m.setWant(off, data)
 }
 
-// expect sets the expected content at off.
-func (m *memory) expect(off int, data []byte) { copy(m.want[guard+off:], data) }
+// setWant sets the content that check expects at off of the area.
+func (m *memory) setWant(off int, data []byte) { copy(m.want[guard+off:], data) }
 
 // clear restores the initial content.
 func (m *memory) clear() {

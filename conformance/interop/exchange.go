@@ -98,7 +98,14 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// checkMemory checks the memory of both sides, and further memory.
+// writeSource writes the data to the requester's memory. checkMemory expects it at the responder too.
+func (x *exchange) writeSource() {
+	x.src.write(0, x.data)
+	x.dst.setWant(0, x.data)
+}
+
+// checkMemory ends the case unless the memory of both sides, and more memory, has the content that was set
+// by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
 	errs := []error{x.requester.sync(), x.responder.sync()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {
@@ -109,12 +116,11 @@ func (x *exchange) checkMemory(more ...*memory) {
 
 // sendMessage sends a message and checks its completions and the memory.
 func (x *exchange) sendMessage(wr verbs.SendWR, want recvCompletion) {
-	x.src.write(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
+	x.writeSource()
+	wrID := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
 	x.requester.post(wr)
-	x.dst.expect(0, x.data)
 	want.op, want.size = verbs.WCOpRecv, x.Size
-	x.responder.expectRecv(number, want, x.responder.timeout)
+	x.responder.expectRecv(wrID, want, x.responder.timeout)
 	x.requester.expectSent(wr)
 	x.checkMemory()
 }
@@ -129,7 +135,7 @@ func sendImm(x *exchange) {
 	x.sendMessage(wr, recvCompletion{flags: verbs.WCWithImm, imm: immediate})
 }
 
-// inFlight is the number of concurrent requests of the "many" operations.
+// inFlight is the wrID of concurrent requests of the "many" operations.
 const inFlight = 32
 
 // sendMany has both sides send inFlight messages to each other concurrently.
@@ -145,7 +151,7 @@ func sendMany(x *exchange) {
 		f.src, f.dst = x.memory(f.from, inFlight*x.Size, 0), x.memory(f.to, inFlight*x.Size, 0)
 		data := pattern(uint64(x.Size+i), inFlight*x.Size)
 		f.src.write(0, data)
-		f.dst.expect(0, data)
+		f.dst.setWant(0, data)
 		for k := range inFlight {
 			f.got = append(f.got, f.to.postRecv(f.dst.sge(k*x.Size, x.Size)))
 		}

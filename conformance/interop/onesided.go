@@ -11,8 +11,7 @@ import (
 
 // write writes to the responder's memory.
 func write(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	x.requester.sendOctet(x.responder, 2, wr)
@@ -21,14 +20,13 @@ func write(x *exchange) {
 
 // writeImm writes with immediate data.
 func writeImm(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(nil)
+	x.writeSource()
+	wrID := x.responder.postRecv(nil)
 	wr := x.request(verbs.OpRDMAWriteImm)
 	wr.Remote, wr.Imm = x.dst.remote(), immediate
 	x.requester.post(wr)
 	want := recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
-	x.responder.expectRecv(number, want, x.responder.timeout)
+	x.responder.expectRecv(wrID, want, x.responder.timeout)
 	x.requester.expectSent(wr)
 	x.checkMemory()
 }
@@ -37,7 +35,7 @@ func writeImm(x *exchange) {
 func read(x *exchange) {
 	x.dst.write(0, x.data)
 	check(x.responder.sync()) // makes the data visible to the device
-	x.src.expect(0, x.data)
+	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
@@ -49,7 +47,7 @@ func readMany(x *exchange) {
 	from, to := x.memory(x.responder, reads*x.Size, 0), x.memory(x.requester, reads*x.Size, 0)
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(0, data)
-	to.expect(0, data)
+	to.setWant(0, data)
 	check(x.responder.sync())
 	var wrs []verbs.SendWR
 	for k := range reads {
@@ -58,7 +56,7 @@ func readMany(x *exchange) {
 		wrs = append(wrs, verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMARead, SGL: to.sge(k*x.Size, x.Size), Remote: remote})
 	}
 	last := (reads - 1) * x.Size
-	x.dst.expect(0, data[last:])
+	x.dst.setWant(0, data[last:])
 	wrs = append(wrs, verbs.SendWR{
 		WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendFence, SGL: to.sge(last, x.Size), Remote: x.dst.remote(),
 	})
@@ -73,8 +71,8 @@ func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, was, is uint
 	x.dst.write(0, word(was))
 	check(x.responder.sync())
 	x.src.clear()
-	x.src.expect(0, word(was))
-	x.dst.expect(0, word(is))
+	x.src.setWant(0, word(was))
+	x.dst.setWant(0, word(is))
 	x.requester.execute(verbs.SendWR{Opcode: op, SGL: x.src.sge(0, 8), Remote: x.dst.remote(), Atomic: operands})
 	x.checkMemory()
 }
@@ -86,7 +84,7 @@ func compareSwap(x *exchange) {
 	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: other, Swap: is}, was, was)
 }
 
-// fetchAdd adds with a carry through all octets and beyond the last.
+// fetchAdd tests a carry into the highest octet, an overflow, and the byte order.
 func fetchAdd(x *exchange) {
 	for _, a := range []struct{ was, by uint64 }{{0x00ffffffffffffff, 1}, {^uint64(0), 2}, {0x1122334455667788, 0x0102030405060708}} {
 		x.atomic(verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: a.by}, a.was, a.was+a.by)
@@ -95,16 +93,14 @@ func fetchAdd(x *exchange) {
 
 // atomicWrite writes a word atomically.
 func atomicWrite(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
 
 // flush writes and flushes to global visibility.
 func flush(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	last := verbs.SendWR{
@@ -124,16 +120,16 @@ const (
 	unreliablePause = 300 * time.Millisecond
 )
 
-// sendUnreliable posts an unacknowledged request and waits for receive number, and repeats that
+// sendUnreliable posts an unacknowledged request and waits for receive wrID, and repeats that
 // on a lossy link until the message arrives.
-func (x *exchange) sendUnreliable(op verbs.WROpcode, number uint64, want recvCompletion) {
+func (x *exchange) sendUnreliable(op verbs.WROpcode, wrID uint64, want recvCompletion) {
 	once := func(timeout time.Duration) error {
 		return rig.Catch(func() {
 			wr := x.request(op)
 			wr.Remote, wr.Imm = x.dst.remote(), want.imm
 			x.requester.post(wr)
 			x.requester.expectSent(wr)
-			x.responder.expectRecv(number, want, timeout)
+			x.responder.expectRecv(wrID, want, timeout)
 		})
 	}
 	if !x.lossy {
@@ -151,19 +147,17 @@ func (x *exchange) sendUnreliable(op verbs.WROpcode, number uint64, want recvCom
 
 // sendUC sends a message over UC.
 func sendUC(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
-	x.sendUnreliable(verbs.OpSend, number, recvCompletion{op: verbs.WCOpRecv, size: x.Size})
+	x.writeSource()
+	wrID := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
+	x.sendUnreliable(verbs.OpSend, wrID, recvCompletion{op: verbs.WCOpRecv, size: x.Size})
 	x.checkMemory()
 }
 
 // writeImmUC writes with immediate data over UC.
 func writeImmUC(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(nil)
-	x.sendUnreliable(verbs.OpRDMAWriteImm, number,
+	x.writeSource()
+	wrID := x.responder.postRecv(nil)
+	x.sendUnreliable(verbs.OpRDMAWriteImm, wrID,
 		recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate})
 	x.checkMemory()
 }
@@ -171,8 +165,8 @@ func writeImmUC(x *exchange) {
 // datagram sends a UD datagram, and checks its source address at the receiver.
 func datagram(x *exchange) {
 	x.src.write(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
-	x.sendUnreliable(verbs.OpSendImm, number, recvCompletion{
+	wrID := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
+	x.sendUnreliable(verbs.OpSendImm, wrID, recvCompletion{
 		op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN(),
 	})
 	check(x.responder.sync())
@@ -182,7 +176,7 @@ func datagram(x *exchange) {
 	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
 		check(x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr))
 	}
-	x.dst.expect(0, area) // already checked
-	x.dst.expect(verbs.GRHLen, x.data)
+	x.dst.setWant(0, area) // already checked
+	x.dst.setWant(verbs.GRHLen, x.data)
 	x.checkMemory()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -35,12 +36,12 @@ func (s *Suite) connect(r pairSetup) (*qpPair, error) {
 	for _, who := range []Side{Ours, Theirs} {
 		p, err := s.endpoints[r.family][who].open(r.service, r.sharedRecv == who, r.inline)
 		if err != nil {
-			return nil, errors.Join(err, l.closePorts())
+			return nil, errors.Join(err, l.closeQPs())
 		}
 		l.qps[who] = p
 	}
 	if err := l.connectBoth(); err != nil {
-		return nil, errors.Join(err, l.closePorts())
+		return nil, errors.Join(err, l.closeQPs())
 	}
 	return l, nil
 }
@@ -87,24 +88,44 @@ var (
 	replyData   = []byte("interop: you may.")
 )
 
-// connectByCM connects the queue pairs by the connection manager.
-func (l *qpPair) connectByCM() error {
-	from := l.qps[l.method.connector()]
-	to := l.qps[from.who.other()]
-	param := verbs.ConnParam{PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads, RetryCount: retries, RNRRetryCount: 7}
-	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceTCP, 1)
+// callPassive listens on the passive side, calls active with the address that it listens at, and accepts
+// its request. It returns the two sides of the method, the active one first.
+func (l *qpPair) callPassive(
+	space verbs.PortSpace, param verbs.ConnParam, active func(from *queuePair, at netip.AddrPort) error,
+) (from, to *queuePair, err error) {
+	from = l.qps[l.method.connector()]
+	to = l.qps[from.who.other()]
+	listener, err := traffic.Listen(to.Device, to.addr, space, 1)
 	if err != nil {
-		return to.verbError("listen", err)
+		return nil, nil, to.verbError("listen", err)
 	}
-	dialed := make(chan error, 1)
+	called := make(chan error, 1)
 	go func() {
-		var err error
-		from.conn, err = traffic.Dial(from.Device, from.qp, listener.Addr(), param, from.timeout)
-		dialed <- from.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
+		err := active(from, listener.Addr())
+		called <- from.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
 	err = to.accept(listener, param)
-	err = errors.Join(err, <-dialed)
-	return errors.Join(err, to.verbError("close a listener", listener.Close()), l.checkReplyData(from.conn, replyData, err))
+	return from, to, errors.Join(err, <-called, to.verbError("close a listener", listener.Close()))
+}
+
+// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to
+// private data.
+func (l *qpPair) connectByCM() error {
+	param := verbs.ConnParam{
+		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
+		RetryCount: retries, RNRRetryCount: 7,
+	}
+	from, _, err := l.callPassive(verbs.PortSpaceTCP, param, func(from *queuePair, at netip.AddrPort) (err error) {
+		from.conn, err = traffic.Dial(from.Device, from.qp, at, param, from.timeout)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if got := from.conn.Param().PrivateData; !bytes.HasPrefix(got, replyData) {
+		return from.mismatch("the private data of the connection reply is %q, want %q", got, replyData)
+	}
+	return nil
 }
 
 // accept accepts the next request, and checks its private data.
@@ -120,17 +141,6 @@ func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) error
 	param.PrivateData = replyData
 	p.conn, err = req.Accept(p.qp, param, p.timeout)
 	return p.verbError("accept a connection", err)
-}
-
-// checkReplyData checks the private data of a reply. InfiniBand appends zeros.
-func (l *qpPair) checkReplyData(conn verbs.Conn, want []byte, failed error) error {
-	if failed != nil || conn == nil {
-		return nil
-	}
-	if got := conn.Param().PrivateData; !bytes.HasPrefix(got, want) {
-		return l.qps[l.method.connector()].mismatch("the private data of the connection reply is %q, want %q", got, want)
-	}
-	return nil
 }
 
 // exchangeAddresses moves two UD queue pairs to RTS and exchanges their addresses, by the
@@ -157,26 +167,18 @@ func (p *queuePair) addressTo(peer *queuePair) (err error) {
 	return nil
 }
 
-// resolveByCM resolves the peer's address by the connection manager (SIDR), and uses the
-// result.
+// resolveByCM resolves the address of the passive side by the connection manager (SIDR), and makes it
+// the destination of the active side's datagrams.
 func (l *qpPair) resolveByCM() error {
-	from := l.qps[l.method.connector()]
-	to := l.qps[from.who.other()]
-	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceUDP, 1)
-	if err != nil {
-		return to.verbError("listen for datagrams", err)
-	}
 	var peer verbs.DatagramPeer
-	asked := make(chan error, 1)
-	go func() {
+	from, to, err := l.callPassive(verbs.PortSpaceUDP, verbs.ConnParam{}, func(from *queuePair, at netip.AddrPort) error {
 		manager, err := from.Device.CM()
 		if err == nil {
-			peer, err = manager.Resolve(listener.Addr(), requestData, from.timeout)
+			peer, err = manager.Resolve(at, requestData, from.timeout)
 		}
-		asked <- from.verbError(fmt.Sprintf("resolve %v", listener.Addr()), err)
-	}()
-	err = to.accept(listener, verbs.ConnParam{})
-	if err = errors.Join(<-asked, err, to.verbError("close a listener", listener.Close())); err != nil {
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if peer.QPN != to.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
@@ -198,14 +200,14 @@ func (p *queuePair) sendOctet(to *queuePair, octet byte, before ...verbs.SendWR)
 	check(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, 0), o.memory(to, 1, 0)
 		src.write(0, []byte{octet})
-		dst.expect(0, []byte{octet})
-		number := to.postRecv(dst.sge(0, 1))
+		dst.setWant(0, []byte{octet})
+		wrID := to.postRecv(dst.sge(0, 1))
 		all := append(before, verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)})
 		p.post(all...)
 		for _, wr := range all {
 			p.expectSent(wr)
 		}
-		to.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
+		to.expectRecv(wrID, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
 		check(dst.check())
 	}))
 }
@@ -227,7 +229,7 @@ func (l *qpPair) close() error {
 			}
 		}
 	}
-	return errors.Join(append(errs, l.closePorts())...)
+	return errors.Join(append(errs, l.closeQPs())...)
 }
 
 // sendLast sends a last message in each direction, after which no completion may arrive.
@@ -241,7 +243,7 @@ func (l *qpPair) sendLast() error {
 	})
 }
 
-func (l *qpPair) closePorts() error {
+func (l *qpPair) closeQPs() error {
 	var errs []error
 	for _, who := range []Side{Ours, Theirs} {
 		if p := l.qps[who]; p != nil {

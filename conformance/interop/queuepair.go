@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// depth is the size of the queues, and maxReads the number of outstanding READs and
+// depth is the size of the queues, and maxReads the wrID of outstanding READs and
 // atomics.
 const (
 	depth    = 64
@@ -125,10 +125,10 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 var errNoCompletion = errors.New("no completion")
 
 // awaitCompletion returns the completion of a work request.
-func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) verbs.WC {
+func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
-		if i := slices.IndexFunc(p.unclaimed, func(wc verbs.WC) bool { return wc.WRID == number }); i >= 0 {
+		if i := slices.IndexFunc(p.unclaimed, func(wc verbs.WC) bool { return wc.WRID == wrID }); i >= 0 {
 			wc := p.unclaimed[i]
 			p.unclaimed = slices.Delete(p.unclaimed, i, i+1)
 			return wc
@@ -146,14 +146,14 @@ func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) verbs.
 			continue
 		}
 		if time.Now().After(until) {
-			check(p.mismatch("%w of request %d within %v", errNoCompletion, number, timeout))
+			check(p.mismatch("%w of request %d within %v", errNoCompletion, wrID, timeout))
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
 	}
 }
 
-// poll adds new completions to the unclaimed ones, and returns their number.
+// poll adds new completions to the unclaimed ones, and returns their wrID.
 func (p *queuePair) poll() (int, error) {
 	var wcs [16]verbs.WC
 	n, err := p.cq.Poll(wcs[:])
@@ -208,8 +208,8 @@ type recvCompletion struct {
 }
 
 // expectRecv waits for the completion of a receive, and compares it with want.
-func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.Duration) {
-	wc := p.awaitCompletion(number, timeout)
+func (p *queuePair) expectRecv(wrID uint64, want recvCompletion, timeout time.Duration) {
+	wc := p.awaitCompletion(wrID, timeout)
 	got := recvCompletion{op: wc.Opcode, size: int(wc.ByteLen), flags: wc.Flags & (verbs.WCWithImm | verbs.WCWithInv)}
 	if wc.Flags&verbs.WCWithImm != 0 {
 		got.imm = wc.Imm
@@ -223,8 +223,8 @@ func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.
 }
 
 // expectError waits for the completion of a request with one of these statuses.
-func (p *queuePair) expectError(number uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
-	if wc := p.awaitCompletion(number, timeout); !slices.Contains(statuses, wc.Status) {
+func (p *queuePair) expectError(wrID uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
+	if wc := p.awaitCompletion(wrID, timeout); !slices.Contains(statuses, wc.Status) {
 		check(p.mismatch("%s; want %v", describe(&wc), statuses))
 	}
 }

@@ -10,8 +10,7 @@ import (
 
 // accessByKey writes and reads the responder's memory by a key.
 func (x *exchange) accessByKey(key verbs.RKey) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := x.request(verbs.OpRDMAWrite)
@@ -19,7 +18,7 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 	x.requester.sendOctet(x.responder, 2, wr)
 	x.checkMemory()
 	x.src.clear()
-	x.src.expect(0, x.data)
+	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: remote})
 	x.checkMemory()
 }
@@ -78,10 +77,10 @@ func (x *exchange) bindInfo(n int) verbs.BindInfo {
 
 // bindType1 binds a type 1 window to n octets, and returns its key. 0 octets unbind it.
 func (x *exchange) bindType1(mw verbs.MW, n int) verbs.RKey {
-	number := x.responder.nextWRID()
-	key, err := x.responder.qp.BindMW(mw, number, verbs.SendSignaled, x.bindInfo(n))
+	wrID := x.responder.nextWRID()
+	key, err := x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n))
 	check(x.responder.verbError("bind a window", err))
-	x.responder.expectSent(verbs.SendWR{WRID: number, Opcode: verbs.OpBindMW})
+	x.responder.expectSent(verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW})
 	return key
 }
 
@@ -125,10 +124,10 @@ func sendInvalidate(x *exchange) {
 	wr.InvalidateRKey = key
 	box := x.memory(x.responder, max(x.Size, 1), 0)
 	x.src.write(0, x.data)
-	number := x.responder.postRecv(box.sge(0, len(box.area())))
+	wrID := x.responder.postRecv(box.sge(0, len(box.area())))
 	x.requester.post(wr)
-	box.expect(0, x.data)
-	fieldsErr := x.responder.expectInvalidate(number, x.Size, key)
+	box.setWant(0, x.data)
+	fieldsErr := x.responder.expectInvalidate(wrID, x.Size, key)
 	x.requester.expectSent(wr)
 	x.checkMemory(box)
 	// Report the completion's fields last, after the check that the key is invalid.
@@ -141,8 +140,8 @@ func sendInvalidate(x *exchange) {
 
 // expectInvalidate waits for a message that invalidates a key. It returns an error if the
 // invalidation fields of the completion are wrong.
-func (p *queuePair) expectInvalidate(number uint64, size int, key verbs.RKey) error {
-	wc := p.awaitCompletion(number, p.timeout)
+func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) error {
+	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
 		check(p.mismatch("the receive completed with %s; want %d octets", describe(&wc), size))

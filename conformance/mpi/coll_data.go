@@ -217,7 +217,7 @@ var collectiveCases = []Case{{
 	},
 }}
 
-// alltoall is one of each size, looked at.
+// alltoall runs an Alltoall for each size of a part, and ends the rank unless every part arrives.
 func alltoall(t *T, sizes []int) {
 	n, me := t.Size(), t.Rank()
 	for i, size := range sizes {
@@ -232,6 +232,7 @@ func alltoall(t *T, sizes []int) {
 	}
 }
 
+// boolWord is 1 for true and 0 for false.
 func boolWord(is bool) uint64 {
 	if is {
 		return 1
@@ -239,7 +240,7 @@ func boolWord(is bool) uint64 {
 	return 0
 }
 
-// operations are those of whole numbers, by hand.
+// operations compute the reductions of unsigned numbers.
 var operations = map[mpi.Op]func(a, b uint64) uint64{
 	mpi.Sum:  func(a, b uint64) uint64 { return a + b },
 	mpi.Prod: func(a, b uint64) uint64 { return a * b },
@@ -253,7 +254,7 @@ var operations = map[mpi.Op]func(a, b uint64) uint64{
 	mpi.LXor: func(a, b uint64) uint64 { return boolWord((a != 0) != (b != 0)) },
 }
 
-// typed are reductions of three ranks whose result shows the type.
+// typed are reductions of three ranks whose results depend on the type.
 var typed = []struct {
 	t    mpi.Type
 	op   mpi.Op

@@ -2,7 +2,7 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-// split is Split that must not fail.
+// split is Split that must not fail. It returns nil if the rank has the colour Undefined.
 func (t *T) split(color, key int) *T {
 	c := result(t.Split(color, key))(t, "Split")
 	if c == nil {
@@ -11,7 +11,7 @@ func (t *T) split(color, key int) *T {
 	return t.inComm(c)
 }
 
-// expectPlace ends the rank unless it has this rank in a communicator of this size.
+// expectPlace ends the rank unless it is this rank of a communicator of this size.
 func (t *T) expectPlace(rank, size int) {
 	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
 }
@@ -151,6 +151,7 @@ var commCases = []Case{{
 	},
 }}
 
+// size returns the size of the communicator, 0 for nil.
 func size(t *T) int {
 	if t == nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// syncWaits is a case of a synchronous send that must not be complete while its receive
-// provably has not begun.
+// syncWaits returns the program of a case: a synchronous send of n bytes is not complete while the
+// other rank provably has posted no receive.
 func syncWaits(n int) func(*T) {
 	return byRank(func(t *T) {
 		r := t.issend(data(1, n), 1, 4)

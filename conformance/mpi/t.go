@@ -26,8 +26,8 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the program of a case whose ranks run different programs, in the order of
-// the ranks. A rank without a program does nothing.
+// byRank returns the program of a case whose ranks run different programs: rank i runs the i-th, or
+// nothing.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -43,9 +43,10 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless the condition holds.
-func (t *T) check(is bool, want, format string, args ...any) {
-	if !is {
+// check ends the rank with a violation unless ok: want says what was expected, format and args what
+// was there.
+func (t *T) check(ok bool, want, format string, args ...any) {
+	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
 	}
 }
@@ -107,7 +108,7 @@ func data(id, n int) []byte {
 	return b[:n]
 }
 
-// expectEqual ends the rank unless two contents are equal.
+// expectEqual ends the rank unless the contents of what are equal to those wanted.
 func (t *T) expectEqual(what string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
@@ -133,6 +134,7 @@ type guardedBuf struct {
 	buf []byte
 }
 
+// newGuardedBuf returns a buffer of n bytes.
 func newGuardedBuf(n int) *guardedBuf {
 	all := bytes.Repeat([]byte{guardByte}, n+2*guardLen)
 	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
@@ -142,10 +144,15 @@ func newGuardedBuf(n int) *guardedBuf {
 // written.
 func (t *T) expectBuffer(what string, r *guardedBuf, want []byte) {
 	t.expectEqual(what, r.buf[:len(want)], want)
+	t.expectUnwritten(what, r, len(want))
+}
+
+// expectUnwritten ends the rank if a byte was written outside of the first n bytes of a buffer.
+func (t *T) expectUnwritten(what string, r *guardedBuf, n int) {
 	for i, b := range r.all {
-		if in := i - guardLen; (in < 0 || in >= len(want)) && b != guardByte {
-			t.check(false, "nothing written outside of "+what, "byte %d written to %#x, of a buffer of %d with %d received", in, b, len(r.buf), len(want))
-		}
+		in := i - guardLen
+		t.check(in >= 0 && in < n || b == guardByte, "nothing written outside of "+what,
+			"byte %d written to %#x, of a buffer of %d with %d received", in, b, len(r.buf), n)
 	}
 }
 
@@ -226,6 +233,7 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
+// waitAll waits for requests that must not fail, and returns their statuses.
 func (t *T) waitAll(rs ...Request) []Status {
 	sts := result(t.w.WaitAll(rs))(t, "WaitAll")
 	t.check(len(sts) == len(rs), fmt.Sprintf("%d statuses of WaitAll", len(rs)), "%d", len(sts))
@@ -241,14 +249,14 @@ func (t *T) expectPending(what string, r Request) {
 // signalTag is the tag of messages that only tell another rank to continue.
 const signalTag = 31000
 
-// signal sends such a message to each of the ranks.
+// signal tells each of the ranks to continue.
 func (t *T) signal(ranks ...int) {
 	for _, rank := range ranks {
 		t.must("Send of a signal", t.Send([]byte{signalTag & 0xff}, rank, signalTag))
 	}
 }
 
-// awaitSignal receives one from each of the ranks.
+// awaitSignal waits for a signal of each of the ranks.
 func (t *T) awaitSignal(ranks ...int) {
 	for _, rank := range ranks {
 		var b [1]byte
@@ -277,10 +285,10 @@ func (t *T) idle() {
 // waitLimit is how long waitUntil waits.
 const waitLimit = 10 * time.Second
 
-// waitUntil polls a condition, and ends the rank if it does not hold in time.
-func (t *T) waitUntil(what string, is func() bool) {
+// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit.
+func (t *T) waitUntil(what string, holds func() bool) {
 	pause := time.Microsecond
-	for began := t.w.Wtime(); !is(); t.w.Compute(pause) {
+	for began := t.w.Wtime(); !holds(); t.w.Compute(pause) {
 		t.check(t.w.Wtime()-began < waitLimit, what+" in the end", "not within %v", waitLimit)
 		pause = min(2*pause, time.Millisecond)
 	}

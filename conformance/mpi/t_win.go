@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -99,17 +100,18 @@ func (w *W) swap(compare, v uint64, target, at int) uint64 {
 func (w *W) readOwn(at, n int) []byte {
 	me := w.t.Rank()
 	w.lock(mpi.Shared, me)
-	b := append([]byte(nil), w.Memory()[at:at+n]...)
+	b := bytes.Clone(w.Memory()[at : at+n])
 	w.unlock(me)
 	return b
 }
 
-// writeOwn writes the rank's own window under a lock.
-func (w *W) writeOwn(at int, d []byte) {
+// initOwn writes the rank's own window under a lock, and waits until all ranks have written theirs.
+func (w *W) initOwn(at int, d []byte) {
 	me := w.t.Rank()
 	w.lock(mpi.Exclusive, me)
 	copy(w.Memory()[at:], d)
 	w.unlock(me)
+	w.t.barrier()
 }
 
 // expectOwn ends the rank unless its own window has this content.

@@ -149,8 +149,7 @@ var accumulateCases = []Case{{
 	Expects: "before and after, by hand",
 	Defects: []string{"FetchesNew", "AccumulatesReplace"}, Run: func(t *T) {
 		w := t.window(24)
-		w.writeOwn(0, words(1, 2, 3))
-		t.barrier()
+		w.initOwn(0, words(1, 2, 3))
 		do := func(op mpi.Op, with, before []uint64) {
 			r := newGuardedBuf(24)
 			w.lock(mpi.Exclusive, t.other())
@@ -171,8 +170,7 @@ var accumulateCases = []Case{{
 	Expects: "the content, twice",
 	Defects: []string{"NoOpWrites", "FlushEarly"}, Run: func(t *T) {
 		w := t.window(32)
-		w.writeOwn(0, data(t.Rank(), 32))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), 32))
 		w.lock(mpi.Shared, t.other())
 		for range 2 {
 			r := newGuardedBuf(32)

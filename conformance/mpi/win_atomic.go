@@ -66,8 +66,7 @@ var atomicCases = []Case{{
 	Expects: "a change by the former only, the word of before of both",
 	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"}, Run: func(t *T) {
 		w := t.window(24)
-		w.writeOwn(8, word(50))
-		t.barrier()
+		w.initOwn(8, word(50))
 		w.lock(mpi.Shared, t.other())
 		for i, s := range []struct{ compare, with, before uint64 }{
 			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {0, 9, 0},
@@ -85,8 +84,7 @@ var atomicCases = []Case{{
 	Expects: "these changed, nothing else",
 	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"}, Run: func(t *T) {
 		w := t.window(16)
-		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
-		t.barrier()
+		w.initOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 		w.lock(mpi.Exclusive, t.other())
 		old := make([]byte, 4)
 		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, t.other(), 4, mpi.Uint32))

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// overwrittenBuffer is a case of a buffer that rank 0 overwrites after each operation. write
-// writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
+// overwrittenBuffer returns the program of a case in which rank 0 overwrites the origin buffer after
+// each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
 func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
 	const n = 12
 	return func(t *T) {
@@ -112,8 +112,7 @@ var flushCases = []Case{{
 	Defects: []string{"FlushLocalEarly", "GetsNothing"}, Run: func(t *T) {
 		const room = 100_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		w.lockAll()
 		for i, n := range []int{8, 3000, room - 50} {
 			a, b := newGuardedBuf(n), newGuardedBuf(n)
@@ -157,8 +156,7 @@ var flushCases = []Case{{
 	Expects: "no error, and the data that was got",
 	Defects: []string{"NullRefused", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(8)
-		w.writeOwn(0, word(uint64(50+t.Rank())))
-		t.barrier()
+		w.initOwn(0, word(uint64(50+t.Rank())))
 		w.lockAll()
 		b := make([]byte, 8)
 		for range 2 {

@@ -79,8 +79,7 @@ var lockCases = []Case{{
 	Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"}, Run: func(t *T) {
 		const room = 300_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
 			w.expectGet("what was got", data(t.other(), room)[i:i+n], t.other(), i)
 		}

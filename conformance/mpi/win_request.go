@@ -26,8 +26,7 @@ var rmaRequestCases = []Case{{
 	Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"}, Run: func(t *T) {
 		const room = 60_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		w.lockAll()
 		sizes := []int{8, 5000, room}
 		var rs []Request
@@ -72,8 +71,7 @@ var rmaRequestCases = []Case{{
 	Expects: "all data",
 	Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"}, Run: func(t *T) {
 		w := t.window(2000)
-		w.writeOwn(0, data(10+t.Rank(), 1000))
-		t.barrier()
+		w.initOwn(0, data(10+t.Rank(), 1000))
 		w.lock(mpi.Shared, t.other())
 		put := started(w.Rput(data(t.Rank(), 1000), t.other(), 1000))(t, "Rput")
 		r := newGuardedBuf(1000)

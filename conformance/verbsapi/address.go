@@ -46,8 +46,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Title:   "A datagram can be answered with the address in its completion and GRH area",
 	Sends:   "a datagram of the partner, and a reply to its source",
 	Expects: "the reply at the partner",
-	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: onDevices(func(d *devices) {
 		l := d.newPair(setup{qpType: verbs.QPTypeUD})
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -41,15 +40,14 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	Title:   "The local buffer of an atomic is eight bytes, in any number of entries",
 	Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 	Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
-	Defects: []string{"AtomicSinkCut"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"AtomicSinkCut"}, Run: onDevices(func(d *devices) {
 		for _, size := range []int{4, 16} {
 			l := d.newPair(setup{})
 			l.partner.setWord(7)
 			wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 			wr.SGL = l.dut.mem.SGL(recvOffset, size)
 			l.dut.expectFailure(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
-			r.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
+			d.dut.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
 		}
 		l := d.newPair(setup{})
 		l.partner.setWord(0x1122334455667788)

@@ -64,12 +64,11 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Title:   "A connection request carries responder resources and initiator depth of its sender",
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
-	Defects: []string{"ConnParamLost"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, false)
-		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
+	Defects: []string{"ConnParamLost"}, Run: onPassive(func(d *handshake) {
+		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, d.dut.ResponseTimeout())
 		req := d.nextRequest()
 		p := req.Param()
-		r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
+		d.dut.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
 		d.accept(req, connParam)
 	}),
 }, {
@@ -94,12 +93,11 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Title:   "Too much private data is refused, and the queue pair is unchanged",
 	Sends:   "nothing: the device connects with one byte too much",
 	Expects: "EINVAL; then a connection without private data",
-	Defects: []string{"PrivateDataUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"PrivateDataUnchecked"}, Run: onActive(func(d *handshake) {
 		param := connParam
-		param.PrivateData = make([]byte, privateLimits(r).tooLong)
-		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
-		r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
+		param.PrivateData = make([]byte, privateLimits(d.dut).tooLong)
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, d.dut.ResponseTimeout())
+		d.dut.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
 		d.connect()
 	}),
 }, {
@@ -123,13 +121,12 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Title:   "A connection to a port without a listener is rejected",
 	Sends:   "a request of the device to a closed port of the partner",
 	Expects: "ErrRejected, and the queue pair not in RTS",
-	Defects: []string{"RejectIsTimeout"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"RejectIsTimeout"}, Run: onActive(func(d *handshake) {
 		at := d.listener.Addr()
-		r.Must("a listener that can be closed", d.listener.Close())
-		_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
-		r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-		r.Check(r.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+		d.dut.Must("a listener that can be closed", d.listener.Close())
+		_, err := d.active.CM().Connect(d.active.qp, at, connParam, d.dut.ResponseTimeout())
+		d.dut.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
+		d.dut.Check(d.dut.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
 
@@ -167,8 +164,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
 	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 	Expects: "three requests, told apart by their private data, and three connections",
-	Defects: []string{"ListenerServesOne"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, false)
+	Defects: []string{"ListenerServesOne"}, Run: onPassive(func(d *handshake) {
 		s := setup{qpType: verbs.QPTypeRC}
 		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
 		for i := range 3 {
@@ -176,21 +172,21 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 			callers[i] = caller
 			param := connParam
 			param.PrivateData = []byte{byte(i + 1)}
-			tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout()))
+			tasks = append(tasks, d.dut.Go(fmt.Sprintf("caller %d", i), func() error {
+				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.dut.ResponseTimeout()))
 			}))
 		}
-		r.Sleep(shortWait)
+		d.dut.Sleep(shortWait)
 		seen := make(map[byte]bool)
 		for range 3 {
 			req := d.nextRequest()
 			who := req.Param().PrivateData
-			r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+			d.dut.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
 			seen[who[0]] = true
-			newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
+			newEndpoint(d.dut, &s).accept(req, connParam, callers[who[0]-1])
 		}
 		for _, t := range tasks {
-			r.Must("a connection", t.Wait(r.ResponseTimeout()))
+			d.dut.Must("a connection", t.Wait(d.dut.ResponseTimeout()))
 		}
 	}),
 }, {
@@ -219,12 +215,11 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Title:   "A connected queue pair cannot be connected again, and its connection continues",
 	Sends:   "a second connect of a connected queue pair; then messages over the first",
 	Expects: "a refusal, and the messages",
-	Defects: []string{"CMTakesAnyQP"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"CMTakesAnyQP"}, Run: onActive(func(d *handshake) {
 		d.connect()
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
-		r.MustFail("connecting a connected queue pair", err, nil)
-		r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		d.dut.MustFail("connecting a connected queue pair", err, nil)
+		d.dut.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
 		d.pair().expectBothDeliver()
 	}),
 }, {
@@ -254,10 +249,9 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Title:   "Waiting for a disconnect of an established connection times out",
 	Sends:   "a wait of 100 ms on a connection in use",
 	Expects: "ErrTimeout, not before its time, and a connection that works",
-	Defects: []string{"WaitImpatient"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"WaitImpatient"}, Run: onActive(func(d *handshake) {
 		d.connect()
-		expectTimeout(r, 100*time.Millisecond, d.conn.WaitDisconnect)
+		expectTimeout(d.dut, 100*time.Millisecond, d.conn.WaitDisconnect)
 		d.pair().expectBothDeliver()
 	}),
 }})

@@ -2,6 +2,7 @@ package verbsapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +110,8 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 		return verbs.WC{}, false
 	}
 	wc := e.NextCompletion()
-	if wc.WRID != wr.WRID || wc.Status == verbs.WCSuccess {
-		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete with an error", what, wr.WRID), "%s", rig.Describe(&wc))
-	}
+	e.Check(wc.WRID == wr.WRID && wc.Status != verbs.WCSuccess,
+		fmt.Sprintf("%s (request %d) to be refused, or to complete with an error", what, wr.WRID), "%s", rig.Describe(&wc))
 	return wc, true
 }
 
@@ -119,12 +119,8 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 // statuses, if they complete.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
-	for _, s := range statuses {
-		if !completed || wc.Status == s {
-			return
-		}
-	}
-	e.Fail(fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
+	e.Check(!completed || slices.Contains(statuses, wc.Status),
+		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
 // expectPostRefused fails the case unless posting a request fails.

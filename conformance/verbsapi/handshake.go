@@ -103,6 +103,16 @@ func (l *qpPair) expectFlushed(receives int) {
 	}
 }
 
+// onActive makes the body of a case from a function that uses a handshake with the device as the active
+// side, and onPassive one with the device as the passive side.
+func onActive(body func(*handshake)) func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
+}
+
+func onPassive(body func(*handshake)) func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, false)) })
+}
+
 // onHandshake makes the body of a case from a function that runs with the device as the
 // passive side, and again as the active side.
 func onHandshake(body func(*handshake)) func(*conformance.Bench) error {

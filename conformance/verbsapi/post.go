@@ -25,11 +25,10 @@ var postCases = []conformance.Case{{
 	Title:   "A receive can be posted in INIT, and is used when the queue pair is connected",
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
-	Defects: []string{"RecvNeedsReady"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
+	Defects: []string{"RecvNeedsReady"}, Run: onDevices(func(d *devices) {
+		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(d.dut)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(d.dut)})}
 		l.dut.postRecv(7, recvOffset, 64)
-		l.connect(&setup{qpType: defaultQPType(r)})
+		l.connect(&setup{qpType: defaultQPType(d.dut)})
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),

@@ -90,11 +90,10 @@ var regionCases = []conformance.Case{{
 	Title:   "A list entry that exceeds its region by a byte at either end fails",
 	Sends:   "requests that begin a byte before a region, or end a byte after it",
 	Expects: "each is refused or completes with an error",
-	Defects: []string{"SGEClamped"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"SGEClamped"}, Run: onDevices(func(d *devices) {
 		for _, off := range []int{-1, 1} {
 			l := d.newPair(setup{})
-			m := r.Memory(64, verbs.AccessLocalWrite)
+			m := d.dut.Memory(64, verbs.AccessLocalWrite)
 			l.partner.postRecv(1, recvOffset, 128)
 			list := verbs.SGE{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}
 			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), l.dut.sendOf(2, list))

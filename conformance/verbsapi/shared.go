@@ -38,22 +38,21 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "Queue pairs share the receives of a queue: each receive is used for one message",
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
-	Defects: []string{"SRQDoubleUse"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		srq := newSRQ(r, srqInit(r))
+	Defects: []string{"SRQDoubleUse"}, Run: onDevices(func(d *devices) {
+		srq := newSRQ(d.dut, srqInit(d.dut))
 		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
 		mem := links[0].dut.mem
 		used := make(map[uint64]bool)
 		for i := range 6 {
-			r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
+			d.dut.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
 		}
 		for i := range 6 {
 			l := links[i%2]
 			l.partner.complete(l.partner.sendWR(9, 16*i, 100+i))
-			wc := r.NextCompletion()
-			r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
-			r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-			r.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
+			wc := d.dut.NextCompletion()
+			d.dut.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
+			d.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+			d.dut.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
 			used[wc.WRID] = true
 		}
 	}),
@@ -178,15 +177,14 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		srq := newSRQ(r, srqInit(r))
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: onDevices(func(d *devices) {
+		srq := newSRQ(d.dut, srqInit(d.dut))
 		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
-		r.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
+		d.dut.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
 		goes.dut.toState(errState)
 		e := stays.expectEvent(verbs.EventQPLastWQEReached)
-		r.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
-		expectEmptyCQ(r, r.CQ)
+		d.dut.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
+		expectEmptyCQ(d.dut, d.dut.CQ)
 		stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
 		stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
 	}),

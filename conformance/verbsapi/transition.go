@@ -170,16 +170,8 @@ var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 // isLegal reports whether a queue pair type has a transition. Every state leads to RESET,
 // every state but RESET to ERR, and SQE to RTS if the type has SQE.
 func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
-	switch {
-	case to == reset, to == errState && from != reset, from == sqe && to == rts && kind != verbs.QPTypeRC:
-		return true
-	}
-	for _, t := range rig.Transitions(kind) {
-		if t.From == from && t.To == to {
-			return true
-		}
-	}
-	return false
+	return to == reset || to == errState && from != reset || from == sqe && to == rts && kind != verbs.QPTypeRC ||
+		slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
 }
 
 // qpMover tests the state transitions of a queue pair type.

@@ -62,8 +62,7 @@ var windowCases = []conformance.Case{{
 	Title:   "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
 	Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"BindUnchecked"}, Run: onDevices(func(d *devices) {
 		for _, b := range []struct {
 			what       string
 			has, wants verbs.Access
@@ -72,7 +71,7 @@ var windowCases = []conformance.Case{{
 			{"writing a region without local write", verbs.AccessRemoteRead | verbs.AccessMWBind, verbs.AccessRemoteWrite},
 		} {
 			l := d.newPair(setup{})
-			l.dut.expectBindFails(b.what, bindAll(r.Memory(64, b.has), b.wants))
+			l.dut.expectBindFails(b.what, bindAll(d.dut.Memory(64, b.has), b.wants))
 		}
 	}),
 }, {
@@ -80,11 +79,10 @@ var windowCases = []conformance.Case{{
 	Title:   "A window cannot be bound beyond its region",
 	Sends:   "binds that begin a byte before the region, and that end a byte after it",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"BindUnchecked"}, Run: onDevices(func(d *devices) {
 		for _, off := range []int{-1, 1} {
 			l := d.newPair(setup{})
-			m := r.Memory(64, regionAccess(r, rig.RemoteAccess(r)))
+			m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
 			l.dut.expectBindFails(fmt.Sprintf("64 bytes from %d on of 64", off), bindRange(m, off, 64, verbs.AccessRemoteRead))
 		}
 	}),
