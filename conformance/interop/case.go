@@ -27,8 +27,9 @@ const (
 	Theirs Side = "theirs"
 )
 
-func (w Side) other() Side {
-	if w == Ours {
+// other returns the other side.
+func (s Side) other() Side {
+	if s == Ours {
 		return Theirs
 	}
 	return Ours
@@ -46,8 +47,8 @@ const (
 )
 
 // connector returns the side that connects; empty for ByModify.
-func (w ConnectMethod) connector() Side {
-	switch w {
+func (m ConnectMethod) connector() Side {
+	switch m {
 	case CMOurs:
 		return Ours
 	case CMTheirs:
@@ -222,11 +223,11 @@ func (op *operation) sizesOf(transport verbs.Transport, packet int) []int {
 	return op.sizes(packet)
 }
 
+// findOperation returns the operation with a name.
 func findOperation(name string) (*operation, error) {
-	for i := range operations {
-		if operations[i].name == name {
-			return &operations[i], nil
-		}
+	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == name })
+	if i < 0 {
+		return nil, errors.New("no operation " + name)
 	}
-	return nil, errors.New("no operation " + name)
+	return &operations[i], nil
 }

@@ -103,7 +103,7 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int) (map[Side]map[string]int, error) {
 	for until := time.Now().Add(s.CloseTimeout); ; {
 		now := make(map[Side]map[string]int)
-		for who, end := range map[Side]*End{Ours: s.Ours, Theirs: s.Theirs} {
+		for side, end := range map[Side]*End{Ours: s.Ours, Theirs: s.Theirs} {
 			if end.Objects == nil {
 				continue
 			}
@@ -111,7 +111,7 @@ func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int
 			if err != nil {
 				return nil, fmt.Errorf("count the objects of %s: %w", end.Name, err)
 			}
-			now[who] = count
+			now[side] = count
 		}
 		if before == nil || len(leaked(before, now)) == 0 || time.Now().After(until) {
 			return now, nil
@@ -126,10 +126,10 @@ func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int
 
 // leaked describes the objects of which there are more than before.
 func leaked(before, after map[Side]map[string]int) (all []string) {
-	for _, who := range []Side{Ours, Theirs} {
-		for _, kind := range slices.Sorted(maps.Keys(after[who])) {
-			if n := after[who][kind] - before[who][kind]; n > 0 {
-				all = append(all, fmt.Sprintf("%s: %d more of %s than before (%d)", who, n, kind, before[who][kind]))
+	for _, side := range []Side{Ours, Theirs} {
+		for _, kind := range slices.Sorted(maps.Keys(after[side])) {
+			if n := after[side][kind] - before[side][kind]; n > 0 {
+				all = append(all, fmt.Sprintf("%s: %d more of %s than before (%d)", side, n, kind, before[side][kind]))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type End struct {
 type endpoint struct {
 	*End
 	Device  verbs.Context
-	who     Side
+	side     Side
 	addr    netip.Addr
 	gid     uint8 // index of addr in the GID table
 	attr    verbs.DeviceAttr
@@ -40,8 +40,8 @@ type endpoint struct {
 }
 
 // newEndpoint returns the endpoint of a side for an address family. Its port must be active.
-func newEndpoint(e *End, who Side, family Family, timeout time.Duration) (s *endpoint, err error) {
-	s = &endpoint{End: e, Device: e.Devices[family], who: who, addr: e.Addrs[family], timeout: timeout}
+func newEndpoint(e *End, side Side, family Family, timeout time.Duration) (s *endpoint, err error) {
+	s = &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	if s.attr, err = s.Device.QueryDevice(); err != nil {
 		return nil, s.verbError("query the device", err)
 	}
@@ -81,12 +81,12 @@ func (s *endpoint) verbError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s (%s) could not %s: %w", s.who, s.Name, what, err)
+	return fmt.Errorf("%s (%s) could not %s: %w", s.side, s.Name, what, err)
 }
 
 // mismatch returns an error about an unexpected result.
 func (s *endpoint) mismatch(format string, args ...any) error {
-	return fmt.Errorf("%s (%s): %w", s.who, s.Name, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s (%s): %w", s.side, s.Name, fmt.Errorf(format, args...))
 }
 
 // access returns all access rights that the device supports.

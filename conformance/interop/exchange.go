@@ -81,8 +81,8 @@ func (l *qpPair) exchange(c Case, op *operation, seed uint64) error {
 
 // addUnexpected adds unexpected completions of both sides to an error.
 func (l *qpPair) addUnexpected(err error) error {
-	for _, who := range []Side{Ours, Theirs} {
-		if also := l.qps[who].checkNoCompletions(); also != nil && also.Error() != err.Error() {
+	for _, side := range []Side{Ours, Theirs} {
+		if also := l.qps[side].checkNoCompletions(); also != nil && also.Error() != err.Error() {
 			err = fmt.Errorf("%w\n%w", err, also)
 		}
 	}

@@ -33,12 +33,12 @@ type pairSetup struct {
 // connect makes a pair. It closes everything if it fails.
 func (s *Suite) connect(r pairSetup) (*qpPair, error) {
 	l := &qpPair{suite: s, qps: make(map[Side]*queuePair), method: r.method, service: r.service}
-	for _, who := range []Side{Ours, Theirs} {
-		p, err := s.endpoints[r.family][who].open(r.service, r.sharedRecv == who, r.inline)
+	for _, side := range []Side{Ours, Theirs} {
+		p, err := s.endpoints[r.family][side].open(r.service, r.sharedRecv == side, r.inline)
 		if err != nil {
 			return nil, errors.Join(err, l.closeQPs())
 		}
-		l.qps[who] = p
+		l.qps[side] = p
 	}
 	if err := l.connectBoth(); err != nil {
 		return nil, errors.Join(err, l.closeQPs())
@@ -63,7 +63,7 @@ func (l *qpPair) connectBoth() error {
 		return err
 	}
 	from := l.qps[l.method.connector()]
-	return rig.Catch(func() { from.sendOctet(l.qps[from.who.other()], 1) })
+	return rig.Catch(func() { from.sendOctet(l.qps[from.side.other()], 1) })
 }
 
 // retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
@@ -94,7 +94,7 @@ func (l *qpPair) callPassive(
 	space verbs.PortSpace, param verbs.ConnParam, active func(from *queuePair, at netip.AddrPort) error,
 ) (from, to *queuePair, err error) {
 	from = l.qps[l.method.connector()]
-	to = l.qps[from.who.other()]
+	to = l.qps[from.side.other()]
 	listener, err := traffic.Listen(to.Device, to.addr, space, 1)
 	if err != nil {
 		return nil, nil, to.verbError("listen", err)
@@ -243,10 +243,11 @@ func (l *qpPair) sendLast() error {
 	})
 }
 
+// closeQPs closes the queue pairs that were opened.
 func (l *qpPair) closeQPs() error {
 	var errs []error
-	for _, who := range []Side{Ours, Theirs} {
-		if p := l.qps[who]; p != nil {
+	for _, side := range []Side{Ours, Theirs} {
+		if p := l.qps[side]; p != nil {
 			errs = append(errs, p.close())
 		}
 	}

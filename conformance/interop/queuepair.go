@@ -124,7 +124,8 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // errNoCompletion means that a completion did not arrive in time.
 var errNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request.
+// awaitCompletion returns the completion of a work request. It ends the case if another request fails, or at
+// the timeout.
 func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {

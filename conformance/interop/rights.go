@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// accessByKey writes and reads the responder's memory by a key.
+// accessByKey writes the responder's memory by a key, reads it back, and checks both.
 func (x *exchange) accessByKey(key verbs.RKey) {
 	x.writeSource()
 	remote := x.dst.remote()

@@ -222,17 +222,17 @@ func (s *Suite) unsupportedBy(op *operation, c *Case) string {
 		return "one of the devices has no address of " + string(c.Family)
 	}
 	for _, end := range []struct {
-		who   Side
+		side   Side
 		needs verbs.Caps
 	}{{c.By, op.needs}, {c.By.other(), op.needs | op.serves}} {
-		e := both[end.who]
+		e := both[end.side]
 		if why := e.Lacks[op.name]; why != "" {
 			return fmt.Sprintf("%s: %s", e.Name, why)
 		}
 		if !e.attr.Caps.Has(end.needs) {
 			return fmt.Sprintf("%s does not claim it", e.Name)
 		}
-		if end.who == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
+		if end.side == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
 			return fmt.Sprintf("%s accepts %d octets inline", e.Name, e.attr.MaxInline)
 		}
 	}
