@@ -31,7 +31,7 @@ type End struct {
 type endpoint struct {
 	*End
 	Device  verbs.Context
-	side     Side
+	side    Side
 	addr    netip.Addr
 	gid     uint8 // index of addr in the GID table
 	attr    verbs.DeviceAttr

@@ -222,7 +222,7 @@ func (s *Suite) unsupportedBy(op *operation, c *Case) string {
 		return "one of the devices has no address of " + string(c.Family)
 	}
 	for _, end := range []struct {
-		side   Side
+		side  Side
 		needs verbs.Caps
 	}{{c.By, op.needs}, {c.By.other(), op.needs | op.serves}} {
 		e := both[end.side]
