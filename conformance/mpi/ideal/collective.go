@@ -2,6 +2,7 @@ package ideal
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
@@ -10,54 +11,56 @@ import (
 
 // collective is one collective call, with the contributions of all ranks.
 type collective struct {
-	in   []any          // by rank
-	n    int            // ranks that have joined
-	made map[int]*group // new communicators, by colour
-	win  *window        // a new window
-	kind mpi.Type       // of a reduction, the same on all ranks
-	op   mpi.Op
+	parts  []any          // by rank
+	joined int            // ranks that have joined
+	groups map[int]*group // new communicators, by colour
+	win    *window        // a new window
+	kind   mpi.Type       // of a reduction, the same on all ranks
+	op     mpi.Op
 }
 
-func (m *collective) complete() bool { return m.n == len(m.in) }
+func (m *collective) allJoined() bool { return m.joined == len(m.parts) }
 
 // join adds the contribution of this rank to its next collective call.
 func (c *comm) join(part any) *collective {
-	g := c.g
+	g := c.group
 	call := c.calls
 	c.calls++
 	m := g.collectives[call]
 	if m == nil {
-		m = &collective{in: make([]any, len(g.ranks)), made: make(map[int]*group)}
+		m = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}
 		g.collectives[call] = m
 	}
-	m.in[c.rank] = part
-	m.n++
+	m.parts[c.rank] = part
+	m.joined++
 	return m
 }
 
 // joinAndWait is join, and waits until all ranks have joined.
 func (c *comm) joinAndWait(call string, part any) *collective {
 	m := c.join(part)
-	c.blockUntil("the others at "+call, m.complete)
+	c.blockUntil("the others at "+call, m.allJoined)
 	return m
 }
 
+// Barrier implements cases.Comm.
 func (c *comm) Barrier() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Barrier", err)
 	}
 	m := c.join(nil)
 	if c.Defects.CollectivesShow {
-		for to := range c.g.ranks {
-			c.enqueue(c.proc.rank, c.g.ranks[to], c.g.queues[to], &msg{source: c.rank, sender: c.proc})
+		for to := range c.group.ranks {
+			c.enqueue(c.proc.rank, c.group.ranks[to], c.group.queues[to], &msg{source: c.rank, sender: c.proc})
 		}
 	}
 	c.blockUntil("the others at a barrier", func() bool {
-		return m.complete() || c.Defects.BarrierEarly || c.Defects.BarrierMissesOne && m.n >= len(m.in)-1
+		return m.allJoined() || c.Defects.BarrierEarly || c.Defects.BarrierMissesOne && m.joined >= len(m.parts)-1
 	})
 	return nil
 }
 
+// Ibarrier implements cases.Comm.
 func (c *comm) Ibarrier() (cases.Request, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Ibarrier", err)
@@ -65,11 +68,12 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 	m := c.join(nil)
 	r := &request{c: c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
-		return m.complete() || c.Defects.IbarrierEarly || c.Defects.BarrierMissesOne && m.n >= len(m.in)-1
+		return m.allJoined() || c.Defects.IbarrierEarly || c.Defects.BarrierMissesOne && m.joined >= len(m.parts)-1
 	}
 	return r, nil
 }
 
+// Bcast implements cases.Comm.
 func (c *comm) Bcast(buf []byte, root int) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Bcast", err)
@@ -87,8 +91,8 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	if c.rank == root || c.Defects.BcastGuesses {
 		return nil
 	}
-	c.blockUntil("what the root has", func() bool { return m.in[root] != nil || len(buf) == 0 })
-	if in, ok := m.in[root].([]byte); ok {
+	c.blockUntil("the root's data", func() bool { return m.parts[root] != nil || len(buf) == 0 })
+	if in, ok := m.parts[root].([]byte); ok {
 		n := copy(buf, in)
 		if c.Defects.CollectivesCut && n > 1 {
 			buf[n-1] = 0
@@ -97,26 +101,24 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	return nil
 }
 
+// Allreduce implements cases.Comm.
 func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
-	if err := c.startCall(); err != nil {
-		return c.fail("Allreduce", err)
-	}
-	if err := c.checkReduction(buf, t, op); err != nil {
+	if err := cmp.Or(c.startCall(), c.checkReduction(buf, t, op)); err != nil {
 		return c.fail("Allreduce", err)
 	}
 	if c.Defects.ReducesBySum {
 		op = mpi.Sum
 	}
 	m := c.join(bytes.Clone(buf))
-	if m.n == 1 {
+	if m.joined == 1 {
 		m.kind, m.op = t, op
 	} else if m.kind != t || m.op != op {
 		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", m.op, m.kind, op, t))
 	}
-	c.blockUntil("the others at Allreduce", m.complete)
-	result := bytes.Clone(m.in[0].([]byte))
-	for i, in := range m.in[1:] {
-		if c.Defects.ReduceMissesLast && i == len(m.in)-2 {
+	c.blockUntil("the others at Allreduce", m.allJoined)
+	result := bytes.Clone(m.parts[0].([]byte))
+	for i, in := range m.parts[1:] {
+		if c.Defects.ReduceMissesLast && i == len(m.parts)-2 {
 			break
 		}
 		combine(result, in.([]byte), t, op, &c.Defects)
@@ -146,6 +148,7 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
+// Allgather implements cases.Comm.
 func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
@@ -163,7 +166,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 		if c.Defects.GatherReversed {
 			from = c.Size() - 1 - i
 		}
-		k := copy(all[i*n:], m.in[from].([]byte))
+		k := copy(all[i*n:], m.parts[from].([]byte))
 		if c.Defects.CollectivesCut && k > 1 {
 			all[i*n+k-1] = 0
 		}
@@ -171,6 +174,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 	return nil
 }
 
+// Alltoall implements cases.Comm.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)
@@ -188,7 +192,7 @@ func (c *comm) Alltoall(send, recv []byte) error {
 		if c.Defects.NotTransposed {
 			part = i
 		}
-		k := copy(recv[i*n:i*n+n], m.in[i].([]byte)[part*n:])
+		k := copy(recv[i*n:i*n+n], m.parts[i].([]byte)[part*n:])
 		if c.Defects.CollectivesCut && k > 1 {
 			recv[i*n+k-1] = 0
 		}

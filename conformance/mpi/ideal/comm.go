@@ -16,8 +16,8 @@ type group struct {
 	collectives map[int]*collective
 }
 
-// group creates the state of a communicator of some ranks of the world.
-func (w *world) group(ranks []int) *group {
+// newGroup creates the state of a communicator of some ranks of the world.
+func (w *world) newGroup(ranks []int) *group {
 	w.ids++
 	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
@@ -29,7 +29,7 @@ func (w *world) group(ranks []int) *group {
 // comm is a communicator, as one of its ranks sees it.
 type comm struct {
 	*proc
-	g       *group
+	group   *group
 	rank    int // in the communicator
 	calls   int // collective ones so far
 	handler func(rank, size int, err error) error
@@ -38,15 +38,16 @@ type comm struct {
 }
 
 func (c *comm) Rank() int { return c.rank }
-func (c *comm) Size() int { return len(c.g.ranks) }
+func (c *comm) Size() int { return len(c.group.ranks) }
 
 func (c *comm) Node(rank int) int {
 	if c.Defects.NodeIsRank {
 		return rank
 	}
-	return c.g.ranks[rank] / c.PerNode
+	return c.group.ranks[rank] / c.PerNode
 }
 
+// SetErrorHandler implements cases.Comm.
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
 	if c.Defects.HandlerOfParent && c.parent != nil {
@@ -54,7 +55,7 @@ func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	}
 }
 
-// fail returns the error of a call, after the error handler.
+// fail returns the error of a call, or what the error handler returns for it.
 func (c *comm) fail(call string, err error) error {
 	if err == nil {
 		return nil
@@ -76,7 +77,7 @@ func (c *comm) fail(call string, err error) error {
 
 // startCall begins a call on the communicator, and fails if it was freed.
 func (c *comm) startCall() error {
-	c.enter()
+	c.yieldSometimes()
 	if c.freed && !c.Defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
@@ -86,6 +87,7 @@ func (c *comm) startCall() error {
 // splitArgs are the arguments of one rank in Split or SplitNode.
 type splitArgs struct{ color, key, rank int }
 
+// Split implements cases.Comm.
 func (c *comm) Split(color, key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Split", err)
@@ -96,6 +98,7 @@ func (c *comm) Split(color, key int) (cases.Comm, error) {
 	return c.split(color, key)
 }
 
+// SplitNode implements cases.Comm.
 func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("SplitNode", err)
@@ -110,7 +113,7 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 // split is collective: it makes a communicator for each colour, ordered by key.
 func (c *comm) split(color, key int) (cases.Comm, error) {
 	if c.Defects.SplitDropsReceives {
-		c.g.queues[c.rank].posted = nil
+		c.group.queues[c.rank].posted = nil
 	}
 	if c.Defects.UndefinedJoins && color == mpi.Undefined {
 		color = 0
@@ -122,16 +125,16 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 		key = 0
 	}
 	if c.Defects.NegativeKeysLast && key < 0 {
-		key = 1000 - key
+		key = 1000 - key // above all keys of the cases
 	}
 	m := c.joinAndWait("Split", splitArgs{color, key, c.rank})
 	if color == mpi.Undefined {
 		return nil, nil
 	}
 	var members []splitArgs
-	for _, in := range m.in {
-		if of := in.(splitArgs); of.color == color {
-			members = append(members, of)
+	for _, part := range m.parts {
+		if member := part.(splitArgs); member.color == color {
+			members = append(members, member)
 		}
 	}
 	slices.SortStableFunc(members, func(a, b splitArgs) int {
@@ -140,53 +143,55 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 		}
 		return cmp.Compare(a.key, b.key)
 	})
-	g := m.made[color]
+	g := m.groups[color]
 	if g == nil {
 		var ranks []int
-		for _, of := range members {
-			ranks = append(ranks, c.g.ranks[of.rank])
+		for _, member := range members {
+			ranks = append(ranks, c.group.ranks[member.rank])
 		}
-		g = c.group(ranks)
-		m.made[color] = g
+		g = c.newGroup(ranks)
+		m.groups[color] = g
 	}
-	return c.child(g, slices.IndexFunc(members, func(of splitArgs) bool { return of.rank == c.rank })), nil
+	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
 
-// child returns a communicator that was made of c.
+// child returns a communicator of a new group, in which this process has a rank. It inherits from c.
 func (c *comm) child(g *group, rank int) *comm {
-	child := &comm{proc: c.proc, g: g, rank: rank, handler: c.handler, parent: c}
+	child := &comm{proc: c.proc, group: g, rank: rank, handler: c.handler, parent: c}
 	if c.Defects.HandlerNotInherited {
 		child.handler = nil
 	}
 	return child
 }
 
+// Dup implements cases.Comm.
 func (c *comm) Dup() (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)
 	}
 	m := c.joinAndWait("Dup", nil)
-	if m.made[0] == nil {
-		ranks := slices.Clone(c.g.ranks)
+	if m.groups[0] == nil {
+		ranks := slices.Clone(c.group.ranks)
 		if c.Defects.DupReverses {
 			slices.Reverse(ranks)
 		}
-		g := c.group(ranks)
+		g := c.newGroup(ranks)
 		if c.Defects.DupSharesContext {
-			g.queues, g.id = c.g.queues, c.g.id
+			g.queues, g.id = c.group.queues, c.group.id
 		}
-		m.made[0] = g
+		m.groups[0] = g
 	}
-	g := m.made[0]
+	g := m.groups[0]
 	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 
+// Free implements cases.Comm.
 func (c *comm) Free() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Free", err)
 	}
 	if c.Defects.FreeDrops {
-		c.g.queues[c.rank].posted = nil
+		c.group.queues[c.rank].posted = nil
 	}
 	if c.Defects.FreeBreaksParent && c.parent != nil {
 		c.parent.freed = true

@@ -18,13 +18,13 @@ type lockRequest struct {
 	granted bool
 }
 
-// grant grants the next requests that are compatible with the granted ones.
+// grant grants waiting requests in their order, up to one that excludes a granted one.
 func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
-		for _, c := range g.granted {
-			shared := c.kind == mpi.Shared && next.kind == mpi.Shared
-			mixed := c.kind != next.kind
+		for _, held := range g.granted {
+			shared := held.kind == mpi.Shared && next.kind == mpi.Shared
+			mixed := held.kind != next.kind
 			if !(shared && !defects.SharedExcludes || defects.LocksAlike || defects.ExclusiveLetsShared && mixed) {
 				return
 			}
@@ -35,6 +35,7 @@ func (g *targetLock) grant(defects *Defects) {
 	}
 }
 
+// release removes a granted request.
 func (g *targetLock) release(c *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(o *lockRequest) bool { return o == c })
 }
@@ -47,6 +48,7 @@ func (w *win) checkTarget(target int) error {
 	return nil
 }
 
+// Lock implements cases.Win.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	return w.call("Lock", w.held[target] != nil || w.lockedAll, func() error {
 		if target == mpi.ProcNull {
@@ -68,8 +70,8 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 func (w *win) requestLock(kind mpi.LockKind, target int) *lockRequest {
 	c := &lockRequest{kind: kind}
 	w.held[target] = c
-	w.all.locks[target].waiting = append(w.all.locks[target].waiting, c)
-	w.all.locks[target].grant(&w.c.Defects)
+	w.shared.locks[target].waiting = append(w.shared.locks[target].waiting, c)
+	w.shared.locks[target].grant(&w.c.Defects)
 	return c
 }
 
@@ -78,6 +80,7 @@ func (w *win) waitGranted(c *lockRequest) {
 	w.c.blockUntil("a lock", func() bool { return c.granted })
 }
 
+// Unlock implements cases.Win.
 func (w *win) Unlock(target int) error {
 	return w.call("Unlock", target != mpi.ProcNull && w.held[target] == nil || w.lockedAll, func() error {
 		if target != mpi.ProcNull && w.held[target] != nil {
@@ -87,18 +90,19 @@ func (w *win) Unlock(target int) error {
 	})
 }
 
-// release completes the operations on a target, and gives its lock back.
+// release completes the operations on a target, releases its lock, and grants the next.
 func (w *win) release(target int) {
 	c := w.held[target]
 	w.waitGranted(c)
 	if !w.c.Defects.UnlockEarly {
-		w.waitApplied("Unlock", only(target))
+		w.waitApplied("Unlock", onlyTarget(target))
 	}
-	w.all.locks[target].release(c)
-	w.all.locks[target].grant(&w.c.Defects)
+	w.shared.locks[target].release(c)
+	w.shared.locks[target].grant(&w.c.Defects)
 	delete(w.held, target)
 }
 
+// LockAll implements cases.Win.
 func (w *win) LockAll(mpi.Assert) error {
 	return w.call("LockAll", len(w.held) > 0, func() error {
 		w.lockedAll = true
@@ -111,6 +115,7 @@ func (w *win) LockAll(mpi.Assert) error {
 	})
 }
 
+// UnlockAll implements cases.Win.
 func (w *win) UnlockAll() error {
 	return w.call("UnlockAll", !w.lockedAll, func() error {
 		for t := range w.c.Size() {
@@ -123,16 +128,18 @@ func (w *win) UnlockAll() error {
 	})
 }
 
-// only returns a function that selects one target.
-func only(target int) func(int) bool { return func(t int) bool { return t == target } }
+// onlyTarget returns a function that selects one target.
+func onlyTarget(target int) func(int) bool { return func(t int) bool { return t == target } }
 
 // flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, without a defect.
 func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
 
-func (w *win) Flush(target int) error { return w.flush("Flush", w.held[target] == nil, only(target)) }
-func (w *win) FlushAll() error        { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
+func (w *win) Flush(target int) error {
+	return w.flush("Flush", w.held[target] == nil, onlyTarget(target))
+}
+func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
 
-// flush completes the operations on the selected targets.
+// flush completes the operations on the selected targets. It is an error if unlocked is set.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
 		if !w.c.Defects.FlushEarly {
@@ -143,15 +150,15 @@ func (w *win) flush(name string, unlocked bool, selected func(target int) bool) 
 }
 
 func (w *win) FlushLocal(target int) error {
-	return w.flushLocal("FlushLocal", w.held[target] == nil, only(target))
+	return w.flushLocal("FlushLocal", w.held[target] == nil, onlyTarget(target))
 }
 
 func (w *win) FlushLocalAll() error {
 	return w.flushLocal("FlushLocalAll", len(w.held) == 0, w.flushedByAll)
 }
 
-// flushLocal completes the operations on the selected targets at the origin: their buffers
-// can be reused.
+// flushLocal completes the operations on the selected targets at the origin: their buffers can be reused.
+// It is an error if unlocked is set.
 func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
 		if w.c.Defects.FlushLocalEarly {

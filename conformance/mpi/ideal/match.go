@@ -18,8 +18,8 @@ type msg struct {
 	dropped     bool
 }
 
-// wire carries the messages from one rank to another in one communicator, in order.
-type wire struct {
+// messageLink carries the messages from one rank to another in one communicator, in order.
+type messageLink struct {
 	src, dst int // of the world
 	to       *recvQueues
 	queue    []*msg
@@ -29,78 +29,79 @@ type wire struct {
 type recvQueues struct {
 	posted     []*request
 	unexpected []*msg
-	wires      map[int]*wire // by source
-	count      int
+	links      map[int]*messageLink // by source
+	delivered  int
 }
 
-// enqueue puts a message on the wire to a rank.
+// enqueue appends a message to the link from rank src to rank dst of the world. to are the queues of dst.
 func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
-	if to.wires == nil {
-		to.wires = make(map[int]*wire)
+	if to.links == nil {
+		to.links = make(map[int]*messageLink)
 	}
-	x := to.wires[src]
-	if x == nil {
-		x = &wire{src: src, dst: dst, to: to}
-		to.wires[src] = x
+	link := to.links[src]
+	if link == nil {
+		link = &messageLink{src: src, dst: dst, to: to}
+		to.links[src] = link
 	}
-	if len(x.queue) == 0 {
-		w.wires = append(w.wires, x)
+	if len(link.queue) == 0 {
+		w.links = append(w.links, link)
 	}
-	x.queue = append(x.queue, m)
+	link.queue = append(link.queue, m)
 }
 
-// deliver delivers the next message of a wire, and reports whether it could.
-func (w *world) deliver(x *wire) bool {
-	if !w.canReceive(x.dst) {
+// deliver delivers the next message of a link to a posted receive, or to the unexpected messages. It
+// returns false if the destination cannot receive now.
+func (w *world) deliver(link *messageLink) bool {
+	if !w.canReceive(link.dst) {
 		return false
 	}
-	k := w.next(x)
-	m := x.queue[k]
-	if w.Defects.LargeNeedsWait && m.send != nil && len(m.data) > 4096 && !m.send.awaited {
+	k := w.nextIndex(link)
+	m := link.queue[k]
+	if w.Defects.LargeNeedsWait && m.send != nil && len(m.data) > largeMessage && !m.send.awaited {
 		return false
 	}
-	x.queue = slices.Delete(x.queue, k, k+1)
-	if len(x.queue) == 0 {
-		w.wires = slices.DeleteFunc(w.wires, func(y *wire) bool { return y == x })
+	link.queue = slices.Delete(link.queue, k, k+1)
+	if len(link.queue) == 0 {
+		w.links = slices.DeleteFunc(w.links, func(other *messageLink) bool { return other == link })
 	}
 	switch {
 	case m.dropped:
 		return true
-	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && x.src == x.dst,
-		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(x.to.unexpected) >= 500:
+	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && link.src == link.dst,
+		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(link.to.unexpected) >= 500:
 		m.releaseSendBuffer()
 		return true
 	}
 	if w.Defects.SyncOnArrival && m.sync {
 		m.send.finish(nil)
 	}
-	x.to.count++
-	if k := slices.IndexFunc(x.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
-		r := x.to.posted[w.preferred(x.to.posted, m, k)]
-		x.to.posted = slices.DeleteFunc(x.to.posted, func(o *request) bool { return o == r })
+	link.to.delivered++
+	if k := slices.IndexFunc(link.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
+		r := link.to.posted[w.preferredRecv(link.to.posted, m, k)]
+		link.to.posted = slices.DeleteFunc(link.to.posted, func(o *request) bool { return o == r })
 		if w.Defects.ProbeSeesMatched {
-			x.to.unexpected = append(x.to.unexpected, m.copyOf(m.data))
+			link.to.unexpected = append(link.to.unexpected, m.copyOf(m.data))
 		}
 		w.completeRecv(r, m)
 		return true
 	}
-	x.to.unexpected = append(x.to.unexpected, m)
+	link.to.unexpected = append(link.to.unexpected, m)
 	return true
 }
 
-// next returns the index of the message that arrives next: the first, without a defect.
-func (w *world) next(x *wire) int {
-	n := len(x.queue)
+// nextIndex returns the index of the message that arrives next: the first, without a defect.
+func (w *world) nextIndex(link *messageLink) int {
+	n := len(link.queue)
 	if n < 2 {
 		return 0
 	}
-	a, b := x.queue[0], x.queue[1]
-	rare := x.to.count%256 == 255
+	a, b := link.queue[0], link.queue[1]
+	every256th := link.to.delivered%256 == 255
 	switch {
 	case w.Defects.Overtakes && w.rng.IntN(2) == 0,
-		w.Defects.OvertakesRarely && rare,
-		w.Defects.SmallOvertakes && len(a.data) > 4096 && len(b.data) <= 4096,
-		w.Defects.LargeOvertakes && len(a.data) <= 4096 && len(b.data) > 4096,
+		w.Defects.OvertakesRarely && every256th,
+		w.Defects.SmallOvertakes && len(a.data) > largeMessage && len(b.data) <= largeMessage,
+		w.Defects.LargeOvertakes && len(a.data) <= largeMessage && len(b.data) > largeMessage,
 		w.Defects.SyncOvertaken && a.sync && !b.sync,
 		w.Defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
 		return 1
@@ -108,22 +109,22 @@ func (w *world) next(x *wire) int {
 	return 0
 }
 
-// preferred returns which of the matching receives gets a message: k, the one that was
-// posted first, without a defect.
-func (w *world) preferred(posted []*request, m *msg, k int) int {
+// preferredRecv returns the index of the posted receive that gets a message. first is the first that
+// matches, which gets it without a defect.
+func (w *world) preferredRecv(posted []*request, m *msg, first int) int {
 	for i, r := range posted {
-		if i <= k || !w.matches(r, m) {
+		if i <= first || !w.matches(r, m) {
 			continue
 		}
 		wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 		switch {
 		case w.Defects.PostedLastFirst,
-			w.Defects.ExactFirst && wild(posted[k]) && !wild(r),
-			w.Defects.WildFirst && !wild(posted[k]) && wild(r):
-			k = i
+			w.Defects.ExactFirst && wild(posted[first]) && !wild(r),
+			w.Defects.WildFirst && !wild(posted[first]) && wild(r):
+			first = i
 		}
 	}
-	return k
+	return first
 }
 
 // matches reports whether a receive matches a message.
@@ -132,8 +133,8 @@ func (w *world) matches(r *request, m *msg) bool {
 		(r.tag == mpi.AnyTag || r.tag == m.tag || w.Defects.TagIgnored || w.Defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
 }
 
-// find returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
-func (w *world) find(q *recvQueues, source, tag int) int {
+// findUnexpected returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
+func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
 	k := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
 	for i, m := range q.unexpected {
@@ -147,9 +148,9 @@ func (w *world) find(q *recvQueues, source, tag int) int {
 	return k
 }
 
-// post completes a receive with an unexpected message, or appends it to the posted receives.
-func (w *world) post(q *recvQueues, r *request) {
-	if k := w.find(q, r.peer, r.tag); k >= 0 {
+// postRecv completes a receive with an unexpected message, or appends it to the posted receives.
+func (w *world) postRecv(q *recvQueues, r *request) {
+	if k := w.findUnexpected(q, r.peer, r.tag); k >= 0 {
 		m := q.unexpected[k]
 		q.unexpected = slices.Delete(q.unexpected, k, k+1)
 		w.completeRecv(r, m)
@@ -158,13 +159,13 @@ func (w *world) post(q *recvQueues, r *request) {
 	q.posted = append(q.posted, r)
 }
 
-// completeRecv completes a receive with a message.
+// completeRecv copies a message to the buffer of a receive, and completes the receive and the send.
 func (w *world) completeRecv(r *request, m *msg) {
-	d := m.data
+	data := m.data
 	if w.Defects.ReadyEmpty && m.ready {
-		d = nil
+		data = nil
 	}
-	n := copy(r.buf, d)
+	n := copy(r.buf, data)
 	switch {
 	case w.Defects.LastByteLost && n > 1:
 		r.buf[n-1] = 0
@@ -191,12 +192,12 @@ func (w *world) completeRecv(r *request, m *msg) {
 		st.Source = m.sender.rank
 	}
 	var err error
-	if len(d) > len(r.buf) {
+	if len(data) > len(r.buf) {
 		if !w.Defects.TruncatesSilently {
 			err = mpi.ErrTruncate
 		}
 		if w.Defects.TruncateCountsAll {
-			st.Count = len(d)
+			st.Count = len(data)
 		}
 		if w.Defects.TruncateWedges {
 			r.c.failure = mpi.ErrTruncate
@@ -205,7 +206,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 			m.send.err = mpi.ErrTruncate
 		}
 		if w.Defects.TruncateKeepsRest {
-			rest := m.copyOf(slices.Clone(d[len(r.buf):]))
+			rest := m.copyOf(slices.Clone(data[len(r.buf):]))
 			r.queues.unexpected = slices.Insert(r.queues.unexpected, 0, rest)
 		}
 	}
@@ -219,10 +220,10 @@ func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }
 
-// releaseSendBuffer notes that the send buffer of a message is no longer needed.
+// releaseSendBuffer frees the space of a buffered message, and completes a send that is not complete.
 func (m *msg) releaseSendBuffer() {
 	if m.buffered && !m.sender.Defects.BufferLeaks {
-		m.sender.used -= len(m.data) + overhead
+		m.sender.bufferUsed -= len(m.data) + overhead
 	}
 	if m.send != nil {
 		m.send.finish(m.send.err)
@@ -231,3 +232,6 @@ func (m *msg) releaseSendBuffer() {
 
 // overhead is the buffer space of a buffered message besides its data.
 const overhead = 64
+
+// largeMessage is the size above which defects take a message as large.
+const largeMessage = 4096

@@ -11,19 +11,23 @@ import (
 // op is an operation on a rank's window.
 type op struct {
 	*world
-	win        *win
-	origin     int
-	target, at int
-	put, get   bool // neither: an accumulate
-	data       []byte
-	compare    []byte
-	result     []byte
-	t          mpi.Type
-	op         mpi.Op
-	ready      func() bool
-	half       []byte // with a defect, the result of the first half
-	done       bool
+	win      *win
+	origin   int
+	target   int
+	offset   int  // in the window of target
+	put, get bool // neither: an accumulate
+	data     []byte
+	compare  []byte
+	result   []byte
+	elemType mpi.Type
+	op       mpi.Op
+	ready    func() bool
+	saved    []byte // with a defect, the memory as it was at the first step
+	done     bool
 }
+
+// isAccumulate reports whether the operation is an accumulate or a compare-and-swap.
+func (o *op) isAccumulate() bool { return !o.put && !o.get }
 
 // hasResult reports whether the operation returns a result.
 func (o *op) hasResult() bool { return o.get || o.result != nil }
@@ -41,32 +45,33 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// try applies the operation, or a step of it, if its epoch allows that now.
-func (o *op) try() bool {
-	if !o.ready() || !o.canReceive(o.win.c.g.ranks[o.target]) {
+// tryApply applies the operation if its epoch allows that now. Some defects apply it in two steps, and save
+// the memory in the first. It reports whether anything was done.
+func (o *op) tryApply() bool {
+	if !o.ready() || !o.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
-	if !o.put && !o.get && !o.Defects.AccumulatesUnordered {
+	if o.isAccumulate() && !o.Defects.AccumulatesUnordered {
 		first := slices.IndexFunc(o.ops, func(x *op) bool {
-			return x.win == o.win && x.target == o.target && !x.put && !x.get
+			return x.win == o.win && x.target == o.target && x.isAccumulate()
 		})
 		if o.ops[first] != o {
 			return false
 		}
 	}
-	mem := o.win.all.mem[o.target]
-	if !o.put && !o.get && o.Defects.AccumulatesRace && o.half == nil {
-		o.half = bytes.Clone(mem)
+	mem := o.win.shared.mem[o.target]
+	if o.isAccumulate() && o.Defects.AccumulatesRace && o.saved == nil {
+		o.saved = bytes.Clone(mem)
 		return true
 	}
-	if o.Defects.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
-		word := o.at &^ 7
-		if o.half == nil {
-			o.half = bytes.Clone(mem)
+	if o.Defects.NeighboursRace && o.elemType.Size() < 8 && o.isAccumulate() {
+		word := o.offset &^ 7
+		if o.saved == nil {
+			o.saved = bytes.Clone(mem)
 			return true
 		}
-		copy(mem[word:min(word+8, o.at)], o.half[word:])
-		copy(mem[min(o.at+o.size(), word+8):word+8], o.half[min(o.at+o.size(), word+8):])
+		copy(mem[word:min(word+8, o.offset)], o.saved[word:])
+		copy(mem[min(o.offset+o.size(), word+8):word+8], o.saved[min(o.offset+o.size(), word+8):])
 	}
 	if o.apply(mem) {
 		o.done = true
@@ -75,17 +80,17 @@ func (o *op) try() bool {
 	return true
 }
 
-// apply applies the operation, and reports whether it is finished.
+// apply applies the operation to the memory of its target, and reports whether it is finished.
 func (o *op) apply(mem []byte) bool {
-	at := mem[o.at : o.at+o.size()]
+	at := mem[o.offset : o.offset+o.size()]
 	switch {
 	case o.Defects.SelfPutsLost && o.origin == o.target && o.put:
 	case o.Defects.PutsCut && o.put && len(o.data) > 1:
 		copy(at, o.data[:len(o.data)-1])
 	case o.Defects.PutsCutLarge && o.put && len(o.data) > 65536:
 		copy(at, o.data[:65536])
-	case o.Defects.PutsOff && o.put && o.at+o.size() < len(mem):
-		copy(mem[o.at+1:], o.data)
+	case o.Defects.PutsOff && o.put && o.offset+o.size() < len(mem):
+		copy(mem[o.offset+1:], o.data)
 	case o.put:
 		copy(at, o.data)
 	case o.get && o.Defects.GetsNothing:
@@ -103,15 +108,15 @@ func (o *op) apply(mem []byte) bool {
 // combine applies an accumulate or a compare-and-swap, and reports whether it is finished.
 func (o *op) combine(at []byte) bool {
 	old := bytes.Clone(at)
-	if o.half != nil && o.Defects.AccumulatesRace {
-		copy(at, o.half[o.at:])
+	if o.saved != nil && o.Defects.AccumulatesRace {
+		copy(at, o.saved[o.offset:])
 		old = bytes.Clone(at)
 	}
-	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.half == nil {
+	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.saved == nil {
 		for i := 0; i+8 <= len(at); i += 8 {
 			copy(at[i:i+4], o.data[i:])
 		}
-		o.half = old
+		o.saved = old
 		return false
 	}
 	kind := o.op
@@ -123,11 +128,11 @@ func (o *op) combine(at []byte) bool {
 	case o.Defects.AccumulatesReplace && kind != mpi.NoOp:
 		copy(at, o.data)
 	case o.Defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
-		combine(at, o.data, o.t, mpi.Sum, &o.Defects)
+		combine(at, o.data, o.elemType, mpi.Sum, &o.Defects)
 	case o.Defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
 		copy(at, o.data)
 	case kind != mpi.NoOp:
-		combine(at, o.data, o.t, kind, &o.Defects)
+		combine(at, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
 		if o.Defects.FetchesNew {
@@ -139,29 +144,29 @@ func (o *op) combine(at []byte) bool {
 	return true
 }
 
-// epoch returns a function that reports when an operation on a target can be applied, or an
-// error if there is no epoch that allows it, which must be that of a lock if locked.
-func (w *win) epoch(target int, locked bool) (func() bool, error) {
+// epoch returns a function that reports whether an operation on target can be applied by now. It returns
+// ErrRMASync if this rank has no access epoch to target, or, with needsLock, none of a lock.
+func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	if c := w.held[target]; c != nil {
 		return func() bool { return c.granted }, nil
 	}
 	switch {
-	case locked && !w.c.Defects.EpochsUnchecked:
+	case needsLock && !w.c.Defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
-	case slices.Contains(w.access, target):
+	case slices.Contains(w.accessGroup, target):
 		n := w.starts[target]
 		return func() bool { return w.posted(target, n) }, nil
-	case w.open && w.access == nil:
-		n := w.all.fences[w.c.rank]
-		return func() bool { return w.all.fences[target] >= n || w.c.Defects.FenceAlone }, nil
+	case w.fenced && w.accessGroup == nil:
+		n := w.shared.fences[w.c.rank]
+		return func() bool { return w.shared.fences[target] >= n || w.c.Defects.FenceAlone }, nil
 	case w.c.Defects.EpochsUnchecked:
 		return func() bool { return true }, nil
 	}
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid. If locked, it needs an epoch of a lock.
-func (w *win) issue(o *op, locked bool) error {
+// issue starts an operation, or returns why it is invalid. needsLock is as in epoch.
+func (w *win) issue(o *op, needsLock bool) error {
 	if err := w.startCall(); err != nil {
 		return err
 	}
@@ -176,10 +181,10 @@ func (w *win) issue(o *op, locked bool) error {
 	if err := w.checkOperation(o); err != nil {
 		return err
 	}
-	size := len(w.all.mem[o.target])
-	if o.at < 0 || o.at+o.size() > size {
-		if w.c.Defects.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
-			copy(w.all.mem[o.target][o.at:], o.data)
+	size := len(w.shared.mem[o.target])
+	if o.offset < 0 || o.offset+o.size() > size {
+		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
+			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
 		if w.c.Defects.RangesUnchecked {
 			o.done = true
@@ -187,12 +192,12 @@ func (w *win) issue(o *op, locked bool) error {
 		}
 		return mpi.ErrRMARange
 	}
-	ready, err := w.epoch(o.target, locked)
+	ready, err := w.epoch(o.target, needsLock)
 	if err != nil {
 		return err
 	}
 	if w.c.Defects.WindowRanksOfWorld {
-		o.target = min(w.c.rank, len(w.c.g.ranks)-1)
+		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
 	}
 	o.world, o.win, o.origin, o.ready = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
@@ -205,52 +210,56 @@ func (w *win) checkOperation(o *op) error {
 	switch {
 	case o.put || o.get || w.c.Defects.ReductionsUnchecked:
 		return nil
-	case int(o.t) > int(mpi.Float64):
+	case int(o.elemType) > int(mpi.Float64):
 		return mpi.ErrType
-	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.t):
+	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.elemType):
 		return mpi.ErrOp
-	case o.size()%o.t.Size() != 0, o.at%o.t.Size() != 0, o.result != nil && o.data != nil && len(o.result) != len(o.data):
+	case o.size()%o.elemType.Size() != 0, o.offset%o.elemType.Size() != 0, o.result != nil && o.data != nil && len(o.result) != len(o.data):
 		return mpi.ErrArg
 	}
 	return nil
 }
 
-func (w *win) Put(d []byte, target, at int) error {
-	return w.fail("Put", w.issue(&op{put: true, data: d, target: target, at: at}, false))
+// Values of needsLock: operations with a request must be in an epoch of a lock.
+const anyEpoch, lockEpoch = false, true
+
+func (w *win) Put(d []byte, target, offset int) error {
+	return w.fail("Put", w.issue(&op{put: true, data: d, target: target, offset: offset}, anyEpoch))
 }
 
-func (w *win) Get(d []byte, target, at int) error {
-	return w.fail("Get", w.issue(&op{get: true, result: d, target: target, at: at}, false))
+func (w *win) Get(d []byte, target, offset int) error {
+	return w.fail("Get", w.issue(&op{get: true, result: d, target: target, offset: offset}, anyEpoch))
 }
 
-func (w *win) Accumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("Accumulate", w.issue(&op{data: d, target: target, at: at, t: t, op: kind}, false))
+func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// getAccumulate returns an operation that fetches. NoOp has no origin data.
-func (w *win) getAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) *op {
+// newGetAccumulate returns an accumulate that returns the old content in result. NoOp has no origin data.
+func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
 	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
 		d = nil
 	}
-	return &op{data: d, result: result, target: target, at: at, t: t, op: kind}
+	return &op{data: d, result: result, target: target, offset: offset, elemType: t, op: kind}
 }
 
-func (w *win) GetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("GetAccumulate", w.issue(w.getAccumulate(d, result, target, at, t, kind), false))
+func (w *win) GetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("GetAccumulate", w.issue(w.newGetAccumulate(d, result, target, offset, t, kind), anyEpoch))
 }
 
-func (w *win) FetchAndOp(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("FetchAndOp", w.issue(w.getAccumulate(d, result, target, at, t, kind), false))
+func (w *win) FetchAndOp(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("FetchAndOp", w.issue(w.newGetAccumulate(d, result, target, offset, t, kind), anyEpoch))
 }
 
-func (w *win) CompareAndSwap(d, compare, result []byte, target, at int, t mpi.Type) error {
-	o := &op{data: d, compare: compare, result: result, target: target, at: at, t: t, op: mpi.Replace}
-	return w.fail("CompareAndSwap", w.issue(o, false))
+func (w *win) CompareAndSwap(d, compare, result []byte, target, offset int, t mpi.Type) error {
+	o := &op{data: d, compare: compare, result: result, target: target, offset: offset, elemType: t, op: mpi.Replace}
+	return w.fail("CompareAndSwap", w.issue(o, anyEpoch))
 }
 
-// request starts an operation with a request.
+// request starts an operation, and returns the request of call, which is complete when the origin buffers
+// can be reused.
 func (w *win) request(call string, o *op) (cases.Request, error) {
-	if err := w.issue(o, true); err != nil {
+	if err := w.issue(o, lockEpoch); err != nil {
 		return nil, w.fail(call, err)
 	}
 	r := &request{c: w.c, active: true, st: undefinedStatus}
@@ -267,18 +276,18 @@ func (w *win) request(call string, o *op) (cases.Request, error) {
 	return r, nil
 }
 
-func (w *win) Rput(d []byte, target, at int) (cases.Request, error) {
-	return w.request("Rput", &op{put: true, data: d, target: target, at: at})
+func (w *win) Rput(d []byte, target, offset int) (cases.Request, error) {
+	return w.request("Rput", &op{put: true, data: d, target: target, offset: offset})
 }
 
-func (w *win) Rget(d []byte, target, at int) (cases.Request, error) {
-	return w.request("Rget", &op{get: true, result: d, target: target, at: at})
+func (w *win) Rget(d []byte, target, offset int) (cases.Request, error) {
+	return w.request("Rget", &op{get: true, result: d, target: target, offset: offset})
 }
 
-func (w *win) Raccumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
-	return w.request("Raccumulate", &op{data: d, target: target, at: at, t: t, op: kind})
+func (w *win) Raccumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
+	return w.request("Raccumulate", &op{data: d, target: target, offset: offset, elemType: t, op: kind})
 }
 
-func (w *win) RgetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
-	return w.request("RgetAccumulate", w.getAccumulate(d, result, target, at, t, kind))
+func (w *win) RgetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
+	return w.request("RgetAccumulate", w.newGetAccumulate(d, result, target, offset, t, kind))
 }

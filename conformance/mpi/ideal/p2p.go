@@ -2,6 +2,7 @@ package ideal
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
@@ -49,11 +50,7 @@ func (c *comm) checkSource(source, tag int) error {
 // newSend returns the request of a send, not started, or nil if an argument is invalid. call is the
 // name of the MPI call in errors.
 func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request, error) {
-	err := c.startCall()
-	if err == nil {
-		err = c.checkDest(dest, tag)
-	}
-	if err != nil {
+	if err := cmp.Or(c.startCall(), c.checkDest(dest, tag)); err != nil {
 		return nil, c.fail(call, err)
 	}
 	from := buf
@@ -75,43 +72,45 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 	return &request{c: c, call: call, buf: buf, peer: dest, tag: tag, start: start}, nil
 }
 
-// transmit sends the message of a send request.
+// transmit sends the message of a send request. It completes the send if the mode allows that before the
+// message is received.
 func (c *comm) transmit(r *request, m mode) error {
-	x := &msg{source: c.rank, tag: r.tag, data: r.buf, send: r, sender: c.proc, sync: m == synchronous, ready: m == ready}
-	complete := func() { // before the message is received
-		x.send = nil
+	message := &msg{source: c.rank, tag: r.tag, data: r.buf, send: r, sender: c.proc, sync: m == synchronous, ready: m == ready}
+	completeEarly := func() { // before the message is received
+		message.send = nil
 		r.finish(nil)
 		if !c.Defects.LateCopy {
-			x.data = bytes.Clone(r.buf)
+			message.data = bytes.Clone(r.buf)
 		}
 	}
 	switch {
 	case m == buffered && c.Defects.BufferedWaits:
 	case m == buffered:
 		need := len(r.buf) + overhead
-		if c.used+need > c.attached && !c.Defects.BufferUnbounded {
+		if c.bufferUsed+need > c.bufferSize && !c.Defects.BufferUnbounded {
 			return mpi.ErrBuffer
 		}
-		c.used += need
-		x.buffered = true
-		complete()
+		c.bufferUsed += need
+		message.buffered = true
+		completeEarly()
 	case m == synchronous && c.Defects.SyncEarly,
 		m == synchronous && c.Defects.SyncSmallEarly && len(r.buf) < 1000,
 		m != synchronous && len(r.buf) <= c.Eager,
 		m != synchronous && c.Defects.LateCopy:
-		complete()
+		completeEarly()
 	}
-	dest := c.g.ranks[r.peer]
-	queues := c.g.queues[r.peer]
+	dest := c.group.ranks[r.peer]
+	queues := c.group.queues[r.peer]
 	if c.Defects.WorldMatches {
 		queues = c.all.queues[dest]
 	}
-	c.enqueue(c.proc.rank, dest, queues, x)
+	c.enqueue(c.proc.rank, dest, queues, message)
 	return nil
 }
 
-// started starts a new request. r is nil if the call failed, even if an error handler has set err to nil.
-func started(r *request, err error) (cases.Request, error) {
+// startRequest starts a new request. r is nil if the call failed, even if an error handler has returned nil
+// for err.
+func startRequest(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err
 	}
@@ -121,8 +120,8 @@ func started(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// finished is started, and waits until the request is complete.
-func finished(r *request, err error) (mpi.Status, error) {
+// runRequest is startRequest, and waits until the request is complete.
+func runRequest(r *request, err error) (mpi.Status, error) {
 	if r == nil {
 		return mpi.Status{}, err
 	}
@@ -133,13 +132,13 @@ func finished(r *request, err error) (mpi.Status, error) {
 	if r.queues != nil {
 		what = "a message"
 	}
-	r.c.blockUntil(what, r.complete)
-	st, err := r.take()
+	r.c.blockUntil(what, r.isComplete)
+	st, err := r.deactivate()
 	return st, r.c.fail(r.call, err)
 }
 
-// persistent makes a new request persistent: the program starts it. r and err are as in started.
-func persistent(r *request, err error) (cases.Request, error) {
+// makePersistent makes a new request persistent: the program starts it. r and err are as in startRequest.
+func makePersistent(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err
 	}
@@ -152,16 +151,16 @@ func persistent(r *request, err error) (cases.Request, error) {
 
 // isend starts a send.
 func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
-	r, err := started(c.newSend(call, m, buf, dest, tag))
+	r, err := startRequest(c.newSend(call, m, buf, dest, tag))
 	if r != nil && c.Defects.IsendWaits {
-		c.blockUntil("an Isend to be received", r.(*request).complete)
+		c.blockUntil("an Isend to be received", r.(*request).isComplete)
 	}
 	return r, err
 }
 
 // send sends a message and waits until the send is complete.
 func (c *comm) send(call string, m mode, buf []byte, dest, tag int) error {
-	_, err := finished(c.newSend(call, m, buf, dest, tag))
+	_, err := runRequest(c.newSend(call, m, buf, dest, tag))
 	return err
 }
 
@@ -189,28 +188,24 @@ func (c *comm) Irsend(b []byte, dest, tag int) (cases.Request, error) {
 }
 
 func (c *comm) SendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return persistent(c.newSend("SendInit", standard, b, dest, tag))
+	return makePersistent(c.newSend("SendInit", standard, b, dest, tag))
 }
 
 func (c *comm) SsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return persistent(c.newSend("SsendInit", synchronous, b, dest, tag))
+	return makePersistent(c.newSend("SsendInit", synchronous, b, dest, tag))
 }
 
 func (c *comm) BsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return persistent(c.newSend("BsendInit", buffered, b, dest, tag))
+	return makePersistent(c.newSend("BsendInit", buffered, b, dest, tag))
 }
 
 func (c *comm) RsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return persistent(c.newSend("RsendInit", ready, b, dest, tag))
+	return makePersistent(c.newSend("RsendInit", ready, b, dest, tag))
 }
 
-// newRecv is newSend for a receive.
+// newRecv returns the request of a receive, as newSend that of a send.
 func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, error) {
-	err := c.startCall()
-	if err == nil {
-		err = c.checkSource(source, tag)
-	}
-	if err != nil {
+	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
 		return nil, c.fail(call, err)
 	}
 	start := func(r *request) error {
@@ -218,9 +213,9 @@ func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, erro
 		case source == mpi.ProcNull:
 			c.recvFromProcNull(r)
 		case c.Defects.WorldMatches:
-			c.post(c.all.queues[c.proc.rank], r)
+			c.postRecv(c.all.queues[c.proc.rank], r)
 		default:
-			c.post(r.queues, r)
+			c.postRecv(r.queues, r)
 		}
 		return nil
 	}
@@ -240,29 +235,30 @@ func (c *comm) recvFromProcNull(r *request) {
 	}
 	r.st = procNullStatus
 	if c.Defects.NullIsAnySource {
-		r.st = empty
+		r.st = emptyStatus
 	}
 	r.finish(nil)
 }
 
 func (c *comm) Irecv(buf []byte, source, tag int) (cases.Request, error) {
-	return started(c.newRecv("Irecv", buf, source, tag))
+	return startRequest(c.newRecv("Irecv", buf, source, tag))
 }
 
 func (c *comm) RecvInit(buf []byte, source, tag int) (cases.Request, error) {
-	return persistent(c.newRecv("RecvInit", buf, source, tag))
+	return makePersistent(c.newRecv("RecvInit", buf, source, tag))
 }
 
 func (c *comm) Recv(buf []byte, source, tag int) (mpi.Status, error) {
-	return finished(c.newRecv("Recv", buf, source, tag))
+	return runRequest(c.newRecv("Recv", buf, source, tag))
 }
 
+// Sendrecv implements cases.Comm.
 func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag int) (mpi.Status, error) {
 	if c.Defects.SendrecvInTurn {
 		if err := c.send("Sendrecv", synchronous, out, dest, outTag); err != nil {
 			return mpi.Status{}, err
 		}
-		return finished(c.newRecv("Sendrecv", in, source, inTag))
+		return runRequest(c.newRecv("Sendrecv", in, source, inTag))
 	}
 	s, err := c.newSend("Sendrecv", standard, out, dest, outTag)
 	if s == nil {
@@ -274,11 +270,12 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	}
 	_ = r.begin()
 	_ = s.begin()
-	c.blockUntil("both parts of Sendrecv", func() bool { return r.complete() && s.complete() })
-	st, err := r.take()
+	c.blockUntil("both parts of Sendrecv", func() bool { return r.isComplete() && s.isComplete() })
+	st, err := r.deactivate()
 	return st, c.fail("Sendrecv", err)
 }
 
+// SendrecvReplace implements cases.Comm.
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
 	if c.Defects.ReplaceSendsLate {

@@ -15,17 +15,18 @@ type rank struct {
 
 // newWorld returns the world communicator and the self communicator of a rank.
 func (p *proc) newWorld() cases.World {
-	all := &comm{proc: p, g: p.all, rank: p.rank}
-	own := p.group([]int{p.rank})
+	all := &comm{proc: p, group: p.all, rank: p.rank}
+	own := p.newGroup([]int{p.rank})
 	if p.Defects.SelfIsWorld {
 		own.queues = []*recvQueues{p.all.queues[p.rank]}
 		own.id = p.all.id
 	}
-	return &rank{comm: all, self: &comm{proc: p, g: own}}
+	return &rank{comm: all, self: &comm{proc: p, group: own}}
 }
 
 func (r *rank) Self() cases.Comm { return r.self }
 
+// Wtime implements cases.World.
 func (r *rank) Wtime() time.Duration {
 	if r.Defects.ClockRunsBack {
 		return time.Hour - r.now
@@ -35,15 +36,17 @@ func (r *rank) Wtime() time.Duration {
 
 const computing = "its computing to end"
 
+// Compute implements cases.World.
 func (r *rank) Compute(d time.Duration) {
 	p := r.proc
 	if p.Defects.ComputesNothing {
 		d = 0
 	}
-	p.until = p.now + d
-	p.yieldUntil(computing, func() bool { return p.now >= p.until })
+	p.computeEnd = p.now + d
+	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
+// Invalidate implements cases.World.
 func (r *rank) Invalidate(buf []byte) error {
 	if r.Defects.ForgetWipes {
 		clear(buf)
@@ -51,29 +54,31 @@ func (r *rank) Invalidate(buf []byte) error {
 	return nil
 }
 
+// AttachBuffer implements cases.World.
 func (r *rank) AttachBuffer(n int) error {
 	p := r.proc
 	if p.hasBuffer && !p.Defects.AttachesTwice || n < 0 {
 		return r.fail("AttachBuffer", mpi.ErrBuffer)
 	}
-	p.attached, p.hasBuffer = n, true
+	p.bufferSize, p.hasBuffer = n, true
 	return nil
 }
 
+// DetachBuffer implements cases.World.
 func (r *rank) DetachBuffer() error {
 	p := r.proc
 	if !p.hasBuffer {
 		return r.fail("DetachBuffer", mpi.ErrBuffer)
 	}
 	if p.Defects.DetachDrops {
-		for _, x := range p.wires {
-			for _, m := range x.queue {
-				m.dropped = m.dropped || m.buffered && x.src == p.rank
+		for _, link := range p.links {
+			for _, m := range link.queue {
+				m.dropped = m.dropped || m.buffered && link.src == p.rank
 			}
 		}
 	} else {
-		p.blockUntil("buffered messages to leave", func() bool { return p.used == 0 })
+		p.blockUntil("buffered messages to leave", func() bool { return p.bufferUsed == 0 })
 	}
-	p.hasBuffer, p.attached = false, 0
+	p.hasBuffer, p.bufferSize = false, 0
 	return nil
 }

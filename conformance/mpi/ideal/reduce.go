@@ -7,15 +7,17 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// floating reports whether t is a floating-point type.
 func floating(t mpi.Type) bool { return t == mpi.Float32 || t == mpi.Float64 }
 
+// bitwise reports whether op is a bitwise operation.
 func bitwise(op mpi.Op) bool { return op == mpi.BAnd || op == mpi.BOr || op == mpi.BXor }
 
 type addable interface {
 	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// combine computes into = into op with, element by element.
+// combine computes into = into op with, for each element of type t. The lengths are equal.
 func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
 	if defects.TypesIgnored {
 		t = mpi.Byte
@@ -59,8 +61,8 @@ func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.O
 
 // combineNumbers returns a op b. NoOp returns a.
 func combineNumbers[N addable](a, b N, op mpi.Op) N {
-	truth := func(is bool) N {
-		if is {
+	number := func(condition bool) N {
+		if condition {
 			return 1
 		}
 		return 0
@@ -75,11 +77,11 @@ func combineNumbers[N addable](a, b N, op mpi.Op) N {
 	case mpi.Max:
 		return max(a, b)
 	case mpi.LAnd:
-		return truth(a != 0 && b != 0)
+		return number(a != 0 && b != 0)
 	case mpi.LOr:
-		return truth(a != 0 || b != 0)
+		return number(a != 0 || b != 0)
 	case mpi.LXor:
-		return truth((a != 0) != (b != 0))
+		return number((a != 0) != (b != 0))
 	case mpi.Replace:
 		return b
 	}

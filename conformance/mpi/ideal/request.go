@@ -28,7 +28,8 @@ type request struct {
 	poll       func() bool // reports whether it is complete, if no event does
 }
 
-var empty = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
+// emptyStatus is what MPI calls an empty status.
+var emptyStatus = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
 
 // undefinedStatus is the status of a send, which is undefined.
 var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
@@ -36,11 +37,12 @@ var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 // finish completes the operation.
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
-// complete reports whether the operation is complete. A pending cancellation takes effect first.
-func (r *request) complete() bool {
+// isComplete reports whether the operation is complete, after a pending cancellation has taken effect. It
+// notes that a rank waits for the request.
+func (r *request) isComplete() bool {
 	r.awaited = true
 	if r.cancelling && !r.done {
-		r.cancel()
+		r.cancelNow()
 	}
 	if !r.done && r.poll != nil && r.poll() {
 		r.done = true
@@ -59,8 +61,9 @@ func (r *request) begin() error {
 	return err
 }
 
+// Start implements cases.Request.
 func (r *request) Start() error {
-	r.c.enter()
+	r.c.yieldSometimes()
 	switch {
 	case !r.persistent && r.c.Defects.PlainStarts:
 		return nil
@@ -76,16 +79,17 @@ func (r *request) Start() error {
 
 func (r *request) Active() bool { return r.active }
 
-// take returns the status and the error of a complete request, and makes it inactive.
-func (r *request) take() (mpi.Status, error) {
+// deactivate returns the status and the error of a complete request, and makes it inactive.
+func (r *request) deactivate() (mpi.Status, error) {
 	if !r.c.Defects.CompleteStaysActive {
 		r.active = false
 	}
 	return r.st, r.err
 }
 
+// Wait implements cases.Request.
 func (r *request) Wait() (mpi.Status, error) {
-	r.c.enter()
+	r.c.yieldSometimes()
 	if !r.active {
 		switch {
 		case r.c.Defects.InactiveHangs:
@@ -93,31 +97,33 @@ func (r *request) Wait() (mpi.Status, error) {
 		case r.c.Defects.InactiveKeepsStatus:
 			return r.st, nil
 		}
-		return empty, nil
+		return emptyStatus, nil
 	}
-	r.c.blockUntil("a request", r.complete)
-	st, err := r.take()
+	r.c.blockUntil("a request", r.isComplete)
+	st, err := r.deactivate()
 	return st, r.c.fail("Wait", err)
 }
 
+// Test implements cases.Request.
 func (r *request) Test() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
-		return empty, !r.c.Defects.InactiveTestsFalse, nil
+		return emptyStatus, !r.c.Defects.InactiveTestsFalse, nil
 	}
-	if !r.complete() || r.c.Defects.TestNever {
+	if !r.isComplete() || r.c.Defects.TestNever {
 		return mpi.Status{}, false, nil
 	}
-	st, err := r.take()
+	st, err := r.deactivate()
 	return st, true, r.c.fail("Test", err)
 }
 
+// GetStatus implements cases.Request.
 func (r *request) GetStatus() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
-		return empty, true, nil
+		return emptyStatus, true, nil
 	}
-	if !r.complete() {
+	if !r.isComplete() {
 		return mpi.Status{}, false, nil
 	}
 	if r.c.Defects.GetStatusFrees {
@@ -126,8 +132,9 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
+// Cancel implements cases.Request.
 func (r *request) Cancel() error {
-	r.c.enter()
+	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
 		return nil
 	}
@@ -143,12 +150,12 @@ func (r *request) Cancel() error {
 		r.cancelling = true
 		return nil
 	}
-	r.cancel()
+	r.cancelNow()
 	return nil
 }
 
-// cancel cancels a receive that has no message yet.
-func (r *request) cancel() {
+// cancelNow cancels a receive that has no message yet.
+func (r *request) cancelNow() {
 	r.cancelling = false
 	victim := r
 	if r.c.Defects.CancelsFirst && len(r.queues.posted) > 0 {
@@ -157,7 +164,7 @@ func (r *request) cancel() {
 	if !r.c.Defects.CancelKeepsPosted {
 		r.queues.posted = slices.DeleteFunc(r.queues.posted, func(o *request) bool { return o == victim })
 	}
-	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !r.c.Defects.CancelUntold}
+	victim.st = mpi.Status{Source: undefinedStatus.Source, Tag: undefinedStatus.Tag, Cancelled: !r.c.Defects.CancelUntold}
 	victim.finish(nil)
 	if r.c.Defects.CancelFails {
 		victim.err = mpi.ErrRequest
@@ -167,12 +174,13 @@ func (r *request) cancel() {
 	}
 }
 
+// Free implements cases.Request.
 func (r *request) Free() error {
-	r.c.enter()
+	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {
-		for _, x := range r.c.wires {
-			for _, m := range x.queue {
-				m.dropped = m.dropped || m.send == r || x.src == r.c.rank
+		for _, link := range r.c.links {
+			for _, m := range link.queue {
+				m.dropped = m.dropped || m.send == r || link.src == r.c.rank
 			}
 		}
 	}
@@ -195,4 +203,5 @@ func ownRequests(rs []cases.Request) []*request {
 	return all
 }
 
-func active(r *request) bool { return r != nil && r.active }
+// isActive reports whether r is a request that is active.
+func isActive(r *request) bool { return r != nil && r.active }

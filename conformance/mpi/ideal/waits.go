@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// StartAll implements cases.World.
 func (r *rank) StartAll(rs []cases.Request) error {
 	if r.Defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
@@ -19,18 +20,18 @@ func (r *rank) StartAll(rs []cases.Request) error {
 	return nil
 }
 
-// takeAll ends complete requests, and returns their statuses and errors.
-func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
+// deactivateAll deactivates complete requests, and returns their statuses and errors.
+func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
 	failed := false
 	for i, q := range rs {
-		sts[i] = empty
+		sts[i] = emptyStatus
 		if r.Defects.NilIsRankZero && q == nil {
 			sts[i] = mpi.Status{}
 		}
-		if active(q) {
-			sts[i], errs[i] = q.take()
+		if isActive(q) {
+			sts[i], errs[i] = q.deactivate()
 			failed = failed || errs[i] != nil
 		}
 	}
@@ -46,34 +47,36 @@ func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
 	return sts, nil
 }
 
+// WaitAll implements cases.World.
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
-	r.enter()
+	r.yieldSometimes()
 	qs := ownRequests(rs)
-	if r.Defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
-		r.blockUntil("what is not active", func() bool { return false })
+	if r.Defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !isActive(q) }) {
+		r.blockUntil("a request that is not active", func() bool { return false })
 	}
 	r.blockUntil("all requests", func() bool {
 		for i, q := range qs {
-			if active(q) && !q.complete() {
+			if isActive(q) && !q.isComplete() {
 				return r.Defects.WaitAllMissesLast && i == len(qs)-1
 			}
-			if r.Defects.WaitAllEndsAtError && active(q) && q.err != nil {
+			if r.Defects.WaitAllEndsAtError && isActive(q) && q.err != nil {
 				return true
 			}
 		}
 		return true
 	})
-	return r.takeAll(qs)
+	return r.deactivateAll(qs)
 }
 
+// TestAll implements cases.World.
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 	r.letOthersRun()
 	qs := ownRequests(rs)
 	for _, q := range qs {
-		if active(q) && !q.complete() {
+		if isActive(q) && !q.isComplete() {
 			if r.Defects.TestAllTakesSome {
 				for _, q := range qs {
-					if active(q) && q.done {
+					if isActive(q) && q.done {
 						q.active = false
 					}
 				}
@@ -81,105 +84,110 @@ func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 			return nil, false, nil
 		}
 	}
-	sts, err := r.takeAll(qs)
+	sts, err := r.deactivateAll(qs)
 	return sts, !r.Defects.TestAllNever, err
 }
 
 // completeRequests returns the indices of the active requests that are complete, in random
 // order; noneActive is true if no request is active.
-func (r *rank) completeRequests(qs []*request) (which []int, noneActive bool) {
+func (r *rank) completeRequests(qs []*request) (complete []int, noneActive bool) {
 	noneActive = true
 	for i, q := range qs {
-		if active(q) {
+		if isActive(q) {
 			noneActive = false
-			if q.complete() {
-				which = append(which, i)
+			if q.isComplete() {
+				complete = append(complete, i)
 			}
 		}
 	}
-	r.rng.Shuffle(len(which), func(i, j int) { which[i], which[j] = which[j], which[i] })
-	return which, noneActive
+	r.rng.Shuffle(len(complete), func(i, j int) { complete[i], complete[j] = complete[j], complete[i] })
+	return complete, noneActive
 }
 
-// someOf returns the indices of complete requests. If wait is true, it waits for the first; noneActive is as in
-// completeRequests.
-func (r *rank) someOf(qs []*request, wait bool) (which []int, noneActive bool) {
+// findComplete is completeRequests after other ranks could run. If wait is true, it waits until a request is
+// complete, or none is active.
+func (r *rank) findComplete(qs []*request, wait bool) (complete []int, noneActive bool) {
 	if wait {
 		r.blockUntil("some request", func() bool {
-			which, noneActive = r.completeRequests(qs)
-			return noneActive && !r.Defects.InactiveHangs || len(which) > 0
+			complete, noneActive = r.completeRequests(qs)
+			return noneActive && !r.Defects.InactiveHangs || len(complete) > 0
 		})
-		return which, noneActive
+		return complete, noneActive
 	}
 	r.letOthersRun()
 	return r.completeRequests(qs)
 }
 
-// takeAny ends one of the complete requests.
-func (r *rank) takeAny(qs []*request, which []int, noneActive bool) (int, mpi.Status, error) {
-	if noneActive || len(which) == 0 {
+// deactivateAny deactivates one of the complete requests, whose indices are complete, and returns its
+// index, or Undefined if there is none.
+func (r *rank) deactivateAny(qs []*request, complete []int, noneActive bool) (int, mpi.Status, error) {
+	if noneActive || len(complete) == 0 {
 		if r.Defects.NoneIsFirst {
-			return 0, empty, nil
+			return 0, emptyStatus, nil
 		}
-		return mpi.Undefined, empty, nil
+		return mpi.Undefined, emptyStatus, nil
 	}
-	i := which[0]
-	st, err := qs[i].take()
+	i := complete[0]
+	st, err := qs[i].deactivate()
 	if r.Defects.IndexOff {
 		i = (i + 1) % len(qs)
 	}
 	return i, st, err
 }
 
+// WaitAny implements cases.World.
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
-	r.enter()
+	r.yieldSometimes()
 	qs := ownRequests(rs)
-	which, noneActive := r.someOf(qs, true)
-	i, st, err := r.takeAny(qs, which, noneActive)
+	complete, noneActive := r.findComplete(qs, true)
+	i, st, err := r.deactivateAny(qs, complete, noneActive)
 	return i, st, r.fail("WaitAny", err)
 }
 
+// TestAny implements cases.World.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
-	which, noneActive := r.someOf(qs, false)
-	i, st, err := r.takeAny(qs, which, noneActive)
-	is := noneActive && !r.Defects.InactiveTestsFalse || len(which) > 0 && !r.Defects.TestNever
-	return i, st, is, r.fail("TestAny", err)
+	complete, noneActive := r.findComplete(qs, false)
+	i, st, err := r.deactivateAny(qs, complete, noneActive)
+	flag := noneActive && !r.Defects.InactiveTestsFalse || len(complete) > 0 && !r.Defects.TestNever
+	return i, st, flag, r.fail("TestAny", err)
 }
 
-// takeSome ends the complete requests, and returns their indices.
-func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error) {
-	some := make([]*request, 0, len(which))
-	for _, i := range which {
+// deactivateSome deactivates the complete requests, whose indices are complete, and returns the indices.
+func (r *rank) deactivateSome(qs []*request, complete []int) ([]int, []mpi.Status, error) {
+	some := make([]*request, 0, len(complete))
+	for _, i := range complete {
 		some = append(some, qs[i])
 	}
-	sts, err := r.takeAll(some)
+	sts, err := r.deactivateAll(some)
 	if r.Defects.IndexOff {
-		for k := range which {
-			which[k] = (which[k] + 1) % len(qs)
+		for k := range complete {
+			complete[k] = (complete[k] + 1) % len(qs)
 		}
 	}
-	if r.Defects.SomeTwice && len(which) > 0 {
-		which, sts = append(which, which[0]), append(sts, sts[0])
+	if r.Defects.SomeTwice && len(complete) > 0 {
+		complete, sts = append(complete, complete[0]), append(sts, sts[0])
 	}
-	return which, sts, err
+	return complete, sts, err
 }
 
+// WaitSome implements cases.World.
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	r.enter()
+	r.yieldSometimes()
 	qs := ownRequests(rs)
-	which, noneActive := r.someOf(qs, true)
+	complete, noneActive := r.findComplete(qs, true)
 	if noneActive && r.Defects.NoneIsFirst {
-		return []int{0}, []mpi.Status{empty}, nil
+		return []int{0}, []mpi.Status{emptyStatus}, nil
 	}
-	return r.takeSome(qs, which)
+	return r.deactivateSome(qs, complete)
 }
 
+// TestSome implements cases.World.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := ownRequests(rs)
-	which, _ := r.someOf(qs, false)
+	complete, _ := r.findComplete(qs, false)
 	if r.Defects.TestNever {
-		which = nil
+		complete = nil
 	}
-	return r.takeSome(qs, which)
+	return r.deactivateSome(qs, complete)
 }
