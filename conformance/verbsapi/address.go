@@ -46,13 +46,13 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Title:   "A datagram can be answered with the address in its completion and GRH area",
 	Sends:   "a datagram of the partner, and a reply to its source",
 	Expects: "the reply at the partner",
-	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: onDevices(func(d *devices) {
-		l := d.newPair(setup{qpType: verbs.QPTypeUD})
+	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l := newPair(d, setup{qpType: verbs.QPTypeUD})
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.
-		d.newPair(setup{qpType: verbs.QPTypeUD})
+		newPair(d, setup{qpType: verbs.QPTypeUD})
 		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.complete(l.partner.sendWR(2, 0, 24))
+		l.partner.execute(l.partner.sendWR(2, 0, 24))
 		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
@@ -69,7 +69,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
 	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner)))(l.dut, "an address handle in another domain")
+		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah
@@ -77,7 +77,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		if l.dut.QueryQP(l.dut.qp).State == sqe {
 			l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 		}
-		l.dut.complete(l.dut.sendWR(3, 0, 24))
+		l.dut.execute(l.dut.sendWR(3, 0, 24))
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {
@@ -89,7 +89,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		wr := l.dut.sendWR(2, 0, 32)
 		wr.UD.AH = nil
 		l.dut.expectPostRefused("a datagram without an address handle", wr, verbs.ErrInvalid)
-		l.expectDelivery(l.dut, l.partner, 24)
+		expectDelivery(l.dut, l.partner, 24)
 	}),
 }})
 

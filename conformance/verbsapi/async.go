@@ -30,13 +30,13 @@ var asyncCases = []conformance.Case{{
 	Expects: "COMM_EST that names the queue pair, and the message",
 	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
-		d := openPartner(r)
+		d := rig.NewPair(r)
 		s := setup{qpType: verbs.QPTypeRC}
-		l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
-		attr := linkAttrs()
-		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
+		l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &s)}
+		attr := connectionAttrs()
+		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.PathTo(l.partner.Rig)
 		r.ToRTR(l.dut.qp, attr)
-		l.partner.connectTo(l.dut, linkAttrs())
+		l.partner.connectTo(l.dut, connectionAttrs())
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
 		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])

@@ -18,7 +18,7 @@ var channelCases = []conformance.Case{{
 	Defects: []string{"EventsHalved"}, Run: onChannel(func(c *channel) {
 		for range 5 {
 			c.arm(c.cq, false)
-			c.source.complete(1)
+			c.source.addCompletions(1)
 			c.expectEvent(c.cq)
 			pollCompletions(c.Rig, c.cq, 1, 4)
 		}
@@ -30,9 +30,9 @@ var channelCases = []conformance.Case{{
 	Expects: "one event",
 	Defects: []string{"ArmStays"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
-		c.source.complete(2)
+		c.source.addCompletions(2)
 		c.expectNoEvent()
 	}),
 }, {
@@ -47,7 +47,7 @@ var channelCases = []conformance.Case{{
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
-		c.source.complete(3)
+		c.source.addCompletions(3)
 		c.expectEvent(c.cq)
 		c.expectNoEvent()
 	}),
@@ -57,7 +57,7 @@ var channelCases = []conformance.Case{{
 	Sends:   "three completions",
 	Expects: "no event",
 	Defects: []string{"ArmedFromBirth"}, Run: onChannel(func(c *channel) {
-		c.source.complete(3)
+		c.source.addCompletions(3)
 		c.expectNoEvent()
 	}),
 }, {
@@ -69,11 +69,11 @@ var channelCases = []conformance.Case{{
 	Sends:   "a completion, an arm, a wait; then another completion",
 	Expects: "no event for the first; one for the second",
 	Defects: []string{"ArmLooksBack"}, Run: onChannel(func(c *channel) {
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.Sleep(shortWait)
 		c.arm(c.cq, false)
 		c.expectNoEvent()
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
 		pollCompletions(c.Rig, c.cq, 2, 4)
 	}),
@@ -83,7 +83,7 @@ var channelCases = []conformance.Case{{
 	Sends:   "a message of the peer that does not solicit an event, one of the device, and one of the peer that does",
 	Expects: "an event for the last only",
 	Defects: []string{"SolicitedIsAny", "SolicitedMisses"}, Run: onChannel(func(c *channel) {
-		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+		l := newPair(rig.NewPair(c.Rig), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
 		for _, dir := range []struct{ from, to *endpoint }{{l.partner, l.dut}, {l.dut, l.partner}} {
 			dir.to.postRecv(1, recvOffset, 64)
@@ -105,7 +105,7 @@ var channelCases = []conformance.Case{{
 	Expects: "an event",
 	Defects: []string{"SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
 	}),
 }, {
@@ -114,7 +114,7 @@ var channelCases = []conformance.Case{{
 	Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
 	Expects: "an event",
 	Defects: []string{"ArmLost"}, Run: onChannel(func(c *channel) {
-		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+		l := newPair(rig.NewPair(c.Rig), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
 		c.arm(c.cq, false)
 		l.dut.postRecv(1, recvOffset, 64)
@@ -132,7 +132,7 @@ var channelCases = []conformance.Case{{
 			c.arm(cq, false)
 		}
 		for _, i := range []int{2, 0, 1} {
-			newFlushSource(c.Rig, queues[i]).complete(1)
+			newFlushSource(c.Rig, queues[i]).addCompletions(1)
 			c.expectEvent(queues[i])
 		}
 	}),
@@ -199,10 +199,12 @@ func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	})
 }
 
+// newChannel makes a completion channel, or ends the case.
 func newChannel(r *rig.Rig) verbs.CompChannel {
 	return result(r.Device.CreateCompChannel())(r, "a completion channel")
 }
 
+// arm requests a completion event of a CQ, or only one of solicited completions.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
 	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
@@ -231,8 +233,8 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly fails the case unless await, which waits for the event of a cause, returns
-// within a second after the cause, which happens in waitTime.
+// expectPromptly calls cause after waitTime, and await, which waits for the event of it, at once. It fails
+// the case unless await returns within a second after cause.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	later := r.Go(what, func() error {

@@ -16,7 +16,7 @@ type verbCall struct {
 	call func() error
 }
 
-// expectClosed fails the case unless all verbs return ErrClosed. when ends the sentence about each.
+// expectClosed fails the case unless all calls return ErrClosed. when follows the name of each in messages.
 func expectClosed(r *rig.Rig, when string, calls []verbCall) {
 	for _, v := range calls {
 		r.MustFail(v.name+" "+when, v.call(), verbs.ErrClosed)
@@ -171,7 +171,7 @@ var closingCases = []conformance.Case{
 func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig) (closer, []verbCall)) conformance.Case {
 	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"
-	if name != "mr" && name != "mw" && name != "ah" {
+	if name != "mr" && name != "mw" && name != "ah" { // which have no verb but Close
 		defects = append(defects, "ClosedAnswers")
 		expects = "ErrClosed from each of its verbs, and from a second close"
 	}

@@ -45,19 +45,18 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Sends:   "a request and its acceptance, in each direction; messages both ways",
 	Expects: "RTS on both sides, the messages, and the peer's address",
 	Defects: []string{"RemoteUnknown"}, Run: onHandshake(func(d *handshake) {
-		d.startConnect(connParam, d.dut.ResponseTimeout())
+		d.startConnect(connParam, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
-		d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
+		d.DUT.Check(d.dutIsActive() || req.Remote().Addr() == d.Partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
 		d.accept(req, connParam)
-		d.dut.ExpectState(d.active.qp, rts)
-		d.dut.AwaitState(d.passive.qp, rts)
+		d.DUT.ExpectState(d.active.qp, rts)
+		d.DUT.AwaitState(d.passive.qp, rts)
 		if d.dutIsActive() {
-			d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
+			d.DUT.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
 		}
-		l := d.pair()
 		// Over iWARP the active side may have to send first.
-		l.expectDelivery(d.active, d.passive, 24)
-		l.expectDelivery(d.passive, d.active, 40)
+		expectDelivery(d.active, d.passive, 24)
+		expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
 	ID: "verbs/cm/what-was-asked-for", Cite: manual("rdma_connect(3)", "verbs/cm/4"),
@@ -65,10 +64,10 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
 	Defects: []string{"ConnParamLost"}, Run: onPassive(func(d *handshake) {
-		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, d.dut.ResponseTimeout())
+		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
 		p := req.Param()
-		d.dut.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
+		d.DUT.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
 		d.accept(req, connParam)
 	}),
 }, {
@@ -77,16 +76,16 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Sends:   "private data of the maximum length with a request and its reply, in each direction",
 	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
 	Defects: []string{"PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
-		most := privateLimits(d.dut)
+		most := privateLimits(d.DUT)
 		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
 		param := connParam
 		param.PrivateData = ask
-		d.startConnect(param, d.dut.ResponseTimeout())
+		d.startConnect(param, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
 		param.PrivateData = answer
 		d.accept(req, param)
-		checkPrivateData(d.dut, "the request", req.Param().PrivateData, ask)
-		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
+		checkPrivateData(d.DUT, "the request", req.Param().PrivateData, ask)
+		checkPrivateData(d.DUT, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
 	ID: "verbs/cm/private-data-too-long", Cite: manual("rdma_connect(3)", "verbs/cm/6"),
@@ -95,9 +94,9 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Expects: "EINVAL; then a connection without private data",
 	Defects: []string{"PrivateDataUnchecked"}, Run: onActive(func(d *handshake) {
 		param := connParam
-		param.PrivateData = make([]byte, privateLimits(d.dut).tooLong)
-		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, d.dut.ResponseTimeout())
-		d.dut.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
+		param.PrivateData = make([]byte, privateLimits(d.DUT).tooLong)
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout())
+		d.DUT.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
 		d.connect()
 	}),
 }, {
@@ -107,13 +106,13 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
 	Defects: []string{"RejectIsTimeout", "PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
 		why := rig.Pattern(20, 5)
-		d.startConnect(connParam, d.dut.ResponseTimeout())
-		d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
-		err := d.task.Wait(d.dut.ResponseTimeout())
+		d.startConnect(connParam, d.DUT.ResponseTimeout())
+		d.DUT.Must("a request that can be rejected", d.nextRequest().Reject(why))
+		err := d.task.Wait(d.DUT.ResponseTimeout())
 		var rejected *verbs.RejectError
-		d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
-		checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
-		again := newHandshake(d.dut, d.dutIsActive())
+		d.DUT.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
+		checkPrivateData(d.DUT, "the refusal", rejected.PrivateData, why)
+		again := newHandshake(d.DUT, d.dutIsActive())
 		again.connect()
 	}),
 }, {
@@ -123,10 +122,10 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 	Expects: "ErrRejected, and the queue pair not in RTS",
 	Defects: []string{"RejectIsTimeout"}, Run: onActive(func(d *handshake) {
 		at := d.listener.Addr()
-		d.dut.Must("a listener that can be closed", d.listener.Close())
-		_, err := d.active.CM().Connect(d.active.qp, at, connParam, d.dut.ResponseTimeout())
-		d.dut.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-		d.dut.Check(d.dut.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+		d.DUT.Must("a listener that can be closed", d.listener.Close())
+		_, err := d.active.CM().Connect(d.active.qp, at, connParam, d.DUT.ResponseTimeout())
+		d.DUT.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
+		d.DUT.Check(d.DUT.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
 
@@ -168,25 +167,25 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		s := setup{qpType: verbs.QPTypeRC}
 		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
 		for i := range 3 {
-			caller := newEndpoint(d.partner, &s)
+			caller := newEndpoint(d.Partner, &s)
 			callers[i] = caller
 			param := connParam
 			param.PrivateData = []byte{byte(i + 1)}
-			tasks = append(tasks, d.dut.Go(fmt.Sprintf("caller %d", i), func() error {
-				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.dut.ResponseTimeout()))
+			tasks = append(tasks, d.DUT.Go(fmt.Sprintf("caller %d", i), func() error {
+				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
 			}))
 		}
-		d.dut.Sleep(shortWait)
+		d.DUT.Sleep(shortWait)
 		seen := make(map[byte]bool)
 		for range 3 {
 			req := d.nextRequest()
 			who := req.Param().PrivateData
-			d.dut.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+			d.DUT.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
 			seen[who[0]] = true
-			newEndpoint(d.dut, &s).accept(req, connParam, callers[who[0]-1])
+			newEndpoint(d.DUT, &s).accept(req, connParam, callers[who[0]-1])
 		}
 		for _, t := range tasks {
-			d.dut.Must("a connection", t.Wait(d.dut.ResponseTimeout()))
+			d.DUT.Must("a connection", t.Wait(d.DUT.ResponseTimeout()))
 		}
 	}),
 }, {
@@ -218,8 +217,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Defects: []string{"CMTakesAnyQP"}, Run: onActive(func(d *handshake) {
 		d.connect()
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
-		d.dut.MustFail("connecting a connected queue pair", err, nil)
-		d.dut.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		d.DUT.MustFail("connecting a connected queue pair", err, nil)
+		d.DUT.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
 		d.pair().expectBothDeliver()
 	}),
 }, {
@@ -251,7 +250,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Expects: "ErrTimeout, not before its time, and a connection that works",
 	Defects: []string{"WaitImpatient"}, Run: onActive(func(d *handshake) {
 		d.connect()
-		expectTimeout(d.dut, 100*time.Millisecond, d.conn.WaitDisconnect)
+		expectTimeout(d.DUT, 100*time.Millisecond, d.conn.WaitDisconnect)
 		d.pair().expectBothDeliver()
 	}),
 }})
@@ -273,7 +272,7 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
 	Expects: "number, key and private data of the service; the datagram",
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
-		l := newPair(r, setup{qpType: verbs.QPTypeUD})
+		l := newPair(rig.NewPair(r), setup{qpType: verbs.QPTypeUD})
 		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
 		r.Must("a datagram service", err)
 		service := r.Go("service", func() error {

@@ -215,9 +215,9 @@ var limitCases = []conformance.Case{
 // maxObjects is how many objects of a kind are created at most, to save memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as
-// it claims. maker returns a function that creates one.
-func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as its attribute
+// limit claims. newCreate returns a function that creates one more.
+func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
@@ -233,9 +233,9 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 			if n > maxObjects {
 				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))
 			}
-			another := maker(r)
+			create := newCreate(r)
 			for i := range n {
-				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), another())
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), create())
 			}
 		}),
 	}

@@ -37,12 +37,11 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// describeEvent formats an event as one line. The records have only notes: these cases
-// look at no packets.
+// describeEvent returns the text of an event. All events are notes: these cases look at no packets.
 func describeEvent(e *conformance.Event) string { return e.Text }
 
-// manual cites a manual page of rdma-core, a section or compliance statement of IBTA, or
-// the documentation of package verbs.
+// manual cites a manual page of rdma-core, a section or compliance statement of IBTA, or the documentation
+// of package verbs. rows are the requirements in docs/spec that the case checks.
 func manual(where string, rows ...string) conformance.Cite {
 	doc := "IBTA"
 	switch {

@@ -48,9 +48,9 @@ func (e *endpoint) postRecv(id uint64, off, n int) {
 	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
 }
 
-// complete posts a request, and fails the case unless it completes with success. It
+// execute posts a request, and fails the case unless it completes with success. It
 // returns the completion.
-func (e *endpoint) complete(wr verbs.SendWR) verbs.WC {
+func (e *endpoint) execute(wr verbs.SendWR) verbs.WC {
 	e.PostSend(e.qp, wr)
 	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
@@ -69,27 +69,27 @@ const (
 	recvOffset = 8 << 10
 )
 
-// expectDelivery fails the case unless a message of n bytes is delivered. Both ends must
-// have nothing outstanding.
-func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
+// expectDelivery fails the case unless a message of n bytes is delivered. Both endpoints must have no
+// outstanding requests.
+func expectDelivery(from, to *endpoint, n int) {
 	const id = 77
 	to.postRecv(id, recvOffset, n)
-	from.complete(from.sendWR(id, sendOffset, n))
+	from.execute(from.sendWR(id, sendOffset, n))
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
 }
 
-// expectArrives fails the case unless a message of the device completes, and arrives as want.
+// expectArrives fails the case unless wr of the device succeeds, and its message arrives with the bytes want.
 func (l *qpPair) expectArrives(wr verbs.SendWR, want []byte) {
 	const id = 75
 	l.partner.postRecv(id, recvOffset, max(len(want), 64))
-	l.dut.complete(wr)
+	l.dut.execute(wr)
 	l.partner.expectMessage(id, recvOffset, want)
 }
 
 // expectBothDeliver fails the case unless a message in each direction is delivered.
 func (l *qpPair) expectBothDeliver() {
-	l.expectDelivery(l.dut, l.partner, 24)
-	l.expectDelivery(l.partner, l.dut, 40)
+	expectDelivery(l.dut, l.partner, 24)
+	expectDelivery(l.partner, l.dut, 40)
 }
 
 // remote returns the remote address of an offset in the endpoint's memory.
@@ -123,7 +123,7 @@ func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ..
 		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless posting a request fails.
+// expectPostRefused fails the case unless posting a request fails for reason, as in [rig.Rig.MustFail].
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)
@@ -146,11 +146,11 @@ func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 // expectRead fails the case unless a READ of the endpoint returns these bytes.
 func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	const id = 78
-	e.complete(e.readWR(id, recvOffset, len(want), at))
+	e.execute(e.readWR(id, recvOffset, len(want), at))
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 
-// expectRefused fails the case unless the device refuses a request of the partner.
+// expectRefused fails the case unless the device refuses a request of the partner, which would do what.
 //
 // Over InfiniBand the request fails. iWARP does not acknowledge WRITEs: the request may
 // complete before the Terminate arrives, therefore a later valid READ must fail. Reliable

@@ -25,10 +25,10 @@ var postCases = []conformance.Case{{
 	Title:   "A receive can be posted in INIT, and is used when the queue pair is connected",
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
-	Defects: []string{"RecvNeedsReady"}, Run: onDevices(func(d *devices) {
-		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(d.dut)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(d.dut)})}
+	Defects: []string{"RecvNeedsReady"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: defaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: defaultQPType(d.DUT)})}
 		l.dut.postRecv(7, recvOffset, 64)
-		l.connect(&setup{qpType: defaultQPType(d.dut)})
+		l.connect(&setup{qpType: defaultQPType(d.DUT)})
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
@@ -74,7 +74,7 @@ var postCases = []conformance.Case{{
 			l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			l.partner.ExpectRecv(uint64(i+1), 16)
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
 	ID: "verbs/post/stops-at-the-first-bad-request", Cite: manual("ibv_post_send(3)", "verbs/post/6"),
@@ -106,7 +106,7 @@ var postCases = []conformance.Case{{
 		expectRecvRefused(l.dut.Rig, "a receive with too long a list", l.dut.qp, sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64), verbs.ErrInvalid)
 		l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
 		l.partner.postRecv(4, recvOffset, 64)
-		l.dut.complete(l.dut.sendOf(1, sgeList(l.dut.mem, caps.MaxSendSGE, 4)...))
+		l.dut.execute(l.dut.sendOf(1, sgeList(l.dut.mem, caps.MaxSendSGE, 4)...))
 	}),
 }, {
 	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
@@ -117,7 +117,7 @@ var postCases = []conformance.Case{{
 		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
 			first := dir.to.grhLen() + 10
 			dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, first), dir.to.mem.SGE(recvOffset+1024, 64))
-			dir.from.complete(dir.from.sendOf(2, dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)))
+			dir.from.execute(dir.from.sendOf(2, dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)))
 			dir.to.ExpectRecv(1, dir.to.grhLen()+27)
 			buf := dir.from.mem.Buf
 			dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
@@ -164,7 +164,7 @@ var postCases = []conformance.Case{{
 			wr.Opcode = op
 			l.dut.expectPostRefused(fmt.Sprintf("operation %d", op), wr, nil)
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
 	ID:   "verbs/post/operations-of-other-services",
@@ -176,9 +176,9 @@ var postCases = []conformance.Case{{
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 		}
-		d := openPartner(r)
+		d := rig.NewPair(r)
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-			l := d.newPair(setup{qpType: verbs.QPTypeUD})
+			l := newPair(d, setup{qpType: verbs.QPTypeUD})
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 8)
 			wr.Opcode, wr.Remote = op, l.partner.remote(0)
@@ -197,22 +197,22 @@ func expectRecvRefused(r *rig.Rig, what string, queue rig.RecvQueue, sgl []verbs
 	r.Check(n == 0, "no receive posted", "%d", n)
 }
 
-// expectFullAfter fails the case unless an empty queue takes room receives, with IDs from 1 on, and refuses
+// expectFullAfter fails the case unless an empty queue takes capacity receives, with IDs from 1 on, and refuses
 // more with ENOMEM.
-func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, room int, sgl []verbs.SGE) {
-	wrs := make([]verbs.RecvWR, room+2)
+func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, capacity int, sgl []verbs.SGE) {
+	wrs := make([]verbs.RecvWR, capacity+2)
 	for i := range wrs {
 		wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: sgl}
 	}
 	n, err := queue.PostRecv(wrs)
 	r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-	r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-	n, err = queue.PostRecv(wrs[room:])
+	r.Check(n == capacity, fmt.Sprintf("%d receives posted", capacity), "%d", n)
+	n, err = queue.PostRecv(wrs[capacity:])
 	r.MustFail("another receive too many", err, verbs.ErrNoMemory)
 	r.Check(n == 0, "none posted", "%d", n)
 }
 
-// sgeList returns a list of n entries of size bytes each.
+// sgeList returns a list of n entries of size bytes each, which follow each other in m.
 func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
 	for i := range n {
 		sgl = append(sgl, m.SGE(i*size, size))

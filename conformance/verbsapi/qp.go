@@ -87,7 +87,7 @@ var qpCases = []conformance.Case{{
 	Title:   "A queue pair cannot use objects of another device",
 	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		partner := openPartner(r).partner
+		partner := rig.NewPair(r).Partner
 		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		try := func(what string, foreign func(*verbs.QPInit)) {
 			init := good
@@ -152,7 +152,7 @@ var qpCases = []conformance.Case{{
 	Expects: "the queue pair, then its memory and its completion queue can be closed",
 	Defects: []string{"BusyQPStays"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
-		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
+		l := newPair(rig.NewPair(r), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
 		m := r.Memory(64, verbs.AccessLocalWrite)
 		r.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
 		r.PostRecv(l.dut.qp, 2, m.SGE(0, 64))

@@ -90,10 +90,10 @@ var regionCases = []conformance.Case{{
 	Title:   "A list entry that exceeds its region by a byte at either end fails",
 	Sends:   "requests that begin a byte before a region, or end a byte after it",
 	Expects: "each is refused or completes with an error",
-	Defects: []string{"SGEClamped"}, Run: onDevices(func(d *devices) {
+	Defects: []string{"SGEClamped"}, Run: rig.PairBody(func(d *rig.Pair) {
 		for _, off := range []int{-1, 1} {
-			l := d.newPair(setup{})
-			m := d.dut.Memory(64, verbs.AccessLocalWrite)
+			l := newPair(d, setup{})
+			m := d.DUT.Memory(64, verbs.AccessLocalWrite)
 			l.partner.postRecv(1, recvOffset, 128)
 			list := verbs.SGE{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}
 			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), l.dut.sendOf(2, list))
@@ -151,51 +151,51 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "A peer can access every byte of a region by its key, and none before or after it",
 	Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
 	Expects: "the bytes for the former; the latter fail, with memory unchanged",
-	Defects: []string{"RangeSlack"}, Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+	Defects: []string{"RangeSlack"}, Run: rig.PairBody(func(d *rig.Pair) {
+		m := d.DUT.Memory(64, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, off := range []int{-1, 57} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				l.expectExecuted(op, m, m.Remote(0), 0)
 				l.expectExecuted(op, m, m.Remote(56), 56)
 				l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
 			}
 		}
-		d.dut.ExpectUnchanged(m, 0, 0)
+		d.DUT.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
 	ID: "verbs/mr/peers-do-not-wrap-around", Cite: manual("Table 63", "verbs/mr/11"),
 	Title:   "A remote access whose address and length wrap around 2^64 fails",
 	Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
 	Expects: "they fail, with memory unchanged",
-	Defects: []string{"WrappingRange"}, Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+	Defects: []string{"WrappingRange"}, Run: rig.PairBody(func(d *rig.Pair) {
+		m := d.DUT.Memory(64, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
 			}
 		}
-		d.dut.ExpectUnchanged(m, 0, 0)
+		d.DUT.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
 	ID: "verbs/mr/peers-have-the-rights-given", Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"),
 	Title:   "A remote READ needs remote read, and a remote WRITE remote write",
 	Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
 	Expects: "the permitted ones are executed; the others fail, with memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onDevices(func(d *devices) {
+	Defects: []string{"RightsIgnored"}, Run: rig.PairBody(func(d *rig.Pair) {
 		ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 		for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
-			m := d.dut.Memory(64, has|verbs.AccessLocalWrite)
+			m := d.DUT.Memory(64, has|verbs.AccessLocalWrite)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				if has&ops[op] != 0 {
 					l.expectExecuted(op, m, m.Remote(0), 0)
 					continue
 				}
 				l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
 			}
-			d.dut.ExpectUnchanged(m, 0, 0)
+			d.DUT.ExpectUnchanged(m, 0, 0)
 		}
 	}),
 }, {
@@ -203,20 +203,20 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "Regions of the same memory have independent access rights",
 	Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
 	Expects: "the first and the last are executed; the one between fails, with memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onDevices(func(d *devices) {
+	Defects: []string{"RightsIgnored"}, Run: rig.PairBody(func(d *rig.Pair) {
 		const local = verbs.AccessLocalWrite
-		m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
+		m := d.DUT.Memory(64, local|verbs.AccessRemoteWrite)
 		places := []verbs.Remote{m.Remote(0)}
 		for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-			mr, err := d.dut.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-			d.dut.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+			mr, err := d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
+			d.DUT.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
 			places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 		}
 		for i, at := range places {
-			l := d.newPair(setup{})
+			l := newPair(d, setup{})
 			if i == 1 {
 				l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
-				d.dut.ExpectUnchanged(m, 0, 0)
+				d.DUT.ExpectUnchanged(m, 0, 0)
 				continue
 			}
 			l.expectExecuted(verbs.OpRDMAWrite, m, at, 0)
@@ -294,15 +294,15 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE of n bytes of the peer's memory.
+// rdmaWR returns a READ or WRITE of n bytes of the peer's memory; the local ones are at recvOffset.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = op
 	return wr
 }
 
-// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the
-// eight bytes at off of m. It leaves m with its original content.
+// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the eight bytes at off
+// of m, whose remote address is at. It leaves m with its original content.
 func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
 	const id = 76
 	if op == verbs.OpRDMARead {
@@ -313,7 +313,7 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	copy(m.Buf[off:], "changed!")
 	l.dut.QueryPort() // makes the change visible to the device
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
-	l.partner.complete(l.partner.writeWR(id, sendOffset, 8, at))
+	l.partner.execute(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
 	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
 	l.dut.ExpectBytes(m, off, was[:])

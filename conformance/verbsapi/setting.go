@@ -151,7 +151,7 @@ var settingCases = []conformance.Case{{
 		if l.dut.qp.Type() != verbs.QPTypeUD {
 			requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 		l.dut.Must("RTS to SQD", l.dut.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 		e := l.dut.ExpectEvent(verbs.EventSQDrained)
 		l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)

@@ -38,21 +38,21 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "Queue pairs share the receives of a queue: each receive is used for one message",
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
-	Defects: []string{"SRQDoubleUse"}, Run: onDevices(func(d *devices) {
-		srq := newSRQ(d.dut, srqInit(d.dut))
+	Defects: []string{"SRQDoubleUse"}, Run: rig.PairBody(func(d *rig.Pair) {
+		srq := newSRQ(d.DUT, srqInit(d.DUT))
 		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
 		mem := links[0].dut.mem
 		used := make(map[uint64]bool)
 		for i := range 6 {
-			d.dut.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
+			d.DUT.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
 		}
 		for i := range 6 {
 			l := links[i%2]
-			l.partner.complete(l.partner.sendWR(9, 16*i, 100+i))
-			wc := d.dut.NextCompletion()
-			d.dut.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
-			d.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-			d.dut.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
+			l.partner.execute(l.partner.sendWR(9, 16*i, 100+i))
+			wc := d.DUT.NextCompletion()
+			d.DUT.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
+			d.DUT.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+			d.DUT.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
 			used[wc.WRID] = true
 		}
 	}),
@@ -83,9 +83,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
 	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
-		l := newSRQPair(openPartner(r), srq)
+		l := newSRQPair(rig.NewPair(r), srq)
 		use := func() {
-			l.partner.complete(l.partner.sendWR(9, 0, 16))
+			l.partner.execute(l.partner.sendWR(9, 0, 16))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 		}
@@ -128,8 +128,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
 	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
-	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: onDevices(func(d *devices) {
-		r := d.dut
+	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: rig.PairBody(func(d *rig.Pair) {
+		r := d.DUT
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		was := srqSizes(r, srq).MaxWR
 		waiting := make(map[uint64]bool)
@@ -154,7 +154,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
 		l := newSRQPair(d, srq)
 		for range was + 8 {
-			l.partner.complete(l.partner.sendWR(1, 0, 8))
+			l.partner.execute(l.partner.sendWR(1, 0, 8))
 			wc := l.dut.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 			delete(waiting, wc.WRID)
@@ -177,14 +177,14 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: onDevices(func(d *devices) {
-		srq := newSRQ(d.dut, srqInit(d.dut))
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.PairBody(func(d *rig.Pair) {
+		srq := newSRQ(d.DUT, srqInit(d.DUT))
 		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
-		d.dut.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
+		d.DUT.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
 		goes.dut.toState(errState)
 		e := stays.expectEvent(verbs.EventQPLastWQEReached)
-		d.dut.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
-		expectEmptyCQ(d.dut, d.dut.CQ)
+		d.DUT.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
+		expectEmptyCQ(d.DUT, d.DUT.CQ)
 		stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
 		stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
 	}),
@@ -195,8 +195,8 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
 	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 	Expects: "the first in its receive; the second is refused or completes with an error",
-	Defects: []string{"SRQReceiveAnyPD"}, Run: onDevices(func(d *devices) {
-		r := d.dut
+	Defects: []string{"SRQReceiveAnyPD"}, Run: rig.PairBody(func(d *rig.Pair) {
+		r := d.DUT
 		init := srqInit(r)
 		init.PD = otherPD(r)
 		srq := newSRQ(r, init)
@@ -219,10 +219,12 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
+// newSRQ makes an SRQ, or ends the case.
 func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
 	return result(r.Device.CreateSRQ(init))(r, "a shared receive queue")
 }
 
+// srqAttr queries an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return result(srq.Query())(r, "a shared receive queue that can be queried")
 }
@@ -240,6 +242,6 @@ func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 }
 
 // newSRQPair makes a pair whose DUT endpoint receives from an SRQ.
-func newSRQPair(d *devices, srq verbs.SRQ) *qpPair {
-	return d.newPair(setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
+func newSRQPair(d *rig.Pair, srq verbs.SRQ) *qpPair {
+	return newPair(d, setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
 }

@@ -50,10 +50,10 @@ var signalCases = []conformance.Case{{
 	Defects: []string{"WRID32"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 			l.dut.postRecv(id, recvOffset, 64)
-			l.partner.complete(l.partner.sendWR(1, 0, 8))
+			l.partner.execute(l.partner.sendWR(1, 0, 8))
 			l.dut.ExpectRecv(id, l.dut.grhLen()+8)
 			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.complete(l.dut.sendWR(id, 0, 8))
+			l.dut.execute(l.dut.sendWR(id, 0, 8))
 			l.partner.NextCompletion()
 		}
 	}),

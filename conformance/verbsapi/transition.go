@@ -183,7 +183,7 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
-// newQPMover ends the case as unsupported if queue pairs of the type cannot be connected by
+// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the type cannot be connected by
 // ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
@@ -207,25 +207,26 @@ func (m *qpMover) attr(from, to verbs.QPState) verbs.QPAttr {
 	}
 }
 
-// modify tries a transition with these attributes and the state.
+// modify tries a transition with the attributes of mask and the state.
 func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.attr(from, to), mask|verbs.QPAttrState)
 }
 
-// newQPIn returns a new queue pair in a state.
+// newQPIn returns a new queue pair in a state. [rig.Transitions] lists the transitions in the order in
+// which a queue pair makes them.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	qp := newQP(m.Rig, verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
-	now := reset
+	current := reset
 	for _, t := range rig.Transitions(m.kind) {
 		switch {
-		case now == state:
+		case current == state:
 			return qp
-		case state == errState && now == initState:
+		case state == errState && current == initState:
 			m.ToState(qp, errState)
 			return qp
-		case t.From == now && t.To != now:
-			m.Must(fmt.Sprintf("%v to %v", now, t.To), m.modify(qp, now, t.To, t.Required))
-			if now = t.To; now == sqd {
+		case t.From == current && t.To != current:
+			m.Must(fmt.Sprintf("%v to %v", current, t.To), m.modify(qp, current, t.To, t.Required))
+			if current = t.To; current == sqd {
 				m.awaitDrained(qp)
 			}
 		}

@@ -17,7 +17,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		for _, which := range []int{1, 0, 1} {
 			wr := x.partner.sendWR(9, 0, 24)
 			wr.XRC.SRQN = x.srqs[which].Number()
-			x.partner.complete(wr)
+			x.partner.execute(wr)
 			wc := x.dut.ExpectRecv(uint64(which), 24)
 			x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
 		}
@@ -70,15 +70,15 @@ type xrcPair struct {
 	srqs [2]verbs.SRQ
 }
 
-// onXRC makes the body of a case from a function that uses an XRC target.
+// onXRC makes the body of a case from a function that uses a connected xrcPair.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
-		d := openPartner(r)
+		d := rig.NewPair(r)
 		domain := xrcDomain(r)
 		x := &xrcPair{qpPair: &qpPair{
-			dut:     &endpoint{Rig: d.dut, mem: d.dut.Memory(memLen, verbs.AccessLocalWrite)},
-			partner: &endpoint{Rig: d.partner, mem: d.partner.Memory(memLen, verbs.AccessLocalWrite)},
+			dut:     &endpoint{Rig: d.DUT, mem: d.DUT.Memory(memLen, verbs.AccessLocalWrite)},
+			partner: &endpoint{Rig: d.Partner, mem: d.Partner.Memory(memLen, verbs.AccessLocalWrite)},
 		}}
 		for i := range x.srqs {
 			x.srqs[i] = xrcSRQ(r, domain)
@@ -86,22 +86,24 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i+64, 64))
 		}
 		x.dut.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-		x.partner.qp = newQP(d.partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.partner.PD, SendCQ: d.partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
-		attr := linkAttrs()
-		for _, e := range []struct{ one, other *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
-			e.one.ToInit(e.one.qp, 0, qKey)
-			attr.DestQPN, attr.AH = e.other.qp.QPN(), e.one.pathTo(e.other)
-			e.one.ToRTR(e.one.qp, attr)
+		x.partner.qp = newQP(d.Partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.Partner.PD, SendCQ: d.Partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
+		attr := connectionAttrs()
+		for _, e := range []struct{ from, to *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
+			e.from.ToInit(e.from.qp, 0, qKey)
+			attr.DestQPN, attr.AH = e.to.qp.QPN(), e.from.PathTo(e.to.Rig)
+			e.from.ToRTR(e.from.qp, attr)
 		}
-		d.partner.ToRTS(x.partner.qp, attr)
+		d.Partner.ToRTS(x.partner.qp, attr)
 		body(x)
 	})
 }
 
+// xrcDomain opens an XRC domain.
 func xrcDomain(r *rig.Rig) verbs.XRCD {
 	return result(r.Device.OpenXRCD())(r, "an XRC domain")
 }
 
+// xrcSRQ makes an XRC SRQ in a domain.
 func xrcSRQ(r *rig.Rig, domain verbs.XRCD) verbs.SRQ {
 	return newSRQ(r, verbs.SRQInit{PD: r.PD, Type: verbs.SRQXRC, MaxWR: 8, MaxSGE: 1, XRCD: domain, CQ: r.CQ})
 }
