@@ -102,8 +102,8 @@ func (s *endpoint) access() verbs.Access {
 	return a
 }
 
-// sync waits until memory that the device or the program has written is visible to the other. If the
-// device is on another host, any verb copies the memory of its regions between the hosts.
+// sync makes memory that the device has written visible to the program, and the reverse. The memory of a
+// device on another host is copied at verbs only.
 func (s *endpoint) sync() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)

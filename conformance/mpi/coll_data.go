@@ -139,7 +139,7 @@ var collectiveCases = []Case{{
 			for k := range t.Size() {
 				want = append(want, data(10*i+k, n)...)
 			}
-			t.expectBuffer("what was gathered", r, want)
+			t.expectBuffer("the gathered data", r, want)
 		}
 	},
 }, {
@@ -187,7 +187,7 @@ var collectiveCases = []Case{{
 			all := make([]byte, 8*n)
 			t.must("Allgather", t.Allgather(word(uint64(i*100+me)), all))
 			for k := range n {
-				t.expectEqual("what was gathered", all[8*k:8*k+8], word(uint64(i*100+k)))
+				t.expectEqual("the gathered data", all[8*k:8*k+8], word(uint64(i*100+k)))
 			}
 			alltoall(t, []int{16})
 		}
@@ -228,7 +228,7 @@ func alltoall(t *T, sizes []int) {
 		}
 		r := newGuardedBuf(size * n)
 		t.must("Alltoall", t.Alltoall(out, r.buf))
-		t.expectBuffer("what came", r, want)
+		t.expectBuffer("the received parts", r, want)
 	}
 }
 
@@ -276,4 +276,5 @@ var typed = []struct {
 	{mpi.Float64, mpi.Max, func(r int) []byte { return word(math.Float64bits(-1 - float64(r))) }, word(math.Float64bits(-1))},
 }
 
+// le32 encodes a number in four bytes, little-endian.
 func le32(v uint32) []byte { return word(uint64(v))[:4] }

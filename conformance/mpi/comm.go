@@ -1,6 +1,10 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi"
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi"
+)
 
 // split is Split that must not fail. It returns nil if the rank has the colour Undefined.
 func (t *T) split(color, key int) *T {
@@ -13,7 +17,7 @@ func (t *T) split(color, key int) *T {
 
 // expectPlace ends the rank unless it is this rank of a communicator of this size.
 func (t *T) expectPlace(rank, size int) {
-	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
+	t.check(t.Rank() == rank && t.Size() == size, fmt.Sprintf("rank %d of %d", rank, size), "rank %d of %d", t.Rank(), t.Size())
 }
 
 var commCases = []Case{{
@@ -151,8 +155,8 @@ var commCases = []Case{{
 	},
 }}
 
-// size returns the size of the communicator, 0 for nil.
-func size(t *T) int {
+// commSize returns the size of the communicator, 0 for nil.
+func commSize(t *T) int {
 	if t == nil {
 		return 0
 	}

@@ -9,18 +9,11 @@ var floodCases = []Case{{
 	Expects: "all of them, in order, whole",
 	Defects: []string{"FloodLost", "OvertakesRarely"}, Run: func(t *T) {
 		const n = 2000
-		side := t.dup()
-		if t.Rank() == 0 {
-			rs := startAll(n, func(i int) Request { return t.isend(data(i, 40), 1, 1) })
-			side.signal(1)
-			t.waitAll(rs...)
-		} else {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(n, func(i int) Request { return t.isend(data(i, 40), 1, 1) }, func() {
 			for i := range n {
 				t.expectRecv(data(i, 40), 0, 1)
 			}
-		}
+		})
 	},
 }, {
 	ID: "mpi/flood/from-all", Cite: rule("mpi/3.5/4"), Setup: ranks(5),
@@ -71,22 +64,15 @@ var floodCases = []Case{{
 	Expects: "each by its tag; the rest in the order of sending",
 	Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"}, Run: func(t *T) {
 		const n, rest = 600, 10
-		side := t.dup()
 		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
-		if t.Rank() == 0 {
-			rs := startAll(n+rest, func(i int) Request { return t.isend(data(i, 24), 1, tag(i)) })
-			side.signal(1)
-			t.waitAll(rs...)
-		} else {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(n+rest, func(i int) Request { return t.isend(data(i, 24), 1, tag(i)) }, func() {
 			for i := n - 1; i >= 0; i-- {
 				t.expectRecv(data(i, 24), 0, tag(i))
 			}
 			for i := n; i < n+rest; i++ {
 				t.expectStatus("the receive", t.expectRecv(data(i, 24), 0, mpi.AnyTag), 0, tag(i), 24)
 			}
-		}
+		})
 	},
 }, {
 	ID: "mpi/flood/many-large", Cite: rule("mpi/3.7.4/2"),

@@ -9,29 +9,32 @@ import (
 
 // expectTruncated ends the rank unless a receive failed because its message is too long, and
 // the bytes that its status counts are the beginning of the message.
-func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, whole []byte) {
+func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, message []byte) {
 	t.mustFail(what, err, mpi.ErrTruncate)
 	t.check(st.Count >= 0 && st.Count <= len(r.buf), fmt.Sprintf("a count of at most %d", len(r.buf)), "%+v", st)
-	t.expectEqual("what was received of the message", r.buf[:st.Count], whole[:st.Count])
+	t.expectEqual("the received part of the message", r.buf[:st.Count], message[:st.Count])
 	t.expectUnwritten("the buffer", r, len(r.buf))
 }
 
-// tooLong returns the program of a case: a message of n bytes for a receive of room bytes, which is
-// posted before the message is sent, or not.
-func tooLong(n, room int, posted bool) func(*T) {
+// Whether the receive of tooLong is posted before the message is sent.
+const posted, unexpected = true, false
+
+// tooLong returns the program of a case: a message of n bytes for a receive of fewer bytes. The next
+// message, which fits, and the communicator must not be affected.
+func tooLong(n, recvLen int, isPosted bool) func(*T) {
 	return func(t *T) {
 		if t.Rank() == 0 {
 			t.awaitSignal(1)
 			t.waitAll(t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3))
 			t.signal(1)
 		} else {
-			if !posted {
+			if !isPosted {
 				t.signal(0)
 				t.idle()
 			}
-			r := newGuardedBuf(room)
+			r := newGuardedBuf(recvLen)
 			req := started(t.Irecv(r.buf, 0, 3))(t, "Irecv")
-			if posted {
+			if isPosted {
 				t.signal(0)
 			}
 			st, err := req.Wait()
@@ -48,37 +51,37 @@ var truncateCases = []Case{{
 	Title:   "A message that is longer than the buffer of the receive that waits for it is an error there, and of nothing else",
 	Sends:   "100 bytes to a posted receive of 60, and another message behind it",
 	Expects: "ErrTruncate; the send succeeds, the next message arrives",
-	Defects: []string{"TruncatesSilently", "TruncateCountsAll"}, Run: tooLong(100, 60, true),
+	Defects: []string{"TruncatesSilently", "TruncateCountsAll"}, Run: tooLong(100, 60, posted),
 }, {
 	ID: "mpi/truncate/unexpected", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A message that is longer than the buffer of a later receive is an error there, and of nothing else",
 	Sends:   "the same with a receive that comes late",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateWedges"}, Run: tooLong(100, 60, false),
+	Defects: []string{"TruncatesSilently", "TruncateWedges"}, Run: tooLong(100, 60, unexpected),
 }, {
 	ID: "mpi/truncate/large-posted", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message that is longer than the posted receive is an error there, and of nothing else",
 	Sends:   "a large message to a posted receive of a third of it",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, largeSize/3, true),
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, largeSize/3, posted),
 }, {
 	ID: "mpi/truncate/large-unexpected", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message that is longer than a later receive is an error there, and of nothing else",
 	Sends:   "a large message to a late receive that is one byte too short",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateFailsSender"}, Run: tooLong(largeSize, largeSize-1, false),
+	Defects: []string{"TruncatesSilently", "TruncateFailsSender"}, Run: tooLong(largeSize, largeSize-1, unexpected),
 }, {
 	ID: "mpi/truncate/large-into-small", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message to a receive of a few bytes is an error there, and of nothing else",
 	Sends:   "a large message to a posted receive of 64 bytes",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, 64, true),
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, 64, posted),
 }, {
 	ID: "mpi/truncate/no-room-at-all", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A receive without room fails when the message has data",
 	Sends:   "one byte to a receive of none",
 	Expects: "ErrTruncate",
-	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, true),
+	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, posted),
 }, {
 	ID: "mpi/truncate/shorter-is-fine", Cite: rule("mpi/3.2.4/4"),
 	Title:   "A message that is shorter than the buffer leaves the rest of it alone",

@@ -8,8 +8,8 @@ import (
 )
 
 // withFiveReceives returns the program of a case in which rank 1 posts receives with tags 0 to 4
-// and calls f. Rank 0 sends them messages in the order of tags, the last after a pause, when the
-// others have arrived.
+// and calls f. Rank 0 sends a message for each of tags in turn, the last after a pause in which the
+// earlier messages arrive.
 func withFiveReceives(tags []int, f func(t *T, ps []*pending, rs []Request)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)
@@ -39,7 +39,7 @@ func (t *T) fiveReceives() (ps []*pending, rs []Request) {
 func (t *T) expectReceive(ps []*pending, i int, st Status) {
 	t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
 	t.expectBuffer("the message", ps[i].recvBuf, data(i, 30+i))
-	t.check(!ps[i].Active(), "a request that is through not to be active", "active")
+	t.check(!ps[i].Active(), "a completed request not to be active", "active")
 }
 
 // shuffled are the tags of the five messages in an order of sending.

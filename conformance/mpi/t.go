@@ -108,7 +108,7 @@ func data(id, n int) []byte {
 	return b[:n]
 }
 
-// expectEqual ends the rank unless the contents of what are equal to those wanted.
+// expectEqual ends the rank unless got equals want. what names got in the violation.
 func (t *T) expectEqual(what string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
@@ -134,7 +134,7 @@ type guardedBuf struct {
 	buf []byte
 }
 
-// newGuardedBuf returns a buffer of n bytes.
+// newGuardedBuf returns a buffer of n bytes with guard bytes around it.
 func newGuardedBuf(n int) *guardedBuf {
 	all := bytes.Repeat([]byte{guardByte}, n+2*guardLen)
 	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
@@ -234,6 +234,32 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
+// sendUnexpected has rank 0 start n sends to rank 1, which then calls receive, when their messages are
+// unexpected.
+func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
+	side := t.dup()
+	if t.Rank() == 0 {
+		rs := startAll(n, send)
+		side.signal(1)
+		t.waitAll(rs...)
+	} else {
+		side.awaitSignal(0)
+		t.idle()
+		receive()
+	}
+}
+
+// expectInOrder has rank 0 start sends of these sizes to rank 1, which must receive them in this order.
+func (t *T) expectInOrder(sizes []int) {
+	if t.Rank() == 0 {
+		t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)
+		return
+	}
+	for i, n := range sizes {
+		t.expectRecv(data(i, n), 0, 1)
+	}
+}
+
 // waitAll waits for requests that must not fail, and returns their statuses.
 func (t *T) waitAll(rs ...Request) []Status {
 	sts := result(t.w.WaitAll(rs))(t, "WaitAll")
@@ -253,7 +279,7 @@ const signalTag = 31000
 // signal tells each of the ranks to continue.
 func (t *T) signal(ranks ...int) {
 	for _, rank := range ranks {
-		t.must("Send of a signal", t.Send([]byte{signalTag & 0xff}, rank, signalTag))
+		t.must("Send of a signal", t.Send([]byte{1}, rank, signalTag))
 	}
 }
 
@@ -277,8 +303,9 @@ func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 // idle lets time pass inside and outside of the runtime, so that a defect can show. No
 // result may depend on its duration.
 func (t *T) idle() {
+	const unusedTag = mpi.TagMax - 1
 	for range 20 {
-		result2(t.Iprobe(mpi.AnySource, mpi.TagMax-1))(t, "Iprobe")
+		result2(t.Iprobe(mpi.AnySource, unusedTag))(t, "Iprobe")
 		t.w.Compute(20 * time.Microsecond)
 	}
 }
@@ -305,8 +332,8 @@ func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. A
-// barrier before keeps these messages from ranks that still probe.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. The
+// first barrier keeps these messages from ranks whose case still probes.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()

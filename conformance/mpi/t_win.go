@@ -39,14 +39,14 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
-// lockedPut puts d into the window of target under a lock, after which it is there.
+// lockedPut puts d into the window of target, and completes the put by the release of a lock.
 func (w *W) lockedPut(kind mpi.LockKind, d []byte, target, at int) {
 	w.lock(kind, target)
 	w.put(d, target, at)
 	w.unlock(target)
 }
 
-// flushedPut puts d into the window of target, and waits until it is there. The caller holds a lock.
+// flushedPut puts d into the window of target, and completes the put by a flush. The caller holds a lock.
 func (w *W) flushedPut(d []byte, target, at int) {
 	w.put(d, target, at)
 	w.flush(target)
@@ -61,7 +61,7 @@ func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
 	w.t.expectBuffer(what, r, want)
 }
 
-// expectGet is expectFlushedGet without a flush: the get is complete when a shared lock is released.
+// expectGet is expectFlushedGet, but completes the get by the release of a shared lock.
 func (w *W) expectGet(what string, want []byte, target, at int) {
 	r := newGuardedBuf(len(want))
 	w.lock(mpi.Shared, target)
@@ -70,6 +70,7 @@ func (w *W) expectGet(what string, want []byte, target, at int) {
 	w.t.expectBuffer(what, r, want)
 }
 
+// free frees the window, which the end of the case then does not.
 func (w *W) free() {
 	w.t.must("Free", w.Free())
 	*w.t.windows = slices.DeleteFunc(*w.t.windows, func(other *W) bool { return other == w })

@@ -155,7 +155,7 @@ var accumulateCases = []Case{{
 			w.lock(mpi.Exclusive, t.other())
 			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, t.other(), 0, mpi.Uint64, op))
 			w.unlock(t.other())
-			t.expectBuffer(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
+			t.expectBuffer(fmt.Sprintf("the content before operation %v", op), r, words(before...))
 		}
 		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
 		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
@@ -176,7 +176,7 @@ var accumulateCases = []Case{{
 			r := newGuardedBuf(32)
 			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, t.other(), 0, mpi.Uint64, mpi.NoOp))
 			w.flush(t.other())
-			t.expectBuffer("what was read", r, data(t.other(), 32))
+			t.expectBuffer("the data of the read", r, data(t.other(), 32))
 		}
 		w.unlock(t.other())
 		w.expectOwnAfterBarrier("the window", 0, data(t.Rank(), 32))

@@ -9,23 +9,23 @@ import (
 // overwrittenBuffer returns the program of a case in which rank 0 overwrites the origin buffer after
 // each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
 func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
-	const n = 12
+	const writes, size = 12, 2000
 	return func(t *T) {
-		w := t.window(n * 2000)
+		w := t.window(writes * size)
 		if t.Rank() == 0 {
-			b := make([]byte, 2000)
+			b := make([]byte, size)
 			w.lock(kind, 1)
-			for i := range n {
-				copy(b, data(i, 2000))
+			for i := range writes {
+				copy(b, data(i, size))
 				write(w, b, i)
-				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+				copy(b, bytes.Repeat([]byte{0xdd}, size))
 			}
 			w.unlock(1)
 			t.signal(1)
 		} else {
 			t.awaitSignal(0)
-			for i := range n {
-				w.expectOwn("what was put", i*2000, data(i, 2000))
+			for i := range writes {
+				w.expectOwn("the data of Put", i*size, data(i, size))
 			}
 		}
 	}
@@ -47,7 +47,7 @@ var flushCases = []Case{{
 				t.awaitSignal(2)
 			case 2:
 				t.awaitSignal(0)
-				w.expectFlushedGet("what was put", data(i, 5000), 1, 0)
+				w.expectFlushedGet("the data of Put", data(i, 5000), 1, 0)
 				t.signal(0)
 			}
 		}
@@ -76,7 +76,7 @@ var flushCases = []Case{{
 				}
 				t.must("FlushAll", w.FlushAll())
 				for k, r := range rooms {
-					t.expectBuffer("what was got", r, data(10*i+k, 1000))
+					t.expectBuffer("the data of Get", r, data(10*i+k, 1000))
 				}
 				continue
 			}
@@ -118,10 +118,10 @@ var flushCases = []Case{{
 			a, b := newGuardedBuf(n), newGuardedBuf(n)
 			w.get(a.buf, t.other(), i)
 			t.must("FlushLocal", w.FlushLocal(t.other()))
-			t.expectBuffer("what was got", a, data(t.other(), room)[i:i+n])
+			t.expectBuffer("the data of Get", a, data(t.other(), room)[i:i+n])
 			w.get(b.buf, t.other(), i+1)
 			t.must("FlushLocalAll", w.FlushLocalAll())
-			t.expectBuffer("what was got", b, data(t.other(), room)[i+1:i+1+n])
+			t.expectBuffer("the data of Get", b, data(t.other(), room)[i+1:i+1+n])
 		}
 		w.unlockAll()
 	},
@@ -168,7 +168,7 @@ var flushCases = []Case{{
 			t.must("Put", w.Put(b, mpi.ProcNull, 0))
 			w.get(b, t.other(), 0)
 			t.must("FlushAll", w.FlushAll())
-			t.expectEqual("what was got", b, word(uint64(50+t.other())))
+			t.expectEqual("the data of Get", b, word(uint64(50+t.other())))
 		}
 		w.unlockAll()
 	},

@@ -66,7 +66,7 @@ var lockCases = []Case{{
 				t.awaitSignal(1)
 			} else {
 				t.awaitSignal(0)
-				w.expectOwn("what was put", 0, data(i, n))
+				w.expectOwn("the data of Put", 0, data(i, n))
 				t.signal(0)
 			}
 		}
@@ -81,7 +81,7 @@ var lockCases = []Case{{
 		w := t.window(room)
 		w.initOwn(0, data(t.Rank(), room))
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
-			w.expectGet("what was got", data(t.other(), room)[i:i+n], t.other(), i)
+			w.expectGet("the data of Get", data(t.other(), room)[i:i+n], t.other(), i)
 		}
 	},
 }, {
@@ -106,7 +106,7 @@ var lockCases = []Case{{
 			t.barrier()
 		}
 		for origin := range 2 {
-			w.expectOwn("what was put", 32*origin, data(10*origin+t.Rank(), 32))
+			w.expectOwn("the data of Put", 32*origin, data(10*origin+t.Rank(), 32))
 		}
 	},
 }, {
@@ -134,7 +134,7 @@ var lockCases = []Case{{
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 0, word(45)) })
 		w.lockedPut(mpi.Exclusive, data(t.Rank(), 8), t.Rank(), 8)
-		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
+		w.expectOwn("the data of Put to oneself", 8, data(t.Rank(), 8))
 	},
 }, {
 	ID: "mpi/lock/all-by-all", Cite: rule("mpi/11.5.3/5"), Setup: ranks(4),
@@ -158,7 +158,7 @@ var lockCases = []Case{{
 		for k := range n {
 			want = append(want, data(10*k+next, 100)...)
 		}
-		t.expectBuffer("what all have put", got, want)
+		t.expectBuffer("the data of all ranks", got, want)
 		t.barrier()
 		w.unlockAll()
 	},
@@ -172,7 +172,7 @@ var lockCases = []Case{{
 		t.onRank(0, func() {
 			for i := range 50 {
 				w.lockedPut(mpi.Exclusive, data(i, 24), 1, 0)
-				w.expectGet("what was put last", data(i, 24), 1, 0)
+				w.expectGet("the data of the last Put", data(i, 24), 1, 0)
 			}
 		})
 	},
@@ -189,7 +189,7 @@ var lockCases = []Case{{
 		t.onRank(0, func() {
 			began := t.w.Wtime()
 			w.lockedPut(mpi.Exclusive, data(1, 64), 1, 0)
-			w.expectGet("what was put", data(1, 64), 1, 0)
+			w.expectGet("the data of Put", data(1, 64), 1, 0)
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})

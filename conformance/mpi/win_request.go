@@ -41,7 +41,7 @@ var rmaRequestCases = []Case{{
 			i, _ := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i >= 0 && i < len(rs), "an index", "%d", i)
 			n := sizes[i/3]
-			t.expectBuffer("what was got", rooms[i], data(i%3, room)[:n])
+			t.expectBuffer("the data of Get", rooms[i], data(i%3, room)[:n])
 		}
 		w.unlockAll()
 	},
@@ -78,9 +78,9 @@ var rmaRequestCases = []Case{{
 		get := started(w.Rget(r.buf, t.other(), 0))(t, "Rget")
 		p, s := t.irecv(largeSize, t.other(), 1), t.isend(data(20+t.Rank(), largeSize), t.other(), 1)
 		t.waitAll(put, s, get, p.Request)
-		t.expectBuffer("what was got", r, data(10+t.other(), 1000))
+		t.expectBuffer("the data of Get", r, data(10+t.other(), 1000))
 		t.expectBuffer("the message", p.recvBuf, data(20+t.other(), largeSize))
 		w.unlock(t.other())
-		w.expectOwnAfterBarrier("what was put", 1000, data(t.other(), 1000))
+		w.expectOwnAfterBarrier("the data of Put", 1000, data(t.other(), 1000))
 	},
 }}

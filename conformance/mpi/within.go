@@ -28,18 +28,18 @@ func runWithin(c *Case, w World) error {
 	if w.Rank() >= c.Setup.Ranks {
 		color = mpi.Undefined
 	}
-	some, err := w.Split(color, 0)
+	firstRanks, err := w.Split(color, 0)
 	if err != nil {
 		return err
 	}
-	if some != nil {
-		if err := RunOn(c, &part{some, w}); err != nil {
+	if firstRanks != nil {
+		if err := RunOn(c, &part{firstRanks, w}); err != nil {
 			return err
 		}
-		if st, found, err := some.Iprobe(mpi.AnySource, mpi.AnyTag); err != nil || found {
-			return fmt.Errorf("it left a message: %+v, %w", st, err)
+		if st, found, err := firstRanks.Iprobe(mpi.AnySource, mpi.AnyTag); err != nil || found {
+			return fmt.Errorf("it left a message: %+v, %v", st, err)
 		}
-		if err := some.Free(); err != nil {
+		if err := firstRanks.Free(); err != nil {
 			return err
 		}
 	}

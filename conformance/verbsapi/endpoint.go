@@ -92,9 +92,6 @@ func (l *qpPair) expectBothDeliver() {
 	expectDelivery(l.partner, l.dut, 40)
 }
 
-// remote returns the remote address of an offset in the endpoint's memory.
-func (e *endpoint) remote(off int) verbs.Remote { return e.mem.Remote(off) }
-
 // toState moves the queue pair to a state that needs no attributes.
 func (e *endpoint) toState(state verbs.QPState) { e.ToState(e.qp, state) }
 
@@ -168,7 +165,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 		l.dut.AwaitState(l.dut.qp, errState)
 		return
 	}
-	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.remote(0))})
+	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.mem.Remote(0))})
 	if n == 0 && err != nil {
 		return // the connection has ended
 	}

@@ -71,11 +71,10 @@ func (h *handshake) connect() {
 
 // pair returns the connected queue pairs.
 func (h *handshake) pair() *qpPair {
-	l := &qpPair{dut: h.active, partner: h.passive}
-	if h.passive.Rig == h.DUT {
-		l.dut, l.partner = h.passive, h.active
+	if h.dutIsActive() {
+		return &qpPair{dut: h.active, partner: h.passive}
 	}
-	return l
+	return &qpPair{dut: h.passive, partner: h.active}
 }
 
 // dutIsActive reports whether the device under test is the active side.

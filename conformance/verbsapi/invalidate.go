@@ -51,7 +51,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		for _, k := range []struct {
 			what string
 			at   verbs.Remote
-		}{{"a region", l.dut.remote(256)}, {"a type 1 window", window}} {
+		}{{"a region", l.dut.mem.Remote(256)}, {"a type 1 window", window}} {
 			other := newPair(d, setup{})
 			other.expectInvalidateFails(k.what, k.at.RKey)
 			other.resetPartner()

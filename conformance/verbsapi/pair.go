@@ -222,15 +222,10 @@ func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *
 	})
 	err := task.Wait(retryAfter)
 	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(retryAfter) {
-		active.sendEmptyWrite()
+		// The WRITE needs no response. The post fails until the queue pair is connected.
+		_, _ = active.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 	}
 	e.Must("a request that can be accepted", err)
-}
-
-// sendEmptyWrite posts an unsignaled WRITE of no bytes, which needs no response.
-func (e *endpoint) sendEmptyWrite() {
-	// The post fails until the queue pair is connected.
-	_, _ = e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 }
 
 // connParam are the connection parameters of both ends.

@@ -144,7 +144,7 @@ var postCases = []conformance.Case{{
 		for i := range 4 {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
 			id := uint64(3*i + 1)
-			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.remote(4096)))
+			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.mem.Remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.mem.Remote(4096)))
 		}
 		l.dut.PostSend(l.dut.qp, wrs...)
 		for range 4 {
@@ -181,7 +181,7 @@ var postCases = []conformance.Case{{
 			l := newPair(d, setup{qpType: verbs.QPTypeUD})
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 8)
-			wr.Opcode, wr.Remote = op, l.partner.remote(0)
+			wr.Opcode, wr.Remote = op, l.partner.mem.Remote(0)
 			l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
 			if wc, ok := l.partner.PollCompletion(shortWait); ok {
 				r.Fail("nothing sent", "%s", rig.Describe(&wc))

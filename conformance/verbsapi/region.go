@@ -315,6 +315,6 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
 	l.partner.execute(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
-	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
+	l.partner.expectRead(l.dut.mem.Remote(0), l.dut.mem.Buf[:8])
 	l.dut.ExpectBytes(m, off, was[:])
 }

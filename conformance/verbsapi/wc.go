@@ -16,16 +16,16 @@ var wcCases = []conformance.Case{
 		return l.dut.sendWR(2, 0, 24)
 	}),
 	requestCase("write", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
-		return l.dut.writeWR(2, 0, 24, l.partner.remote(256))
+		return l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 	}),
 	requestCase("write-with-immediate", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
 		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.writeWR(2, 0, 24, l.partner.remote(256))
+		wr := l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x01020304
 		return wr
 	}),
 	requestCase("read", verbs.CapRC, []string{"WCLengthZero"}, verbs.WCOpRDMARead, 24, func(l *qpPair) verbs.SendWR {
-		return l.dut.readWR(2, recvOffset, 24, l.partner.remote(256))
+		return l.dut.readWR(2, recvOffset, 24, l.partner.mem.Remote(256))
 	}),
 	requestCase("compare-and-swap", verbs.CapRC|verbs.CapAtomics, []string{"WCLengthZero"}, verbs.WCOpCompSwap, 8, func(l *qpPair) verbs.SendWR {
 		return l.dut.atomicWR(2, verbs.OpAtomicCmpAndSwp, l.partner.wordRemote(), verbs.Atomic{})
@@ -75,7 +75,7 @@ var wcCases = []conformance.Case{
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
-			wr := l.partner.writeWR(2, 0, 40, l.dut.remote(512))
+			wr := l.partner.writeWR(2, 0, 40, l.dut.mem.Remote(512))
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 			l.partner.sendImm(wr)
 			wc := l.dut.ExpectRecv(1, 40)

@@ -93,12 +93,16 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	}
 	c.blockUntil("the root's data", func() bool { return m.parts[root] != nil || len(buf) == 0 })
 	if in, ok := m.parts[root].([]byte); ok {
-		n := copy(buf, in)
-		if c.Defects.CollectivesCut && n > 1 {
-			buf[n-1] = 0
-		}
+		c.copyPart(buf, in)
 	}
 	return nil
+}
+
+// copyPart copies data of a collective call, without the last byte if the defect CollectivesCut is set.
+func (c *comm) copyPart(dst, src []byte) {
+	if n := copy(dst, src); c.Defects.CollectivesCut && n > 1 {
+		dst[n-1] = 0
+	}
 }
 
 // Allreduce implements cases.Comm.
@@ -166,10 +170,7 @@ func (c *comm) Allgather(mine, all []byte) error {
 		if c.Defects.GatherReversed {
 			from = c.Size() - 1 - i
 		}
-		k := copy(all[i*n:], m.parts[from].([]byte))
-		if c.Defects.CollectivesCut && k > 1 {
-			all[i*n+k-1] = 0
-		}
+		c.copyPart(all[i*n:], m.parts[from].([]byte))
 	}
 	return nil
 }
@@ -192,10 +193,7 @@ func (c *comm) Alltoall(send, recv []byte) error {
 		if c.Defects.NotTransposed {
 			part = i
 		}
-		k := copy(recv[i*n:i*n+n], m.parts[i].([]byte)[part*n:])
-		if c.Defects.CollectivesCut && k > 1 {
-			recv[i*n+k-1] = 0
-		}
+		c.copyPart(recv[i*n:i*n+n], m.parts[i].([]byte)[part*n:])
 	}
 	return nil
 }

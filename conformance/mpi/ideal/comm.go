@@ -10,7 +10,6 @@ import (
 
 // group is the state that the ranks of a communicator share.
 type group struct {
-	id          int
 	ranks       []int // of the world
 	queues      []*recvQueues
 	collectives map[int]*collective
@@ -18,8 +17,7 @@ type group struct {
 
 // newGroup creates the state of a communicator of some ranks of the world.
 func (w *world) newGroup(ranks []int) *group {
-	w.ids++
-	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
+	g := &group{ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
 		g.queues = append(g.queues, &recvQueues{})
 	}
@@ -177,7 +175,7 @@ func (c *comm) Dup() (cases.Comm, error) {
 		}
 		g := c.newGroup(ranks)
 		if c.Defects.DupSharesContext {
-			g.queues, g.id = c.group.queues, c.group.id
+			g.queues = c.group.queues
 		}
 		m.groups[0] = g
 	}

@@ -19,7 +19,6 @@ func (p *proc) newWorld() cases.World {
 	own := p.newGroup([]int{p.rank})
 	if p.Defects.SelfIsWorld {
 		own.queues = []*recvQueues{p.all.queues[p.rank]}
-		own.id = p.all.id
 	}
 	return &rank{comm: all, self: &comm{proc: p, group: own}}
 }

@@ -90,44 +90,44 @@ func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 
 // completeRequests returns the indices of the active requests that are complete, in random
 // order; noneActive is true if no request is active.
-func (r *rank) completeRequests(qs []*request) (complete []int, noneActive bool) {
+func (r *rank) completeRequests(qs []*request) (completed []int, noneActive bool) {
 	noneActive = true
 	for i, q := range qs {
 		if isActive(q) {
 			noneActive = false
 			if q.isComplete() {
-				complete = append(complete, i)
+				completed = append(completed, i)
 			}
 		}
 	}
-	r.rng.Shuffle(len(complete), func(i, j int) { complete[i], complete[j] = complete[j], complete[i] })
-	return complete, noneActive
+	r.rng.Shuffle(len(completed), func(i, j int) { completed[i], completed[j] = completed[j], completed[i] })
+	return completed, noneActive
 }
 
 // findComplete is completeRequests after other ranks could run. If wait is true, it waits until a request is
 // complete, or none is active.
-func (r *rank) findComplete(qs []*request, wait bool) (complete []int, noneActive bool) {
+func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActive bool) {
 	if wait {
 		r.blockUntil("some request", func() bool {
-			complete, noneActive = r.completeRequests(qs)
-			return noneActive && !r.Defects.InactiveHangs || len(complete) > 0
+			completed, noneActive = r.completeRequests(qs)
+			return noneActive && !r.Defects.InactiveHangs || len(completed) > 0
 		})
-		return complete, noneActive
+		return completed, noneActive
 	}
 	r.letOthersRun()
 	return r.completeRequests(qs)
 }
 
-// deactivateAny deactivates one of the complete requests, whose indices are complete, and returns its
-// index, or Undefined if there is none.
-func (r *rank) deactivateAny(qs []*request, complete []int, noneActive bool) (int, mpi.Status, error) {
-	if noneActive || len(complete) == 0 {
+// deactivateAny deactivates the first of the requests with the indices completed, and returns its index, or
+// Undefined if there is none.
+func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (int, mpi.Status, error) {
+	if noneActive || len(completed) == 0 {
 		if r.Defects.NoneIsFirst {
 			return 0, emptyStatus, nil
 		}
 		return mpi.Undefined, emptyStatus, nil
 	}
-	i := complete[0]
+	i := completed[0]
 	st, err := qs[i].deactivate()
 	if r.Defects.IndexOff {
 		i = (i + 1) % len(qs)
@@ -139,55 +139,55 @@ func (r *rank) deactivateAny(qs []*request, complete []int, noneActive bool) (in
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
-	complete, noneActive := r.findComplete(qs, true)
-	i, st, err := r.deactivateAny(qs, complete, noneActive)
+	completed, noneActive := r.findComplete(qs, true)
+	i, st, err := r.deactivateAny(qs, completed, noneActive)
 	return i, st, r.fail("WaitAny", err)
 }
 
 // TestAny implements cases.World.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
-	complete, noneActive := r.findComplete(qs, false)
-	i, st, err := r.deactivateAny(qs, complete, noneActive)
-	flag := noneActive && !r.Defects.InactiveTestsFalse || len(complete) > 0 && !r.Defects.TestNever
+	completed, noneActive := r.findComplete(qs, false)
+	i, st, err := r.deactivateAny(qs, completed, noneActive)
+	flag := noneActive && !r.Defects.InactiveTestsFalse || len(completed) > 0 && !r.Defects.TestNever
 	return i, st, flag, r.fail("TestAny", err)
 }
 
-// deactivateSome deactivates the complete requests, whose indices are complete, and returns the indices.
-func (r *rank) deactivateSome(qs []*request, complete []int) ([]int, []mpi.Status, error) {
-	some := make([]*request, 0, len(complete))
-	for _, i := range complete {
+// deactivateSome deactivates the requests with the indices completed, and returns the indices.
+func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Status, error) {
+	some := make([]*request, 0, len(completed))
+	for _, i := range completed {
 		some = append(some, qs[i])
 	}
 	sts, err := r.deactivateAll(some)
 	if r.Defects.IndexOff {
-		for k := range complete {
-			complete[k] = (complete[k] + 1) % len(qs)
+		for k := range completed {
+			completed[k] = (completed[k] + 1) % len(qs)
 		}
 	}
-	if r.Defects.SomeTwice && len(complete) > 0 {
-		complete, sts = append(complete, complete[0]), append(sts, sts[0])
+	if r.Defects.SomeTwice && len(completed) > 0 {
+		completed, sts = append(completed, completed[0]), append(sts, sts[0])
 	}
-	return complete, sts, err
+	return completed, sts, err
 }
 
 // WaitSome implements cases.World.
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
-	complete, noneActive := r.findComplete(qs, true)
+	completed, noneActive := r.findComplete(qs, true)
 	if noneActive && r.Defects.NoneIsFirst {
 		return []int{0}, []mpi.Status{emptyStatus}, nil
 	}
-	return r.deactivateSome(qs, complete)
+	return r.deactivateSome(qs, completed)
 }
 
 // TestSome implements cases.World.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := ownRequests(rs)
-	complete, _ := r.findComplete(qs, false)
+	completed, _ := r.findComplete(qs, false)
 	if r.Defects.TestNever {
-		complete = nil
+		completed = nil
 	}
-	return r.deactivateSome(qs, complete)
+	return r.deactivateSome(qs, completed)
 }

@@ -48,7 +48,6 @@ type world struct {
 	procs []*proc
 	links []*messageLink // those with messages
 	ops   []*op          // operations on windows, not yet applied
-	ids   int
 	all   *group
 }
 
