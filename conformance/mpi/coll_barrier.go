@@ -149,10 +149,7 @@ var barrierCases = []Case{{
 			}
 			return
 		}
-		var rs [n]Request
-		for i := range rs {
-			rs[i] = started(t.Ibarrier())(t, "Ibarrier")
-		}
+		rs := startAll(n, func(int) Request { return started(t.Ibarrier())(t, "Ibarrier") })
 		for i := range rs {
 			t.idle()
 			for _, r := range rs[i:] {

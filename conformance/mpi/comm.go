@@ -29,11 +29,7 @@ var commCases = []Case{{
 		cs := []*T{t, t.dup(), t.dup()}
 		for _, n := range []int{20, largeSize} {
 			if t.Rank() == 0 {
-				var rs []Request
-				for i, c := range cs {
-					rs = append(rs, c.isend(data(i, n), 1, 5))
-				}
-				t.waitAll(rs...)
+				t.waitAll(startAll(len(cs), func(i int) Request { return cs[i].isend(data(i, n), 1, 5) })...)
 			} else {
 				t.idle()
 				for _, i := range []int{2, 0, 1} {
@@ -110,10 +106,7 @@ var commCases = []Case{{
 		for i := range cs {
 			cs[i] = t.dup()
 		}
-		var rs []Request
-		for i, c := range cs {
-			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), t.other(), 1))
-		}
+		rs := startAll(len(cs), func(i int) Request { return cs[i].isend(data(100*t.Rank()+i, 16), t.other(), 1) })
 		for i := len(cs) - 1; i >= 0; i-- {
 			cs[i].expectRecv(data(100*t.other()+i, 16), t.other(), 1)
 		}

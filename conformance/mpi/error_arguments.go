@@ -104,11 +104,7 @@ var argumentCases = []Case{{
 		t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
 		tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
 		if t.Rank() == 0 {
-			var rs []Request
-			for i, tag := range tags {
-				rs = append(rs, t.isend(data(i, 32), 1, tag))
-			}
-			t.waitAll(rs...)
+			t.waitAll(startAll(len(tags), func(i int) Request { return t.isend(data(i, 32), 1, tags[i]) })...)
 		} else {
 			for i := len(tags) - 1; i >= 0; i-- {
 				t.expectStatus("the receive", t.expectRecv(data(i, 32), 0, tags[i]), 0, tags[i], 32)

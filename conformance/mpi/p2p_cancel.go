@@ -167,12 +167,7 @@ var cancelCases = []Case{{
 			t.send(data(i, 40), 1, i)
 		}
 	}, func(t *T) {
-		var ps []*pending
-		var rs []Request
-		for i := range 5 {
-			ps = append(ps, t.irecv(40, 0, i))
-			rs = append(rs, ps[i].Request)
-		}
+		ps, rs := startReceives(5, func(i int) *pending { return t.irecv(40, 0, i) })
 		t.must("Cancel", ps[0].Cancel())
 		t.must("Cancel", ps[3].Cancel())
 		t.signal(0)

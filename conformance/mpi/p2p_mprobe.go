@@ -33,11 +33,7 @@ var matchedCases = []Case{{
 	Sends:   "three messages of one envelope; the first is taken out, the others received, then the first",
 	Expects: "each the right content",
 	Defects: []string{"MprobeLeaves", "MprobeGetsNext"}, Run: byRank(func(t *T) {
-		var rs []Request
-		for i, n := range []int{largeSize, 30, 40} {
-			rs = append(rs, t.isend(data(i, n), 1, 5))
-		}
-		t.waitAll(rs...)
+		t.waitAll(t.isend(data(0, largeSize), 1, 5), t.isend(data(1, 30), 1, 5), t.isend(data(2, 40), 1, 5))
 	}, func(t *T) {
 		t.idle()
 		m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")

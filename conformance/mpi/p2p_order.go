@@ -78,12 +78,10 @@ var orderCases = []Case{{
 		const n = 24
 		if t.Rank() == 0 {
 			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
-			var rs []Request
-			for i := range n {
+			t.waitAll(startAll(n, func(i int) Request {
 				send := []func([]byte, int, int) (Request, error){t.Issend, t.Isend, t.Ibsend}[i%3]
-				rs = append(rs, started(send(data(i, 100), 1, 5))(t, "a send"))
-			}
-			t.waitAll(rs...)
+				return started(send(data(i, 100), 1, 5))(t, "a send")
+			})...)
 			t.must("DetachBuffer", t.w.DetachBuffer())
 		} else {
 			for i := range n {
@@ -257,18 +255,12 @@ var orderCases = []Case{{
 		const n = 12
 		size := func(i int) int { return 64 + i%2*largeSize }
 		if t.Rank() == 0 {
-			var rs [n]Request
-			for i := range n {
-				rs[i] = t.isend(data(i, size(i)), 1, 2)
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(i, size(i)), 1, 2) })
 			for i := n - 1; i >= 0; i-- {
 				t.wait(rs[i])
 			}
 		} else {
-			var ps [n]*pending
-			for i := range n {
-				ps[i] = t.irecv(largeSize+64, 0, 2)
-			}
+			ps := startAll(n, func(int) *pending { return t.irecv(largeSize+64, 0, 2) })
 			for i := n - 1; i >= 0; i-- {
 				t.expectWait(ps[i], data(i, size(i)))
 			}

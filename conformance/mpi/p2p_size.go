@@ -61,14 +61,8 @@ var sizeCases = []Case{{
 	Defects: []string{"LastByteLost", "LargeDamaged"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, largeSize} {
-			var ps []*pending
-			var rs []Request
-			for k := range n {
-				ps = append(ps, t.irecv(size, k, i))
-			}
-			for k := range n {
-				rs = append(rs, t.isend(data(10*me+k, size), k, i))
-			}
+			ps := startAll(n, func(k int) *pending { return t.irecv(size, k, i) })
+			rs := startAll(n, func(k int) Request { return t.isend(data(10*me+k, size), k, i) })
 			for k, p := range ps {
 				t.expectWait(p, data(10*k+me, size))
 			}

@@ -134,16 +134,7 @@ var truncateCases = []Case{{
 				t.send(data(i, 50), 1, i)
 			}
 		} else {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				n := 50
-				if i == 1 {
-					n = 10
-				}
-				ps = append(ps, t.irecv(n, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
+			ps, rs := startReceives(5, func(i int) *pending { return t.irecv([]int{50, 10, 50, 50, 50}[i], 0, i) })
 			t.signal(0)
 			sts, err := t.w.WaitAll(rs)
 			var several *mpi.RequestsError

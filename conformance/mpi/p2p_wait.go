@@ -28,11 +28,7 @@ func withFiveReceives(tags []int, f func(t *T, ps []*pending, rs []Request)) fun
 
 // fiveReceives posts receives from rank 0 with tags 0 to 4, and returns them and their requests.
 func (t *T) fiveReceives() (ps []*pending, rs []Request) {
-	for i := range 5 {
-		ps = append(ps, t.irecv(64, 0, i))
-		rs = append(rs, ps[i].Request)
-	}
-	return ps, rs
+	return startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
 }
 
 // expectReceive ends the rank unless receive i of the five has this status and its message, and is inactive.
@@ -173,18 +169,12 @@ var waitCases = []Case{{
 	Expects: "all contents",
 	Defects: []string{"StatusesReversed"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		var rs []Request
-		var ps []*pending
-		for k := range n {
-			rs = append(rs, t.isend(data(10*me+k, someSizes[2+(me+k)%3]), k, 1))
-		}
-		for k := range n {
-			ps = append(ps, t.irecv(someSizes[2+(me+k)%3], k, 1))
-			rs = append(rs, ps[k].Request)
-		}
-		for i, st := range t.waitAll(rs...)[n:] {
-			t.expectStatus("the receive", st, i, 1, someSizes[2+(me+i)%3])
-			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, someSizes[2+(me+i)%3]))
+		size := func(k int) int { return someSizes[2+(me+k)%3] }
+		sends := startAll(n, func(k int) Request { return t.isend(data(10*me+k, size(k)), k, 1) })
+		ps, rs := startReceives(n, func(k int) *pending { return t.irecv(size(k), k, 1) })
+		for i, st := range t.waitAll(append(sends, rs...)...)[n:] {
+			t.expectStatus("the receive", st, i, 1, size(i))
+			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, size(i)))
 		}
 	},
 }}

@@ -225,6 +225,15 @@ func (t *T) expectWait(p *pending, want []byte) Status {
 	return st
 }
 
+// startReceives starts n receives, and returns them and their requests.
+func startReceives(n int, start func(i int) *pending) (ps []*pending, rs []Request) {
+	for i := range n {
+		ps = append(ps, start(i))
+		rs = append(rs, ps[i].Request)
+	}
+	return ps, rs
+}
+
 // startAll starts n operations, and returns their requests.
 func startAll[R any](n int, start func(i int) R) []R {
 	all := make([]R, n)

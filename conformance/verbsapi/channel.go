@@ -204,7 +204,7 @@ func newChannel(r *rig.Rig) verbs.CompChannel {
 	return result(r.Device.CreateCompChannel())(r, "a completion channel")
 }
 
-// arm requests a completion event of a CQ, or only one of solicited completions.
+// arm requests an event for the next completion of a CQ, or for the next solicited one.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
 	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }

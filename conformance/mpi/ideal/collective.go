@@ -19,28 +19,29 @@ type collective struct {
 	op     mpi.Op
 }
 
-func (m *collective) allJoined() bool { return m.joined == len(m.parts) }
+// allJoined reports whether all ranks have made the call.
+func (coll *collective) allJoined() bool { return coll.joined == len(coll.parts) }
 
 // join adds the contribution of this rank to its next collective call.
 func (c *comm) join(part any) *collective {
 	g := c.group
-	call := c.calls
+	number := c.calls
 	c.calls++
-	m := g.collectives[call]
-	if m == nil {
-		m = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}
-		g.collectives[call] = m
+	coll := g.collectives[number]
+	if coll == nil {
+		coll = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}
+		g.collectives[number] = coll
 	}
-	m.parts[c.rank] = part
-	m.joined++
-	return m
+	coll.parts[c.rank] = part
+	coll.joined++
+	return coll
 }
 
-// joinAndWait is join, and waits until all ranks have joined.
+// joinAndWait is join, and waits until all ranks have joined. call is its name.
 func (c *comm) joinAndWait(call string, part any) *collective {
-	m := c.join(part)
-	c.blockUntil("the others at "+call, m.allJoined)
-	return m
+	coll := c.join(part)
+	c.blockUntil("the others at "+call, coll.allJoined)
+	return coll
 }
 
 // Barrier implements cases.Comm.
@@ -48,14 +49,14 @@ func (c *comm) Barrier() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Barrier", err)
 	}
-	m := c.join(nil)
-	if c.Defects.CollectivesShow {
+	coll := c.join(nil)
+	if c.Defects.CollectivesShow { // messages of the barrier can match receives of the program
 		for to := range c.group.ranks {
 			c.enqueue(c.proc.rank, c.group.ranks[to], c.group.queues[to], &msg{source: c.rank, sender: c.proc})
 		}
 	}
 	c.blockUntil("the others at a barrier", func() bool {
-		return m.allJoined() || c.Defects.BarrierEarly || c.Defects.BarrierMissesOne && m.joined >= len(m.parts)-1
+		return coll.allJoined() || c.Defects.BarrierEarly || c.Defects.BarrierMissesOne && coll.joined >= len(coll.parts)-1
 	})
 	return nil
 }
@@ -65,10 +66,10 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Ibarrier", err)
 	}
-	m := c.join(nil)
+	coll := c.join(nil)
 	r := &request{c: c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
-		return m.allJoined() || c.Defects.IbarrierEarly || c.Defects.BarrierMissesOne && m.joined >= len(m.parts)-1
+		return coll.allJoined() || c.Defects.IbarrierEarly || c.Defects.BarrierMissesOne && coll.joined >= len(coll.parts)-1
 	}
 	return r, nil
 }
@@ -87,12 +88,12 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	if c.Defects.RootIsZero {
 		root = 0
 	}
-	m := c.join(bytes.Clone(buf))
+	coll := c.join(bytes.Clone(buf))
 	if c.rank == root || c.Defects.BcastGuesses {
 		return nil
 	}
-	c.blockUntil("the root's data", func() bool { return m.parts[root] != nil || len(buf) == 0 })
-	if in, ok := m.parts[root].([]byte); ok {
+	c.blockUntil("the root's data", func() bool { return coll.parts[root] != nil || len(buf) == 0 })
+	if in, ok := coll.parts[root].([]byte); ok {
 		c.copyPart(buf, in)
 	}
 	return nil
@@ -113,16 +114,16 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if c.Defects.ReducesBySum {
 		op = mpi.Sum
 	}
-	m := c.join(bytes.Clone(buf))
-	if m.joined == 1 {
-		m.kind, m.op = t, op
-	} else if m.kind != t || m.op != op {
-		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", m.op, m.kind, op, t))
+	coll := c.join(bytes.Clone(buf))
+	if coll.joined == 1 {
+		coll.kind, coll.op = t, op
+	} else if coll.kind != t || coll.op != op {
+		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", coll.op, coll.kind, op, t))
 	}
-	c.blockUntil("the others at Allreduce", m.allJoined)
-	result := bytes.Clone(m.parts[0].([]byte))
-	for i, in := range m.parts[1:] {
-		if c.Defects.ReduceMissesLast && i == len(m.parts)-2 {
+	c.blockUntil("the others at Allreduce", coll.allJoined)
+	result := bytes.Clone(coll.parts[0].([]byte))
+	for i, in := range coll.parts[1:] {
+		if c.Defects.ReduceMissesLast && i == len(coll.parts)-2 {
 			break
 		}
 		combine(result, in.([]byte), t, op, &c.Defects)
@@ -163,14 +164,14 @@ func (c *comm) Allgather(mine, all []byte) error {
 		}
 		return nil
 	}
-	m := c.joinAndWait("Allgather", bytes.Clone(mine))
+	coll := c.joinAndWait("Allgather", bytes.Clone(mine))
 	n := len(mine)
 	for i := range c.Size() {
 		from := i
 		if c.Defects.GatherReversed {
 			from = c.Size() - 1 - i
 		}
-		c.copyPart(all[i*n:], m.parts[from].([]byte))
+		c.copyPart(all[i*n:], coll.parts[from].([]byte))
 	}
 	return nil
 }
@@ -186,14 +187,14 @@ func (c *comm) Alltoall(send, recv []byte) error {
 		}
 		return nil
 	}
-	m := c.joinAndWait("Alltoall", bytes.Clone(send))
+	coll := c.joinAndWait("Alltoall", bytes.Clone(send))
 	n := len(send) / c.Size()
 	for i := range c.Size() {
 		part := c.rank
 		if c.Defects.NotTransposed {
 			part = i
 		}
-		c.copyPart(recv[i*n:i*n+n], m.parts[i].([]byte)[part*n:])
+		c.copyPart(recv[i*n:i*n+n], coll.parts[i].([]byte)[part*n:])
 	}
 	return nil
 }

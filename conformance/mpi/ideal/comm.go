@@ -125,12 +125,12 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	if c.Defects.NegativeKeysLast && key < 0 {
 		key = 1000 - key // above all keys of the cases
 	}
-	m := c.joinAndWait("Split", splitArgs{color, key, c.rank})
+	coll := c.joinAndWait("Split", splitArgs{color, key, c.rank})
 	if color == mpi.Undefined {
 		return nil, nil
 	}
 	var members []splitArgs
-	for _, part := range m.parts {
+	for _, part := range coll.parts {
 		if member := part.(splitArgs); member.color == color {
 			members = append(members, member)
 		}
@@ -141,14 +141,14 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 		}
 		return cmp.Compare(a.key, b.key)
 	})
-	g := m.groups[color]
+	g := coll.groups[color]
 	if g == nil {
 		var ranks []int
 		for _, member := range members {
 			ranks = append(ranks, c.group.ranks[member.rank])
 		}
 		g = c.newGroup(ranks)
-		m.groups[color] = g
+		coll.groups[color] = g
 	}
 	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
@@ -167,8 +167,8 @@ func (c *comm) Dup() (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)
 	}
-	m := c.joinAndWait("Dup", nil)
-	if m.groups[0] == nil {
+	coll := c.joinAndWait("Dup", nil)
+	if coll.groups[0] == nil {
 		ranks := slices.Clone(c.group.ranks)
 		if c.Defects.DupReverses {
 			slices.Reverse(ranks)
@@ -177,9 +177,9 @@ func (c *comm) Dup() (cases.Comm, error) {
 		if c.Defects.DupSharesContext {
 			g.queues = c.group.queues
 		}
-		m.groups[0] = g
+		coll.groups[0] = g
 	}
-	g := m.groups[0]
+	g := coll.groups[0]
 	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 

@@ -36,16 +36,19 @@ func (g *targetLock) grant(defects *Defects) {
 }
 
 // release removes a granted request.
-func (g *targetLock) release(c *lockRequest) {
-	g.granted = slices.DeleteFunc(g.granted, func(o *lockRequest) bool { return o == c })
+func (g *targetLock) release(lock *lockRequest) {
+	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// checkTarget returns an error for a target that is no rank.
-func (w *win) checkTarget(target int) error {
-	if (target < 0 || target >= w.c.Size()) && !w.c.Defects.RanksUnchecked {
-		return mpi.ErrRank
+// hasRank reports whether target is a rank of the window.
+func (w *win) hasRank(target int) bool { return target >= 0 && target < w.c.Size() }
+
+// rankError returns the error of a call whose target is no rank: nil with the defect RanksUnchecked.
+func (w *win) rankError() error {
+	if w.c.Defects.RanksUnchecked {
+		return nil
 	}
-	return nil
+	return mpi.ErrRank
 }
 
 // Lock implements cases.Win.
@@ -54,13 +57,13 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 		if target == mpi.ProcNull {
 			return nil
 		}
-		if err := w.checkTarget(target); err != nil || target < 0 || target >= w.c.Size() {
-			return err
+		if !w.hasRank(target) {
+			return w.rankError()
 		}
-		c := w.requestLock(kind, target)
+		lock := w.requestLock(kind, target)
 		// Lock may return before it is granted, except for the rank's own memory.
 		if target == w.c.rank || w.c.rng.IntN(2) == 0 {
-			w.waitGranted(c)
+			w.waitGranted(lock)
 		}
 		return nil
 	})
@@ -68,16 +71,16 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 
 // requestLock requests the lock of a target, which may be granted at once.
 func (w *win) requestLock(kind mpi.LockKind, target int) *lockRequest {
-	c := &lockRequest{kind: kind}
-	w.held[target] = c
-	w.shared.locks[target].waiting = append(w.shared.locks[target].waiting, c)
+	lock := &lockRequest{kind: kind}
+	w.held[target] = lock
+	w.shared.locks[target].waiting = append(w.shared.locks[target].waiting, lock)
 	w.shared.locks[target].grant(&w.c.Defects)
-	return c
+	return lock
 }
 
 // waitGranted waits until a lock is granted.
-func (w *win) waitGranted(c *lockRequest) {
-	w.c.blockUntil("a lock", func() bool { return c.granted })
+func (w *win) waitGranted(lock *lockRequest) {
+	w.c.blockUntil("a lock", func() bool { return lock.granted })
 }
 
 // Unlock implements cases.Win.
@@ -92,12 +95,12 @@ func (w *win) Unlock(target int) error {
 
 // release completes the operations on a target, releases its lock, and grants the next.
 func (w *win) release(target int) {
-	c := w.held[target]
-	w.waitGranted(c)
+	lock := w.held[target]
+	w.waitGranted(lock)
 	if !w.c.Defects.UnlockEarly {
 		w.waitApplied("Unlock", onlyTarget(target))
 	}
-	w.shared.locks[target].release(c)
+	w.shared.locks[target].release(lock)
 	w.shared.locks[target].grant(&w.c.Defects)
 	delete(w.held, target)
 }
@@ -107,8 +110,8 @@ func (w *win) LockAll(mpi.Assert) error {
 	return w.call("LockAll", len(w.held) > 0, func() error {
 		w.lockedAll = true
 		for t := range w.c.Size() {
-			if c := w.requestLock(mpi.Shared, t); t == w.c.rank {
-				w.waitGranted(c)
+			if lock := w.requestLock(mpi.Shared, t); t == w.c.rank {
+				w.waitGranted(lock)
 			}
 		}
 		return nil

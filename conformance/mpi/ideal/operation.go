@@ -147,8 +147,8 @@ func (o *op) combine(at []byte) bool {
 // epoch returns a function that reports whether an operation on target can be applied by now. It returns
 // ErrRMASync if this rank has no access epoch to target, or, with needsLock, none of a lock.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
-	if c := w.held[target]; c != nil {
-		return func() bool { return c.granted }, nil
+	if lock := w.held[target]; lock != nil {
+		return func() bool { return lock.granted }, nil
 	}
 	switch {
 	case needsLock && !w.c.Defects.EpochsUnchecked:
@@ -174,9 +174,9 @@ func (w *win) issue(o *op, needsLock bool) error {
 		o.done = true
 		return nil
 	}
-	if err := w.checkTarget(o.target); err != nil || o.target < 0 || o.target >= w.c.Size() {
+	if !w.hasRank(o.target) {
 		o.done = true
-		return err
+		return w.rankError()
 	}
 	if err := w.checkOperation(o); err != nil {
 		return err

@@ -45,21 +45,21 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("WinCreate", err)
 	}
-	m := c.joinAndWait("WinCreate", buf)
+	coll := c.joinAndWait("WinCreate", buf)
 	n := c.Size()
-	if m.win == nil {
-		m.win = &window{locks: make([]targetLock, n), fences: make([]int, n)}
-		for _, b := range m.parts {
-			m.win.mem = append(m.win.mem, b.([]byte))
-			m.win.posts = append(m.win.posts, make([]int, n))
-			m.win.dones = append(m.win.dones, make([]int, n))
+	if coll.win == nil {
+		coll.win = &window{locks: make([]targetLock, n), fences: make([]int, n)}
+		for _, b := range coll.parts {
+			coll.win.mem = append(coll.win.mem, b.([]byte))
+			coll.win.posts = append(coll.win.posts, make([]int, n))
+			coll.win.dones = append(coll.win.dones, make([]int, n))
 		}
 	}
-	shared := m.win
+	shared := coll.win
 	if c.Defects.WindowsMixed {
 		const firstWindow = -1 // no collective call has this number
 		if c.group.collectives[firstWindow] == nil {
-			c.group.collectives[firstWindow] = m
+			c.group.collectives[firstWindow] = coll
 		}
 		mixed := *shared
 		mixed.mem = c.group.collectives[firstWindow].win.mem
