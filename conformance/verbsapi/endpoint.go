@@ -173,7 +173,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 	partner.Check(wc.Status != verbs.WCSuccess, "a peer that cannot "+what+", and whose connection ends", "%s", rig.Describe(&wc))
 }
 
-// withSpaces replaces the hyphens in a part of an ID.
+// withSpaces replaces the hyphens in a part of a case ID by spaces.
 func withSpaces(s string) string { return strings.ReplaceAll(s, "-", " ") }
 
 // shortWait is long enough for everything that waits for no timer and no peer.

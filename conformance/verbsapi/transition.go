@@ -155,7 +155,7 @@ func (m *qpMover) checkErrAndReset() {
 		qp = m.newQPIn(from)
 		m.ToState(qp, reset)
 		m.ExpectState(qp, reset)
-		m.ToState(qp, reset)
+		m.ToState(qp, reset) // from RESET
 	}
 }
 

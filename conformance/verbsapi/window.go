@@ -311,13 +311,14 @@ func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conforman
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte after it",
 		Expects: "the former are executed; the latter fail, with memory unchanged",
 		Run: rig.PairBody(func(d *rig.Pair) {
+			const first, end = 64, 128
 			m := d.DUT.Memory(256, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				for _, off := range []uint64{63, 64 + 57} {
+				for _, off := range []uint64{first - 1, end - 7} {
 					l := newPair(d, setup{})
-					at := l.dut.bindNew(kind, bindRange(m, 64, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
-					at.Addr = m.Addr() + 64 + 56
-					l.expectExecuted(op, m, at, 64+56)
+					at := l.dut.bindNew(kind, bindRange(m, first, end-first, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+					at.Addr = m.Addr() + end - 8
+					l.expectExecuted(op, m, at, end-8)
 					at.Addr = m.Addr() + off
 					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, 9, 8, at))
 				}

@@ -89,10 +89,9 @@ func (w *world) deliver(link *messageLink) bool {
 	return true
 }
 
-// nextIndex returns the index of the message that arrives next: the first, without a defect.
+// nextIndex returns the index of the message that arrives next: 0, unless a defect lets the second overtake.
 func (w *world) nextIndex(link *messageLink) int {
-	n := len(link.queue)
-	if n < 2 {
+	if len(link.queue) < 2 {
 		return 0
 	}
 	a, b := link.queue[0], link.queue[1]
@@ -112,19 +111,20 @@ func (w *world) nextIndex(link *messageLink) int {
 // preferredRecv returns the index of the posted receive that gets a message. first is the first that
 // matches, which gets it without a defect.
 func (w *world) preferredRecv(posted []*request, m *msg, first int) int {
+	best := first
 	for i, r := range posted {
-		if i <= first || !w.matches(r, m) {
+		if i <= best || !w.matches(r, m) {
 			continue
 		}
 		wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 		switch {
 		case w.Defects.PostedLastFirst,
-			w.Defects.ExactFirst && wild(posted[first]) && !wild(r),
-			w.Defects.WildFirst && !wild(posted[first]) && wild(r):
-			first = i
+			w.Defects.ExactFirst && wild(posted[best]) && !wild(r),
+			w.Defects.WildFirst && !wild(posted[best]) && wild(r):
+			best = i
 		}
 	}
-	return first
+	return best
 }
 
 // matches reports whether a receive matches a message.
@@ -136,16 +136,16 @@ func (w *world) matches(r *request, m *msg) bool {
 // findUnexpected returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
 func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
-	k := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
+	best := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
 	for i, m := range q.unexpected {
-		if k < 0 || i <= k || !w.matches(r, m) {
+		if best < 0 || i <= best || !w.matches(r, m) {
 			continue
 		}
-		if w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && m.tag < q.unexpected[k].tag {
-			k = i
+		if w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && m.tag < q.unexpected[best].tag {
+			best = i
 		}
 	}
-	return k
+	return best
 }
 
 // postRecv completes a receive with an unexpected message, or appends it to the posted receives.

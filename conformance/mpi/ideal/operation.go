@@ -51,7 +51,7 @@ func (o *op) tryApply() bool {
 	if !o.ready() || !o.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
-	if o.isAccumulate() && !o.Defects.AccumulatesUnordered {
+	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
 		first := slices.IndexFunc(o.ops, func(x *op) bool {
 			return x.win == o.win && x.target == o.target && x.isAccumulate()
 		})
@@ -70,6 +70,7 @@ func (o *op) tryApply() bool {
 			o.saved = bytes.Clone(mem)
 			return true
 		}
+		// Restore the rest of the word, and lose the operations on it since the first step.
 		copy(mem[word:min(word+8, o.offset)], o.saved[word:])
 		copy(mem[min(o.offset+o.size(), word+8):word+8], o.saved[min(o.offset+o.size(), word+8):])
 	}
@@ -82,39 +83,40 @@ func (o *op) tryApply() bool {
 
 // apply applies the operation to the memory of its target, and reports whether it is finished.
 func (o *op) apply(mem []byte) bool {
-	at := mem[o.offset : o.offset+o.size()]
+	accessed := mem[o.offset : o.offset+o.size()]
 	switch {
 	case o.Defects.SelfPutsLost && o.origin == o.target && o.put:
 	case o.Defects.PutsCut && o.put && len(o.data) > 1:
-		copy(at, o.data[:len(o.data)-1])
+		copy(accessed, o.data[:len(o.data)-1])
 	case o.Defects.PutsCutLarge && o.put && len(o.data) > 65536:
-		copy(at, o.data[:65536])
+		copy(accessed, o.data[:65536])
 	case o.Defects.PutsOff && o.put && o.offset+o.size() < len(mem):
 		copy(mem[o.offset+1:], o.data)
 	case o.put:
-		copy(at, o.data)
+		copy(accessed, o.data)
 	case o.get && o.Defects.GetsNothing:
 	case o.get:
-		n := copy(o.result, at)
+		n := copy(o.result, accessed)
 		if o.Defects.GetsCut && n > 1 {
 			o.result[n-1] = 0
 		}
 	default:
-		return o.combine(at)
+		return o.combine(accessed)
 	}
 	return true
 }
 
-// combine applies an accumulate or a compare-and-swap, and reports whether it is finished.
-func (o *op) combine(at []byte) bool {
-	old := bytes.Clone(at)
+// combine applies an accumulate or a compare-and-swap to the bytes of its target that it accesses, and
+// reports whether it is finished.
+func (o *op) combine(accessed []byte) bool {
+	old := bytes.Clone(accessed)
 	if o.saved != nil && o.Defects.AccumulatesRace {
-		copy(at, o.saved[o.offset:])
-		old = bytes.Clone(at)
+		copy(accessed, o.saved[o.offset:])
+		old = bytes.Clone(accessed)
 	}
 	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.saved == nil {
-		for i := 0; i+8 <= len(at); i += 8 {
-			copy(at[i:i+4], o.data[i:])
+		for i := 0; i+8 <= len(accessed); i += 8 { // the other halves follow in the second step
+			copy(accessed[i:i+4], o.data[i:])
 		}
 		o.saved = old
 		return false
@@ -122,21 +124,21 @@ func (o *op) combine(at []byte) bool {
 	kind := o.op
 	switch {
 	case o.compare != nil:
-		if bytes.Equal(at, o.compare) != o.Defects.SwapsUnequal && !o.Defects.NeverSwaps || o.Defects.AlwaysSwaps {
-			copy(at, o.data)
+		if bytes.Equal(accessed, o.compare) != o.Defects.SwapsUnequal && !o.Defects.NeverSwaps || o.Defects.AlwaysSwaps {
+			copy(accessed, o.data)
 		}
 	case o.Defects.AccumulatesReplace && kind != mpi.NoOp:
-		copy(at, o.data)
+		copy(accessed, o.data)
 	case o.Defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
-		combine(at, o.data, o.elemType, mpi.Sum, &o.Defects)
+		combine(accessed, o.data, o.elemType, mpi.Sum, &o.Defects)
 	case o.Defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
-		copy(at, o.data)
+		copy(accessed, o.data)
 	case kind != mpi.NoOp:
-		combine(at, o.data, o.elemType, kind, &o.Defects)
+		combine(accessed, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
 		if o.Defects.FetchesNew {
-			copy(o.result, at)
+			copy(o.result, accessed)
 		} else {
 			copy(o.result, old)
 		}
