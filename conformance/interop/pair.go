@@ -70,8 +70,8 @@ func (pair *qpPair) connectQPs() error {
 // long message on a lossy link has many.
 const retries = 7
 
-// firstPSN returns the initial PSN of packets that the queue pair sends.
-func (p *queuePair) firstPSN() uint32 { return (0xfffffa + uint32(p.qp.QPN())) & 0xffffff }
+// firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap around soon.
+func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
 // connectTo connects a queue pair to peer by ibv_modify_qp, with the code of the local ACK timeout.
 func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) error {

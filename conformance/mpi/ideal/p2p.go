@@ -53,9 +53,9 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 	if err := cmp.Or(c.startCall(), c.checkDest(dest, tag)); err != nil {
 		return nil, c.fail(call, err)
 	}
-	from := buf
+	var initialData []byte
 	if c.Defects.InitCopies {
-		from = bytes.Clone(buf)
+		initialData = bytes.Clone(buf)
 	}
 	start := func(r *request) error {
 		switch {
@@ -65,7 +65,7 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 			r.finish(nil)
 			return nil
 		case c.Defects.InitCopies && r.persistent:
-			r.buf = from
+			r.buf = initialData
 		}
 		return c.transmit(r, m)
 	}
