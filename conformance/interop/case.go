@@ -27,8 +27,9 @@ const (
 	Theirs Side = "theirs"
 )
 
-func (w Side) other() Side {
-	if w == Ours {
+// other returns the other side.
+func (s Side) other() Side {
+	if s == Ours {
 		return Theirs
 	}
 	return Ours
@@ -45,9 +46,9 @@ const (
 	CMTheirs ConnectMethod = "cm-theirs"
 )
 
-// connector returns the side that connects; empty for ByModify.
-func (w ConnectMethod) connector() Side {
-	switch w {
+// connector returns the active side, which sends the connection request; empty for ByModify.
+func (m ConnectMethod) connector() Side {
+	switch m {
 	case CMOurs:
 		return Ours
 	case CMTheirs:
@@ -115,7 +116,7 @@ const (
 	untaggedOverhead = 4
 )
 
-// payloadOf returns the payload of a packet of an operation.
+// payloadOf returns the payload of a packet of op over family. packet is that of a tagged segment over IPv4.
 func payloadOf(transport verbs.Transport, packet int, op *operation, family Family) int {
 	if transport != verbs.TransportIWARP {
 		return packet
@@ -129,19 +130,19 @@ func payloadOf(transport verbs.Transport, packet int, op *operation, family Fami
 	return packet
 }
 
-// boundarySizes returns sizes around those at which segmentation changes.
+// boundarySizes returns the smallest sizes, those around the payload of a packet, and two of many packets.
 func boundarySizes(packet int) []int {
 	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
 }
 
-// upTo returns the boundary sizes up to a maximum.
-func upTo(most func(packet int) int) func(int) []int {
+// upTo returns a function for operation.sizes, which returns the boundary sizes up to limit(packet).
+func upTo(limit func(packet int) int) func(int) []int {
 	return func(packet int) []int {
-		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > most(packet) })
+		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > limit(packet) })
 	}
 }
 
-// fixedSizes returns sizes that do not depend on the packet.
+// fixedSizes returns a function for operation.sizes, which returns sizes for every packet.
 func fixedSizes(sizes ...int) func(int) []int { return func(int) []int { return sizes } }
 
 // Matching returns the cases whose names match pattern, as in path.Match. A pattern with
@@ -158,8 +159,8 @@ func Matching(cases []Case, pattern string) ([]Case, error) {
 type operation struct {
 	name    string
 	service verbs.QPType
-	// needs are the capabilities of both sides, serves the additional ones of the
-	// responder.
+	// needs are the capabilities that both sides need, serves those that the responder
+	// needs besides.
 	needs, serves verbs.Caps
 	sizes         func(packet int) []int
 	untagged      bool // over iWARP: an untagged message
@@ -198,8 +199,8 @@ var operations = defaultToRC([]operation{
 	{name: "window-1", serves: verbs.CapMWType1, sizes: fixedSizes(windowSizes...), run: windowType1},
 	{name: "window-2", serves: verbs.CapMWType2 | verbs.CapLocalInv, sizes: fixedSizes(windowSizes...), run: windowType2},
 	{name: "refused", sizes: fixedSizes(64), run: refused},
-	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: sendUC},
-	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: writeImmUC},
+	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: send},
+	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: writeImm},
 	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
 })
 
@@ -222,11 +223,11 @@ func (op *operation) sizesOf(transport verbs.Transport, packet int) []int {
 	return op.sizes(packet)
 }
 
+// findOperation returns the operation with a name.
 func findOperation(name string) (*operation, error) {
-	for i := range operations {
-		if operations[i].name == name {
-			return &operations[i], nil
-		}
+	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == name })
+	if i < 0 {
+		return nil, errors.New("no operation " + name)
 	}
-	return nil, errors.New("no operation " + name)
+	return &operations[i], nil
 }

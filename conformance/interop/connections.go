@@ -14,7 +14,7 @@ import (
 
 // ConnectionsResult is the result of [Suite.RunConnections].
 type ConnectionsResult struct {
-	Made   int           `json:"made"`
+	Made   int           `json:"made"`             // also counts those that failed
 	Failed []string      `json:"failed,omitempty"` // errors, at most maxFailures
 	Took   time.Duration `json:"took"`
 	// Before and After are the numbers of objects on the devices, by side and kind.
@@ -25,7 +25,7 @@ type ConnectionsResult struct {
 }
 
 // OK reports whether all connections worked and no object leaked.
-func (t *ConnectionsResult) OK() bool { return len(t.Failed) == 0 && len(t.Leaked) == 0 }
+func (r *ConnectionsResult) OK() bool { return len(r.Failed) == 0 && len(r.Leaked) == 0 }
 
 // maxFailures is the number of failed connections after which the run stops.
 const maxFailures = 10
@@ -33,7 +33,7 @@ const maxFailures = 10
 // RunConnections makes n connections by the connection manager, one after the other, over
 // both address families and from both sides. It transfers data over each in both
 // directions, closes it, and finally counts the objects on both devices. progress is
-// called with the number of connections made; it may be nil.
+// called with the number of connections so far; it may be nil.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
@@ -48,54 +48,55 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 			}
 		}
 	}
-	t := &ConnectionsResult{}
+	result := &ConnectionsResult{}
 	var err error
-	if t.Before, err = s.countObjects(ctx, nil); err != nil {
+	if result.Before, err = s.countObjects(ctx, nil); err != nil {
 		return nil, err
 	}
 	began := time.Now()
 	for i := range n {
 		if ctx.Err() != nil {
-			return t, context.Cause(ctx)
+			return result, context.Cause(ctx)
 		}
 		method, family := methods[i%2], families[i/2%len(families)]
 		if err := s.exchangeOnce(method, family, uint64(i)); err != nil {
-			t.Failed = append(t.Failed, fmt.Sprintf("connection %d (%s, %s): %v", i+1, method, family, err))
-			if len(t.Failed) == maxFailures {
+			result.Failed = append(result.Failed, fmt.Sprintf("connection %d (%s, %s): %v", i+1, method, family, err))
+			if len(result.Failed) == maxFailures {
 				break
 			}
 		}
-		t.Made++
+		result.Made++
 		if progress != nil {
-			progress(t.Made)
+			progress(result.Made)
 		}
 	}
-	t.Took = time.Since(began)
-	if t.After, err = s.countObjects(ctx, t.Before); err != nil {
-		return t, err
+	result.Took = time.Since(began)
+	if result.After, err = s.countObjects(ctx, result.Before); err != nil {
+		return result, err
 	}
-	t.Leaked = leaked(t.Before, t.After)
-	return t, nil
+	result.Leaked = leaked(result.Before, result.After)
+	return result, nil
 }
 
-// exchangeOnce makes a connection, uses it and closes it.
+// exchangeOnce makes a connection, sends a message from the active side, which the passive side answers
+// by a READ, and closes the connection. seed is that of the data.
 func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) error {
-	l, err := s.connect(pairSetup{service: verbs.QPTypeRC, method: method, family: family})
+	pair, err := s.connect(pairSetup{service: verbs.QPTypeRC, method: method, family: family})
 	if err != nil {
 		return err
 	}
 	const size = 100
-	use := func(name string, by Side, seed uint64) {
+	execute := func(name string, by Side, seed uint64) {
 		op, err := findOperation(name)
 		check(err)
-		check(l.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed))
+		check(pair.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed))
 	}
 	err = rig.Catch(func() {
-		use("send", method.connector(), seed)
-		use("read", method.connector().other(), ^seed)
+		execute("send", method.connector(), seed)
+		execute("read", method.connector().other(), ^seed)
 	})
-	l.broken = err != nil
-	return errors.Join(err, l.close())
+	pair.broken = err != nil
+	return errors.Join(err, pair.close())
 }
 
 // countObjects counts the objects of both devices. It waits up to CloseTimeout for the
@@ -103,7 +104,7 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int) (map[Side]map[string]int, error) {
 	for until := time.Now().Add(s.CloseTimeout); ; {
 		now := make(map[Side]map[string]int)
-		for who, end := range map[Side]*End{Ours: s.Ours, Theirs: s.Theirs} {
+		for side, end := range map[Side]*End{Ours: s.Ours, Theirs: s.Theirs} {
 			if end.Objects == nil {
 				continue
 			}
@@ -111,7 +112,7 @@ func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int
 			if err != nil {
 				return nil, fmt.Errorf("count the objects of %s: %w", end.Name, err)
 			}
-			now[who] = count
+			now[side] = count
 		}
 		if before == nil || len(leaked(before, now)) == 0 || time.Now().After(until) {
 			return now, nil
@@ -124,12 +125,12 @@ func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int
 	}
 }
 
-// leaked describes the objects of which there are more than before.
+// leaked returns a text for each side and kind of which there are more objects after than before.
 func leaked(before, after map[Side]map[string]int) (all []string) {
-	for _, who := range []Side{Ours, Theirs} {
-		for _, kind := range slices.Sorted(maps.Keys(after[who])) {
-			if n := after[who][kind] - before[who][kind]; n > 0 {
-				all = append(all, fmt.Sprintf("%s: %d more of %s than before (%d)", who, n, kind, before[who][kind]))
+	for _, side := range []Side{Ours, Theirs} {
+		for _, kind := range slices.Sorted(maps.Keys(after[side])) {
+			if n := after[side][kind] - before[side][kind]; n > 0 {
+				all = append(all, fmt.Sprintf("%s: %d more of %s than before (%d)", side, n, kind, before[side][kind]))
 			}
 		}
 	}

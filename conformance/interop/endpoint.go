@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -30,7 +31,7 @@ type End struct {
 type endpoint struct {
 	*End
 	Device  verbs.Context
-	who     Side
+	side    Side
 	addr    netip.Addr
 	gid     uint8 // index of addr in the GID table
 	attr    verbs.DeviceAttr
@@ -38,9 +39,10 @@ type endpoint struct {
 	timeout time.Duration
 }
 
-// newEndpoint returns the endpoint of a side for an address family. Its port must be active.
-func newEndpoint(e *End, who Side, family Family, timeout time.Duration) (s *endpoint, err error) {
-	s = &endpoint{End: e, Device: e.Devices[family], who: who, addr: e.Addrs[family], timeout: timeout}
+// newEndpoint returns the endpoint of a side for an address family, whose verbs may take timeout. Its
+// port must be active.
+func newEndpoint(e *End, side Side, family Family, timeout time.Duration) (s *endpoint, err error) {
+	s = &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	if s.attr, err = s.Device.QueryDevice(); err != nil {
 		return nil, s.verbError("query the device", err)
 	}
@@ -60,7 +62,7 @@ func newEndpoint(e *End, who Side, family Family, timeout time.Duration) (s *end
 // isIWARP reports whether the device is an iWARP device.
 func (s *endpoint) isIWARP() bool { return s.Device.Info().Transport == verbs.TransportIWARP }
 
-// gidIndex returns the index of an address's RoCEv2 entry in the GID table.
+// gidIndex returns the index of the RoCEv2 entry of addr in the GID table of port 1, which has n entries.
 func gidIndex(dev verbs.Context, n int, addr netip.Addr) (uint8, error) {
 	for i := range n {
 		e, err := dev.QueryGID(1, i)
@@ -75,17 +77,17 @@ func gidIndex(dev verbs.Context, n int, addr netip.Addr) (uint8, error) {
 	return 0, fmt.Errorf("%w in the table of GIDs", verbs.ErrNotFound)
 }
 
-// verbError describes an error of a verb, or returns nil.
+// verbError returns an error that says that the endpoint could not do what, or nil if err is nil.
 func (s *endpoint) verbError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s (%s) could not %s: %w", s.who, s.Name, what, err)
+	return fmt.Errorf("%s (%s) could not %s: %w", s.side, s.Name, what, err)
 }
 
-// mismatch returns an error about an unexpected result.
+// mismatch returns an error about an unexpected result of the endpoint.
 func (s *endpoint) mismatch(format string, args ...any) error {
-	return fmt.Errorf("%s (%s): %w", s.who, s.Name, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s (%s): %w", s.side, s.Name, fmt.Errorf(format, args...))
 }
 
 // access returns all access rights that the device supports.
@@ -100,8 +102,8 @@ func (s *endpoint) access() verbs.Access {
 	return a
 }
 
-// sync makes writes of the device visible: memory without a completion may be on another
-// host.
+// sync makes memory that the device has written visible to the program, and the reverse. The memory of a
+// device on another host is copied at verbs only.
 func (s *endpoint) sync() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
@@ -122,12 +124,10 @@ type memory struct {
 	want     []byte // expected content of buf
 }
 
+// memory registers an area of n octets, with all access rights of the device and those in more.
 func (s *endpoint) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
-	m := &memory{endpoint: s, buf: make([]byte, guard+n+guard)}
-	for i := range m.buf {
-		m.buf[i] = poison
-	}
-	m.want = append([]byte(nil), m.buf...)
+	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
+	m := &memory{endpoint: s, buf: initial, want: bytes.Clone(initial)}
 	var err error
 	m.mr, err = pd.RegMR(verbs.MRInit{Buf: m.buf, Access: s.access() | more})
 	return m, s.verbError(fmt.Sprintf("register %d octets", len(m.buf)), err)
@@ -138,7 +138,7 @@ func (m *memory) close() error { return m.endpoint.verbError("close a region", m
 // area returns the region without its guard bytes.
 func (m *memory) area() []byte { return m.buf[guard : len(m.buf)-guard] }
 
-// sge returns a list for n octets of the area from off on, empty if n is 0.
+// sge returns a scatter/gather list of n octets of the area from off on; it is empty if n is 0.
 func (m *memory) sge(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
@@ -151,16 +151,16 @@ func (m *memory) remote() verbs.Remote {
 	return verbs.Remote{Addr: m.mr.Addr() + guard, RKey: m.mr.RKey()}
 }
 
-// write writes data to the area, and expects it to stay.
+// write writes data to the area at off. check expects it there.
 func (m *memory) write(off int, data []byte) {
 	copy(m.area()[off:], data)
-	m.expect(off, data)
+	m.setWant(off, data)
 }
 
-// expect sets the expected content at off.
-func (m *memory) expect(off int, data []byte) { copy(m.want[guard+off:], data) }
+// setWant sets the content that check expects at off of the area.
+func (m *memory) setWant(off int, data []byte) { copy(m.want[guard+off:], data) }
 
-// clear restores the initial content.
+// clear restores the initial content, which check then expects.
 func (m *memory) clear() {
 	for i := range m.buf {
 		m.buf[i], m.want[i] = poison, poison

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -44,7 +45,7 @@ func withObjects(steps func(*objects)) error {
 	return err
 }
 
-// memory registers n octets on the device of a queue pair, with more access rights than usual.
+// memory registers n octets as endpoint.memory does. They are deregistered when the steps end.
 func (o *objects) memory(p *queuePair, n int, more verbs.Access) *memory {
 	m, err := p.memory(p.pd, n, more)
 	check(err)
@@ -52,44 +53,45 @@ func (o *objects) memory(p *queuePair, n int, more verbs.Access) *memory {
 	return m
 }
 
-// exchange runs a case on a pair.
-func (l *qpPair) exchange(c Case, op *operation, seed uint64) error {
+// exchange runs case c, whose operation is op, on the pair, with data of a seed, and checks that no other
+// request completes.
+func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 	return withObjects(func(o *objects) {
 		x := &exchange{
-			Case: c, objects: o, op: op, requester: l.qps[c.By], responder: l.qps[c.By.other()], pair: l,
-			data: pattern(seed, c.Size), lossy: l.suite.Lossy,
+			Case: c, objects: o, op: op, requester: pair.qps[c.By], responder: pair.qps[c.By.other()], pair: pair,
+			data: pattern(seed, c.Size), lossy: pair.suite.Lossy,
 		}
-		more := verbs.Access(0)
-		windows := op.serves&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
-		if windows && x.responder.attr.Caps.Has(verbs.CapMWType1) {
-			more = verbs.AccessMWBind
+		dstAccess := verbs.Access(0)
+		bindsWindow := op.serves&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
+		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
+			dstAccess = verbs.AccessMWBind
 		}
-		room := max(c.Size, 1) // some devices refuse a receive without memory
+		length := max(c.Size, 1) // some devices refuse a receive without memory
 		if op.service == verbs.QPTypeUD {
-			room += verbs.GRHLen
+			length += verbs.GRHLen
 		}
-		x.src, x.dst = x.memory(x.requester, room, 0), x.memory(x.responder, room, more)
+		x.src, x.dst = x.memory(x.requester, length, 0), x.memory(x.responder, length, dstAccess)
 		err := rig.Catch(func() {
 			op.run(x)
 			check(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
 		})
 		if err != nil {
-			check(l.addUnexpected(err))
+			check(pair.addUnexpected(err))
 		}
 	})
 }
 
 // addUnexpected adds unexpected completions of both sides to an error.
-func (l *qpPair) addUnexpected(err error) error {
-	for _, who := range []Side{Ours, Theirs} {
-		if also := l.qps[who].checkNoCompletions(); also != nil && also.Error() != err.Error() {
+func (pair *qpPair) addUnexpected(err error) error {
+	for _, side := range []Side{Ours, Theirs} {
+		if also := pair.qps[side].checkNoCompletions(); also != nil && also.Error() != err.Error() {
 			err = fmt.Errorf("%w\n%w", err, also)
 		}
 	}
 	return err
 }
 
-// request returns a work request with the data, inline if the operation says so.
+// request returns a work request whose data is in src, or inline if the operation is one with inline data.
 func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: op, SGL: x.src.sge(0, x.Size)}
 	if x.op.inline > 0 {
@@ -98,7 +100,14 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// checkMemory checks the memory of both sides, and further memory.
+// writeSource writes the data to the requester's memory. checkMemory expects it at the responder too.
+func (x *exchange) writeSource() {
+	x.src.write(0, x.data)
+	x.dst.setWant(0, x.data)
+}
+
+// checkMemory ends the case unless the memory of both sides, and more memory, has the content that was set
+// by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
 	errs := []error{x.requester.sync(), x.responder.sync()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {
@@ -107,26 +116,52 @@ func (x *exchange) checkMemory(more ...*memory) {
 	check(errors.Join(errs...))
 }
 
-// sendMessage sends a message and checks its completions and the memory.
-func (x *exchange) sendMessage(wr verbs.SendWR, want recvCompletion) {
-	x.src.write(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
-	x.requester.post(wr)
-	x.dst.expect(0, x.data)
-	want.op, want.size = verbs.WCOpRecv, x.Size
-	x.responder.expectRecv(number, want, x.responder.timeout)
-	x.requester.expectSent(wr)
+// transfer posts a receive with an SGL and a request, and checks both completions; that of the receive must
+// be want. On a lossy link it repeats an unacknowledged request until the message arrives.
+func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCompletion) {
+	wrID := x.responder.postRecv(recvSGL)
+	attempt := func(timeout time.Duration) error {
+		return rig.Catch(func() {
+			wr := x.request(op)
+			wr.Remote, wr.Imm = x.dst.remote(), want.imm
+			x.requester.post(wr)
+			x.requester.expectSent(wr)
+			x.responder.expectRecv(wrID, want, timeout)
+		})
+	}
+	if !x.lossy || x.op.service == verbs.QPTypeRC {
+		check(attempt(x.responder.timeout))
+		return
+	}
+	var err error
+	for range unreliableTries {
+		if err = attempt(unreliablePause); !errors.Is(err, errNoCompletion) {
+			break
+		}
+	}
+	check(err)
+}
+
+// Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
+// message of sixteen packets passes a loss of 5 % in more than one of three attempts.
+const (
+	unreliableTries = 40
+	unreliablePause = 300 * time.Millisecond
+)
+
+// send sends a message.
+func send(x *exchange) {
+	x.writeSource()
+	x.transfer(verbs.OpSend, x.dst.sge(0, len(x.dst.area())), recvCompletion{op: verbs.WCOpRecv, size: x.Size})
 	x.checkMemory()
 }
 
-// send sends a message.
-func send(x *exchange) { x.sendMessage(x.request(verbs.OpSend), recvCompletion{}) }
-
 // sendImm sends a message with immediate data.
 func sendImm(x *exchange) {
-	wr := x.request(verbs.OpSendImm)
-	wr.Imm = immediate
-	x.sendMessage(wr, recvCompletion{flags: verbs.WCWithImm, imm: immediate})
+	x.writeSource()
+	want := recvCompletion{op: verbs.WCOpRecv, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
+	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), want)
+	x.checkMemory()
 }
 
 // inFlight is the number of concurrent requests of the "many" operations.
@@ -137,29 +172,29 @@ func sendMany(x *exchange) {
 	type flight struct {
 		from, to *queuePair
 		src, dst *memory
-		sent     []verbs.SendWR
-		got      []uint64
+		sends    []verbs.SendWR
+		recvs    []uint64 // WR IDs
 	}
 	flights := []*flight{{from: x.requester, to: x.responder}, {from: x.responder, to: x.requester}}
 	for i, f := range flights {
 		f.src, f.dst = x.memory(f.from, inFlight*x.Size, 0), x.memory(f.to, inFlight*x.Size, 0)
 		data := pattern(uint64(x.Size+i), inFlight*x.Size)
 		f.src.write(0, data)
-		f.dst.expect(0, data)
+		f.dst.setWant(0, data)
 		for k := range inFlight {
-			f.got = append(f.got, f.to.postRecv(f.dst.sge(k*x.Size, x.Size)))
+			f.recvs = append(f.recvs, f.to.postRecv(f.dst.sge(k*x.Size, x.Size)))
 		}
 	}
 	for _, f := range flights {
 		for k := range inFlight {
-			f.sent = append(f.sent, verbs.SendWR{WRID: f.from.nextWRID(), Opcode: verbs.OpSend, SGL: f.src.sge(k*x.Size, x.Size)})
+			f.sends = append(f.sends, verbs.SendWR{WRID: f.from.nextWRID(), Opcode: verbs.OpSend, SGL: f.src.sge(k*x.Size, x.Size)})
 		}
-		f.from.post(f.sent...)
+		f.from.post(f.sends...)
 	}
 	for _, f := range flights {
 		for k := range inFlight {
-			f.to.expectRecv(f.got[k], recvCompletion{op: verbs.WCOpRecv, size: x.Size}, f.to.timeout)
-			f.from.expectSent(f.sent[k])
+			f.to.expectRecv(f.recvs[k], recvCompletion{op: verbs.WCOpRecv, size: x.Size}, f.to.timeout)
+			f.from.expectSent(f.sends[k])
 		}
 	}
 	x.checkMemory(flights[0].src, flights[0].dst, flights[1].src, flights[1].dst)

@@ -2,34 +2,24 @@ package interop
 
 import (
 	"encoding/binary"
-	"errors"
-	"time"
 
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// write writes to the responder's memory.
+// write writes to the responder's memory. The octet after the WRITE arrives when the data is placed.
 func write(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
-	x.requester.sendOctet(x.responder, 2, wr)
+	x.requester.executeAndSendOctet(x.responder, wr)
 	x.checkMemory()
 }
 
 // writeImm writes with immediate data.
 func writeImm(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(nil)
-	wr := x.request(verbs.OpRDMAWriteImm)
-	wr.Remote, wr.Imm = x.dst.remote(), immediate
-	x.requester.post(wr)
+	x.writeSource()
 	want := recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
-	x.responder.expectRecv(number, want, x.responder.timeout)
-	x.requester.expectSent(wr)
+	x.transfer(verbs.OpRDMAWriteImm, nil, want)
 	x.checkMemory()
 }
 
@@ -37,7 +27,7 @@ func writeImm(x *exchange) {
 func read(x *exchange) {
 	x.dst.write(0, x.data)
 	check(x.responder.sync()) // makes the data visible to the device
-	x.src.expect(0, x.data)
+	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
@@ -49,7 +39,7 @@ func readMany(x *exchange) {
 	from, to := x.memory(x.responder, reads*x.Size, 0), x.memory(x.requester, reads*x.Size, 0)
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(0, data)
-	to.expect(0, data)
+	to.setWant(0, data)
 	check(x.responder.sync())
 	var wrs []verbs.SendWR
 	for k := range reads {
@@ -58,131 +48,77 @@ func readMany(x *exchange) {
 		wrs = append(wrs, verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMARead, SGL: to.sge(k*x.Size, x.Size), Remote: remote})
 	}
 	last := (reads - 1) * x.Size
-	x.dst.expect(0, data[last:])
+	x.dst.setWant(0, data[last:])
 	wrs = append(wrs, verbs.SendWR{
 		WRID: x.requester.nextWRID(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendFence, SGL: to.sge(last, x.Size), Remote: x.dst.remote(),
 	})
-	x.requester.sendOctet(x.responder, 2, wrs...)
+	x.requester.executeAndSendOctet(x.responder, wrs...)
 	x.checkMemory(from, to)
 }
 
-// atomic executes an atomic on the responder's word, and checks the original and the new
-// value.
-func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, was, is uint64) {
+// atomic executes an atomic operation on a word of the responder, and checks that it returns before and
+// changes the word to after.
+func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-	x.dst.write(0, word(was))
+	x.dst.write(0, word(before))
 	check(x.responder.sync())
 	x.src.clear()
-	x.src.expect(0, word(was))
-	x.dst.expect(0, word(is))
+	x.src.setWant(0, word(before))
+	x.dst.setWant(0, word(after))
 	x.requester.execute(verbs.SendWR{Opcode: op, SGL: x.src.sge(0, 8), Remote: x.dst.remote(), Atomic: operands})
 	x.checkMemory()
 }
 
 // compareSwap tests a matching and a different compare value.
 func compareSwap(x *exchange) {
-	const was, other, is = 0x0123456789abcdef, 0x0123456789abcdee, 0xfedcba9876543210
-	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: was, Swap: is}, was, is)
-	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: other, Swap: is}, was, was)
+	const before, different, after = 0x0123456789abcdef, 0x0123456789abcdee, 0xfedcba9876543210
+	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: before, Swap: after}, before, after)
+	x.atomic(verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: different, Swap: after}, before, before)
 }
 
-// fetchAdd adds with a carry through all octets and beyond the last.
+// fetchAdd tests a carry into the highest octet, an overflow, and the byte order.
 func fetchAdd(x *exchange) {
-	for _, a := range []struct{ was, by uint64 }{{0x00ffffffffffffff, 1}, {^uint64(0), 2}, {0x1122334455667788, 0x0102030405060708}} {
-		x.atomic(verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: a.by}, a.was, a.was+a.by)
+	for _, a := range []struct{ before, add uint64 }{{0x00ffffffffffffff, 1}, {^uint64(0), 2}, {0x1122334455667788, 0x0102030405060708}} {
+		x.atomic(verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: a.add}, a.before, a.before+a.add)
 	}
 }
 
-// atomicWrite writes a word atomically.
+// atomicWrite tests ATOMIC WRITE.
 func atomicWrite(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
 
-// flush writes and flushes to global visibility.
+// flush tests a WRITE and a FLUSH that makes its data globally visible.
 func flush(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
-	last := verbs.SendWR{
+	flushWR := verbs.SendWR{
 		WRID: x.requester.nextWRID(), Opcode: verbs.OpFlush, Remote: wr.Remote,
 		Flush: verbs.Flush{Length: uint32(x.Size), Type: verbs.FlushGlobal, Level: verbs.FlushRange},
 	}
-	x.requester.post(wr, last)
+	x.requester.post(wr, flushWR)
 	x.requester.expectSent(wr)
-	x.requester.expectSent(last)
-	x.checkMemory()
-}
-
-// Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
-// message of sixteen packets passes a loss of 5 % in more than one of three attempts.
-const (
-	unreliableTries = 40
-	unreliablePause = 300 * time.Millisecond
-)
-
-// sendUnreliable posts an unacknowledged request and waits for receive number, and repeats that
-// on a lossy link until the message arrives.
-func (x *exchange) sendUnreliable(op verbs.WROpcode, number uint64, want recvCompletion) {
-	once := func(timeout time.Duration) error {
-		return rig.Catch(func() {
-			wr := x.request(op)
-			wr.Remote, wr.Imm = x.dst.remote(), want.imm
-			x.requester.post(wr)
-			x.requester.expectSent(wr)
-			x.responder.expectRecv(number, want, timeout)
-		})
-	}
-	if !x.lossy {
-		check(once(x.responder.timeout))
-		return
-	}
-	var err error
-	for range unreliableTries {
-		if err = once(unreliablePause); !errors.Is(err, errNoCompletion) {
-			break
-		}
-	}
-	check(err)
-}
-
-// sendUC sends a message over UC.
-func sendUC(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
-	x.sendUnreliable(verbs.OpSend, number, recvCompletion{op: verbs.WCOpRecv, size: x.Size})
-	x.checkMemory()
-}
-
-// writeImmUC writes with immediate data over UC.
-func writeImmUC(x *exchange) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
-	number := x.responder.postRecv(nil)
-	x.sendUnreliable(verbs.OpRDMAWriteImm, number,
-		recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate})
+	x.requester.expectSent(flushWR)
 	x.checkMemory()
 }
 
 // datagram sends a UD datagram, and checks its source address at the receiver.
 func datagram(x *exchange) {
 	x.src.write(0, x.data)
-	number := x.responder.postRecv(x.dst.sge(0, len(x.dst.area())))
-	x.sendUnreliable(verbs.OpSendImm, number, recvCompletion{
+	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), recvCompletion{
 		op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN(),
 	})
 	check(x.responder.sync())
-	area := x.dst.area()[:verbs.GRHLen]
-	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, area)
+	grh := x.dst.area()[:verbs.GRHLen]
+	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, grh)
 	check(x.responder.verbError("parse the GRH of a datagram", err))
 	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
 		check(x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr))
 	}
-	x.dst.expect(0, area) // already checked
-	x.dst.expect(verbs.GRHLen, x.data)
+	x.dst.setWant(0, grh) // only its source address is checked
+	x.dst.setWant(verbs.GRHLen, x.data)
 	x.checkMemory()
 }

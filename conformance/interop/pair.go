@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -29,55 +30,55 @@ type pairSetup struct {
 	inline     int  // inline data limit in octets
 }
 
-// connect makes a pair. It closes everything if it fails.
-func (s *Suite) connect(r pairSetup) (*qpPair, error) {
-	l := &qpPair{suite: s, qps: make(map[Side]*queuePair), method: r.method, service: r.service}
-	for _, who := range []Side{Ours, Theirs} {
-		p, err := s.endpoints[r.family][who].open(r.service, r.sharedRecv == who, r.inline)
+// connect opens and connects a pair. It closes everything if it fails.
+func (s *Suite) connect(setup pairSetup) (*qpPair, error) {
+	pair := &qpPair{suite: s, qps: make(map[Side]*queuePair), method: setup.method, service: setup.service}
+	for _, side := range []Side{Ours, Theirs} {
+		p, err := s.endpoints[setup.family][side].open(setup.service, setup.sharedRecv == side, setup.inline)
 		if err != nil {
-			return nil, errors.Join(err, l.closePorts())
+			return nil, errors.Join(err, pair.closeQPs())
 		}
-		l.qps[who] = p
+		pair.qps[side] = p
 	}
-	if err := l.connectBoth(); err != nil {
-		return nil, errors.Join(err, l.closePorts())
+	if err := pair.connectQPs(); err != nil {
+		return nil, errors.Join(err, pair.closeQPs())
 	}
-	return l, nil
+	return pair, nil
 }
 
-// connectBoth connects the queue pairs, or exchanges the addresses of UD queue pairs. Over
+// connectQPs connects the queue pairs, or exchanges the addresses of UD queue pairs. Over
 // iWARP the initiator must send the first message (RFC 5044).
-func (l *qpPair) connectBoth() error {
-	a, b := l.qps[Ours], l.qps[Theirs]
+func (pair *qpPair) connectQPs() error {
+	a, b := pair.qps[Ours], pair.qps[Theirs]
 	switch {
-	case l.service == verbs.QPTypeUD:
-		return l.exchangeAddresses(a, b)
-	case l.method == ByModify:
-		if err := a.connectTo(b, l.suite.AckTimeout); err != nil {
+	case pair.service == verbs.QPTypeUD:
+		return pair.exchangeAddresses(a, b)
+	case pair.method == ByModify:
+		if err := a.connectTo(b, pair.suite.AckTimeout); err != nil {
 			return err
 		}
-		return b.connectTo(a, l.suite.AckTimeout)
+		return b.connectTo(a, pair.suite.AckTimeout)
 	}
-	if err := l.connectByCM(); err != nil {
+	if err := pair.connectByCM(); err != nil {
 		return err
 	}
-	from := l.qps[l.method.connector()]
-	return rig.Catch(func() { from.sendOctet(l.qps[from.who.other()], 1) })
+	from := pair.qps[pair.method.connector()]
+	return rig.Catch(func() { from.executeAndSendOctet(pair.qps[from.side.other()]) })
 }
 
 // retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
 // long message on a lossy link has many.
 const retries = 7
 
-// firstPSN returns a PSN that wraps soon.
-func (p *queuePair) firstPSN() uint32 { return (0xfffffa + uint32(p.qp.QPN())) & 0xffffff }
+// firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap around soon.
+func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
-// connectTo connects a queue pair by ibv_modify_qp.
-func (p *queuePair) connectTo(to *queuePair, timeout uint8) error {
+// connectTo connects a queue pair to peer by ibv_modify_qp, with the code of the local ACK timeout.
+func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) error {
 	return p.verbError("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
-		PathMTU: min(p.endpoint.port.ActiveMTU, to.endpoint.port.ActiveMTU), DestQPN: to.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(to.addr)),
-		RQPSN: to.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
-		MinRNRTimer: 12, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
+		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr)),
+		RQPSN: peer.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
+		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
 	}))
 }
 
@@ -87,27 +88,48 @@ var (
 	replyData   = []byte("interop: you may.")
 )
 
-// connectByCM connects the queue pairs by the connection manager.
-func (l *qpPair) connectByCM() error {
-	from := l.qps[l.method.connector()]
-	to := l.qps[from.who.other()]
-	param := verbs.ConnParam{PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads, RetryCount: retries, RNRRetryCount: 7}
-	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceTCP, 1)
+// connectAndAccept has the passive side listen and accept a request with param. connect sends the request,
+// from the active side to the address of the listener.
+func (pair *qpPair) connectAndAccept(
+	space verbs.PortSpace, param verbs.ConnParam, connect func(active *queuePair, listener netip.AddrPort) error,
+) (active, passive *queuePair, err error) {
+	active = pair.qps[pair.method.connector()]
+	passive = pair.qps[active.side.other()]
+	listener, err := traffic.Listen(passive.Device, passive.addr, space, 1)
 	if err != nil {
-		return to.verbError("listen", err)
+		return nil, nil, passive.verbError("listen", err)
 	}
-	dialed := make(chan error, 1)
+	connected := make(chan error, 1)
 	go func() {
-		var err error
-		from.conn, err = traffic.Dial(from.Device, from.qp, listener.Addr(), param, from.timeout)
-		dialed <- from.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
+		err := connect(active, listener.Addr())
+		connected <- active.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
-	err = to.accept(listener, param)
-	err = errors.Join(err, <-dialed)
-	return errors.Join(err, to.verbError("close a listener", listener.Close()), l.checkReplyData(from.conn, replyData, err))
+	err = passive.accept(listener, param)
+	return active, passive, errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close()))
 }
 
-// accept accepts the next request, and checks its private data.
+// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to
+// private data.
+func (pair *qpPair) connectByCM() error {
+	param := verbs.ConnParam{
+		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
+		RetryCount: retries, RNRRetryCount: 7,
+	}
+	dial := func(active *queuePair, listener netip.AddrPort) (err error) {
+		active.conn, err = traffic.Dial(active.Device, active.qp, listener, param, active.timeout)
+		return err
+	}
+	active, _, err := pair.connectAndAccept(verbs.PortSpaceTCP, param, dial)
+	if err != nil {
+		return err
+	}
+	if got := active.conn.Param().PrivateData; !bytes.HasPrefix(got, replyData) {
+		return active.mismatch("the private data of the connection reply is %q, want %q", got, replyData)
+	}
+	return nil
+}
+
+// accept accepts the next request with param and replyData, if its private data is requestData.
 func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) error {
 	req, err := listener.GetRequest(p.timeout)
 	if err != nil {
@@ -122,33 +144,22 @@ func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) error
 	return p.verbError("accept a connection", err)
 }
 
-// checkReplyData checks the private data of a reply. InfiniBand appends zeros.
-func (l *qpPair) checkReplyData(conn verbs.Conn, want []byte, failed error) error {
-	if failed != nil || conn == nil {
-		return nil
-	}
-	if got := conn.Param().PrivateData; !bytes.HasPrefix(got, want) {
-		return l.qps[l.method.connector()].mismatch("the private data of the connection reply is %q, want %q", got, want)
-	}
-	return nil
-}
-
-// exchangeAddresses moves two UD queue pairs to RTS and exchanges their addresses, by the
-// connection manager unless the method is ByModify.
-func (l *qpPair) exchangeAddresses(a, b *queuePair) error {
+// exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless the method
+// is ByModify, the active side takes the address from the connection manager.
+func (pair *qpPair) exchangeAddresses(a, b *queuePair) error {
 	for _, p := range []*queuePair{a, b} {
 		if err := traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}); err != nil {
 			return p.verbError("prepare a queue pair", err)
 		}
 	}
-	if err := errors.Join(a.addressTo(b), b.addressTo(a)); err != nil || l.method == ByModify {
+	if err := errors.Join(a.setPeer(b), b.setPeer(a)); err != nil || pair.method == ByModify {
 		return err
 	}
-	return l.resolveByCM()
+	return pair.resolveByCM()
 }
 
-// addressTo sets the peer of a UD queue pair.
-func (p *queuePair) addressTo(peer *queuePair) (err error) {
+// setPeer makes peer the destination of the datagrams of a UD queue pair.
+func (p *queuePair) setPeer(peer *queuePair) (err error) {
 	p.to = verbs.UD{QPN: peer.qp.QPN(), QKey: qKey}
 	if p.ah, err = p.pd.CreateAH(traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr))); err != nil {
 		return p.verbError("create an address handle", err)
@@ -157,94 +168,90 @@ func (p *queuePair) addressTo(peer *queuePair) (err error) {
 	return nil
 }
 
-// resolveByCM resolves the peer's address by the connection manager (SIDR), and uses the
-// result.
-func (l *qpPair) resolveByCM() error {
-	from := l.qps[l.method.connector()]
-	to := l.qps[from.who.other()]
-	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceUDP, 1)
-	if err != nil {
-		return to.verbError("listen for datagrams", err)
-	}
+// resolveByCM resolves the address of the passive side by the connection manager (SIDR), and makes it
+// the destination of the active side's datagrams.
+func (pair *qpPair) resolveByCM() error {
 	var peer verbs.DatagramPeer
-	asked := make(chan error, 1)
-	go func() {
-		manager, err := from.Device.CM()
+	resolve := func(active *queuePair, listener netip.AddrPort) error {
+		manager, err := active.Device.CM()
 		if err == nil {
-			peer, err = manager.Resolve(listener.Addr(), requestData, from.timeout)
+			peer, err = manager.Resolve(listener, requestData, active.timeout)
 		}
-		asked <- from.verbError(fmt.Sprintf("resolve %v", listener.Addr()), err)
-	}()
-	err = to.accept(listener, verbs.ConnParam{})
-	if err = errors.Join(<-asked, err, to.verbError("close a listener", listener.Close())); err != nil {
 		return err
 	}
-	if peer.QPN != to.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
-		return from.mismatch("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, to.qp.QPN(), replyData)
+	active, passive, err := pair.connectAndAccept(verbs.PortSpaceUDP, verbs.ConnParam{}, resolve)
+	if err != nil {
+		return err
 	}
-	if err := from.ah.Close(); err != nil {
-		return from.verbError("close an address handle", err)
+	if peer.QPN != passive.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
+		return active.mismatch("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, passive.qp.QPN(), replyData)
 	}
-	peer.AH.GRH.SGIDIndex = from.gid
-	from.ah, err = from.pd.CreateAH(peer.AH)
-	from.to = verbs.UD{AH: from.ah, QPN: peer.QPN, QKey: peer.QKey}
-	return from.verbError("create an address handle", err)
+	if err := active.ah.Close(); err != nil {
+		return active.verbError("close an address handle", err)
+	}
+	peer.AH.GRH.SGIDIndex = active.gid
+	active.ah, err = active.pd.CreateAH(peer.AH)
+	active.to = verbs.UD{AH: active.ah, QPN: peer.QPN, QKey: peer.QKey}
+	return active.verbError("create an address handle", err)
 }
 
-// sendOctet posts requests and a message of one octet after them, and waits for all. Over iWARP
-// a WRITE completes when TCP has taken it; the message arrives when the WRITE is placed. No
-// other receive may be posted.
-func (p *queuePair) sendOctet(to *queuePair, octet byte, before ...verbs.SendWR) {
+// executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits for all of them
+// and the receive. Over iWARP a WRITE completes when TCP has taken it; the message arrives when the WRITE
+// is placed. No other receive may be posted.
+func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
 	check(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, 0), o.memory(to, 1, 0)
-		src.write(0, []byte{octet})
-		dst.expect(0, []byte{octet})
-		number := to.postRecv(dst.sge(0, 1))
-		all := append(before, verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)})
+		octet := []byte{2}
+		src.write(0, octet)
+		dst.setWant(0, octet)
+		wrID := to.postRecv(dst.sge(0, 1))
+		all := append(requests, verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)})
 		p.post(all...)
 		for _, wr := range all {
 			p.expectSent(wr)
 		}
-		to.expectRecv(number, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
+		to.expectRecv(wrID, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
 		check(dst.check())
 	}))
 }
 
-// close disconnects and closes everything. Errors of broken connections are ignored.
-func (l *qpPair) close() error {
+// close disconnects and closes the pair. Unless it is broken, it first sends a last message in each
+// direction, and reports an error of the disconnect.
+func (pair *qpPair) close() error {
 	var errs []error
-	if !l.broken && l.service == verbs.QPTypeRC {
-		errs = append(errs, l.sendLast())
+	if !pair.broken && pair.service == verbs.QPTypeRC {
+		errs = append(errs, pair.sendLast())
 	}
-	if from := l.method.connector(); from != "" && l.qps[from].conn != nil {
-		requester, responder := l.qps[from], l.qps[from.other()]
-		if err := requester.conn.Disconnect(); err != nil && !l.broken {
-			errs = append(errs, requester.verbError("disconnect", err))
+	if from := pair.method.connector(); from != "" && pair.qps[from].conn != nil {
+		active, passive := pair.qps[from], pair.qps[from.other()]
+		if err := active.conn.Disconnect(); err != nil && !pair.broken {
+			errs = append(errs, active.verbError("disconnect", err))
 		}
-		for _, p := range []*queuePair{responder, requester} {
+		for _, p := range []*queuePair{passive, active} {
 			if err := p.conn.WaitDisconnect(p.timeout); err != nil {
 				errs = append(errs, p.verbError("wait for the disconnect", err))
 			}
 		}
 	}
-	return errors.Join(append(errs, l.closePorts())...)
+	return errors.Join(append(errs, pair.closeQPs())...)
 }
 
 // sendLast sends a last message in each direction, after which no completion may arrive.
-func (l *qpPair) sendLast() error {
-	a, b := l.qps[Ours], l.qps[Theirs]
+func (pair *qpPair) sendLast() error {
+	a, b := pair.qps[Ours], pair.qps[Theirs]
 	return rig.Catch(func() {
-		a.sendOctet(b, 5)
-		b.sendOctet(a, 6)
+		a.executeAndSendOctet(b)
+		b.executeAndSendOctet(a)
 		check(a.checkNoCompletions())
 		check(b.checkNoCompletions())
 	})
 }
 
-func (l *qpPair) closePorts() error {
+// closeQPs closes the queue pairs that were opened.
+func (pair *qpPair) closeQPs() error {
 	var errs []error
-	for _, who := range []Side{Ours, Theirs} {
-		if p := l.qps[who]; p != nil {
+	for _, side := range []Side{Ours, Theirs} {
+		if p := pair.qps[side]; p != nil {
 			errs = append(errs, p.close())
 		}
 	}

@@ -3,6 +3,7 @@ package interop
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +34,8 @@ type queuePair struct {
 	unclaimed []verbs.WC // polled completions that were not awaited yet
 }
 
-// open makes a queue pair in INIT.
-func (s *endpoint) open(service verbs.QPType, shared bool, inline int) (p *queuePair, err error) {
+// open makes a queue pair in INIT, with an SRQ if sharedRecv is set, and up to inline octets of inline data.
+func (s *endpoint) open(service verbs.QPType, sharedRecv bool, inline int) (p *queuePair, err error) {
 	p = &queuePair{endpoint: s, next: 1}
 	defer func() {
 		if err != nil {
@@ -51,7 +52,7 @@ func (s *endpoint) open(service verbs.QPType, shared bool, inline int) (p *queue
 		Type: service, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
 		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: inline},
 	}
-	if shared {
+	if sharedRecv {
 		if p.srq, err = s.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}); err != nil {
 			return p, s.verbError("create a shared receive queue", err)
 		}
@@ -64,19 +65,19 @@ func (s *endpoint) open(service verbs.QPType, shared bool, inline int) (p *queue
 	return p, s.verbError("open a queue pair", traffic.ToInit(p.qp, attr))
 }
 
-// close closes everything. An error means that an object is still in use.
+// close closes the queue pair and the objects that were made with it.
 func (p *queuePair) close() error {
 	var errs []error
-	shut := func(what string, isNil bool, c interface{ Close() error }) {
-		if !isNil {
-			errs = append(errs, p.verbError("close "+what, c.Close()))
+	closeObject := func(name string, object io.Closer) {
+		if object != nil {
+			errs = append(errs, p.verbError("close "+name, object.Close()))
 		}
 	}
-	shut("a queue pair", p.qp == nil, p.qp)
-	shut("an address handle", p.ah == nil, p.ah)
-	shut("a shared receive queue", p.srq == nil, p.srq)
-	shut("a completion queue", p.cq == nil, p.cq)
-	shut("a protection domain", p.pd == nil, p.pd)
+	closeObject("a queue pair", p.qp)
+	closeObject("an address handle", p.ah)
+	closeObject("a shared receive queue", p.srq)
+	closeObject("a completion queue", p.cq)
+	closeObject("a protection domain", p.pd)
 	return errors.Join(errs...)
 }
 
@@ -86,7 +87,7 @@ func (p *queuePair) nextWRID() uint64 {
 	return p.next - 1
 }
 
-// post posts requests, all signaled.
+// post posts requests, all signaled, and those of UD to the peer.
 func (p *queuePair) post(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].Flags |= verbs.SendSignaled
@@ -109,11 +110,11 @@ func (p *queuePair) execute(wr verbs.SendWR) {
 // postRecv posts a receive and returns its WR ID.
 func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 	wr := verbs.RecvWR{WRID: p.nextWRID(), SGL: sgl}
-	queue := p.qp.PostRecv
+	postTo := p.qp.PostRecv
 	if p.srq != nil {
-		queue = p.srq.PostRecv
+		postTo = p.srq.PostRecv
 	}
-	n, err := queue([]verbs.RecvWR{wr})
+	n, err := postTo([]verbs.RecvWR{wr})
 	if err == nil && n != 1 {
 		err = errors.New("not posted")
 	}
@@ -124,11 +125,12 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // errNoCompletion means that a completion did not arrive in time.
 var errNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request.
-func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) verbs.WC {
+// awaitCompletion returns the completion of a work request. It ends the case if another request fails, or at
+// the timeout.
+func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
-		if i := slices.IndexFunc(p.unclaimed, func(wc verbs.WC) bool { return wc.WRID == number }); i >= 0 {
+		if i := slices.IndexFunc(p.unclaimed, func(wc verbs.WC) bool { return wc.WRID == wrID }); i >= 0 {
 			wc := p.unclaimed[i]
 			p.unclaimed = slices.Delete(p.unclaimed, i, i+1)
 			return wc
@@ -146,7 +148,7 @@ func (p *queuePair) awaitCompletion(number uint64, timeout time.Duration) verbs.
 			continue
 		}
 		if time.Now().After(until) {
-			check(p.mismatch("%w of request %d within %v", errNoCompletion, number, timeout))
+			check(p.mismatch("%w of request %d within %v", errNoCompletion, wrID, timeout))
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
@@ -208,8 +210,8 @@ type recvCompletion struct {
 }
 
 // expectRecv waits for the completion of a receive, and compares it with want.
-func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.Duration) {
-	wc := p.awaitCompletion(number, timeout)
+func (p *queuePair) expectRecv(wrID uint64, want recvCompletion, timeout time.Duration) {
+	wc := p.awaitCompletion(wrID, timeout)
 	got := recvCompletion{op: wc.Opcode, size: int(wc.ByteLen), flags: wc.Flags & (verbs.WCWithImm | verbs.WCWithInv)}
 	if wc.Flags&verbs.WCWithImm != 0 {
 		got.imm = wc.Imm
@@ -223,8 +225,8 @@ func (p *queuePair) expectRecv(number uint64, want recvCompletion, timeout time.
 }
 
 // expectError waits for the completion of a request with one of these statuses.
-func (p *queuePair) expectError(number uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
-	if wc := p.awaitCompletion(number, timeout); !slices.Contains(statuses, wc.Status) {
+func (p *queuePair) expectError(wrID uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
+	if wc := p.awaitCompletion(wrID, timeout); !slices.Contains(statuses, wc.Status) {
 		check(p.mismatch("%s; want %v", describe(&wc), statuses))
 	}
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// accessByKey writes and reads the responder's memory by a key.
+// accessByKey writes to the responder's memory by an R_Key, reads it back, and checks both.
 func (x *exchange) accessByKey(key verbs.RKey) {
-	x.src.write(0, x.data)
-	x.dst.expect(0, x.data)
+	x.writeSource()
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = remote
-	x.requester.sendOctet(x.responder, 2, wr)
+	x.requester.executeAndSendOctet(x.responder, wr)
 	x.checkMemory()
 	x.src.clear()
-	x.src.expect(0, x.data)
+	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: remote})
 	x.checkMemory()
 }
@@ -27,8 +26,8 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 // lostNakTimeout is how long to wait for a NAK that may be lost.
 const lostNakTimeout = 10 * time.Second
 
-// expectKeyInvalid checks that a READ by a key is refused, returns no data, and breaks
-// the connection.
+// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the
+// connection.
 func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()
@@ -54,11 +53,12 @@ func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.checkMemory()
 }
 
-// refused tests a READ with an unknown key.
+// refused tests a READ with an unknown R_Key.
 func refused(x *exchange) {
 	x.dst.write(0, x.data)
 	check(x.responder.sync())
-	x.expectKeyInvalid(x.dst.mr.RKey() ^ 0x5a5a5a00)
+	const otherIndex = 0x5a5a5a00 // an R_Key is an index of 24 bits and a key of 8 bits
+	x.expectKeyInvalid(x.dst.mr.RKey() ^ otherIndex)
 }
 
 // newWindow allocates a window of the responder.
@@ -69,23 +69,23 @@ func (x *exchange) newWindow(kind verbs.MWType) verbs.MW {
 	return mw
 }
 
-// bindInfo returns the BindInfo for n octets of the responder's memory.
+// bindInfo returns the BindInfo for the first n octets of the responder's memory.
 func (x *exchange) bindInfo(n int) verbs.BindInfo {
 	return verbs.BindInfo{
 		MR: x.dst.mr, Addr: x.dst.remote().Addr, Length: uint64(n), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
 	}
 }
 
-// bindType1 binds a type 1 window to n octets, and returns its key. 0 octets unbind it.
+// bindType1 binds a type 1 window to n octets of dst, and returns its R_Key. 0 octets unbind it.
 func (x *exchange) bindType1(mw verbs.MW, n int) verbs.RKey {
-	number := x.responder.nextWRID()
-	key, err := x.responder.qp.BindMW(mw, number, verbs.SendSignaled, x.bindInfo(n))
+	wrID := x.responder.nextWRID()
+	key, err := x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n))
 	check(x.responder.verbError("bind a window", err))
-	x.responder.expectSent(verbs.SendWR{WRID: number, Opcode: verbs.OpBindMW})
+	x.responder.expectSent(verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW})
 	return key
 }
 
-// bindType2 binds a type 2 window to n octets, and returns its key.
+// bindType2 binds a type 2 window to n octets of dst, and returns its new R_Key.
 func (x *exchange) bindType2(mw verbs.MW, n int) verbs.RKey {
 	key := verbs.NextRKey(mw.RKey())
 	x.responder.execute(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: x.bindInfo(n)}})
@@ -123,14 +123,14 @@ func sendInvalidate(x *exchange) {
 	}
 	wr := x.request(verbs.OpSendInv)
 	wr.InvalidateRKey = key
-	box := x.memory(x.responder, max(x.Size, 1), 0)
+	recvBuf := x.memory(x.responder, max(x.Size, 1), 0)
 	x.src.write(0, x.data)
-	number := x.responder.postRecv(box.sge(0, len(box.area())))
+	wrID := x.responder.postRecv(recvBuf.sge(0, len(recvBuf.area())))
 	x.requester.post(wr)
-	box.expect(0, x.data)
-	fieldsErr := x.responder.expectInvalidate(number, x.Size, key)
+	recvBuf.setWant(0, x.data)
+	fieldsErr := x.responder.expectInvalidate(wrID, x.Size, key)
 	x.requester.expectSent(wr)
-	x.checkMemory(box)
+	x.checkMemory(recvBuf)
 	// Report the completion's fields last, after the check that the key is invalid.
 	var err error
 	if x.Size > 0 { // a READ of no bytes needs no access right
@@ -139,10 +139,10 @@ func sendInvalidate(x *exchange) {
 	check(errors.Join(err, fieldsErr))
 }
 
-// expectInvalidate waits for a message that invalidates a key. It returns an error if the
-// invalidation fields of the completion are wrong.
-func (p *queuePair) expectInvalidate(number uint64, size int, key verbs.RKey) error {
-	wc := p.awaitCompletion(number, p.timeout)
+// expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an error if
+// the completion does not say that key was invalidated; any other wrong field ends the case.
+func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) error {
+	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
 		check(p.mismatch("the receive completed with %s; want %d octets", describe(&wc), size))

@@ -123,8 +123,8 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 		for n < len(cases) && cases[n].Row() == cases[0].Row() {
 			n++
 		}
-		bad, err := s.runRow(ctx, cases[:n])
-		failed += bad
+		failedInRow, err := s.runRow(ctx, cases[:n])
+		failed += failedInRow
 		if err != nil {
 			return failed, err
 		}
@@ -133,7 +133,8 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	return failed, nil
 }
 
-// runRow runs the cases of a row. A new connection follows a broken one.
+// runRow runs the cases of a row on one connection, and on a new one after each that breaks it. It returns
+// how many failed.
 func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error) {
 	op, err := findOperation(cases[0].Op)
 	if err != nil {
@@ -145,39 +146,39 @@ func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error
 		}
 		return 0, nil
 	}
-	r := pairSetup{service: op.service, method: cases[0].Method, family: cases[0].Family, inline: op.inline}
+	setup := pairSetup{service: op.service, method: cases[0].Method, family: cases[0].Family, inline: op.inline}
 	if op.shared {
-		r.sharedRecv = cases[0].By.other()
+		setup.sharedRecv = cases[0].By.other()
 	}
-	var l *qpPair
+	var pair *qpPair
 	for i, c := range cases {
 		if ctx.Err() != nil {
 			err := context.Cause(ctx)
-			if l != nil {
-				err = errors.Join(err, l.close())
+			if pair != nil {
+				err = errors.Join(err, pair.close())
 			}
 			return failed, err
 		}
 		began := time.Now()
 		var err error
-		if l == nil {
-			l, err = s.connect(r)
+		if pair == nil {
+			pair, err = s.connect(setup)
 		}
 		if err == nil {
-			err = l.exchange(c, op, seedOf(c))
+			err = pair.exchange(c, op, seedOf(c))
 		}
-		if l != nil && (err != nil || l.broken || i == len(cases)-1) {
-			l.broken = l.broken || err != nil
-			err = errors.Join(err, l.close())
-			l = nil
+		if pair != nil && (err != nil || pair.broken || i == len(cases)-1) {
+			pair.broken = pair.broken || err != nil
+			err = errors.Join(err, pair.close())
+			pair = nil
 		}
 		res := s.judge(c, err, time.Since(began))
 		if res.Verdict == Fail || res.Verdict == Stale {
 			failed++
 		}
 		s.OnResult(res)
-		if why := s.checkAlive(); why != nil {
-			return failed, why
+		if err := s.checkAlive(); err != nil {
+			return failed, err
 		}
 	}
 	return failed, nil
@@ -195,7 +196,7 @@ func (s *Suite) checkAlive() error {
 	return nil
 }
 
-// judge returns the verdict for the error of a case.
+// judge returns the result of a case that returned err. The last exception whose pattern matches counts.
 func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	res := Result{Case: c, Verdict: Pass, Took: took}
 	var known *Exception
@@ -222,24 +223,24 @@ func (s *Suite) unsupportedBy(op *operation, c *Case) string {
 		return "one of the devices has no address of " + string(c.Family)
 	}
 	for _, end := range []struct {
-		who   Side
+		side  Side
 		needs verbs.Caps
 	}{{c.By, op.needs}, {c.By.other(), op.needs | op.serves}} {
-		e := both[end.who]
+		e := both[end.side]
 		if why := e.Lacks[op.name]; why != "" {
 			return fmt.Sprintf("%s: %s", e.Name, why)
 		}
 		if !e.attr.Caps.Has(end.needs) {
-			return fmt.Sprintf("%s does not claim it", e.Name)
+			return fmt.Sprintf("%s does not report the capability", e.Name)
 		}
-		if end.who == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
+		if end.side == c.By && op.inline > e.attr.MaxInline && e.attr.MaxInline > 0 {
 			return fmt.Sprintf("%s accepts %d octets inline", e.Name, e.attr.MaxInline)
 		}
 	}
 	return ""
 }
 
-// seedOf returns the seed of a case's data. It depends on the case only.
+// seedOf returns the seed of a case's data: a hash of its name.
 func seedOf(c Case) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(c.Name())) // never fails

@@ -27,11 +27,6 @@ func inPairs(n int) conformance.Setup { return conformance.Setup{Ranks: n, PerNo
 // NeedsBackground reports whether a case requires progress in the background.
 func NeedsBackground(c *Case) bool { return slices.Contains(c.Labels, Background) }
 
-// Body returns the function that runs a case as one of its ranks; see [RunOn].
-func Body(c *Case) func(World) error {
-	return func(w World) error { return RunOn(c, w) }
-}
-
 // RunOn runs a case as one of its ranks. It returns nil if this rank saw no violation, a
 // [*conformance.Violation] if it did, and another error if the world has the wrong size.
 func RunOn(c *Case, w World) (err error) {

@@ -139,7 +139,7 @@ var collectiveCases = []Case{{
 			for k := range t.Size() {
 				want = append(want, data(10*i+k, n)...)
 			}
-			t.expectBuffer("what was gathered", r, want)
+			t.expectBuffer("the gathered data", r, want)
 		}
 	},
 }, {
@@ -187,7 +187,7 @@ var collectiveCases = []Case{{
 			all := make([]byte, 8*n)
 			t.must("Allgather", t.Allgather(word(uint64(i*100+me)), all))
 			for k := range n {
-				t.expectEqual("what was gathered", all[8*k:8*k+8], word(uint64(i*100+k)))
+				t.expectEqual("the gathered data", all[8*k:8*k+8], word(uint64(i*100+k)))
 			}
 			alltoall(t, []int{16})
 		}
@@ -217,7 +217,7 @@ var collectiveCases = []Case{{
 	},
 }}
 
-// alltoall is one of each size, looked at.
+// alltoall runs an Alltoall for each size of a part, and ends the rank unless every part arrives.
 func alltoall(t *T, sizes []int) {
 	n, me := t.Size(), t.Rank()
 	for i, size := range sizes {
@@ -228,10 +228,11 @@ func alltoall(t *T, sizes []int) {
 		}
 		r := newGuardedBuf(size * n)
 		t.must("Alltoall", t.Alltoall(out, r.buf))
-		t.expectBuffer("what came", r, want)
+		t.expectBuffer("the received parts", r, want)
 	}
 }
 
+// boolWord is 1 for true and 0 for false.
 func boolWord(is bool) uint64 {
 	if is {
 		return 1
@@ -239,7 +240,7 @@ func boolWord(is bool) uint64 {
 	return 0
 }
 
-// operations are those of whole numbers, by hand.
+// operations compute the reductions of unsigned numbers.
 var operations = map[mpi.Op]func(a, b uint64) uint64{
 	mpi.Sum:  func(a, b uint64) uint64 { return a + b },
 	mpi.Prod: func(a, b uint64) uint64 { return a * b },
@@ -253,7 +254,7 @@ var operations = map[mpi.Op]func(a, b uint64) uint64{
 	mpi.LXor: func(a, b uint64) uint64 { return boolWord((a != 0) != (b != 0)) },
 }
 
-// typed are reductions of three ranks whose result shows the type.
+// typed are reductions of three ranks whose results depend on the type.
 var typed = []struct {
 	t    mpi.Type
 	op   mpi.Op
@@ -275,4 +276,5 @@ var typed = []struct {
 	{mpi.Float64, mpi.Max, func(r int) []byte { return word(math.Float64bits(-1 - float64(r))) }, word(math.Float64bits(-1))},
 }
 
+// le32 encodes a number in four bytes, little-endian.
 func le32(v uint32) []byte { return word(uint64(v))[:4] }

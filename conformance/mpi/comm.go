@@ -1,8 +1,12 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi"
+import (
+	"fmt"
 
-// split is Split that must not fail.
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
+// split is Split that must not fail. It returns nil if the rank has the colour Undefined.
 func (t *T) split(color, key int) *T {
 	c := result(t.Split(color, key))(t, "Split")
 	if c == nil {
@@ -11,9 +15,9 @@ func (t *T) split(color, key int) *T {
 	return t.inComm(c)
 }
 
-// expectPlace ends the rank unless it has this rank in a communicator of this size.
+// expectPlace ends the rank unless it is this rank of a communicator of this size.
 func (t *T) expectPlace(rank, size int) {
-	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
+	t.check(t.Rank() == rank && t.Size() == size, fmt.Sprintf("rank %d of %d", rank, size), "rank %d of %d", t.Rank(), t.Size())
 }
 
 var commCases = []Case{{
@@ -24,19 +28,14 @@ var commCases = []Case{{
 	Defects: []string{"DupSharesContext", "WorldMatches"}, Run: func(t *T) {
 		cs := []*T{t, t.dup(), t.dup()}
 		for _, n := range []int{20, largeSize} {
-			t.onRank(0, func() {
-				var rs []Request
-				for i, c := range cs {
-					rs = append(rs, c.isend(data(i, n), 1, 5))
-				}
-				t.waitAll(rs...)
-			})
-			t.onRank(1, func() {
+			if t.Rank() == 0 {
+				t.waitAll(startAll(len(cs), func(i int) Request { return cs[i].isend(data(i, n), 1, 5) })...)
+			} else {
 				t.idle()
 				for _, i := range []int{2, 0, 1} {
 					cs[i].expectRecv(data(i, n), 0, 5)
 				}
-			})
+			}
 		}
 	},
 }, {
@@ -46,20 +45,19 @@ var commCases = []Case{{
 	Expects: "each where it belongs",
 	Defects: []string{"DupSharesContext", "WorldMatches"}, Run: func(t *T) {
 		other := t.dup()
-		t.onRank(1, func() {
+		if t.Rank() == 1 {
 			p := other.irecv(30, mpi.AnySource, mpi.AnyTag)
 			t.signal(0)
 			t.expectRecv(data(1, 30), 0, 7)
 			t.expectPending("the receive in the duplicate", p)
 			t.signal(0)
 			t.expectStatus("the receive", t.expectWait(p, data(2, 30)), 0, 7, 30)
-		})
-		t.onRank(0, func() {
+		} else {
 			t.awaitSignal(1)
 			t.send(data(1, 30), 1, 7)
 			t.awaitSignal(1)
 			other.send(data(2, 30), 1, 7)
-		})
+		}
 	},
 }, {
 	ID: "mpi/comm/dup-is-alike", Cite: rule("mpi/6.4.2/1"), Setup: ranks(4),
@@ -72,9 +70,7 @@ var commCases = []Case{{
 		for _, c := range []*T{a, b} {
 			c.expectPlace(t.Rank(), t.Size())
 			for k := range t.Size() {
-				r := c.isend(data(10*t.Rank()+k, 40), k, 1)
-				c.expectRecv(data(10*k+t.Rank(), 40), k, 1)
-				t.wait(r)
+				c.expectExchange(1, data(10*t.Rank()+k, 40), k, data(10*k+t.Rank(), 40), k)
 			}
 		}
 		a.expectUsable()
@@ -110,10 +106,7 @@ var commCases = []Case{{
 		for i := range cs {
 			cs[i] = t.dup()
 		}
-		var rs []Request
-		for i, c := range cs {
-			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), t.other(), 1))
-		}
+		rs := startAll(len(cs), func(i int) Request { return cs[i].isend(data(100*t.Rank()+i, 16), t.other(), 1) })
 		for i := len(cs) - 1; i >= 0; i-- {
 			cs[i].expectRecv(data(100*t.other()+i, 16), t.other(), 1)
 		}
@@ -133,10 +126,8 @@ var commCases = []Case{{
 		b := t.dup()
 		t.must("Free", a.Free())
 		t.mustFail("Send", a.Send(nil, t.other(), 1), mpi.ErrComm)
-		_, err := a.Irecv(nil, t.other(), 1)
-		t.mustFail("Irecv", err, mpi.ErrComm)
-		_, err = a.Dup()
-		t.mustFail("Dup", err, mpi.ErrComm)
+		t.mustFail("Irecv", errorOf(a.Irecv(nil, t.other(), 1)), mpi.ErrComm)
+		t.mustFail("Dup", errorOf(a.Dup()), mpi.ErrComm)
 		t.expectUsable()
 		b.expectUsable()
 	},
@@ -157,7 +148,8 @@ var commCases = []Case{{
 	},
 }}
 
-func size(t *T) int {
+// commSize returns the size of the communicator, 0 for nil.
+func commSize(t *T) int {
 	if t == nil {
 		return 0
 	}

@@ -44,7 +44,7 @@ func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
 				}
 				for seed := range *seeds {
 					o.Ranks, o.PerNode, o.Seed = c.Setup.Ranks, c.Setup.PerNode, uint64(i)+seed*100
-					if err := ideal.Run(o, cases.Body(&c)); err != nil {
+					if err := ideal.Run(o, func(w cases.World) error { return cases.RunOn(&c, w) }); err != nil {
 						t.Fatalf("eager %d, polling %v, seed %d: %v", o.Eager, o.Polling, o.Seed, err)
 					}
 				}
@@ -77,7 +77,7 @@ func TestEveryCaseFailsOnItsDefects(t *testing.T) {
 func caught(c cases.Case, defects ideal.Defects) error {
 	for seed := range uint64(12) {
 		o := ideal.Options{Ranks: c.Setup.Ranks, PerNode: c.Setup.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Defects: defects}
-		err := ideal.Run(o, cases.Body(&c))
+		err := ideal.Run(o, func(w cases.World) error { return cases.RunOn(&c, w) })
 		var hung *ideal.HungError
 		switch {
 		case err == nil:

@@ -9,8 +9,8 @@ import (
 //go:embed ledger.yaml
 var ledgerFile embed.FS
 
-// Ledger is what MPI promises, as far as a program can see it, with the cases that check
-// each promise or the reason why none can.
+// Ledger returns the requirements of MPI that a program can observe, with the cases that check each,
+// or the reason why none can.
 func Ledger() (*conformance.Document, error) {
 	docs, err := conformance.ReadLedger(ledgerFile)
 	if err != nil {

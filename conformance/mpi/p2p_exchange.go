@@ -40,8 +40,7 @@ var exchangeCases = []Case{{
 	Expects: "the contents",
 	Defects: []string{"SendrecvInTurn", "MiddleDamaged"}, Run: byRank(func(t *T) {
 		r := newGuardedBuf(2000)
-		st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-		t.must("Sendrecv", err)
+		st := result(t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
 		t.expectStatus("Sendrecv", st, 2, 5, 2000)
 		t.expectBuffer("the message", r, data(2, 2000))
 		// and in the reverse order: the receive must complete first
@@ -72,14 +71,10 @@ var exchangeCases = []Case{{
 		from := []int{at(x-1, y), at(x+1, y), at(x, y-1), at(x, y+1)}
 		for step := range 10 {
 			size := []int{64, 3000, 20_000}[step%3]
-			var rs []Request
-			var ps []*pending
-			for side := range 4 {
-				rs = append(rs, t.isend(data(1000*step+10*t.Rank()+side, size), to[side], side))
-			}
-			for side := range 4 {
-				ps = append(ps, t.irecv(size, from[side], side))
-			}
+			rs := startAll(4, func(side int) Request {
+				return t.isend(data(1000*step+10*t.Rank()+side, size), to[side], side)
+			})
+			ps := startAll(4, func(side int) *pending { return t.irecv(size, from[side], side) })
 			for side, p := range ps {
 				t.expectWait(p, data(1000*step+10*from[side]+side, size))
 			}

@@ -9,15 +9,7 @@ var floodCases = []Case{{
 	Expects: "all of them, in order, whole",
 	Defects: []string{"FloodLost", "OvertakesRarely"}, Run: func(t *T) {
 		const n = 2000
-		side := t.dup()
-		t.onRank(0, func() {
-			rs := startAll(n, func(i int) Request { return t.isend(data(i, 40), 1, 1) })
-			side.signal(1)
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(n, func(i int) Request { return t.isend(data(i, 40), 1, 1) }, func() {
 			for i := range n {
 				t.expectRecv(data(i, 40), 0, 1)
 			}
@@ -32,8 +24,7 @@ var floodCases = []Case{{
 		const n = 300
 		size := func(i int) int { return []int{0, 8, 64, 200, 1500, 9000}[i%6] }
 		if t.Rank() > 0 {
-			rs := startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), 0, 1) })
-			t.waitAll(rs...)
+			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), 0, 1) })...)
 			return
 		}
 		for range 20 {
@@ -53,19 +44,18 @@ var floodCases = []Case{{
 	Defects: []string{"TagIgnored", "TagCut"}, Run: func(t *T) {
 		const n = 1000
 		tag := func(i int) int { return i%2*(1<<20) + i/2 }
-		t.onRank(1, func() {
+		if t.Rank() == 1 {
 			ps := startAll(n, func(i int) *pending { return t.irecv(24, 0, tag(i)) })
 			t.send(nil, 0, mpi.TagMax)
 			for i, p := range ps {
 				t.expectStatus("the receive", t.expectWait(p, data(i, 24)), 0, tag(i), 24)
 			}
-		})
-		t.onRank(0, func() {
+		} else {
 			t.expectRecv(nil, 1, mpi.TagMax)
 			for i := n - 1; i >= 0; i-- {
 				t.send(data(i, 24), 1, tag(i))
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/flood/tags-of-what-waits", Cite: rule("mpi/3.2.4/1"),
@@ -74,16 +64,8 @@ var floodCases = []Case{{
 	Expects: "each by its tag; the rest in the order of sending",
 	Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"}, Run: func(t *T) {
 		const n, rest = 600, 10
-		side := t.dup()
 		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
-		t.onRank(0, func() {
-			rs := startAll(n+rest, func(i int) Request { return t.isend(data(i, 24), 1, tag(i)) })
-			side.signal(1)
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(n+rest, func(i int) Request { return t.isend(data(i, 24), 1, tag(i)) }, func() {
 			for i := n - 1; i >= 0; i-- {
 				t.expectRecv(data(i, 24), 0, tag(i))
 			}
@@ -133,15 +115,14 @@ var floodCases = []Case{{
 	Defects: []string{"DupSharesContext"}, Run: func(t *T) {
 		other := t.dup()
 		const n = 500
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			rs := startAll(n, func(i int) Request { return t.isend(data(i, 100), 1, 5) })
 			for i := range 10 {
 				other.send(data(5000+i, 3000), 1, 5)
 				other.expectRecv(data(6000+i, 3000), 1, 5)
 			}
 			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		} else {
 			for i := range 10 {
 				other.expectRecv(data(5000+i, 3000), 0, 5)
 				other.send(data(6000+i, 3000), 0, 5)
@@ -149,6 +130,6 @@ var floodCases = []Case{{
 			for i := range n {
 				t.expectRecv(data(i, 100), 0, 5)
 			}
-		})
+		}
 	},
 }}

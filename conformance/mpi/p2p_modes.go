@@ -6,27 +6,28 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// syncWaits is a case of a synchronous send that must not be complete while its receive
-// provably has not begun.
+// syncWaits returns the program of a case: a synchronous send of n bytes is not complete while the
+// other rank has posted no receive, which signals guarantee.
 func syncWaits(n int) func(*T) {
+	const rounds, tag = 5, 4
 	return byRank(func(t *T) {
-		r := t.issend(data(1, n), 1, 4)
-		for range 5 { // the other rank runs, and looks at what has come
+		send := t.issend(data(1, n), 1, tag)
+		for range rounds { // the other rank calls the runtime, which may look at the message
 			t.signal(1)
 			t.awaitSignal(1)
-			t.expectPending("a synchronous send without a receive", r)
+			t.expectPending("a synchronous send without a receive", send)
 		}
 		t.signal(1)
-		t.wait(r)
+		t.wait(send)
 		t.signal(1)
 	}, func(t *T) {
-		for range 5 {
+		for range rounds {
 			t.awaitSignal(0)
 			t.idle()
 			t.signal(0)
 		}
 		t.awaitSignal(0)
-		p := t.irecv(n, 0, 4)
+		p := t.irecv(n, 0, tag)
 		t.awaitSignal(0)
 		t.expectWait(p, data(1, n))
 	})
@@ -64,7 +65,7 @@ var modeCases = []Case{{
 	}, func(t *T) {
 		t.idle()
 		_, there := result2(t.Iprobe(0, 5))(t, "Iprobe")
-		t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
+		t.check(!there, "Ssend not to return before its receive", "the message sent after it")
 		t.signal(1)
 		t.expectRecv(nil, 0, 5)
 	}),
@@ -202,7 +203,7 @@ var modeCases = []Case{{
 	Expects: "the contents of the time of the sends",
 	Defects: []string{"LateCopy"}, Run: func(t *T) {
 		sizes := []int{1, 64, 900, 1024, 4000, 9000, 20_000, 66_000}
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			var rs []Request
 			var bufs [][]byte
 			for i, n := range sizes {
@@ -214,13 +215,12 @@ var modeCases = []Case{{
 				t.check(i >= 0 && i < len(bufs), "an index", "%d", i)
 				copy(bufs[i], bytes.Repeat([]byte{0xee}, len(bufs[i])))
 			}
-		})
-		t.onRank(1, func() {
+		} else {
 			for i := len(sizes) - 1; i >= 0; i-- {
 				t.idle()
 				t.expectRecv(data(i, sizes[i]), 0, i)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/mode/one-buffer-many-sends", Cite: rule("mpi/3.7.2/1"), Setup: ranks(3),

@@ -13,11 +13,9 @@ var matchedCases = []Case{{
 	Expects: "nothing; then the message by its handle",
 	Defects: []string{"MprobeLeaves"}, Run: func(t *T) {
 		for i, n := range []int{9, largeSize} {
-			t.onRank(0, func() {
-				r := t.isend(data(i, n), 1, 5)
-				t.wait(r)
-			})
-			t.onRank(1, func() {
+			if t.Rank() == 0 {
+				t.wait(t.isend(data(i, n), 1, 5))
+			} else {
 				m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
 				t.expectStatus("Mprobe", st, 0, 5, n)
 				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
@@ -25,7 +23,7 @@ var matchedCases = []Case{{
 				t.must("Improbe", err)
 				t.check(!found && again == nil, "nothing for Improbe", "%v, %v", again, found)
 				t.expectStatus("the receive", t.expectMessage(m, data(i, n)), 0, 5, n)
-			})
+			}
 			t.barrier()
 		}
 	},
@@ -35,11 +33,7 @@ var matchedCases = []Case{{
 	Sends:   "three messages of one envelope; the first is taken out, the others received, then the first",
 	Expects: "each the right content",
 	Defects: []string{"MprobeLeaves", "MprobeGetsNext"}, Run: byRank(func(t *T) {
-		var rs []Request
-		for i, n := range []int{largeSize, 30, 40} {
-			rs = append(rs, t.isend(data(i, n), 1, 5))
-		}
-		t.waitAll(rs...)
+		t.waitAll(t.isend(data(0, largeSize), 1, 5), t.isend(data(1, 30), 1, 5), t.isend(data(2, 40), 1, 5))
 	}, func(t *T) {
 		t.idle()
 		m, st := result2(t.Mprobe(0, 5))(t, "Mprobe")
@@ -56,8 +50,7 @@ var matchedCases = []Case{{
 	Defects: []string{"MprobeGetsNext", "MprobeLeaves"}, Run: func(t *T) {
 		const n = 8
 		if t.Rank() > 0 {
-			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, 20+i), 0, i) })
-			t.waitAll(rs...)
+			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, 20+i), 0, i) })...)
 			return
 		}
 		t.idle()
@@ -111,8 +104,7 @@ var matchedCases = []Case{{
 	Sends:   "small and large messages, taken out, their receives begun, waited for together",
 	Expects: "the contents and statuses",
 	Defects: []string{"MiddleDamaged", "CountIsRoom"}, Run: byRank(func(t *T) {
-		rs := startAll(len(someSizes), func(i int) Request { return t.isend(data(i, someSizes[i]), 1, i) })
-		t.waitAll(rs...)
+		t.waitAll(startAll(len(someSizes), func(i int) Request { return t.isend(data(i, someSizes[i]), 1, i) })...)
 	}, func(t *T) {
 		var rs []Request
 		var rooms []*guardedBuf
@@ -135,11 +127,9 @@ var matchedCases = []Case{{
 	Defects: []string{"MessageTwice"}, Run: func(t *T) {
 		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
 		t.onRank(1, func() {
-			m, _, err := t.Mprobe(0, 3)
-			t.must("Mprobe", err)
+			m, _ := result2(t.Mprobe(0, 3))(t, "Mprobe")
 			t.expectMessage(m, data(2, 50))
-			_, err = m.Recv(make([]byte, 50))
-			t.check(err != nil, "an error of a second receive", "none")
+			t.check(errorOf(m.Recv(make([]byte, 50))) != nil, "an error of a second receive", "none")
 		})
 		t.expectUsable()
 	},

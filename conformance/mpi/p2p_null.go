@@ -2,8 +2,8 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-// null is the status of a receive or probe from nobody.
-var null = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
+// procNullStatus is the status of a receive or probe from MPI_PROC_NULL.
+var procNullStatus = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
 var nullCases = []Case{{
 	ID: "mpi/null/sends", Cite: rule("mpi/3.11/1"), Setup: ranks(1),
@@ -27,11 +27,11 @@ var nullCases = []Case{{
 	Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"}, Run: func(t *T) {
 		r := newGuardedBuf(64)
 		st := result(t.Recv(r.buf, mpi.ProcNull, 3))(t, "Recv")
-		t.check(st == null, "a status of nobody", "%+v", st)
+		t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 		t.expectBuffer("the buffer", r, nil)
 		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
 		st = t.wait(p)
-		t.check(st == null, "a status of nobody", "%+v", st)
+		t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 		t.expectBuffer("the buffer", p.recvBuf, nil)
 	},
 }, {
@@ -41,16 +41,15 @@ var nullCases = []Case{{
 	Expects: "the status of nobody every time",
 	Defects: []string{"NullBlocks"}, Run: func(t *T) {
 		st := result(t.Probe(mpi.ProcNull, 1))(t, "Probe")
-		t.check(st == null, "a status of nobody of Probe", "%+v", st)
+		t.check(st == procNullStatus, "the status of ProcNull of Probe", "%+v", st)
 		st, found := result2(t.Iprobe(mpi.ProcNull, 1))(t, "Iprobe")
-		t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
-		m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
-		t.must("Mprobe", err)
-		t.check(st == null, "the status of ProcNull of Mprobe", "%+v", st)
+		t.check(found && st == procNullStatus, "Iprobe to find nobody", "%v %+v", found, st)
+		m, st := result2(t.Mprobe(mpi.ProcNull, mpi.AnyTag))(t, "Mprobe")
+		t.check(st == procNullStatus, "the status of ProcNull of Mprobe", "%+v", st)
 		t.recvNoProc(m)
-		m, st, found, err = t.Improbe(mpi.ProcNull, 1)
+		m, st, found, err := t.Improbe(mpi.ProcNull, 1)
 		t.must("Improbe", err)
-		t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
+		t.check(found && st == procNullStatus, "Improbe to find nobody", "%v %+v", found, st)
 		t.recvNoProc(m)
 	},
 }, {
@@ -70,7 +69,7 @@ var nullCases = []Case{{
 			r := newGuardedBuf(n)
 			st := result(t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i))(t, "Sendrecv")
 			if left == mpi.ProcNull {
-				t.check(st == null, "a status of nobody", "%+v", st)
+				t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 				t.expectBuffer("the buffer", r, nil)
 				continue
 			}
@@ -90,7 +89,7 @@ var nullCases = []Case{{
 		for range 3 {
 			t.must("StartAll", t.w.StartAll([]Request{send, recv}))
 			sts := t.waitAll(send, recv)
-			t.check(sts[1] == null, "a status of nobody", "%+v", sts[1])
+			t.check(sts[1] == procNullStatus, "the status of ProcNull", "%+v", sts[1])
 		}
 		t.expectBuffer("the buffer", r, nil)
 	},
@@ -103,7 +102,7 @@ var nullCases = []Case{{
 		result(t.Probe(0, 2))(t, "Probe")
 		r := newGuardedBuf(32)
 		st := result(t.Recv(r.buf, mpi.ProcNull, 2))(t, "Recv")
-		t.check(st == null, "a status of nobody", "%+v", st)
+		t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 		t.expectBuffer("the buffer", r, nil)
 		t.expectRecv(data(1, 32), 0, 2)
 	}),
@@ -115,6 +114,6 @@ func (t *T) recvNoProc(m Message) {
 	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
 	r := newGuardedBuf(16)
 	st := result(m.Recv(r.buf))(t, "Message.Recv")
-	t.check(st == null, "the status of ProcNull of Message.Recv", "%+v", st)
+	t.check(st == procNullStatus, "the status of ProcNull of Message.Recv", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)
 }

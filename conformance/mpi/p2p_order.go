@@ -67,15 +67,7 @@ var orderCases = []Case{{
 		for i := range sizes {
 			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
 		}
-		t.onRank(0, func() {
-			rs := startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			for i, n := range sizes {
-				t.expectRecv(data(i, n), 0, 1)
-			}
-		})
+		t.expectInOrder(sizes)
 	},
 }, {
 	ID: "mpi/order/modes-mixed", Cite: rule("mpi/3.5/1"),
@@ -84,21 +76,18 @@ var orderCases = []Case{{
 	Expects: "the contents in the order of the sends",
 	Defects: []string{"SyncOvertaken"}, Run: func(t *T) {
 		const n = 24
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
-			var rs []Request
-			for i := range n {
+			t.waitAll(startAll(n, func(i int) Request {
 				send := []func([]byte, int, int) (Request, error){t.Issend, t.Isend, t.Ibsend}[i%3]
-				rs = append(rs, started(send(data(i, 100), 1, 5))(t, "a send"))
-			}
-			t.waitAll(rs...)
+				return started(send(data(i, 100), 1, 5))(t, "a send")
+			})...)
 			t.must("DetachBuffer", t.w.DetachBuffer())
-		})
-		t.onRank(1, func() {
+		} else {
 			for i := range n {
 				t.expectRecv(data(i, 100), 0, 5)
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/posted-receives", Cite: rule("mpi/3.5/2"),
@@ -158,15 +147,7 @@ var orderCases = []Case{{
 	Sends:   "messages with falling tags, all there before the first receive",
 	Expects: "falling tags",
 	Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"}, Run: func(t *T) {
-		side := t.dup()
-		t.onRank(0, func() {
-			rs := startAll(20, func(i int) Request { return t.isend(data(i, 24), 1, 100-i) })
-			side.signal(1)
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(20, func(i int) Request { return t.isend(data(i, 24), 1, 100-i) }, func() {
 			for i := range 20 {
 				st := t.expectRecv(data(i, 24), 0, mpi.AnyTag)
 				t.expectStatus("a receive of any tag", st, 0, 100-i, 24)
@@ -179,8 +160,7 @@ var orderCases = []Case{{
 	Sends:   "sends with tags 0 to 9, receives from 9 to 0",
 	Expects: "each message by its tag",
 	Defects: []string{"TagIgnored"}, Run: byRank(func(t *T) {
-		rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
-		t.waitAll(rs...)
+		t.waitAll(startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })...)
 	}, func(t *T) {
 		for i := 9; i >= 0; i-- {
 			t.expectRecv(data(i, 48), 0, i)
@@ -193,7 +173,7 @@ var orderCases = []Case{{
 	Expects: "the contents in order",
 	Defects: []string{"Overtakes", "UnexpectedLastFirst"}, Run: func(t *T) {
 		side := t.dup()
-		t.onRank(1, func() {
+		if t.Rank() == 1 {
 			ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
 			side.signal(0)
 			side.awaitSignal(0)
@@ -204,13 +184,12 @@ var orderCases = []Case{{
 			for i, p := range ps {
 				t.expectWait(p, data(i, 60))
 			}
-		})
-		t.onRank(0, func() {
+		} else {
 			side.awaitSignal(1)
 			rs := startAll(8, func(i int) Request { return t.isend(data(i, 60), 1, 2) })
 			side.signal(1)
 			t.waitAll(rs...)
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/of-each-sender", Cite: rule("mpi/3.5/1"), Setup: ranks(4),
@@ -242,11 +221,9 @@ var orderCases = []Case{{
 	Expects: "the contents in order",
 	Defects: []string{"Overtakes", "UnexpectedLastFirst"}, Run: func(t *T) {
 		const n = 20
-		t.onRank(0, func() {
-			rs := startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
+		if t.Rank() == 0 {
+			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })...)
+		} else {
 			keep := newGuardedBuf(50)
 			persistent := started(t.RecvInit(keep.buf, 0, 2))(t, "RecvInit")
 			for i := range n {
@@ -267,7 +244,7 @@ var orderCases = []Case{{
 					t.expectWait(&pending{persistent, keep}, want)
 				}
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/waits-do-not-decide", Cite: rule("mpi/3.7.4/1"),
@@ -277,24 +254,17 @@ var orderCases = []Case{{
 	Defects: []string{"Overtakes", "LargeOvertakes"}, Run: func(t *T) {
 		const n = 12
 		size := func(i int) int { return 64 + i%2*largeSize }
-		t.onRank(0, func() {
-			var rs [n]Request
-			for i := range n {
-				rs[i] = t.isend(data(i, size(i)), 1, 2)
-			}
+		if t.Rank() == 0 {
+			rs := startAll(n, func(i int) Request { return t.isend(data(i, size(i)), 1, 2) })
 			for i := n - 1; i >= 0; i-- {
 				t.wait(rs[i])
 			}
-		})
-		t.onRank(1, func() {
-			var ps [n]*pending
-			for i := range n {
-				ps[i] = t.irecv(largeSize+64, 0, 2)
-			}
+		} else {
+			ps := startAll(n, func(int) *pending { return t.irecv(largeSize+64, 0, 2) })
 			for i := n - 1; i >= 0; i-- {
 				t.expectWait(ps[i], data(i, size(i)))
 			}
-		})
+		}
 	},
 }, {
 	ID: "mpi/order/thousands", Cite: rule("mpi/3.5/1"),

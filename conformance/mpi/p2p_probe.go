@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// expectProbe probes until a message arrives.
+// expectProbe probes until a message arrives, and returns its status.
 func (t *T) expectProbe(source, tag int) Status {
 	return pollUntil(t, "a message is probed", func() (Status, bool, error) { return t.Iprobe(source, tag) })
 }
@@ -27,8 +27,7 @@ var probeCases = []Case{{
 		const n = 12
 		size := func(from, i int) int { return someSizes[(i+from)%len(someSizes)] + 3*i + from }
 		if t.Rank() > 0 {
-			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, i) })
-			t.waitAll(rs...)
+			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, i) })...)
 			return
 		}
 		var next [3]int
@@ -90,15 +89,7 @@ var probeCases = []Case{{
 	Sends:   "three messages of different lengths and one tag, all there",
 	Expects: "the length of the first",
 	Defects: []string{"ProbeLatest", "UnexpectedLastFirst"}, Run: func(t *T) {
-		side := t.dup()
-		t.onRank(0, func() {
-			rs := startAll(3, func(i int) Request { return t.isend(data(i, 10+i), 1, 5) })
-			side.signal(1)
-			t.waitAll(rs...)
-		})
-		t.onRank(1, func() {
-			side.awaitSignal(0)
-			t.idle()
+		t.sendUnexpected(3, func(i int) Request { return t.isend(data(i, 10+i), 1, 5) }, func() {
 			for i := range 3 {
 				t.expectStatus("the probe", t.expectProbe(0, 5), 0, 5, 10+i)
 				t.expectRecv(data(i, 10+i), 0, 5)
@@ -132,17 +123,16 @@ var probeCases = []Case{{
 	Defects: []string{"ProbeSeesMatched"}, Run: func(t *T) {
 		side := t.dup()
 		for i, n := range []int{16, largeSize} {
-			t.onRank(1, func() {
+			if t.Rank() == 1 {
 				p := t.irecv(n, 0, 5)
 				side.signal(0)
 				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 				t.expectWait(p, data(i, n))
 				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
-			})
-			t.onRank(0, func() {
+			} else {
 				side.awaitSignal(1)
 				t.send(data(i, n), 1, 5)
-			})
+			}
 			side.barrier()
 		}
 	},

@@ -68,12 +68,7 @@ var requestCases = []Case{{
 	Expects: "source, tag and count of each",
 	Defects: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		var rs []Request
-		var ps []*pending
-		for from := range n {
-			ps = append(ps, t.irecv(100, from, mpi.AnyTag))
-			rs = append(rs, ps[from].Request)
-		}
+		ps, rs := startReceives(n, func(from int) *pending { return t.irecv(100, from, mpi.AnyTag) })
 		for to := range n {
 			rs = append(rs, t.isend(data(10*me+to, 20+10*me+to), to, 7*me+to))
 		}

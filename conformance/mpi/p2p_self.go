@@ -16,9 +16,7 @@ var selfCases = []Case{{
 		for i, n := range allSizes() {
 			d := data(i, n)
 			if i%2 == 0 {
-				r := t.isend(d, me, 1)
-				t.expectRecv(d, me, 1)
-				t.wait(r)
+				t.expectExchange(1, d, me, d, me)
 				continue
 			}
 			p := t.irecv(n, me, 1)
@@ -49,8 +47,7 @@ var selfCases = []Case{{
 	Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"}, Run: func(t *T) {
 		for i, n := range someSizes {
 			r := newGuardedBuf(n)
-			st, err := t.Sendrecv(data(i, n), 0, i, r.buf, 0, i)
-			t.must("Sendrecv", err)
+			st := result(t.Sendrecv(data(i, n), 0, i, r.buf, 0, i))(t, "Sendrecv")
 			t.expectStatus("Sendrecv", st, 0, i, n)
 			t.expectBuffer("the message", r, data(i, n))
 			b := data(i, n)

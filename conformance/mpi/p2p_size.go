@@ -7,15 +7,14 @@ var sizeCases = []Case{{
 	Expects: "every byte",
 	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				r := t.isend(data(i, n), 1, 1)
 				t.signal(1)
 				t.wait(r)
-			})
-			t.onRank(1, func() {
+			} else {
 				t.awaitSignal(0)
 				t.expectRecv(data(i, n), 0, 1)
-			})
+			}
 		}
 	},
 }, {
@@ -25,15 +24,14 @@ var sizeCases = []Case{{
 	Expects: "every byte",
 	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
 		for i, n := range allSizes() {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				t.awaitSignal(1)
 				t.send(data(i, n), 1, 1)
-			})
-			t.onRank(1, func() {
+			} else {
 				p := t.irecv(n, 0, 1)
 				t.signal(0)
 				t.expectWait(p, data(i, n))
-			})
+			}
 		}
 	},
 }, {
@@ -63,14 +61,8 @@ var sizeCases = []Case{{
 	Defects: []string{"LastByteLost", "LargeDamaged"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, largeSize} {
-			var ps []*pending
-			var rs []Request
-			for k := range n {
-				ps = append(ps, t.irecv(size, k, i))
-			}
-			for k := range n {
-				rs = append(rs, t.isend(data(10*me+k, size), k, i))
-			}
+			ps := startAll(n, func(k int) *pending { return t.irecv(size, k, i) })
+			rs := startAll(n, func(k int) Request { return t.isend(data(10*me+k, size), k, i) })
 			for k, p := range ps {
 				t.expectWait(p, data(10*k+me, size))
 			}

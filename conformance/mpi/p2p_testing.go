@@ -9,11 +9,10 @@ var testCases = []Case{{
 	Expects: "false, then true once with the status; an empty one after that",
 	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: func(t *T) {
 		for i, n := range someSizes {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				t.awaitSignal(1)
 				t.send(data(i, n), 1, i)
-			})
-			t.onRank(1, func() {
+			} else {
 				p := t.irecv(n, 0, i)
 				t.expectPending("a receive whose message was not sent", p)
 				t.signal(0)
@@ -21,7 +20,7 @@ var testCases = []Case{{
 				t.expectStatus("the receive", st, 0, i, n)
 				t.expectBuffer("the message", p.recvBuf, data(i, n))
 				t.check(!p.Active(), "the request not to be active", "active")
-			})
+			}
 		}
 	},
 }, {
@@ -58,52 +57,48 @@ var testCases = []Case{{
 	Title:   "TestAny finds each request once, and then none",
 	Sends:   "TestAny over five receives until it says that there is none",
 	Expects: "five indices, each with its message, then true with Undefined",
-	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			seen := make([]bool, 5)
-			n := 0
-			t.waitUntil("TestAny has found all", func() bool {
-				i, st, done, err := t.w.TestAny(rs)
-				t.must("TestAny", err)
-				if !done {
-					t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
-					return false
-				}
-				if i == mpi.Undefined {
-					t.check(n == 5, "all requests before Undefined", "%d", n)
-					return true
-				}
-				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-				seen[i] = true
-				n++
-				t.expectReceive(ps, i, st)
+	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		seen := make([]bool, 5)
+		n := 0
+		t.waitUntil("TestAny has found all", func() bool {
+			i, st, done, err := t.w.TestAny(rs)
+			t.must("TestAny", err)
+			if !done {
+				t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
 				return false
-			})
+			}
+			if i == mpi.Undefined {
+				t.check(n == 5, "all requests before Undefined", "%d", n)
+				return true
+			}
+			t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
+			seen[i] = true
+			n++
+			t.expectReceive(ps, i, st)
+			return false
 		})
-	},
+	}),
 }, {
 	ID: "mpi/test/some", Cite: rule("mpi/3.7.5/6"),
 	Title:   "TestSome finds each request once",
 	Sends:   "TestSome over five receives and two null requests until all are through",
 	Expects: "each index once, with its message",
-	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			all := append(append([]Request{nil}, rs...), nil)
-			seen := make([]bool, 5)
-			n := 0
-			t.waitUntil("TestSome has found all", func() bool {
-				is, sts := result2(t.w.TestSome(all))(t, "TestSome")
-				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
-				for k, i := range is {
-					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
-					seen[i-1] = true
-					n++
-					t.expectReceive(ps, i-1, sts[k])
-				}
-				return n == 5
-			})
+	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		all := append(append([]Request{nil}, rs...), nil)
+		seen := make([]bool, 5)
+		n := 0
+		t.waitUntil("TestSome has found all", func() bool {
+			is, sts := result2(t.w.TestSome(all))(t, "TestSome")
+			t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
+			for k, i := range is {
+				t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
+				seen[i-1] = true
+				n++
+				t.expectReceive(ps, i-1, sts[k])
+			}
+			return n == 5
 		})
-	},
+	}),
 }, {
 	ID: "mpi/test/get-status", Cite: rule("mpi/3.7.6/1"),
 	Title:   "GetStatus tells that a request is complete, and leaves it so",
@@ -114,8 +109,7 @@ var testCases = []Case{{
 		t.send(data(1, 40), 1, 5)
 	}, func(t *T) {
 		p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
-		_, done, err := p.GetStatus()
-		t.must("GetStatus", err)
+		_, done := result2(p.GetStatus())(t, "GetStatus")
 		t.check(!done, "GetStatus to be false", "true")
 		t.signal(0)
 		st := pollUntil(t, "GetStatus is true", p.GetStatus)

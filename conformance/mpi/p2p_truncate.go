@@ -9,41 +9,39 @@ import (
 
 // expectTruncated ends the rank unless a receive failed because its message is too long, and
 // the bytes that its status counts are the beginning of the message.
-func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, whole []byte) {
+func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, message []byte) {
 	t.mustFail(what, err, mpi.ErrTruncate)
 	t.check(st.Count >= 0 && st.Count <= len(r.buf), fmt.Sprintf("a count of at most %d", len(r.buf)), "%+v", st)
-	t.expectEqual("what was received of the message", r.buf[:st.Count], whole[:st.Count])
-	for i, b := range r.all {
-		if in := i - guardLen; (in < 0 || in >= len(r.buf)) && b != guardByte {
-			t.check(false, "nothing written outside of the buffer", "byte %d written, of a buffer of %d", in, len(r.buf))
-		}
-	}
+	t.expectEqual("the received part of the message", r.buf[:st.Count], message[:st.Count])
+	t.expectUnwritten("the buffer", r, len(r.buf))
 }
 
-// tooLong is a case of a message that is longer than the buffer of its receive.
-func tooLong(n, room int, posted bool) func(*T) {
+// Whether the receive of tooLong is posted before the message is sent.
+const posted, unexpected = true, false
+
+// tooLong returns the program of a case: a message of n bytes for a receive of fewer bytes. The next
+// message, which fits, and the communicator must not be affected.
+func tooLong(n, recvLen int, isPosted bool) func(*T) {
 	return func(t *T) {
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.awaitSignal(1)
-			a, b := t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3)
-			t.waitAll(a, b)
+			t.waitAll(t.isend(data(1, n), 1, 3), t.isend(data(2, 40), 1, 3))
 			t.signal(1)
-		})
-		t.onRank(1, func() {
-			if !posted {
+		} else {
+			if !isPosted {
 				t.signal(0)
 				t.idle()
 			}
-			r := newGuardedBuf(room)
+			r := newGuardedBuf(recvLen)
 			req := started(t.Irecv(r.buf, 0, 3))(t, "Irecv")
-			if posted {
+			if isPosted {
 				t.signal(0)
 			}
 			st, err := req.Wait()
 			t.expectTruncated("a receive that is too short", r, st, err, data(1, n))
 			t.expectRecv(data(2, 40), 0, 3)
 			t.awaitSignal(0)
-		})
+		}
 		t.expectUsable()
 	}
 }
@@ -53,37 +51,37 @@ var truncateCases = []Case{{
 	Title:   "A message that is longer than the buffer of the receive that waits for it is an error there, and of nothing else",
 	Sends:   "100 bytes to a posted receive of 60, and another message behind it",
 	Expects: "ErrTruncate; the send succeeds, the next message arrives",
-	Defects: []string{"TruncatesSilently", "TruncateCountsAll"}, Run: tooLong(100, 60, true),
+	Defects: []string{"TruncatesSilently", "TruncateCountsAll"}, Run: tooLong(100, 60, posted),
 }, {
 	ID: "mpi/truncate/unexpected", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A message that is longer than the buffer of a later receive is an error there, and of nothing else",
 	Sends:   "the same with a receive that comes late",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateWedges"}, Run: tooLong(100, 60, false),
+	Defects: []string{"TruncatesSilently", "TruncateWedges"}, Run: tooLong(100, 60, unexpected),
 }, {
 	ID: "mpi/truncate/large-posted", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message that is longer than the posted receive is an error there, and of nothing else",
 	Sends:   "a large message to a posted receive of a third of it",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, largeSize/3, true),
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, largeSize/3, posted),
 }, {
 	ID: "mpi/truncate/large-unexpected", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message that is longer than a later receive is an error there, and of nothing else",
 	Sends:   "a large message to a late receive that is one byte too short",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateFailsSender"}, Run: tooLong(largeSize, largeSize-1, false),
+	Defects: []string{"TruncatesSilently", "TruncateFailsSender"}, Run: tooLong(largeSize, largeSize-1, unexpected),
 }, {
 	ID: "mpi/truncate/large-into-small", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A large message to a receive of a few bytes is an error there, and of nothing else",
 	Sends:   "a large message to a posted receive of 64 bytes",
 	Expects: "the same",
-	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, 64, true),
+	Defects: []string{"TruncatesSilently", "TruncateKeepsRest"}, Run: tooLong(largeSize, 64, posted),
 }, {
 	ID: "mpi/truncate/no-room-at-all", Cite: rule("mpi/3.2.4/3"),
 	Title:   "A receive without room fails when the message has data",
 	Sends:   "one byte to a receive of none",
 	Expects: "ErrTruncate",
-	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, true),
+	Defects: []string{"TruncatesSilently"}, Run: tooLong(1, 0, posted),
 }, {
 	ID: "mpi/truncate/shorter-is-fine", Cite: rule("mpi/3.2.4/4"),
 	Title:   "A message that is shorter than the buffer leaves the rest of it alone",
@@ -107,20 +105,18 @@ var truncateCases = []Case{{
 	Expects: "ErrTruncate of each",
 	Defects: []string{"TruncatesSilently"}, Run: func(t *T) {
 		whole := data(4, 30)
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.send(whole, 1, 1)
 			t.send(whole, 1, 2)
-		})
-		t.onRank(1, func() {
+		} else {
 			r := newGuardedBuf(20)
 			st, err := t.Recv(r.buf, 0, 1)
 			t.expectTruncated("Recv", r, st, err, whole)
-			m, _, err := t.Mprobe(0, 2)
-			t.must("Mprobe", err)
+			m, _ := result2(t.Mprobe(0, 2))(t, "Mprobe")
 			r = newGuardedBuf(20)
 			st, err = m.Recv(r.buf)
 			t.expectTruncated("Message.Recv", r, st, err, whole)
-		})
+		}
 		r := newGuardedBuf(20)
 		st, err := t.Sendrecv(whole, t.other(), 3, r.buf, t.other(), 3)
 		t.expectTruncated("Sendrecv", r, st, err, whole)
@@ -132,23 +128,13 @@ var truncateCases = []Case{{
 	Sends:   "WaitAll over five receives, of which the second is too short",
 	Expects: "an error of the second alone; the others have their messages",
 	Defects: []string{"SeveralSwallowErrors", "ErrorOfTheWrong", "WaitAllEndsAtError"}, Run: func(t *T) {
-		t.onRank(0, func() {
+		if t.Rank() == 0 {
 			t.awaitSignal(1)
 			for i := range 5 {
 				t.send(data(i, 50), 1, i)
 			}
-		})
-		t.onRank(1, func() {
-			var ps []*pending
-			var rs []Request
-			for i := range 5 {
-				n := 50
-				if i == 1 {
-					n = 10
-				}
-				ps = append(ps, t.irecv(n, 0, i))
-				rs = append(rs, ps[i].Request)
-			}
+		} else {
+			ps, rs := startReceives(5, func(i int) *pending { return t.irecv([]int{50, 10, 50, 50, 50}[i], 0, i) })
 			t.signal(0)
 			sts, err := t.w.WaitAll(rs)
 			var several *mpi.RequestsError
@@ -163,7 +149,7 @@ var truncateCases = []Case{{
 				t.expectStatus("another receive", sts[i], 0, i, 50)
 				t.expectBuffer("another message", ps[i].recvBuf, data(i, 50))
 			}
-		})
+		}
 		t.expectUsable()
 	},
 }, {

@@ -7,42 +7,38 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// withFiveReceives posts receives with tags 0 to 4 on rank 1. Rank 0 sends a message to each
-// tag in order, the last one after a pause, when the others have arrived. f runs on rank 1.
-func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
-	t.onRank(0, func() {
+// withFiveReceives returns the program of a case in which rank 1 posts receives with tags 0 to 4
+// and calls f. Rank 0 sends a message for each of tags in turn, the last after a pause in which the
+// earlier messages arrive.
+func withFiveReceives(tags []int, f func(t *T, ps []*pending, rs []Request)) func(*T) {
+	return byRank(func(t *T) {
 		t.awaitSignal(1)
-		for k, i := range order {
-			if k == len(order)-1 {
+		for k, tag := range tags {
+			if k == len(tags)-1 {
 				t.idle()
 			}
-			t.send(data(i, 30+i), 1, i)
+			t.send(data(tag, 30+tag), 1, tag)
 		}
-	})
-	t.onRank(1, func() {
+	}, func(t *T) {
 		ps, rs := t.fiveReceives()
 		t.signal(0)
-		f(ps, rs)
+		f(t, ps, rs)
 	})
 }
 
-// fiveReceives posts receives from rank 0 with tags 0 to 4.
+// fiveReceives posts receives from rank 0 with tags 0 to 4, and returns them and their requests.
 func (t *T) fiveReceives() (ps []*pending, rs []Request) {
-	for i := range 5 {
-		ps = append(ps, t.irecv(64, 0, i))
-		rs = append(rs, ps[i].Request)
-	}
-	return ps, rs
+	return startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
 }
 
-// expectReceive checks one of the five messages.
+// expectReceive ends the rank unless receive i of the five has this status and its message, and is inactive.
 func (t *T) expectReceive(ps []*pending, i int, st Status) {
 	t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
 	t.expectBuffer("the message", ps[i].recvBuf, data(i, 30+i))
-	t.check(!ps[i].Active(), "a request that is through not to be active", "active")
+	t.check(!ps[i].Active(), "a completed request not to be active", "active")
 }
 
-// shuffled is an order of the five.
+// shuffled are the tags of the five messages in an order of sending.
 var shuffled = []int{3, 0, 4, 2, 1}
 
 var waitCases = []Case{{
@@ -50,53 +46,47 @@ var waitCases = []Case{{
 	Title:   "WaitAll returns when all are complete, with their statuses in the order of the requests",
 	Sends:   "five receives, messages in another order",
 	Expects: "each status where its request is",
-	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: func(t *T) {
-		withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
-			for i, st := range t.waitAll(rs...) {
-				t.expectReceive(ps, i, st)
-			}
-		})
-	},
+	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: withFiveReceives([]int{3, 0, 2, 1, 4}, func(t *T, ps []*pending, rs []Request) {
+		for i, st := range t.waitAll(rs...) {
+			t.expectReceive(ps, i, st)
+		}
+	}),
 }, {
 	ID: "mpi/wait/all-with-nothing-among-them", Cite: rule("mpi/3.7.5/4"),
 	Title:   "WaitAll passes over null and inactive requests, with an empty status for each",
 	Sends:   "null requests, a persistent one that was not started and one that is through between receives",
 	Expects: "empty statuses of those, messages of the others",
-	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
-			sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
-			t.expectReceive(ps, 0, sts[0])
-			t.expectReceive(ps, 1, sts[2])
-			t.expectReceive(ps, 2, sts[4])
-			t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
-			sts = t.waitAll(rs[0], rs[3], rs[4], nil)
-			t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
-			t.expectReceive(ps, 3, sts[1])
-			t.expectReceive(ps, 4, sts[2])
-			t.waitAll(nil, nil)
-			t.waitAll()
-			t.must("Free", idle.Free())
-		})
-	},
+	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
+		sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
+		t.expectReceive(ps, 0, sts[0])
+		t.expectReceive(ps, 1, sts[2])
+		t.expectReceive(ps, 2, sts[4])
+		t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
+		sts = t.waitAll(rs[0], rs[3], rs[4], nil)
+		t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
+		t.expectReceive(ps, 3, sts[1])
+		t.expectReceive(ps, 4, sts[2])
+		t.waitAll(nil, nil)
+		t.waitAll()
+		t.must("Free", idle.Free())
+	}),
 }, {
 	ID: "mpi/wait/any", Cite: rule("mpi/3.7.5/1"),
 	Title:   "WaitAny returns one that is complete, each once, and Undefined when none is left",
 	Sends:   "WaitAny over five receives, six times",
 	Expects: "five different indices, each with its message; then Undefined and an empty status",
-	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			seen := make([]bool, 5)
-			for range 5 {
-				i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
-				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-				seen[i] = true
-				t.expectReceive(ps, i, st)
-			}
+	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		seen := make([]bool, 5)
+		for range 5 {
 			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
-			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
-		})
-	},
+			t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
+			seen[i] = true
+			t.expectReceive(ps, i, st)
+		}
+		i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
+		t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
+	}),
 }, {
 	ID: "mpi/wait/any-of-those-that-can", Cite: rule("mpi/3.7.5/1"),
 	Title:   "WaitAny returns when one can complete, though the others cannot",
@@ -144,38 +134,34 @@ var waitCases = []Case{{
 	Title:   "WaitSome returns at least one, every request once, with its own status",
 	Sends:   "WaitSome over five receives until there is none",
 	Expects: "each index once, with its message",
-	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			seen := make([]bool, 5)
-			for left := 5; left > 0; {
-				is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
-				t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
-				for k, i := range is {
-					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
-					seen[i] = true
-					t.expectReceive(ps, i, sts[k])
-					left--
-				}
+	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		seen := make([]bool, 5)
+		for left := 5; left > 0; {
+			is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
+			t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
+			for k, i := range is {
+				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
+				seen[i] = true
+				t.expectReceive(ps, i, sts[k])
+				left--
 			}
-		})
-	},
+		}
+	}),
 }, {
 	ID: "mpi/wait/against-the-order", Cite: rule("mpi/3.7.3/1"),
 	Title:   "Requests can be waited for in any order",
 	Sends:   "five receives waited for from the one whose message comes last",
 	Expects: "the messages",
-	Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"}, Run: func(t *T) {
-		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-			turn := slices.Clone(shuffled)
-			slices.Reverse(turn)
-			for _, i := range turn {
-				t.expectReceive(ps, i, t.wait(rs[i]))
-			}
-			for _, r := range rs {
-				t.check(t.wait(r) == empty, "an empty status the second time", "another")
-			}
-		})
-	},
+	Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+		turn := slices.Clone(shuffled)
+		slices.Reverse(turn)
+		for _, i := range turn {
+			t.expectReceive(ps, i, t.wait(rs[i]))
+		}
+		for _, r := range rs {
+			t.check(t.wait(r) == empty, "an empty status the second time", "another")
+		}
+	}),
 }, {
 	ID: "mpi/wait/sends-and-receives", Cite: rule("mpi/3.7.5/3"), Setup: ranks(4),
 	Title:   "Sends and receives can be waited for together",
@@ -183,18 +169,12 @@ var waitCases = []Case{{
 	Expects: "all contents",
 	Defects: []string{"StatusesReversed"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		var rs []Request
-		var ps []*pending
-		for k := range n {
-			rs = append(rs, t.isend(data(10*me+k, someSizes[2+(me+k)%3]), k, 1))
-		}
-		for k := range n {
-			ps = append(ps, t.irecv(someSizes[2+(me+k)%3], k, 1))
-			rs = append(rs, ps[k].Request)
-		}
-		for i, st := range t.waitAll(rs...)[n:] {
-			t.expectStatus("the receive", st, i, 1, someSizes[2+(me+i)%3])
-			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, someSizes[2+(me+i)%3]))
+		size := func(k int) int { return someSizes[2+(me+k)%3] }
+		sends := startAll(n, func(k int) Request { return t.isend(data(10*me+k, size(k)), k, 1) })
+		ps, rs := startReceives(n, func(k int) *pending { return t.irecv(size(k), k, 1) })
+		for i, st := range t.waitAll(append(sends, rs...)...)[n:] {
+			t.expectStatus("the receive", st, i, 1, size(i))
+			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, size(i)))
 		}
 	},
 }}

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// On adapts a world of package mpi to cases.
+// On returns a World for cases, whose calls are those of a world of package mpi.
 func On(w *mpi.World) World { return world{comm{w.Comm}, w} }
 
 type world struct {
@@ -21,18 +21,22 @@ func (w world) Invalidate(buf []byte) error { return w.w.Invalidate(buf) }
 func (w world) AttachBuffer(n int) error    { return w.w.AttachBuffer(n) }
 func (w world) DetachBuffer() error         { return w.w.DetachBuffer() }
 
-func (world) StartAll(rs []Request) error                    { return mpi.StartAll(all(rs)) }
-func (world) WaitAll(rs []Request) ([]Status, error)         { return mpi.WaitAll(all(rs)) }
-func (world) WaitAny(rs []Request) (int, Status, error)      { return mpi.WaitAny(all(rs)) }
-func (world) WaitSome(rs []Request) ([]int, []Status, error) { return mpi.WaitSome(all(rs)) }
-func (world) TestAll(rs []Request) ([]Status, bool, error)   { return mpi.TestAll(all(rs)) }
-func (world) TestAny(rs []Request) (int, Status, bool, error) {
-	return mpi.TestAny(all(rs))
+func (world) StartAll(rs []Request) error               { return mpi.StartAll(runtimeRequests(rs)) }
+func (world) WaitAll(rs []Request) ([]Status, error)    { return mpi.WaitAll(runtimeRequests(rs)) }
+func (world) WaitAny(rs []Request) (int, Status, error) { return mpi.WaitAny(runtimeRequests(rs)) }
+func (world) WaitSome(rs []Request) ([]int, []Status, error) {
+	return mpi.WaitSome(runtimeRequests(rs))
 }
-func (world) TestSome(rs []Request) ([]int, []Status, error) { return mpi.TestSome(all(rs)) }
+func (world) TestAll(rs []Request) ([]Status, bool, error) { return mpi.TestAll(runtimeRequests(rs)) }
+func (world) TestAny(rs []Request) (int, Status, bool, error) {
+	return mpi.TestAny(runtimeRequests(rs))
+}
+func (world) TestSome(rs []Request) ([]int, []Status, error) {
+	return mpi.TestSome(runtimeRequests(rs))
+}
 
-// all returns the requests of the runtime. Nil requests stay nil.
-func all(rs []Request) []*mpi.Request {
+// runtimeRequests returns the requests as those of the runtime. Nil requests stay nil.
+func runtimeRequests(rs []Request) []*mpi.Request {
 	own := make([]*mpi.Request, len(rs))
 	for i, r := range rs {
 		if r != nil {
@@ -45,7 +49,7 @@ func all(rs []Request) []*mpi.Request {
 // comm adapts a communicator: methods that return other objects of MPI adapt these.
 type comm struct{ *mpi.Comm }
 
-// request returns r as a Request, which is nil if r is.
+// request returns r as a Request, and a nil Request for nil.
 func request(r *mpi.Request, err error) (Request, error) {
 	if r == nil {
 		return nil, err
@@ -70,7 +74,7 @@ func newMessage(m *mpi.Message) Message {
 	return message{m}
 }
 
-// newWin adapts a window; nil stays nil.
+// newWin wraps a window of the runtime as a Win, and returns nil for nil.
 func newWin(w *mpi.Win, err error) (Win, error) {
 	if w == nil {
 		return nil, err
@@ -83,7 +87,7 @@ func (c comm) SplitNode(key int) (Comm, error)    { return newComm(c.Comm.SplitN
 func (c comm) Dup() (Comm, error)                 { return newComm(c.Comm.Dup()) }
 
 func (c comm) SetErrorHandler(h func(rank, size int, err error) error) {
-	c.Comm.SetErrorHandler(func(of *mpi.Comm, err error) error { return h(of.Rank(), of.Size(), err) })
+	c.Comm.SetErrorHandler(func(failed *mpi.Comm, err error) error { return h(failed.Rank(), failed.Size(), err) })
 }
 
 func (c comm) Isend(buf []byte, dest, tag int) (Request, error) {

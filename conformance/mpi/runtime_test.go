@@ -108,7 +108,7 @@ func (s setup) options() mpi.Options {
 
 // on runs a case on a set-up, in a simulated world.
 func on(c cases.Case, s setup, seed uint64) error {
-	return run(s, c.Setup.Ranks, c.Setup.PerNode, seed, cases.Body(&c))
+	return run(s, c.Setup.Ranks, c.Setup.PerNode, seed, func(w cases.World) error { return cases.RunOn(&c, w) })
 }
 
 // run runs a program of ranks.

@@ -26,8 +26,8 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the program of a case whose ranks run different programs, in the order of
-// the ranks. A rank without a program does nothing.
+// byRank returns the program of a case whose ranks run different programs: rank i runs the i-th, or
+// nothing.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -43,9 +43,10 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless the condition holds.
-func (t *T) check(is bool, want, format string, args ...any) {
-	if !is {
+// check ends the rank with a violation unless ok: want says what was expected, format and args what
+// was there.
+func (t *T) check(ok bool, want, format string, args ...any) {
+	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
 	}
 }
@@ -82,6 +83,9 @@ func started(r Request, err error) func(t *T, call string) Request {
 	}
 }
 
+// errorOf returns the error of a call, without its other result.
+func errorOf[A any](_ A, err error) error { return err }
+
 // mustFail ends the rank unless a call failed with an error of a class.
 func (t *T) mustFail(call string, err, class error) {
 	t.check(errors.Is(err, class), fmt.Sprintf("an error of class %q of %s", class, call), "%v", err)
@@ -104,7 +108,7 @@ func data(id, n int) []byte {
 	return b[:n]
 }
 
-// expectEqual ends the rank unless two contents are equal.
+// expectEqual ends the rank unless got equals want. what names got in the violation.
 func (t *T) expectEqual(what string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
@@ -130,6 +134,7 @@ type guardedBuf struct {
 	buf []byte
 }
 
+// newGuardedBuf returns a buffer of n bytes with guard bytes around it.
 func newGuardedBuf(n int) *guardedBuf {
 	all := bytes.Repeat([]byte{guardByte}, n+2*guardLen)
 	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
@@ -139,9 +144,15 @@ func newGuardedBuf(n int) *guardedBuf {
 // written.
 func (t *T) expectBuffer(what string, r *guardedBuf, want []byte) {
 	t.expectEqual(what, r.buf[:len(want)], want)
+	t.expectUnwritten(what, r, len(want))
+}
+
+// expectUnwritten ends the rank if a byte was written outside of the first n bytes of a buffer.
+func (t *T) expectUnwritten(what string, r *guardedBuf, n int) {
 	for i, b := range r.all {
-		if in := i - guardLen; (in < 0 || in >= len(want)) && b != guardByte {
-			t.check(false, "nothing written outside of "+what, "byte %d written to %#x, of a buffer of %d with %d received", in, b, len(r.buf), len(want))
+		if in := i - guardLen; (in < 0 || in >= n) && b != guardByte {
+			t.check(false, "nothing written outside of "+what, "byte %d written to %#x, of a buffer of %d with %d received",
+				in, b, len(r.buf), n)
 		}
 	}
 }
@@ -173,7 +184,15 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// pending is a request with its buffer.
+// expectExchange sends a message to dest while it receives one from source with the same tag, and
+// ends the rank unless the latter is want.
+func (t *T) expectExchange(tag int, d []byte, dest int, want []byte, source int) {
+	r := t.isend(d, dest, tag)
+	t.expectRecv(want, source, tag)
+	t.wait(r)
+}
+
+// pending is a receive with its buffer.
 type pending struct {
 	Request
 	recvBuf *guardedBuf
@@ -206,6 +225,15 @@ func (t *T) expectWait(p *pending, want []byte) Status {
 	return st
 }
 
+// startReceives starts n receives, and returns them and their requests.
+func startReceives(n int, start func(i int) *pending) (ps []*pending, rs []Request) {
+	for i := range n {
+		ps = append(ps, start(i))
+		rs = append(rs, ps[i].Request)
+	}
+	return ps, rs
+}
+
 // startAll starts n operations, and returns their requests.
 func startAll[R any](n int, start func(i int) R) []R {
 	all := make([]R, n)
@@ -215,6 +243,33 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
+// sendUnexpected has rank 0 start n sends to rank 1, which then calls receive, when their messages are
+// unexpected.
+func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
+	side := t.dup()
+	if t.Rank() == 0 {
+		rs := startAll(n, send)
+		side.signal(1)
+		t.waitAll(rs...)
+	} else {
+		side.awaitSignal(0)
+		t.idle()
+		receive()
+	}
+}
+
+// expectInOrder has rank 0 start sends of these sizes to rank 1, which must receive them in this order.
+func (t *T) expectInOrder(sizes []int) {
+	if t.Rank() == 0 {
+		t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)
+		return
+	}
+	for i, n := range sizes {
+		t.expectRecv(data(i, n), 0, 1)
+	}
+}
+
+// waitAll waits for requests that must not fail, and returns their statuses.
 func (t *T) waitAll(rs ...Request) []Status {
 	sts := result(t.w.WaitAll(rs))(t, "WaitAll")
 	t.check(len(sts) == len(rs), fmt.Sprintf("%d statuses of WaitAll", len(rs)), "%d", len(sts))
@@ -230,14 +285,14 @@ func (t *T) expectPending(what string, r Request) {
 // signalTag is the tag of messages that only tell another rank to continue.
 const signalTag = 31000
 
-// signal sends such a message to each of the ranks.
+// signal tells each of the ranks to continue.
 func (t *T) signal(ranks ...int) {
 	for _, rank := range ranks {
-		t.must("Send of a signal", t.Send([]byte{signalTag & 0xff}, rank, signalTag))
+		t.must("Send of a signal", t.Send([]byte{1}, rank, signalTag))
 	}
 }
 
-// awaitSignal receives one from each of the ranks.
+// awaitSignal waits for a signal of each of the ranks.
 func (t *T) awaitSignal(ranks ...int) {
 	for _, rank := range ranks {
 		var b [1]byte
@@ -257,8 +312,9 @@ func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 // idle lets time pass inside and outside of the runtime, so that a defect can show. No
 // result may depend on its duration.
 func (t *T) idle() {
+	const unusedTag = mpi.TagMax - 1
 	for range 20 {
-		result2(t.Iprobe(mpi.AnySource, mpi.TagMax-1))(t, "Iprobe")
+		result2(t.Iprobe(mpi.AnySource, unusedTag))(t, "Iprobe")
 		t.w.Compute(20 * time.Microsecond)
 	}
 }
@@ -266,10 +322,10 @@ func (t *T) idle() {
 // waitLimit is how long waitUntil waits.
 const waitLimit = 10 * time.Second
 
-// waitUntil polls a condition, and ends the rank if it does not hold in time.
-func (t *T) waitUntil(what string, is func() bool) {
+// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit.
+func (t *T) waitUntil(what string, holds func() bool) {
 	pause := time.Microsecond
-	for began := t.w.Wtime(); !is(); t.w.Compute(pause) {
+	for began := t.w.Wtime(); !holds(); t.w.Compute(pause) {
 		t.check(t.w.Wtime()-began < waitLimit, what+" in the end", "not within %v", waitLimit)
 		pause = min(2*pause, time.Millisecond)
 	}
@@ -285,8 +341,8 @@ func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. A
-// barrier before keeps these messages from ranks that still probe.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. The
+// first barrier keeps these messages from ranks whose case still probes.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()

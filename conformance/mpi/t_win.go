@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -38,6 +39,38 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
+// lockedPut puts d into the window of target, and completes the put by the release of a lock.
+func (w *W) lockedPut(kind mpi.LockKind, d []byte, target, at int) {
+	w.lock(kind, target)
+	w.put(d, target, at)
+	w.unlock(target)
+}
+
+// flushedPut puts d into the window of target, and completes the put by a flush. The caller holds a lock.
+func (w *W) flushedPut(d []byte, target, at int) {
+	w.put(d, target, at)
+	w.flush(target)
+}
+
+// expectFlushedGet gets len(want) bytes of the window of target, and ends the rank unless they are
+// want. The caller holds a lock.
+func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
+	r := newGuardedBuf(len(want))
+	w.get(r.buf, target, at)
+	w.flush(target)
+	w.t.expectBuffer(what, r, want)
+}
+
+// expectGet is expectFlushedGet, but completes the get by the release of a shared lock.
+func (w *W) expectGet(what string, want []byte, target, at int) {
+	r := newGuardedBuf(len(want))
+	w.lock(mpi.Shared, target)
+	w.get(r.buf, target, at)
+	w.unlock(target)
+	w.t.expectBuffer(what, r, want)
+}
+
+// free frees the window, which the end of the case then does not.
 func (w *W) free() {
 	w.t.must("Free", w.Free())
 	*w.t.windows = slices.DeleteFunc(*w.t.windows, func(other *W) bool { return other == w })
@@ -68,22 +101,29 @@ func (w *W) swap(compare, v uint64, target, at int) uint64 {
 func (w *W) readOwn(at, n int) []byte {
 	me := w.t.Rank()
 	w.lock(mpi.Shared, me)
-	b := append([]byte(nil), w.Memory()[at:at+n]...)
+	b := bytes.Clone(w.Memory()[at : at+n])
 	w.unlock(me)
 	return b
 }
 
-// writeOwn writes the rank's own window under a lock.
-func (w *W) writeOwn(at int, d []byte) {
+// initOwn writes the rank's own window under a lock, and waits until all ranks have written theirs.
+func (w *W) initOwn(at int, d []byte) {
 	me := w.t.Rank()
 	w.lock(mpi.Exclusive, me)
 	copy(w.Memory()[at:], d)
 	w.unlock(me)
+	w.t.barrier()
 }
 
 // expectOwn ends the rank unless its own window has this content.
 func (w *W) expectOwn(what string, at int, want []byte) {
 	w.t.expectEqual(what, w.readOwn(at, len(want)), want)
+}
+
+// expectOwnAfterBarrier is expectOwn after a barrier, when all ranks have written.
+func (w *W) expectOwnAfterBarrier(what string, at int, want []byte) {
+	w.t.barrier()
+	w.expectOwn(what, at, want)
 }
 
 // word encodes a number for a window, and number decodes it.

@@ -149,21 +149,19 @@ var accumulateCases = []Case{{
 	Expects: "before and after, by hand",
 	Defects: []string{"FetchesNew", "AccumulatesReplace"}, Run: func(t *T) {
 		w := t.window(24)
-		w.writeOwn(0, words(1, 2, 3))
-		t.barrier()
+		w.initOwn(0, words(1, 2, 3))
 		do := func(op mpi.Op, with, before []uint64) {
 			r := newGuardedBuf(24)
 			w.lock(mpi.Exclusive, t.other())
 			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, t.other(), 0, mpi.Uint64, op))
 			w.unlock(t.other())
-			t.expectBuffer(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
+			t.expectBuffer(fmt.Sprintf("the content before operation %v", op), r, words(before...))
 		}
 		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
 		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
 		do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
-		t.barrier()
-		w.expectOwn("the window", 0, words(8, 50, 9))
+		w.expectOwnAfterBarrier("the window", 0, words(8, 50, 9))
 	},
 }, {
 	ID: "mpi/accumulate/reads-only", Cite: rule("mpi/11.3.4/3"),
@@ -172,18 +170,16 @@ var accumulateCases = []Case{{
 	Expects: "the content, twice",
 	Defects: []string{"NoOpWrites", "FlushEarly"}, Run: func(t *T) {
 		w := t.window(32)
-		w.writeOwn(0, data(t.Rank(), 32))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), 32))
 		w.lock(mpi.Shared, t.other())
 		for range 2 {
 			r := newGuardedBuf(32)
 			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, t.other(), 0, mpi.Uint64, mpi.NoOp))
 			w.flush(t.other())
-			t.expectBuffer("what was read", r, data(t.other(), 32))
+			t.expectBuffer("the data of the read", r, data(t.other(), 32))
 		}
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the window", 0, data(t.Rank(), 32))
+		w.expectOwnAfterBarrier("the window", 0, data(t.Rank(), 32))
 	},
 }, {
 	ID: "mpi/accumulate/long", Cite: rule("mpi/11.3.4/1"), Setup: ranks(3),

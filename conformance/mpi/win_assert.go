@@ -19,11 +19,11 @@ var assertCases = []Case{{
 			}
 			w.put(data(10*i+me, 100), next, 0)
 			w.fence(mpi.NoStore | mpi.NoPut)
-			t.expectEqual("what was put", w.Memory()[:100], data(10*i+last, 100))
+			t.expectEqual("the data of Put", w.Memory()[:100], data(10*i+last, 100))
 			r := newGuardedBuf(100)
 			w.get(r.buf, last, 100)
 			w.fence(mpi.NoStore)
-			t.expectBuffer("what was got", r, data(last, 100))
+			t.expectBuffer("the data of Get", r, data(last, 100))
 		}
 		w.fence(mpi.NoPrecede | mpi.NoSucceed)
 	},
@@ -47,7 +47,7 @@ var assertCases = []Case{{
 			w.get(r.buf, 1, 0)
 			w.flush(1)
 			if i > 0 {
-				t.expectBuffer("what was put in the turn before", r, data(i-1, 300))
+				t.expectBuffer("the data of the Put of the turn before", r, data(i-1, 300))
 			}
 			w.put(data(i, 300), 1, 0)
 			w.unlock(1)
@@ -76,8 +76,8 @@ var assertCases = []Case{{
 				continue
 			}
 			w.wait()
-			t.expectEqual("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
-			t.expectEqual("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
+			t.expectEqual("the data of rank 1", w.Memory()[:1000], data(10*i+1, 1000))
+			t.expectEqual("the data of rank 2", w.Memory()[1000:], data(10*i+2, 1000))
 		}
 	},
 }, {
@@ -113,12 +113,8 @@ var assertCases = []Case{{
 		w.lockAll()
 		for i := range 30 {
 			n := []int{8, 600, 40_000}[i%3]
-			w.put(data(2*i+t.Rank(), n), t.other(), 0)
-			w.flush(t.other())
-			r := newGuardedBuf(n)
-			w.get(r.buf, t.other(), 0)
-			w.flush(t.other())
-			t.expectBuffer("what was put", r, data(2*i+t.Rank(), n))
+			w.flushedPut(data(2*i+t.Rank(), n), t.other(), 0)
+			w.expectFlushedGet("the data of Put", data(2*i+t.Rank(), n), t.other(), 0)
 		}
 		w.unlockAll()
 	},

@@ -66,8 +66,7 @@ var atomicCases = []Case{{
 	Expects: "a change by the former only, the word of before of both",
 	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal", "FetchesNew"}, Run: func(t *T) {
 		w := t.window(24)
-		w.writeOwn(8, word(50))
-		t.barrier()
+		w.initOwn(8, word(50))
 		w.lock(mpi.Shared, t.other())
 		for i, s := range []struct{ compare, with, before uint64 }{
 			{49, 1, 50}, {50, 60, 50}, {50, 2, 60}, {60, 1 << 63, 60}, {1 << 63, 0, 1 << 63}, {0, 9, 0},
@@ -76,8 +75,7 @@ var atomicCases = []Case{{
 			t.check(got == s.before, fmt.Sprintf("%d before swap %d", s.before, i), "%d", got)
 		}
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the words", 0, words(0, 9, 0))
+		w.expectOwnAfterBarrier("the words", 0, words(0, 9, 0))
 	},
 }, {
 	ID: "mpi/atomic/compare-and-swap-narrow", Cite: rule("mpi/11.3.4/5"),
@@ -86,22 +84,20 @@ var atomicCases = []Case{{
 	Expects: "these changed, nothing else",
 	Defects: []string{"AlwaysSwaps", "NeverSwaps", "SwapsUnequal"}, Run: func(t *T) {
 		w := t.window(16)
-		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
-		t.barrier()
+		w.initOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 		w.lock(mpi.Exclusive, t.other())
 		old := make([]byte, 4)
 		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, t.other(), 4, mpi.Uint32))
 		w.flush(t.other())
-		t.expectEqual("what was there", old, []byte{5, 6, 7, 8})
+		t.expectEqual("the old value", old, []byte{5, 6, 7, 8})
 		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, t.other(), 8, mpi.Int32))
 		w.flush(t.other())
-		t.expectEqual("what was there", old, []byte{9, 10, 11, 12})
+		t.expectEqual("the old value", old, []byte{9, 10, 11, 12})
 		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], t.other(), 13, mpi.Byte))
 		w.flush(t.other())
-		t.expectEqual("what was there", old[:1], []byte{14})
+		t.expectEqual("the old value", old[:1], []byte{14})
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
+		w.expectOwnAfterBarrier("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
 	},
 }, {
 	ID: "mpi/atomic/spin-lock", Cite: rule("mpi/11.7.1/1", "mpi/11.3.4/5"), Setup: ranks(3),
@@ -119,8 +115,7 @@ var atomicCases = []Case{{
 			w.get(b, 0, 8)
 			w.flush(0)
 			t.w.Compute(2 * time.Microsecond)
-			w.put(word(number(b)+1), 0, 8)
-			w.flush(0)
+			w.flushedPut(word(number(b)+1), 0, 8)
 			was := w.swap(me, 0, 0, 0)
 			t.check(was == me, "the lock word of whoever holds it", "%d of rank %d", was, me-1)
 		}
@@ -174,7 +169,6 @@ var atomicCases = []Case{{
 			}
 		}
 		w.unlockAll()
-		t.barrier()
-		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
+		w.expectOwnAfterBarrier("the sums", 0, words(2*3*each, 3*3*each))
 	},
 }}

@@ -22,8 +22,7 @@ var rmaErrorCases = []Case{{
 		t.mustFail("CompareAndSwap", w.CompareAndSwap(word(1), word(0), make([]byte, 8), t.other(), 64, mpi.Uint64), mpi.ErrRMARange)
 		w.put(data(t.Rank(), 16), t.other(), 0)
 		w.unlockAll()
-		t.barrier()
-		w.expectOwn("the window", 0, append(data(t.other(), 16), make([]byte, 48)...))
+		w.expectOwnAfterBarrier("the window", 0, append(data(t.other(), 16), make([]byte, 48)...))
 	},
 }, {
 	ID: "mpi/rma-error/no-epoch", Cite: rule("mpi/11.5/1"),
@@ -58,12 +57,9 @@ var rmaErrorCases = []Case{{
 		w := t.window(8)
 		b := data(5, 8)
 		w.fence(0)
-		_, err := w.Rput(b, t.other(), 0)
-		t.mustFail("Rput", err, mpi.ErrRMASync)
-		_, err = w.Rget(b, t.other(), 0)
-		t.mustFail("Rget", err, mpi.ErrRMASync)
-		_, err = w.Raccumulate(b, t.other(), 0, mpi.Uint64, mpi.Sum)
-		t.mustFail("Raccumulate", err, mpi.ErrRMASync)
+		t.mustFail("Rput", errorOf(w.Rput(b, t.other(), 0)), mpi.ErrRMASync)
+		t.mustFail("Rget", errorOf(w.Rget(b, t.other(), 0)), mpi.ErrRMASync)
+		t.mustFail("Raccumulate", errorOf(w.Raccumulate(b, t.other(), 0, mpi.Uint64, mpi.Sum)), mpi.ErrRMASync)
 		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.fence(mpi.NoSucceed)
 		t.expectEqual("the window", w.Memory(), data(t.other(), 8))
@@ -79,8 +75,7 @@ var rmaErrorCases = []Case{{
 		t.mustFail("UnlockAll", w.UnlockAll(), mpi.ErrRMASync)
 		t.mustFail("Complete", w.Complete(), mpi.ErrRMASync)
 		t.mustFail("Wait", w.Wait(), mpi.ErrRMASync)
-		_, err := w.Test()
-		t.mustFail("Test", err, mpi.ErrRMASync)
+		t.mustFail("Test", errorOf(w.Test()), mpi.ErrRMASync)
 		t.mustFail("Flush", w.Flush(t.other()), mpi.ErrRMASync)
 		t.mustFail("FlushLocal", w.FlushLocal(t.other()), mpi.ErrRMASync)
 		t.mustFail("FlushAll", w.FlushAll(), mpi.ErrRMASync)
@@ -90,8 +85,7 @@ var rmaErrorCases = []Case{{
 		t.mustFail("Unlock of another", w.Unlock(t.Rank()), mpi.ErrRMASync)
 		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("the window", 0, data(t.other(), 8))
+		w.expectOwnAfterBarrier("the window", 0, data(t.other(), 8))
 		w.lockAll()
 		t.mustFail("LockAll twice", w.LockAll(0), mpi.ErrRMASync)
 		t.mustFail("Lock under LockAll", w.Lock(mpi.Shared, t.other(), 0), mpi.ErrRMASync)
@@ -121,8 +115,7 @@ var rmaErrorCases = []Case{{
 		}
 		w.put(data(t.Rank(), 8), t.other(), 0)
 		w.unlockAll()
-		t.barrier()
-		w.expectOwn("the window", 0, data(t.other(), 8))
+		w.expectOwnAfterBarrier("the window", 0, data(t.other(), 8))
 	},
 }, {
 	ID: "mpi/rma-error/operands", Cite: rule("mpi/11.3.4/6"),
@@ -145,7 +138,6 @@ var rmaErrorCases = []Case{{
 		}
 		w.put(data(t.Rank(), 8), t.other(), 8)
 		w.unlockAll()
-		t.barrier()
-		w.expectOwn("the window", 0, append(make([]byte, 8), data(t.other(), 8)...))
+		w.expectOwnAfterBarrier("the window", 0, append(make([]byte, 8), data(t.other(), 8)...))
 	},
 }}

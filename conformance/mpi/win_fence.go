@@ -24,7 +24,7 @@ var fenceCases = []Case{{
 			w.fence(0)
 			for k := range n {
 				at := k*room + 9 + i
-				t.expectEqual("what was put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
+				t.expectEqual("the data of Put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
 				t.check(w.Memory()[at+size] == 0 && w.Memory()[at-1] == 0, "nothing written beside it", "%#x and %#x", w.Memory()[at-1], w.Memory()[at+size])
 			}
 			clear(w.Memory())
@@ -51,7 +51,7 @@ var fenceCases = []Case{{
 			}
 			w.fence(0)
 			for k := range n {
-				t.expectBuffer("what was got", rooms[k], data(k, room)[i:i+size])
+				t.expectBuffer("the data of Get", rooms[k], data(k, room)[i:i+size])
 			}
 		}
 	},
@@ -97,7 +97,7 @@ var fenceCases = []Case{{
 			}
 			w.fence(0)
 			for k := range n {
-				t.expectBuffer("what was got", rooms[k], data(10*i+k, 32))
+				t.expectBuffer("the data of Get", rooms[k], data(10*i+k, 32))
 			}
 		}
 	},
@@ -115,7 +115,7 @@ var fenceCases = []Case{{
 		r := newGuardedBuf(60)
 		w.get(r.buf, t.Rank(), 20)
 		w.fence(0)
-		t.expectBuffer("what was got", r, data(t.Rank(), 60))
+		t.expectBuffer("the data of Get", r, data(t.Rank(), 60))
 	},
 }, {
 	ID: "mpi/fence/many-small", Cite: rule("mpi/11.5.1/1"), Setup: ranks(3),
@@ -136,7 +136,7 @@ var fenceCases = []Case{{
 		for k := range n {
 			for i := range ops {
 				at := (k*ops + i) * 6
-				t.expectEqual("what was put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
+				t.expectEqual("the data of Put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
 			}
 		}
 		got := make([]byte, ops*6)
@@ -145,7 +145,7 @@ var fenceCases = []Case{{
 		}
 		w.fence(0)
 		for i := range ops {
-			t.expectEqual("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
+			t.expectEqual("the data of Get", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
 		}
 	},
 }, {

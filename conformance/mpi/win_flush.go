@@ -6,29 +6,28 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// overwrittenBuffer is a case of a buffer that rank 0 overwrites after each operation. write
-// writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
+// overwrittenBuffer returns the program of a case in which rank 0 overwrites the origin buffer after
+// each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
 func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
-	const n = 12
+	const writes, size = 12, 2000
 	return func(t *T) {
-		w := t.window(n * 2000)
-		t.onRank(0, func() {
-			b := make([]byte, 2000)
+		w := t.window(writes * size)
+		if t.Rank() == 0 {
+			b := make([]byte, size)
 			w.lock(kind, 1)
-			for i := range n {
-				copy(b, data(i, 2000))
+			for i := range writes {
+				copy(b, data(i, size))
 				write(w, b, i)
-				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+				copy(b, bytes.Repeat([]byte{0xdd}, size))
 			}
 			w.unlock(1)
 			t.signal(1)
-		})
-		t.onRank(1, func() {
+		} else {
 			t.awaitSignal(0)
-			for i := range n {
-				w.expectOwn("what was put", i*2000, data(i, 2000))
+			for i := range writes {
+				w.expectOwn("the data of Put", i*size, data(i, size))
 			}
-		})
+		}
 	}
 }
 
@@ -43,16 +42,12 @@ var flushCases = []Case{{
 		for i := range 10 {
 			switch t.Rank() {
 			case 0:
-				w.put(data(i, 5000), 1, 0)
-				w.flush(1)
+				w.flushedPut(data(i, 5000), 1, 0)
 				t.signal(2)
 				t.awaitSignal(2)
 			case 2:
 				t.awaitSignal(0)
-				r := newGuardedBuf(5000)
-				w.get(r.buf, 1, 0)
-				w.flush(1)
-				t.expectBuffer("what was put", r, data(i, 5000))
+				w.expectFlushedGet("the data of Put", data(i, 5000), 1, 0)
 				t.signal(0)
 			}
 		}
@@ -81,7 +76,7 @@ var flushCases = []Case{{
 				}
 				t.must("FlushAll", w.FlushAll())
 				for k, r := range rooms {
-					t.expectBuffer("what was got", r, data(10*i+k, 1000))
+					t.expectBuffer("the data of Get", r, data(10*i+k, 1000))
 				}
 				continue
 			}
@@ -117,17 +112,16 @@ var flushCases = []Case{{
 	Defects: []string{"FlushLocalEarly", "GetsNothing"}, Run: func(t *T) {
 		const room = 100_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		w.lockAll()
 		for i, n := range []int{8, 3000, room - 50} {
 			a, b := newGuardedBuf(n), newGuardedBuf(n)
 			w.get(a.buf, t.other(), i)
 			t.must("FlushLocal", w.FlushLocal(t.other()))
-			t.expectBuffer("what was got", a, data(t.other(), room)[i:i+n])
+			t.expectBuffer("the data of Get", a, data(t.other(), room)[i:i+n])
 			w.get(b.buf, t.other(), i+1)
 			t.must("FlushLocalAll", w.FlushLocalAll())
-			t.expectBuffer("what was got", b, data(t.other(), room)[i+1:i+1+n])
+			t.expectBuffer("the data of Get", b, data(t.other(), room)[i+1:i+1+n])
 		}
 		w.unlockAll()
 	},
@@ -141,19 +135,17 @@ var flushCases = []Case{{
 		w.lockAll()
 		for i := range 15 {
 			round := uint64(i + 1)
-			t.onRank(0, func() {
-				w.put(data(i, 500), 1, 8)
-				w.flush(1)
+			if t.Rank() == 0 {
+				w.flushedPut(data(i, 500), 1, 8)
 				was := w.fetch(round, 1, 0, mpi.Replace)
 				t.check(was == round-1, "the flag of the round before", "%d in round %d", was, round)
 				t.awaitSignal(1)
-			})
-			t.onRank(1, func() {
+			} else {
 				t.waitUntil("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
 				w.sync()
 				t.expectEqual("the data behind the flag", w.Memory()[8:508], data(i, 500))
 				t.signal(0)
-			})
+			}
 		}
 		w.unlockAll()
 	},
@@ -164,8 +156,7 @@ var flushCases = []Case{{
 	Expects: "no error, and the data that was got",
 	Defects: []string{"NullRefused", "GetsNothing"}, Run: func(t *T) {
 		w := t.window(8)
-		w.writeOwn(0, word(uint64(50+t.Rank())))
-		t.barrier()
+		w.initOwn(0, word(uint64(50+t.Rank())))
 		w.lockAll()
 		b := make([]byte, 8)
 		for range 2 {
@@ -177,7 +168,7 @@ var flushCases = []Case{{
 			t.must("Put", w.Put(b, mpi.ProcNull, 0))
 			w.get(b, t.other(), 0)
 			t.must("FlushAll", w.FlushAll())
-			t.expectEqual("what was got", b, word(uint64(50+t.other())))
+			t.expectEqual("the data of Get", b, word(uint64(50+t.other())))
 		}
 		w.unlockAll()
 	},

@@ -46,8 +46,7 @@ var lockCases = []Case{{
 			}
 			v := word(uint64(100*t.Rank() + i))
 			w.lock(mpi.Exclusive, 0)
-			w.put(v, 0, 0)
-			w.flush(0)
+			w.flushedPut(v, 0, 0)
 			t.w.Compute(5 * time.Microsecond)
 			w.put(v, 0, 2040)
 			w.unlock(0)
@@ -61,18 +60,15 @@ var lockCases = []Case{{
 	Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"}, Run: func(t *T) {
 		w := t.window(1 << 19)
 		for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
-			t.onRank(0, func() {
-				w.lock(mpi.Exclusive, 1)
-				w.put(data(i, n), 1, 0)
-				w.unlock(1)
+			if t.Rank() == 0 {
+				w.lockedPut(mpi.Exclusive, data(i, n), 1, 0)
 				t.signal(1)
 				t.awaitSignal(1)
-			})
-			t.onRank(1, func() {
+			} else {
 				t.awaitSignal(0)
-				w.expectOwn("what was put", 0, data(i, n))
+				w.expectOwn("the data of Put", 0, data(i, n))
 				t.signal(0)
-			})
+			}
 		}
 	},
 }, {
@@ -83,14 +79,9 @@ var lockCases = []Case{{
 	Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"}, Run: func(t *T) {
 		const room = 300_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
-			r := newGuardedBuf(n)
-			w.lock(mpi.Shared, t.other())
-			w.get(r.buf, t.other(), i)
-			w.unlock(t.other())
-			t.expectBuffer("what was got", r, data(t.other(), room)[i:i+n])
+			w.expectGet("the data of Get", data(t.other(), room)[i:i+n], t.other(), i)
 		}
 	},
 }, {
@@ -115,7 +106,7 @@ var lockCases = []Case{{
 			t.barrier()
 		}
 		for origin := range 2 {
-			w.expectOwn("what was put", 32*origin, data(10*origin+t.Rank(), 32))
+			w.expectOwn("the data of Put", 32*origin, data(10*origin+t.Rank(), 32))
 		}
 	},
 }, {
@@ -142,10 +133,8 @@ var lockCases = []Case{{
 		}
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 0, word(45)) })
-		w.lock(mpi.Exclusive, t.Rank())
-		w.put(data(t.Rank(), 8), t.Rank(), 8)
-		w.unlock(t.Rank())
-		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
+		w.lockedPut(mpi.Exclusive, data(t.Rank(), 8), t.Rank(), 8)
+		w.expectOwn("the data of Put to oneself", 8, data(t.Rank(), 8))
 	},
 }, {
 	ID: "mpi/lock/all-by-all", Cite: rule("mpi/11.5.3/5"), Setup: ranks(4),
@@ -169,7 +158,7 @@ var lockCases = []Case{{
 		for k := range n {
 			want = append(want, data(10*k+next, 100)...)
 		}
-		t.expectBuffer("what all have put", got, want)
+		t.expectBuffer("the data of all ranks", got, want)
 		t.barrier()
 		w.unlockAll()
 	},
@@ -182,14 +171,8 @@ var lockCases = []Case{{
 		w := t.window(24)
 		t.onRank(0, func() {
 			for i := range 50 {
-				w.lock(mpi.Exclusive, 1)
-				w.put(data(i, 24), 1, 0)
-				w.unlock(1)
-				r := newGuardedBuf(24)
-				w.lock(mpi.Shared, 1)
-				w.get(r.buf, 1, 0)
-				w.unlock(1)
-				t.expectBuffer("what was put last", r, data(i, 24))
+				w.lockedPut(mpi.Exclusive, data(i, 24), 1, 0)
+				w.expectGet("the data of the last Put", data(i, 24), 1, 0)
 			}
 		})
 	},
@@ -205,14 +188,8 @@ var lockCases = []Case{{
 		t.onRank(1, func() { t.w.Compute(busy) })
 		t.onRank(0, func() {
 			began := t.w.Wtime()
-			w.lock(mpi.Exclusive, 1)
-			w.put(data(1, 64), 1, 0)
-			w.unlock(1)
-			r := newGuardedBuf(64)
-			w.lock(mpi.Shared, 1)
-			w.get(r.buf, 1, 0)
-			w.unlock(1)
-			t.expectBuffer("what was put", r, data(1, 64))
+			w.lockedPut(mpi.Exclusive, data(1, 64), 1, 0)
+			w.expectGet("the data of Put", data(1, 64), 1, 0)
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})

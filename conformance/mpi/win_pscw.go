@@ -13,8 +13,8 @@ var pscwCases = []Case{{
 			if t.Rank() == 0 {
 				w.post(1, 2)
 				w.wait()
-				t.expectEqual("what rank 1 put", w.Memory()[:n], data(10*i+1, n))
-				t.expectEqual("what rank 2 put", w.Memory()[n:], data(10*i+2, n))
+				t.expectEqual("the data of rank 1", w.Memory()[:n], data(10*i+1, n))
+				t.expectEqual("the data of rank 2", w.Memory()[n:], data(10*i+2, n))
 			} else {
 				w.start(0)
 				if t.Rank() == 1+i {
@@ -34,12 +34,11 @@ var pscwCases = []Case{{
 	Defects: []string{"StartIgnoresPost"}, Run: func(t *T) {
 		w := t.window(64)
 		for i := range 3 {
-			t.onRank(1, func() {
+			if t.Rank() == 1 {
 				w.start(0)
 				w.put(data(i, 64), 0, 0)
 				w.complete()
-			})
-			t.onRank(0, func() {
+			} else {
 				mine := data(100+i, 64)
 				copy(w.Memory(), mine)
 				t.idle()
@@ -47,7 +46,7 @@ var pscwCases = []Case{{
 				w.post(1)
 				w.wait()
 				t.expectEqual("the memory behind Wait", w.Memory(), data(i, 64))
-			})
+			}
 		}
 	},
 }, {
@@ -93,22 +92,21 @@ var pscwCases = []Case{{
 		w := t.window(2 * 4000)
 		out := make([]byte, 4000)
 		for i := range 6 {
-			t.onRank(0, func() {
+			if t.Rank() == 0 {
 				copy(w.Memory()[:4000], data(10*i, 4000))
 				w.post(1)
 				w.wait()
-				t.expectEqual("what was put", w.Memory()[4000:], data(10*i+1, 4000))
-			})
-			t.onRank(1, func() {
+				t.expectEqual("the data of Put", w.Memory()[4000:], data(10*i+1, 4000))
+			} else {
 				copy(out, data(10*i+1, 4000))
 				w.start(0)
 				r := newGuardedBuf(4000)
 				w.get(r.buf, 0, 0)
 				w.put(out, 0, 4000)
 				w.complete()
-				t.expectBuffer("what was got", r, data(10*i, 4000))
+				t.expectBuffer("the data of Get", r, data(10*i, 4000))
 				clear(out)
-			})
+			}
 		}
 	},
 }, {
@@ -161,7 +159,7 @@ var pscwCases = []Case{{
 			w.complete()
 			w.wait()
 			for _, k := range others {
-				t.expectEqual("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
+				t.expectEqual("the data of Put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
 			}
 		}
 	},

@@ -26,8 +26,7 @@ var rmaRequestCases = []Case{{
 	Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"}, Run: func(t *T) {
 		const room = 60_000
 		w := t.window(room)
-		w.writeOwn(0, data(t.Rank(), room))
-		t.barrier()
+		w.initOwn(0, data(t.Rank(), room))
 		w.lockAll()
 		sizes := []int{8, 5000, room}
 		var rs []Request
@@ -42,7 +41,7 @@ var rmaRequestCases = []Case{{
 			i, _ := result2(t.w.WaitAny(rs))(t, "WaitAny")
 			t.check(i >= 0 && i < len(rs), "an index", "%d", i)
 			n := sizes[i/3]
-			t.expectBuffer("what was got", rooms[i], data(i%3, room)[:n])
+			t.expectBuffer("the data of Get", rooms[i], data(i%3, room)[:n])
 		}
 		w.unlockAll()
 	},
@@ -72,18 +71,16 @@ var rmaRequestCases = []Case{{
 	Expects: "all data",
 	Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"}, Run: func(t *T) {
 		w := t.window(2000)
-		w.writeOwn(0, data(10+t.Rank(), 1000))
-		t.barrier()
+		w.initOwn(0, data(10+t.Rank(), 1000))
 		w.lock(mpi.Shared, t.other())
 		put := started(w.Rput(data(t.Rank(), 1000), t.other(), 1000))(t, "Rput")
 		r := newGuardedBuf(1000)
 		get := started(w.Rget(r.buf, t.other(), 0))(t, "Rget")
 		p, s := t.irecv(largeSize, t.other(), 1), t.isend(data(20+t.Rank(), largeSize), t.other(), 1)
 		t.waitAll(put, s, get, p.Request)
-		t.expectBuffer("what was got", r, data(10+t.other(), 1000))
+		t.expectBuffer("the data of Get", r, data(10+t.other(), 1000))
 		t.expectBuffer("the message", p.recvBuf, data(20+t.other(), largeSize))
 		w.unlock(t.other())
-		t.barrier()
-		w.expectOwn("what was put", 1000, data(t.other(), 1000))
+		w.expectOwnAfterBarrier("the data of Put", 1000, data(t.other(), 1000))
 	},
 }}

@@ -13,19 +13,16 @@ import (
 var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
 	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"),
 	Title:   "An address handle keeps the attributes it was created with",
-	Sends:   "nothing",
 	Expects: "destination, source index, hop limit, traffic class, service level and port as given",
 	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
-		ah, err := r.PD.CreateAH(want)
-		r.Must("an address handle", err)
+		ah := result(r.PD.CreateAH(want))(r, "an address handle")
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
 	ID: "verbs/ah/impossible-addresses-refused", Cite: manual("ibv_create_ah(3)", "verbs/ah/2"),
 	Title:   "An address handle with an invalid port or source index is refused",
-	Sends:   "nothing",
 	Expects: "a refusal of port 0, of a port after the last, and of a source index after the table, or of an empty entry",
 	Defects: []string{"AHUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		nowhere := unusedGIDIndex(r)
@@ -41,8 +38,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		} {
 			attr := r.PathTo(r)
 			bad.wrong(&attr)
-			_, err := r.PD.CreateAH(attr)
-			r.MustFail("an address handle with "+bad.what, err, bad.reason)
+			r.MustFail("an address handle with "+bad.what, errorOf(r.PD.CreateAH(attr)), bad.reason)
 		}
 	}),
 }, {
@@ -50,19 +46,17 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Title:   "A datagram can be answered with the address in its completion and GRH area",
 	Sends:   "a datagram of the partner, and a reply to its source",
 	Expects: "the reply at the partner",
-	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		l := d.newPair(setup{qpType: verbs.QPTypeUD})
+	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l := newPair(d, setup{qpType: verbs.QPTypeUD})
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.
-		d.newPair(setup{qpType: verbs.QPTypeUD})
+		newPair(d, setup{qpType: verbs.QPTypeUD})
 		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.complete(l.partner.sendWR(2, 0, 24))
+		l.partner.execute(l.partner.sendWR(2, 0, 24))
 		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
-		ah, err := l.dut.PD.CreateAH(attr)
-		l.dut.Must("a handle of that address", err)
+		ah := result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
 		l.partner.postRecv(3, recvOffset, 64)
 		wr := l.dut.sendWR(4, 0, 32)
 		wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
@@ -75,8 +69,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
 	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-		ah, err := otherPD(l.dut.Rig).CreateAH(l.dut.pathTo(l.partner))
-		l.dut.Must("an address handle in another domain", err)
+		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah
@@ -84,7 +77,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		if l.dut.QueryQP(l.dut.qp).State == sqe {
 			l.dut.Must("SQE to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
 		}
-		l.dut.complete(l.dut.sendWR(3, 0, 24))
+		l.dut.execute(l.dut.sendWR(3, 0, 24))
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {
@@ -96,7 +89,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		wr := l.dut.sendWR(2, 0, 32)
 		wr.UD.AH = nil
 		l.dut.expectPostRefused("a datagram without an address handle", wr, verbs.ErrInvalid)
-		l.expectDelivery(l.dut, l.partner, 24)
+		expectDelivery(l.dut, l.partner, 24)
 	}),
 }})
 

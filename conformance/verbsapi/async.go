@@ -16,22 +16,11 @@ var asyncCases = []conformance.Case{{
 	Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
 	Defects: []string{"WaitImpatient", "AsyncEventsLost"}, Run: rig.Body(func(r *rig.Rig) {
-		const while = 30 * time.Millisecond
-		began := r.Now()
-		_, err := r.Device.WaitAsync(while)
-		r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
-		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		expectTimeout(r, waitTime, func(timeout time.Duration) error { return errorOf(r.Device.WaitAsync(timeout)) })
 		cq := newCQ(r, 1, nil)
 		s := newFlushSource(r, cq)
 		s.postReceives(cq.Depth() + 2)
-		began = r.Now()
-		later := r.Go("an overrun", func() error {
-			return rig.Catch(func() { r.Sleep(while); s.flush() })
-		})
-		r.ExpectEvent(verbs.EventCQErr)
-		took := r.Now() - began
-		r.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of an overrun after %v, at once", while), "after %v", took)
-		r.Must("an overrun", later.Wait(r.ResponseTimeout()))
+		expectPromptly(r, "an overrun", s.flush, func() { r.ExpectEvent(verbs.EventCQErr) })
 	}),
 }, {
 	ID:   "verbs/async/communication-established",
@@ -41,13 +30,13 @@ var asyncCases = []conformance.Case{{
 	Expects: "COMM_EST that names the queue pair, and the message",
 	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)
-		d := openPartner(r)
+		d := rig.NewPair(r)
 		s := setup{qpType: verbs.QPTypeRC}
-		l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
-		attr := linkAttrs()
-		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
+		l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &s)}
+		attr := connectionAttrs()
+		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.PathTo(l.partner.Rig)
 		r.ToRTR(l.dut.qp, attr)
-		l.partner.connectTo(l.dut, linkAttrs())
+		l.partner.connectTo(l.dut, connectionAttrs())
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
 		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
@@ -88,8 +77,7 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.Must("a region that can be closed", m.Close())
 		l.expectRefused("read a closed region", l.partner.readWR(1, recvOffset, 16, at))
 		for {
-			e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
-			l.dut.Must("an event of the failed queue pair", err)
+			e := result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
 			if e.Type == verbs.EventCommEst { // from the connection setup
 				continue
 			}

@@ -41,21 +41,20 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	Title:   "The local buffer of an atomic is eight bytes, in any number of entries",
 	Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 	Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
-	Defects: []string{"AtomicSinkCut"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"AtomicSinkCut"}, Run: rig.PairBody(func(d *rig.Pair) {
 		for _, size := range []int{4, 16} {
-			l := d.newPair(setup{})
+			l := newPair(d, setup{})
 			l.partner.setWord(7)
 			wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 			wr.SGL = l.dut.mem.SGL(recvOffset, size)
 			l.dut.expectFailure(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
-			r.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
+			d.DUT.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
 		}
-		l := d.newPair(setup{})
+		l := newPair(d, setup{})
 		l.partner.setWord(0x1122334455667788)
 		wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
 		wr.SGL = []verbs.SGE{l.dut.mem.SGE(recvOffset, 3), l.dut.mem.SGE(recvOffset+64, 5)}
-		l.dut.complete(wr)
+		l.dut.execute(wr)
 		want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
 		l.dut.ExpectBytes(l.dut.mem, recvOffset, want[:3])
 		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
@@ -91,14 +90,15 @@ func (e *endpoint) readWord() uint64 {
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])
 }
 
-// atomicWR returns an atomic request whose result is stored at recvOffset.
+// atomicWR returns an atomic request on the word at, whose result is stored at recvOffset.
 func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.SGL(recvOffset, 8), Remote: at, Atomic: operands, UD: e.udDest}
 }
 
-// expectAtomic fails the case unless an atomic returns this value.
+// expectAtomic fails the case unless an atomic on the word at returns the value want.
 func (e *endpoint) expectAtomic(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
-	e.complete(e.atomicWR(79, op, at, operands))
+	const id = 79
+	e.execute(e.atomicWR(id, op, at, operands))
 	got := binary.NativeEndian.Uint64(e.mem.Buf[recvOffset:])
 	e.Check(got == want, fmt.Sprintf("%#x as the result of %v", want, op), "%#x", got)
 }

@@ -18,7 +18,7 @@ var channelCases = []conformance.Case{{
 	Defects: []string{"EventsHalved"}, Run: onChannel(func(c *channel) {
 		for range 5 {
 			c.arm(c.cq, false)
-			c.source.complete(1)
+			c.source.addCompletions(1)
 			c.expectEvent(c.cq)
 			pollCompletions(c.Rig, c.cq, 1, 4)
 		}
@@ -30,9 +30,9 @@ var channelCases = []conformance.Case{{
 	Expects: "one event",
 	Defects: []string{"ArmStays"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, false)
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
-		c.source.complete(2)
+		c.source.addCompletions(2)
 		c.expectNoEvent()
 	}),
 }, {
@@ -47,7 +47,7 @@ var channelCases = []conformance.Case{{
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
 		c.arm(c.cq, false)
-		c.source.complete(3)
+		c.source.addCompletions(3)
 		c.expectEvent(c.cq)
 		c.expectNoEvent()
 	}),
@@ -57,7 +57,7 @@ var channelCases = []conformance.Case{{
 	Sends:   "three completions",
 	Expects: "no event",
 	Defects: []string{"ArmedFromBirth"}, Run: onChannel(func(c *channel) {
-		c.source.complete(3)
+		c.source.addCompletions(3)
 		c.expectNoEvent()
 	}),
 }, {
@@ -69,11 +69,11 @@ var channelCases = []conformance.Case{{
 	Sends:   "a completion, an arm, a wait; then another completion",
 	Expects: "no event for the first; one for the second",
 	Defects: []string{"ArmLooksBack"}, Run: onChannel(func(c *channel) {
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.Sleep(shortWait)
 		c.arm(c.cq, false)
 		c.expectNoEvent()
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
 		pollCompletions(c.Rig, c.cq, 2, 4)
 	}),
@@ -83,18 +83,14 @@ var channelCases = []conformance.Case{{
 	Sends:   "a message of the peer that does not solicit an event, one of the device, and one of the peer that does",
 	Expects: "an event for the last only",
 	Defects: []string{"SolicitedIsAny", "SolicitedMisses"}, Run: onChannel(func(c *channel) {
-		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+		l := newPair(rig.NewPair(c.Rig), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
-		deliver := func(from, to *endpoint, flags verbs.SendFlags) {
-			to.postRecv(1, recvOffset, 64)
-			wr := from.sendWR(2, 0, 16)
-			wr.Flags |= flags
-			from.PostSend(from.qp, wr)
-			from.expectSuccess()
-			to.expectSuccess()
+		for _, dir := range []struct{ from, to *endpoint }{{l.partner, l.dut}, {l.dut, l.partner}} {
+			dir.to.postRecv(1, recvOffset, 64)
+			dir.from.PostSend(dir.from.qp, dir.from.sendWR(2, 0, 16))
+			dir.from.expectSuccess()
+			dir.to.expectSuccess()
 		}
-		deliver(l.partner, l.dut, 0)
-		deliver(l.dut, l.partner, 0)
 		c.expectNoEvent()
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
@@ -109,7 +105,7 @@ var channelCases = []conformance.Case{{
 	Expects: "an event",
 	Defects: []string{"SolicitedMisses"}, Run: onChannel(func(c *channel) {
 		c.arm(c.cq, true)
-		c.source.complete(1)
+		c.source.addCompletions(1)
 		c.expectEvent(c.cq)
 	}),
 }, {
@@ -118,7 +114,7 @@ var channelCases = []conformance.Case{{
 	Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
 	Expects: "an event",
 	Defects: []string{"ArmLost"}, Run: onChannel(func(c *channel) {
-		l := newPair(c.Rig, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
+		l := newPair(rig.NewPair(c.Rig), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.cq, c.cq }})
 		c.arm(c.cq, true)
 		c.arm(c.cq, false)
 		l.dut.postRecv(1, recvOffset, 64)
@@ -136,7 +132,7 @@ var channelCases = []conformance.Case{{
 			c.arm(cq, false)
 		}
 		for _, i := range []int{2, 0, 1} {
-			newFlushSource(c.Rig, queues[i]).complete(1)
+			newFlushSource(c.Rig, queues[i]).addCompletions(1)
 			c.expectEvent(queues[i])
 		}
 	}),
@@ -146,26 +142,14 @@ var channelCases = []conformance.Case{{
 	Sends:   "a wait without an event; a wait for a completion 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before its completion and within a second of it",
 	Defects: []string{"WaitImpatient", "EventsLate"}, Run: onChannel(func(c *channel) {
-		const while = 30 * time.Millisecond
-		began := c.Now()
-		_, err := c.Wait(while)
-		c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
-		c.Check(c.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", c.Now()-began)
+		expectTimeout(c.Rig, waitTime, func(timeout time.Duration) error { return errorOf(c.Wait(timeout)) })
 		c.arm(c.cq, false)
 		c.source.postReceives(1)
-		began = c.Now()
-		later := c.Go("a completion", func() error {
-			return rig.Catch(func() { c.Sleep(while); c.source.flush() })
-		})
-		c.expectEvent(c.cq)
-		took := c.Now() - began
-		c.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of a completion after %v, at once", while), "after %v", took)
-		c.Must("a completion", later.Wait(c.ResponseTimeout()))
+		expectPromptly(c.Rig, "a completion", c.source.flush, func() { c.expectEvent(c.cq) })
 	}),
 }, {
 	ID: "verbs/channel/busy-with-a-queue", Cite: manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"),
 	Title:   "A channel cannot be closed while a completion queue is on it",
-	Sends:   "nothing",
 	Expects: "EBUSY, until the queue is closed",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
@@ -181,11 +165,7 @@ var channelCases = []conformance.Case{{
 	Expects: "the wait ends with ErrClosed",
 	Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
 		ch := newChannel(r)
-		waiter := r.Go("wait", func() error { _, err := ch.Wait(verbs.Forever); return err })
-		r.Sleep(shortWait)
-		r.Must("a channel that can be closed", ch.Close())
-		err := waiter.Wait(r.ResponseTimeout())
-		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+		expectCloseEndsWaits(r, "a channel", ch, func() error { return errorOf(ch.Wait(verbs.Forever)) })
 	}),
 }, {
 	ID: "verbs/channel/arm-needs-a-channel",
@@ -193,7 +173,6 @@ var channelCases = []conformance.Case{{
 	// call without one.
 	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
 	Title:   "A completion queue without a channel cannot be armed",
-	Sends:   "nothing",
 	Expects: "a refusal, for all completions and for solicited ones",
 	Defects: []string{"ArmsWithoutChannel"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, solicited := range []bool{false, true} {
@@ -220,12 +199,12 @@ func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	})
 }
 
+// newChannel makes a completion channel, or ends the case.
 func newChannel(r *rig.Rig) verbs.CompChannel {
-	ch, err := r.Device.CreateCompChannel()
-	r.Must("a completion channel", err)
-	return ch
+	return result(r.Device.CreateCompChannel())(r, "a completion channel")
 }
 
+// arm requests an event for the next completion of a CQ, or for the next solicited one.
 func (c *channel) arm(cq verbs.CQ, solicited bool) {
 	c.Must("a completion queue that can be armed", cq.ReqNotify(solicited))
 }
@@ -241,6 +220,31 @@ func (c *channel) expectEvent(want verbs.CQ) {
 	case got != want:
 		c.Fail("an event of the queue that has the completion", "of another")
 	}
+}
+
+// waitTime is the timeout of a wait without an event, and the time until the event of another.
+const waitTime = 30 * time.Millisecond
+
+// expectTimeout fails the case unless a wait ends with ErrTimeout, and not before its timeout.
+func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Duration) error) {
+	began := r.Now()
+	err := wait(timeout)
+	r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
+	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
+}
+
+// expectPromptly calls cause after waitTime, and await, which waits for the event of it, at once. It fails
+// the case unless await returns within a second after cause.
+func expectPromptly(r *rig.Rig, what string, cause, await func()) {
+	began := r.Now()
+	later := r.Go(what, func() error {
+		return rig.Catch(func() { r.Sleep(waitTime); cause() })
+	})
+	await()
+	took := r.Now() - began
+	r.Check(took >= waitTime && took < waitTime+time.Second,
+		fmt.Sprintf("the event of %s after %v, at once", what, waitTime), "after %v", took)
+	r.Must(what, later.Wait(r.ResponseTimeout()))
 }
 
 // expectNoEvent fails the case if an event arrives soon.

@@ -12,10 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
+var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 	ID: "verbs/cm/listen-at-any-port", Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"),
 	Title:   "A listener at port 0 gets a free port, and returns it",
-	Sends:   "nothing",
 	Expects: "three listeners with the requested address, at three different ports",
 	Defects: []string{"ListenAddrZero"}, Run: rig.Body(func(r *rig.Rig) {
 		ports := make(map[uint16]bool)
@@ -28,115 +27,105 @@ var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 }, {
 	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"),
 	Title:   "A port in use cannot be listened to again until its listener is closed",
-	Sends:   "nothing",
 	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
 	Defects: []string{"PortsShared"}, Run: rig.Body(func(r *rig.Rig) {
 		first := listen(r)
-		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
-		r.MustFail("a second listener at a port", err, nil)
+		r.MustFail("a second listener at a port", errorOf(r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)), nil)
 		at := first.Addr()
 		r.Must("a listener that can be closed", first.Close())
-		again, err := r.CM().Listen(at, verbs.PortSpaceTCP, 1)
-		r.Must("a listener at a port that is free again", err)
+		again := result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
-}, {
-	ID:   "verbs/cm/connects",
-	Cite: manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+}})
+
+// cmCases test connections of RC queue pairs.
+var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
+	ID: "verbs/cm/connects", Cite: manual("rdma_accept(3)", "verbs/cm/3"),
 	Title:   "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
 	Sends:   "a request and its acceptance, in each direction; messages both ways",
 	Expects: "RTS on both sides, the messages, and the peer's address",
 	Defects: []string{"RemoteUnknown"}, Run: onHandshake(func(d *handshake) {
-		d.startConnect(connParam, d.dut.ResponseTimeout())
+		d.startConnect(connParam, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
-		d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
+		d.DUT.Check(d.dutIsActive() || req.Remote().Addr() == d.Partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
 		d.accept(req, connParam)
-		d.dut.ExpectState(d.active.qp, rts)
-		d.dut.AwaitState(d.passive.qp, rts)
+		d.DUT.ExpectState(d.active.qp, rts)
+		d.DUT.AwaitState(d.passive.qp, rts)
 		if d.dutIsActive() {
-			d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
+			d.DUT.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
 		}
-		l := d.pair()
 		// Over iWARP the active side may have to send first.
-		l.expectDelivery(d.active, d.passive, 24)
-		l.expectDelivery(d.passive, d.active, 40)
+		expectDelivery(d.active, d.passive, 24)
+		expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
-	ID:   "verbs/cm/what-was-asked-for",
-	Cite: manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/what-was-asked-for", Cite: manual("rdma_connect(3)", "verbs/cm/4"),
 	Title:   "A connection request carries responder resources and initiator depth of its sender",
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
-	Defects: []string{"ConnParamLost"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, false)
-		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
+	Defects: []string{"ConnParamLost"}, Run: onPassive(func(d *handshake) {
+		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
 		p := req.Param()
-		r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
+		d.DUT.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
 		d.accept(req, connParam)
 	}),
 }, {
-	ID:   "verbs/cm/private-data",
-	Cite: manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/private-data", Cite: manual("rdma_connect(3)", "verbs/cm/5"),
 	Title:   "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
 	Sends:   "private data of the maximum length with a request and its reply, in each direction",
 	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
 	Defects: []string{"PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
-		most := privateLimits(d.dut)
+		most := privateLimits(d.DUT)
 		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
 		param := connParam
 		param.PrivateData = ask
-		d.startConnect(param, d.dut.ResponseTimeout())
+		d.startConnect(param, d.DUT.ResponseTimeout())
 		req := d.nextRequest()
 		param.PrivateData = answer
 		d.accept(req, param)
-		checkPrivateData(d.dut, "the request", req.Param().PrivateData, ask)
-		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
+		checkPrivateData(d.DUT, "the request", req.Param().PrivateData, ask)
+		checkPrivateData(d.DUT, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
-	ID:   "verbs/cm/private-data-too-long",
-	Cite: manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/private-data-too-long", Cite: manual("rdma_connect(3)", "verbs/cm/6"),
 	Title:   "Too much private data is refused, and the queue pair is unchanged",
 	Sends:   "nothing: the device connects with one byte too much",
 	Expects: "EINVAL; then a connection without private data",
-	Defects: []string{"PrivateDataUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"PrivateDataUnchecked"}, Run: onActive(func(d *handshake) {
 		param := connParam
-		param.PrivateData = make([]byte, privateLimits(r).tooLong)
-		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
-		r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
+		param.PrivateData = make([]byte, privateLimits(d.DUT).tooLong)
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout())
+		d.DUT.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
 		d.connect()
 	}),
 }, {
-	ID:   "verbs/cm/rejected",
-	Cite: manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/rejected", Cite: manual("rdma_reject(3)", "verbs/cm/7"),
 	Title:   "A rejected connection returns an error with the private data of the rejecting side",
 	Sends:   "a request of the device that the partner rejects, and the reverse",
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
 	Defects: []string{"RejectIsTimeout", "PrivateDataLost"}, Run: onHandshake(func(d *handshake) {
 		why := rig.Pattern(20, 5)
-		d.startConnect(connParam, d.dut.ResponseTimeout())
-		d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
-		err := d.task.Wait(d.dut.ResponseTimeout())
+		d.startConnect(connParam, d.DUT.ResponseTimeout())
+		d.DUT.Must("a request that can be rejected", d.nextRequest().Reject(why))
+		err := d.task.Wait(d.DUT.ResponseTimeout())
 		var rejected *verbs.RejectError
-		d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
-		checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
-		again := newHandshake(d.dut, d.dutIsActive())
+		d.DUT.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
+		checkPrivateData(d.DUT, "the refusal", rejected.PrivateData, why)
+		again := newHandshake(d.DUT, d.dutIsActive())
 		again.connect()
 	}),
 }, {
-	ID:   "verbs/cm/nobody-listens",
-	Cite: manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/nobody-listens", Cite: manual("rdma_connect(3)", "verbs/cm/8"),
 	Title:   "A connection to a port without a listener is rejected",
 	Sends:   "a request of the device to a closed port of the partner",
 	Expects: "ErrRejected, and the queue pair not in RTS",
-	Defects: []string{"RejectIsTimeout"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"RejectIsTimeout"}, Run: onActive(func(d *handshake) {
 		at := d.listener.Addr()
-		r.Must("a listener that can be closed", d.listener.Close())
-		_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
-		r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-		r.Check(r.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+		d.DUT.Must("a listener that can be closed", d.listener.Close())
+		_, err := d.active.CM().Connect(d.active.qp, at, connParam, d.DUT.ResponseTimeout())
+		d.DUT.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
+		d.DUT.Check(d.DUT.QueryQP(d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
 	}),
 }})
 
@@ -147,9 +136,8 @@ func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 }
 
 // cmLifeCases test pending requests and the end of connections.
-var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID:   "verbs/cm/patience",
-	Cite: manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
+	ID: "verbs/cm/patience", Cite: manual(packageVerbs, "verbs/cm/9"),
 	Title:   "Connect and GetRequest end at their timeouts",
 	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 	Expects: "ErrTimeout, not before its time and not long after",
@@ -164,50 +152,44 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		}
 		d := newHandshake(r, true)
 		takes("a request that is not answered", 300*time.Millisecond, func() error {
-			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
-			return err
+			return errorOf(d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond))
 		})
 		takes("a wait for a request", 100*time.Millisecond, func() error {
-			_, err := listen(r).GetRequest(100 * time.Millisecond)
-			return err
+			return errorOf(listen(r).GetRequest(100 * time.Millisecond))
 		})
 	}),
 }, {
-	ID:   "verbs/cm/several-requests",
-	Cite: manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/several-requests", Cite: manual("rdma_listen(3)", "verbs/cm/10"),
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
 	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 	Expects: "three requests, told apart by their private data, and three connections",
-	Defects: []string{"ListenerServesOne"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, false)
+	Defects: []string{"ListenerServesOne"}, Run: onPassive(func(d *handshake) {
 		s := setup{qpType: verbs.QPTypeRC}
 		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
 		for i := range 3 {
-			caller := newEndpoint(d.partner, &s)
+			caller := newEndpoint(d.Partner, &s)
 			callers[i] = caller
 			param := connParam
 			param.PrivateData = []byte{byte(i + 1)}
-			tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-				_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
-				return err
+			tasks = append(tasks, d.DUT.Go(fmt.Sprintf("caller %d", i), func() error {
+				return errorOf(caller.CM().Connect(caller.qp, d.listener.Addr(), param, d.DUT.ResponseTimeout()))
 			}))
 		}
-		r.Sleep(shortWait)
+		d.DUT.Sleep(shortWait)
 		seen := make(map[byte]bool)
 		for range 3 {
 			req := d.nextRequest()
 			who := req.Param().PrivateData
-			r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+			d.DUT.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
 			seen[who[0]] = true
-			newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
+			newEndpoint(d.DUT, &s).accept(req, connParam, callers[who[0]-1])
 		}
 		for _, t := range tasks {
-			r.Must("a connection", t.Wait(r.ResponseTimeout()))
+			d.DUT.Must("a connection", t.Wait(d.DUT.ResponseTimeout()))
 		}
 	}),
 }, {
-	ID:   "verbs/cm/answered-once",
-	Cite: manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/answered-once", Cite: manual("rdma_reject(3)", "verbs/cm/11"),
 	Title:   "A request is answered once",
 	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
 	Expects: "the second answers are refused, and the connection continues",
@@ -228,22 +210,19 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.MustFail("accepting a request that was refused", err, nil)
 	}),
 }, {
-	ID:   "verbs/cm/queue-pair-in-use",
-	Cite: manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/queue-pair-in-use", Cite: manual(packageVerbs, "verbs/cm/12"),
 	Title:   "A connected queue pair cannot be connected again, and its connection continues",
 	Sends:   "a second connect of a connected queue pair; then messages over the first",
 	Expects: "a refusal, and the messages",
-	Defects: []string{"CMTakesAnyQP"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"CMTakesAnyQP"}, Run: onActive(func(d *handshake) {
 		d.connect()
 		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
-		r.MustFail("connecting a connected queue pair", err, nil)
-		r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		d.DUT.MustFail("connecting a connected queue pair", err, nil)
+		d.DUT.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID:   "verbs/cm/disconnect",
-	Cite: manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/disconnect", Cite: manual("rdma_disconnect(3)", "verbs/cm/13"),
 	Title:   "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
 	Sends:   "a disconnect of the device",
 	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
@@ -254,8 +233,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:   "verbs/cm/disconnected-by-the-peer",
-	Cite: manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/disconnected-by-the-peer", Cite: manual("rdma_disconnect(3)", "verbs/cm/14"),
 	Title:   "A disconnect of the peer is reported, and the queue pair goes to ERR",
 	Sends:   "a disconnect of the partner",
 	Expects: "the disconnect; ERR and flushed receives on both sides",
@@ -266,32 +244,26 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		l.expectFlushed(2)
 	}),
 }, {
-	ID:   "verbs/cm/no-end-before-the-end",
-	Cite: manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	ID: "verbs/cm/no-end-before-the-end", Cite: manual(packageVerbs, "verbs/cm/15"),
 	Title:   "Waiting for a disconnect of an established connection times out",
 	Sends:   "a wait of 100 ms on a connection in use",
 	Expects: "ErrTimeout, not before its time, and a connection that works",
-	Defects: []string{"WaitImpatient"}, Run: rig.Body(func(r *rig.Rig) {
-		d := newHandshake(r, true)
+	Defects: []string{"WaitImpatient"}, Run: onActive(func(d *handshake) {
 		d.connect()
-		const while = 100 * time.Millisecond
-		began := r.Now()
-		r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
-		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		expectTimeout(d.DUT, 100*time.Millisecond, d.conn.WaitDisconnect)
 		d.pair().expectBothDeliver()
 	}),
-}, {
+}})
+
+// cmOtherCases test listeners that are closed, and datagram services.
+var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
 	ID: "verbs/cm/close-ends-listening", Cite: manual(packageVerbs, "verbs/cm/16"),
 	Title:   "Closing a listener ends a wait on it",
 	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
 	Expects: "the wait ends with ErrClosed",
 	Defects: []string{"CloseLeavesWaiting"}, Run: rig.Body(func(r *rig.Rig) {
 		l := listen(r)
-		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
-		r.Sleep(shortWait)
-		r.Must("a listener that can be closed", l.Close())
-		err := waiter.Wait(r.ResponseTimeout())
-		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+		expectCloseEndsWaits(r, "a listener", l, func() error { return errorOf(l.GetRequest(verbs.Forever)) })
 	}),
 }, {
 	ID:   "verbs/cm/datagram-service",
@@ -300,7 +272,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
 	Expects: "number, key and private data of the service; the datagram",
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
-		l := newPair(r, setup{qpType: verbs.QPTypeUD})
+		l := newPair(rig.NewPair(r), setup{qpType: verbs.QPTypeUD})
 		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
 		r.Must("a datagram service", err)
 		service := r.Go("service", func() error {
@@ -308,15 +280,13 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 			if err != nil {
 				return err
 			}
-			_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
-			return err
+			return errorOf(req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout()))
 		})
 		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
 		r.Must("a service that is found", err)
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
-		ah, err := r.PD.CreateAH(peer.AH)
-		r.Must("a handle of the service's address", err)
+		ah := result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}

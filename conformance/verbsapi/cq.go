@@ -12,7 +12,6 @@ import (
 var cqCases = []conformance.Case{{
 	ID: "verbs/cq/depth-within-the-limits", Cite: manual("ibv_create_cq(3)", "verbs/cq/1"),
 	Title:   "A completion queue of no entries, or of more than the device claims, is refused",
-	Sends:   "nothing",
 	Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
 	Defects: []string{"CQDepthUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, depth := range []int{0, -1, r.QueryDevice().MaxCQE + 1} {
@@ -30,7 +29,7 @@ var cqCases = []conformance.Case{{
 		for _, depth := range []int{1, 5, 12} {
 			cq := newCQ(r, depth, nil)
 			r.Check(cq.Depth() >= depth, fmt.Sprintf("a depth of %d or more", depth), "%d", cq.Depth())
-			newFlushSource(r, cq).complete(cq.Depth())
+			newFlushSource(r, cq).addCompletions(cq.Depth())
 			checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
 		}
 		r.ExpectNoEvent()
@@ -38,7 +37,6 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"),
 	Title:   "Polling an empty completion queue finds nothing, and is no error",
-	Sends:   "nothing",
 	Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
 	Defects: []string{"PollEmptyFails"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 8, nil)
@@ -47,7 +45,7 @@ var cqCases = []conformance.Case{{
 			r.Check(n == 0 && err == nil, "0 completions and no error", "%d, %v", n, err)
 		}
 		empty(make([]verbs.WC, 4))
-		newFlushSource(r, cq).complete(1)
+		newFlushSource(r, cq).addCompletions(1)
 		empty(nil) // the completion must not be lost
 		pollCompletions(r, cq, 1, 1)
 		empty(make([]verbs.WC, 4))
@@ -59,7 +57,7 @@ var cqCases = []conformance.Case{{
 	Expects: "all ten, once each",
 	Defects: []string{"PollDiscards"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
-		newFlushSource(r, cq).complete(10)
+		newFlushSource(r, cq).addCompletions(10)
 		checkOrder(r, pollCompletions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, cq)
 	}),
@@ -70,7 +68,7 @@ var cqCases = []conformance.Case{{
 	Expects: "them in the order of posting",
 	Defects: []string{"PollReversed"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
-		newFlushSource(r, cq).complete(10)
+		newFlushSource(r, cq).addCompletions(10)
 		r.Sleep(shortWait)
 		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 	}),
@@ -81,7 +79,7 @@ var cqCases = []conformance.Case{{
 	Expects: "a completion on each, of its kind",
 	Defects: []string{"CQsSwapped"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
+		l := newPair(rig.NewPair(r), setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
 		l.partner.postRecv(1, recvOffset, 64)
 		l.dut.postRecv(2, recvOffset, 64)
 		l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 16))
@@ -107,7 +105,7 @@ var cqCases = []conformance.Case{{
 		left := make(map[verbs.QPN]int)
 		for i := range 4 {
 			s := newFlushSource(r, cq)
-			s.complete(i + 1)
+			s.addCompletions(i + 1)
 			left[s.qp.QPN()] = i + 1
 		}
 		for _, wc := range pollCompletions(r, cq, 10, 4) {
@@ -122,7 +120,7 @@ var cqCases = []conformance.Case{{
 	Expects: "one CQ_ERR that names the queue; then polls that fail",
 	Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 4, nil)
-		newFlushSource(r, cq).complete(cq.Depth() + 3)
+		newFlushSource(r, cq).addCompletions(cq.Depth() + 3)
 		e := r.ExpectEvent(verbs.EventCQErr)
 		r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
 		// Events of the queue pair may follow, but no second one of the CQ.
@@ -144,7 +142,6 @@ var cqCases = []conformance.Case{{
 }, {
 	ID: "verbs/cq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"),
 	Title:   "A completion queue cannot be closed while a queue pair uses it, for either direction",
-	Sends:   "nothing",
 	Expects: "EBUSY, until the queue pair is closed",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
@@ -163,10 +160,10 @@ var cqCases = []conformance.Case{{
 	Defects: []string{"ResizeLoses"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		s := newFlushSource(r, cq)
-		s.complete(5)
+		s.addCompletions(5)
 		r.Sleep(shortWait)
 		r.Must("a queue that can grow", cq.Resize(64))
-		s.complete(5)
+		s.addCompletions(5)
 		r.Sleep(shortWait)
 		r.Must("a queue that can shrink to what is in it", cq.Resize(10))
 		checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
@@ -180,7 +177,7 @@ var cqCases = []conformance.Case{{
 	Defects: []string{"ResizeUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		cq := newCQ(r, 16, nil)
 		was := cq.Depth()
-		newFlushSource(r, cq).complete(6)
+		newFlushSource(r, cq).addCompletions(6)
 		r.Sleep(shortWait)
 		for _, depth := range []int{5, 0, r.QueryDevice().MaxCQE + 1} {
 			r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
@@ -197,12 +194,13 @@ var cqCases = []conformance.Case{{
 		cq := newCQ(r, 2, nil)
 		r.Must("a queue that can grow", cq.Resize(40))
 		r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
-		newFlushSource(r, cq).complete(40)
+		newFlushSource(r, cq).addCompletions(40)
 		checkOrder(r, pollCompletions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
 		r.ExpectNoEvent()
 	}),
 }}
 
+// newCQ makes a CQ, or ends the case. channel may be nil.
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
 	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)
@@ -220,31 +218,32 @@ type flushSource struct {
 	cq  verbs.CQ
 	mem *rig.Memory
 	// qp is the queue pair of the last batch.
-	qp verbs.QP
-	n  uint64
+	qp     verbs.QP
+	lastID uint64
 }
 
+// newFlushSource returns a source of completions on a CQ.
 func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// postReceives posts n receives. Their IDs continue those before, from 1 on.
+// postReceives posts n receives to a new queue pair. The WR IDs of all its receives are 1, 2, and so on.
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
 	s.qp = newQP(s.Rig, verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
 	s.ToInit(s.qp, 0, qKey)
 	for range n {
-		s.n++
-		s.PostRecv(s.qp, s.n, s.mem.SGE(0, 64))
+		s.lastID++
+		s.PostRecv(s.qp, s.lastID, s.mem.SGE(0, 64))
 	}
 }
 
 // flush makes the posted receives complete.
 func (s *flushSource) flush() { s.ToState(s.qp, errState) }
 
-// complete makes n completions.
-func (s *flushSource) complete(n int) {
+// addCompletions makes n completions.
+func (s *flushSource) addCompletions(n int) {
 	s.postReceives(n)
 	s.flush()
 }
@@ -256,9 +255,8 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	into := make([]verbs.WC, batch)
 	pause, until := shortWait, r.Now()+r.ResponseTimeout()
 	for len(all) < n {
-		k, err := cq.Poll(into)
-		r.Must("a completion queue that can be polled", err)
-		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll for so many", batch), "%d", k)
+		k := result(cq.Poll(into))(r, "a completion queue that can be polled")
+		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll", batch), "%d", k)
 		all = append(all, into[:k]...)
 		if k > 0 {
 			continue

@@ -12,7 +12,6 @@ import (
 var deviceCases = []conformance.Case{{
 	ID: "verbs/device/limits-fit-the-claims", Cite: manual("ibv_query_device(3)", "verbs/device/1"),
 	Title:   "A device has a limit above zero for every kind of object that it claims",
-	Sends:   "nothing",
 	Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
 	Defects: []string{"LimitsForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		a := r.QueryDevice()
@@ -43,7 +42,6 @@ var deviceCases = []conformance.Case{{
 }, {
 	ID: "verbs/device/claims-are-kept", Cite: manual("ibv_query_device(3)", "verbs/device/2"),
 	Title:   "A device creates the objects that it claims to support",
-	Sends:   "nothing",
 	Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
 	Defects: []string{"ClaimsAndRefuses"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, k := range []struct {
@@ -51,13 +49,13 @@ var deviceCases = []conformance.Case{{
 			claim verbs.Caps
 			ask   func() error
 		}{
-			{"a shared receive queue", verbs.CapSRQ, func() error { _, err := r.Device.CreateSRQ(srqInit(r)); return err }},
-			{"a window of type 1", verbs.CapMWType1, func() error { _, err := r.PD.AllocMW(verbs.MWType1); return err }},
-			{"a window of type 2", verbs.CapMWType2, func() error { _, err := r.PD.AllocMW(verbs.MWType2); return err }},
-			{"an address handle", verbs.CapUD, func() error { _, err := r.PD.CreateAH(r.PathTo(r)); return err }},
-			{"an XRC domain", verbs.CapXRC, func() error { _, err := r.Device.OpenXRCD(); return err }},
+			{"a shared receive queue", verbs.CapSRQ, func() error { return errorOf(r.Device.CreateSRQ(srqInit(r))) }},
+			{"a window of type 1", verbs.CapMWType1, func() error { return errorOf(r.PD.AllocMW(verbs.MWType1)) }},
+			{"a window of type 2", verbs.CapMWType2, func() error { return errorOf(r.PD.AllocMW(verbs.MWType2)) }},
+			{"an address handle", verbs.CapUD, func() error { return errorOf(r.PD.CreateAH(r.PathTo(r))) }},
+			{"an XRC domain", verbs.CapXRC, func() error { return errorOf(r.Device.OpenXRCD()) }},
 			{"a larger completion queue", verbs.CapResizeCQ, func() error { return r.CQ.Resize(r.CQ.Depth() + 1) }},
-			{"a connection manager", verbs.CapCM, func() error { _, err := r.Device.CM(); return err }},
+			{"a connection manager", verbs.CapCM, func() error { return errorOf(r.Device.CM()) }},
 		} {
 			if r.Caps.Has(k.claim) {
 				r.Must(k.what, k.ask())
@@ -67,7 +65,6 @@ var deviceCases = []conformance.Case{{
 }, {
 	ID: "verbs/device/unknown-kinds-refused", Cite: manual("ibv_create_qp(3)", "verbs/device/3"),
 	Title:   "Queue pairs, windows and shared receive queues of an unknown type are refused",
-	Sends:   "nothing",
 	Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
 	Defects: []string{"KindsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
@@ -75,18 +72,15 @@ var deviceCases = []conformance.Case{{
 			r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
 		}
 		for _, kind := range []verbs.MWType{0, 3} {
-			_, err := r.PD.AllocMW(kind)
-			r.MustFail(fmt.Sprintf("a window of type %d", kind), err, nil)
+			r.MustFail(fmt.Sprintf("a window of type %d", kind), errorOf(r.PD.AllocMW(kind)), nil)
 		}
 		odd := srqInit(r)
 		odd.Type = 9
-		_, err := r.Device.CreateSRQ(odd)
-		r.MustFail("a shared receive queue of type 9", err, nil)
+		r.MustFail("a shared receive queue of type 9", errorOf(r.Device.CreateSRQ(odd)), nil)
 	}),
 }, {
 	ID: "verbs/port/there-is-no-other", Cite: manual("ibv_query_port(3)", "verbs/port/1"),
 	Title:   "A device can be queried for each of its ports, and for no other",
-	Sends:   "nothing",
 	Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
 	Defects: []string{"PortUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		last := r.QueryDevice().Ports
@@ -110,7 +104,6 @@ var deviceCases = []conformance.Case{{
 }, {
 	ID: "verbs/port/attributes-make-sense", Cite: manual("ibv_query_port(3)", "verbs/port/2"),
 	Title:   "A port in use is active, with a valid MTU and message size",
-	Sends:   "nothing",
 	Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
 	Defects: []string{"PortMTUsSwapped"}, Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
@@ -123,37 +116,30 @@ var deviceCases = []conformance.Case{{
 }, {
 	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"),
 	Title:   "The GID and P_Key tables have the length of the port attributes: all entries can be queried, and none beyond",
-	Sends:   "nothing",
 	Expects: "every index below the length can be queried; the length itself, 10000 and -1 are refused",
 	Defects: []string{"TablesEndless"}, Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		for i := range p.GIDs {
-			g, err := r.Device.QueryGID(1, i)
-			r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
+			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			r.Check(g.Index == i, fmt.Sprintf("the entry of index %d", i), "that of %d", g.Index)
 		}
 		for i := range p.PKeys {
-			_, err := r.Device.QueryPKey(1, i)
-			r.Must(fmt.Sprintf("P_Key %d of %d", i, p.PKeys), err)
+			result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
 		}
 		for _, beyond := range []int{-1, max(p.GIDs, p.PKeys), 10000} {
-			_, err := r.Device.QueryGID(1, beyond)
-			r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), err, nil)
-			_, err = r.Device.QueryPKey(1, beyond)
-			r.MustFail(fmt.Sprintf("P_Key %d of %d", beyond, p.PKeys), err, nil)
+			r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), errorOf(r.Device.QueryGID(1, beyond)), nil)
+			r.MustFail(fmt.Sprintf("P_Key %d of %d", beyond, p.PKeys), errorOf(r.Device.QueryPKey(1, beyond)), nil)
 		}
 	}),
 }, {
 	ID: "verbs/port/gids-are-the-addresses", Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD,
 	Title:   "The addresses of a port that routes by IP are in its GID table",
-	Sends:   "nothing",
 	Expects: "each of the device's addresses in one entry",
 	Defects: []string{"GIDsWrong"}, Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
 		for i := range p.GIDs {
-			g, err := r.Device.QueryGID(1, i)
-			r.Must(fmt.Sprintf("GID %d of %d", i, p.GIDs), err)
+			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			table = append(table, g.GID.String())
 		}
 		for _, own := range r.Local {
@@ -216,22 +202,22 @@ var limitCases = []conformance.Case{
 				Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			}
-			return func() error { _, err := r.Device.CreateQP(init); return err }
+			return func() error { return errorOf(r.Device.CreateQP(init)) }
 		}),
 	asManyAsClaimedCase("address-handles", verbs.CapUD,
 		func(a *verbs.DeviceAttr) int { return a.MaxAH },
 		func(r *rig.Rig) func() error {
 			path := r.PathTo(r)
-			return func() error { _, err := r.PD.CreateAH(path); return err }
+			return func() error { return errorOf(r.PD.CreateAH(path)) }
 		}),
 }
 
 // maxObjects is how many objects of a kind are created at most, to save memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as
-// it claims. maker returns a function that creates one.
-func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, maker func(*rig.Rig) func() error) conformance.Case {
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as its attribute
+// limit claims. newCreate returns a function that creates one more.
+func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
@@ -239,7 +225,6 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 		// prevent. An idle device has enough memory.
 		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
-		Sends:   "nothing",
 		Expects: "as many as claimed",
 		Defects: []string{"LimitsOverstated"},
 		Run: rig.Body(func(r *rig.Rig) {
@@ -248,9 +233,9 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 			if n > maxObjects {
 				rig.Abort(fmt.Errorf("the device claims %d %s, and at most %d are tried: %w", n, withSpaces(kind), maxObjects, conformance.ErrBenchCannot))
 			}
-			another := maker(r)
+			create := newCreate(r)
 			for i := range n {
-				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), another())
+				r.Must(fmt.Sprintf("number %d of %d %s", i+1, n, withSpaces(kind)), create())
 			}
 		}),
 	}

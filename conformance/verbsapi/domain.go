@@ -9,9 +9,7 @@ import (
 var domainCases = []conformance.Case{
 	pdBusyCase("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
 	pdBusyCase("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
-		mw, err := pd.AllocMW(verbs.MWType2)
-		r.Must("a window", err)
-		return mw
+		return result(pd.AllocMW(verbs.MWType2))(r, "a window")
 	}),
 	pdBusyCase("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
 		return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
@@ -19,14 +17,10 @@ var domainCases = []conformance.Case{
 	pdBusyCase("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
 		init := srqInit(r)
 		init.PD = pd
-		srq, err := r.Device.CreateSRQ(init)
-		r.Must("a shared receive queue", err)
-		return srq
+		return newSRQ(r, init)
 	}),
 	pdBusyCase("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
-		ah, err := pd.CreateAH(r.PathTo(r))
-		r.Must("an address handle", err)
-		return ah
+		return result(pd.CreateAH(r.PathTo(r)))(r, "an address handle")
 	}),
 	{
 		ID: "verbs/pd/local-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/2"),
@@ -35,9 +29,8 @@ var domainCases = []conformance.Case{
 		Expects: "it is refused or completes with an error, and the partner's receive is not used",
 		Defects: []string{"IgnorePD"}, Run: onPair(setup{}, func(l *qpPair) {
 			l.partner.postRecv(1, recvOffset, 64)
-			wr := l.dut.sendWR(2, 0, 16)
-			wr.SGL = l.dut.MemoryIn(otherPD(l.dut.Rig), 64, 0).SGL(0, 16)
-			l.dut.expectFailure("a send from another domain's memory", wr)
+			foreign := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, 0)
+			l.dut.expectFailure("a send from another domain's memory", l.dut.sendOf(2, foreign.SGE(0, 16)))
 			if wc, ok := l.partner.PollCompletion(shortWait); ok && wc.Status == verbs.WCSuccess {
 				l.dut.Fail("nothing sent", "%s", rig.Describe(&wc))
 			}
@@ -55,14 +48,13 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 		ID:    "verbs/pd/busy-with-" + kind,
 		Title: "A protection domain cannot be closed while there are " + withSpaces(kind) + " in it",
 		Cite:  manual("ibv_dealloc_pd(3)", "verbs/pd/1"), Needs: needs, Defects: []string{"BusyClosed"},
-		Sends:   "nothing",
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
 		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)
-			in := create(r, pd)
+			object := create(r, pd)
 			r.MustFail("closing a domain in use", pd.Close(), verbs.ErrBusy)
 			r.Must("a region in the domain", r.MemoryIn(pd, 16, 0).Close())
-			r.Must("an object of the domain that can be closed", in.Close())
+			r.Must("an object of the domain that can be closed", object.Close())
 			r.Must("an empty domain that can be closed", pd.Close())
 		}),
 	}
@@ -70,7 +62,5 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 
 // otherPD allocates another protection domain.
 func otherPD(r *rig.Rig) verbs.PD {
-	pd, err := r.Device.AllocPD()
-	r.Must("another protection domain", err)
-	return pd
+	return result(r.Device.AllocPD())(r, "another protection domain")
 }

@@ -2,12 +2,26 @@ package verbsapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// errorOf returns the error of a call, without its other result.
+func errorOf[A any](_ A, err error) error { return err }
+
+// result returns the result of a verb, and ends the case if the verb failed, like [rig.Rig.Must]:
+//
+//	ah := result(r.PD.CreateAH(attr))(r, "an address handle")
+func result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {
+	return func(r interface{ Must(string, error) }, want string) A {
+		r.Must(want, err)
+		return a
+	}
+}
 
 // grhLen returns the number of bytes before the payload in a receive.
 func (e *endpoint) grhLen() int {
@@ -22,17 +36,21 @@ func (e *endpoint) sendWR(id uint64, off, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), UD: e.udDest}
 }
 
-// recvWR returns a receive for n bytes. The payload is stored at off, after the GRH area.
-func (e *endpoint) recvWR(id uint64, off, n int) verbs.RecvWR {
-	return verbs.RecvWR{WRID: id, SGL: e.mem.SGL(off, e.grhLen()+n)}
+// sendOf returns a SEND of these list entries.
+func (e *endpoint) sendOf(id uint64, sgl ...verbs.SGE) verbs.SendWR {
+	wr := e.sendWR(id, 0, 0)
+	wr.SGL = sgl
+	return wr
 }
 
-// postRecv posts a receive for n bytes.
-func (e *endpoint) postRecv(id uint64, off, n int) { e.PostRecv(e.qp, id, e.recvWR(id, off, n).SGL...) }
+// postRecv posts a receive for n bytes of payload. They are stored at off of the endpoint's memory, after the GRH area.
+func (e *endpoint) postRecv(id uint64, off, n int) {
+	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
+}
 
-// complete posts a request, and fails the case unless it completes with success. It
+// execute posts a request, and fails the case unless it completes with success. It
 // returns the completion.
-func (e *endpoint) complete(wr verbs.SendWR) verbs.WC {
+func (e *endpoint) execute(wr verbs.SendWR) verbs.WC {
 	e.PostSend(e.qp, wr)
 	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
@@ -51,23 +69,28 @@ const (
 	recvOffset = 8 << 10
 )
 
-// expectDelivery fails the case unless a message of n bytes is delivered. Both ends must
-// have nothing outstanding.
-func (l *qpPair) expectDelivery(from, to *endpoint, n int) {
+// expectDelivery fails the case unless a message of n bytes is delivered. Both endpoints must have no
+// outstanding requests.
+func expectDelivery(from, to *endpoint, n int) {
 	const id = 77
 	to.postRecv(id, recvOffset, n)
-	from.complete(from.sendWR(id, sendOffset, n))
+	from.execute(from.sendWR(id, sendOffset, n))
 	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
+}
+
+// expectArrives fails the case unless wr of the device succeeds, and its message arrives with the bytes want.
+func (l *qpPair) expectArrives(wr verbs.SendWR, want []byte) {
+	const id = 75
+	l.partner.postRecv(id, recvOffset, max(len(want), 64))
+	l.dut.execute(wr)
+	l.partner.expectMessage(id, recvOffset, want)
 }
 
 // expectBothDeliver fails the case unless a message in each direction is delivered.
 func (l *qpPair) expectBothDeliver() {
-	l.expectDelivery(l.dut, l.partner, 24)
-	l.expectDelivery(l.partner, l.dut, 40)
+	expectDelivery(l.dut, l.partner, 24)
+	expectDelivery(l.partner, l.dut, 40)
 }
-
-// remote returns the remote address of an offset in the endpoint's memory.
-func (e *endpoint) remote(off int) verbs.Remote { return e.mem.Remote(off) }
 
 // toState moves the queue pair to a state that needs no attributes.
 func (e *endpoint) toState(state verbs.QPState) { e.ToState(e.qp, state) }
@@ -84,9 +107,8 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 		return verbs.WC{}, false
 	}
 	wc := e.NextCompletion()
-	if wc.WRID != wr.WRID || wc.Status == verbs.WCSuccess {
-		e.Fail(fmt.Sprintf("%s (request %d) to be refused, or to complete with an error", what, wr.WRID), "%s", rig.Describe(&wc))
-	}
+	e.Check(wc.WRID == wr.WRID && wc.Status != verbs.WCSuccess,
+		fmt.Sprintf("%s (request %d) to be refused, or to complete with an error", what, wr.WRID), "%s", rig.Describe(&wc))
 	return wc, true
 }
 
@@ -94,15 +116,11 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 // statuses, if they complete.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
-	for _, s := range statuses {
-		if !completed || wc.Status == s {
-			return
-		}
-	}
-	e.Fail(fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
+	e.Check(!completed || slices.Contains(statuses, wc.Status),
+		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless posting a request fails.
+// expectPostRefused fails the case unless posting a request fails for reason, as in [rig.Rig.MustFail].
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)
@@ -125,11 +143,11 @@ func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 // expectRead fails the case unless a READ of the endpoint returns these bytes.
 func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	const id = 78
-	e.complete(e.readWR(id, recvOffset, len(want), at))
+	e.execute(e.readWR(id, recvOffset, len(want), at))
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 
-// expectRefused fails the case unless the device refuses a request of the partner.
+// expectRefused fails the case unless the device refuses a request of the partner, which would do what.
 //
 // Over InfiniBand the request fails. iWARP does not acknowledge WRITEs: the request may
 // complete before the Terminate arrives, therefore a later valid READ must fail. Reliable
@@ -147,7 +165,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 		l.dut.AwaitState(l.dut.qp, errState)
 		return
 	}
-	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.remote(0))})
+	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.mem.Remote(0))})
 	if n == 0 && err != nil {
 		return // the connection has ended
 	}
@@ -155,7 +173,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 	partner.Check(wc.Status != verbs.WCSuccess, "a peer that cannot "+what+", and whose connection ends", "%s", rig.Describe(&wc))
 }
 
-// withSpaces replaces the hyphens in a part of an ID.
+// withSpaces replaces the hyphens in a part of a case ID by spaces.
 func withSpaces(s string) string { return strings.ReplaceAll(s, "-", " ") }
 
 // shortWait is long enough for everything that waits for no timer and no peer.

@@ -2,7 +2,6 @@ package verbsapi
 
 import (
 	"math"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -13,7 +12,7 @@ import (
 // handshake is a connection between the two devices that the connection manager is
 // making.
 type handshake struct {
-	*devices
+	*rig.Pair
 	active, passive *endpoint
 	listener        verbs.Listener
 	// conn is the active side's connection when task has ended.
@@ -21,79 +20,74 @@ type handshake struct {
 	task conformance.Task
 }
 
-// newHandshake makes unconnected queue pairs on both devices, and a listener on the
-// passive one.
+// newHandshake makes unconnected queue pairs on both devices, and a listener on the passive one. dutActive
+// says that the device under test is the active side.
 func newHandshake(r *rig.Rig, dutActive bool) *handshake {
-	d := &handshake{devices: openPartner(r)}
-	dut, partner := newEndpoint(d.dut, &setup{qpType: verbs.QPTypeRC}), newEndpoint(d.partner, &setup{qpType: verbs.QPTypeRC})
-	d.active, d.passive = partner, dut
-	at := r.Local[0]
+	h := &handshake{Pair: rig.NewPair(r)}
+	dut, partner := newEndpoint(h.DUT, &setup{qpType: verbs.QPTypeRC}), newEndpoint(h.Partner, &setup{qpType: verbs.QPTypeRC})
+	h.active, h.passive = partner, dut
+	addr := r.Local[0]
 	if dutActive {
-		d.active, d.passive = dut, partner
-		at = d.partner.GIDEntry().GID.Addr()
+		h.active, h.passive = dut, partner
+		addr = h.Partner.GIDEntry().GID.Addr()
 	}
-	var err error
-	d.listener, err = d.passive.CM().Listen(netip.AddrPortFrom(at, 0), verbs.PortSpaceTCP, 4)
-	r.Must("a listener", err)
-	return d
+	h.listener = listenAt(h.passive.Rig, addr)
+	return h
 }
 
 // startConnect starts a task that connects the active side.
-func (d *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
-	d.task = d.dut.Go("connect", func() (err error) {
-		cm, err := d.active.Device.CM()
+func (h *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
+	h.task = h.DUT.Go("connect", func() (err error) {
+		cm, err := h.active.Device.CM()
 		if err == nil {
-			d.conn, err = cm.Connect(d.active.qp, d.listener.Addr(), param, timeout)
+			h.conn, err = cm.Connect(h.active.qp, h.listener.Addr(), param, timeout)
 		}
 		return err
 	})
 }
 
 // nextRequest returns the connection request that the passive side received.
-func (d *handshake) nextRequest() verbs.ConnRequest {
-	req, err := d.listener.GetRequest(d.dut.ResponseTimeout())
-	d.dut.Must("a request for a connection", err)
-	return req
+func (h *handshake) nextRequest() verbs.ConnRequest {
+	return result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
 }
 
 // awaitConnected fails the case unless the active side gets its connection.
-func (d *handshake) awaitConnected() {
-	d.dut.Must("a connection", d.task.Wait(d.dut.ResponseTimeout()))
+func (h *handshake) awaitConnected() {
+	h.DUT.Must("a connection", h.task.Wait(h.DUT.ResponseTimeout()))
 }
 
-// accept accepts a request and waits for the active side.
-func (d *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
-	d.passive.accept(req, param, d.active)
-	d.awaitConnected()
-	d.active.conn = d.conn
+// accept accepts a request and waits until the active side is connected.
+func (h *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
+	h.passive.accept(req, param, h.active)
+	h.awaitConnected()
+	h.active.conn = h.conn
 }
 
 // connect makes the connection.
-func (d *handshake) connect() {
-	d.startConnect(connParam, d.dut.ResponseTimeout())
-	d.accept(d.nextRequest(), connParam)
+func (h *handshake) connect() {
+	h.startConnect(connParam, h.DUT.ResponseTimeout())
+	h.accept(h.nextRequest(), connParam)
 }
 
 // pair returns the connected queue pairs.
-func (d *handshake) pair() *qpPair {
-	l := &qpPair{dut: d.active, partner: d.passive}
-	if d.passive.Rig == d.dut {
-		l.dut, l.partner = d.passive, d.active
+func (h *handshake) pair() *qpPair {
+	if h.dutIsActive() {
+		return &qpPair{dut: h.active, partner: h.passive}
 	}
-	return l
+	return &qpPair{dut: h.passive, partner: h.active}
 }
 
 // dutIsActive reports whether the device under test is the active side.
-func (d *handshake) dutIsActive() bool { return d.active.Rig == d.dut }
+func (h *handshake) dutIsActive() bool { return h.active.Rig == h.DUT }
 
-// establish makes the connection, with receives posted on both sides.
-func (d *handshake) establish(receives int) *qpPair {
+// establish posts a number of receives on both sides, and makes the connection.
+func (h *handshake) establish(receives int) *qpPair {
 	for i := range receives {
-		d.active.postRecv(uint64(i+1), recvOffset, 64)
-		d.passive.postRecv(uint64(i+1), recvOffset, 64)
+		h.active.postRecv(uint64(i+1), recvOffset, 64)
+		h.passive.postRecv(uint64(i+1), recvOffset, 64)
 	}
-	d.connect()
-	return d.pair()
+	h.connect()
+	return h.pair()
 }
 
 // expectFlushed fails the case unless both queue pairs go to ERR and flush this many
@@ -103,6 +97,16 @@ func (l *qpPair) expectFlushed(receives int) {
 		e.AwaitState(e.qp, errState)
 		checkOrder(e.Rig, pollCompletions(e.Rig, e.CQ, receives, 4), 1, verbs.WCWRFlushErr)
 	}
+}
+
+// onActive makes the body of a case from a function that uses a handshake with the device as the active
+// side, and onPassive one with the device as the passive side.
+func onActive(body func(*handshake)) func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
+}
+
+func onPassive(body func(*handshake)) func(*conformance.Bench) error {
+	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, false)) })
 }
 
 // onHandshake makes the body of a case from a function that runs with the device as the
@@ -122,6 +126,7 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 // 8-bit length.
 type privateDataLimits struct{ request, reply, tooLong int }
 
+// privateLimits returns the limits of the transport of a device.
 func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
 		return privateDataLimits{request: 56, reply: 196, tooLong: 197}

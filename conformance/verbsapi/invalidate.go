@@ -20,7 +20,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
 		wr.Opcode, wr.InvalidateRKey = verbs.OpSendInv, at.RKey
-		l.partner.complete(wr)
+		l.partner.execute(wr)
 		wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
 		l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 			fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
@@ -32,8 +32,8 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	Title:   "A type 2 window can be invalidated only over the queue pair that bound it",
 	Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 	Expects: "a receive that fails, and the bytes for the READ",
-	Defects: []string{"ForeignInvalidate"}, Run: onDevices(func(d *devices) {
-		own, other := d.newPair(setup{}), d.newPair(setup{})
+	Defects: []string{"ForeignInvalidate"}, Run: rig.PairBody(func(d *rig.Pair) {
+		own, other := newPair(d, setup{}), newPair(d, setup{})
 		at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
 		other.expectInvalidateFails("a window of another queue pair", at.RKey)
 		other.resetPartner()
@@ -45,14 +45,14 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	Title:   "Neither a region nor a type 1 window can be invalidated by a peer",
 	Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 	Expects: "receives that fail, and the bytes for the READs",
-	Defects: []string{"InvalidateAnything"}, Run: onDevices(func(d *devices) {
-		l := d.newPair(setup{})
+	Defects: []string{"InvalidateAnything"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l := newPair(d, setup{})
 		window := l.dut.bindReadable(l.dut.newWindow(verbs.MWType1), 256, 64)
 		for _, k := range []struct {
 			what string
 			at   verbs.Remote
-		}{{"a region", l.dut.remote(256)}, {"a type 1 window", window}} {
-			other := d.newPair(setup{})
+		}{{"a region", l.dut.mem.Remote(256)}, {"a type 1 window", window}} {
+			other := newPair(d, setup{})
 			other.expectInvalidateFails(k.what, k.at.RKey)
 			other.resetPartner()
 			l.partner.expectRead(k.at, l.dut.mem.Buf[256:320])
@@ -64,8 +64,8 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	Title:   "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
 	Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 	Expects: "a receive that fails, and the bytes for the READ",
-	Defects: []string{"UnboundInvalidate"}, Run: onDevices(func(d *devices) {
-		l, other := d.newPair(setup{}), d.newPair(setup{})
+	Defects: []string{"UnboundInvalidate"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l, other := newPair(d, setup{}), newPair(d, setup{})
 		mw := l.dut.newWindow(verbs.MWType2)
 		l.expectInvalidateFails("a window that is not bound", mw.RKey())
 		l.resetPartner()
@@ -73,9 +73,9 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// expectInvalidateFails fails the case unless the receive of a message fails that
-// invalidates this key. The result of the send depends on the transport: InfiniBand does
-// not answer it, others may have completed it.
+// expectInvalidateFails fails the case unless the receive of a SEND that invalidates key fails. what says
+// whose key it is. The result of the send depends on the transport: InfiniBand does not acknowledge it,
+// others may have completed it.
 func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 	const recv, send = 31, 32
 	l.dut.postRecv(recv, recvOffset, 64)

@@ -46,16 +46,11 @@ type setup struct {
 
 // onPair makes the body of a case from a function that uses a pair.
 func onPair(s setup, body func(*qpPair)) func(*conformance.Bench) error {
-	return rig.Body(func(r *rig.Rig) { body(newPair(r, s)) })
+	return rig.PairBody(func(d *rig.Pair) { body(newPair(d, s)) })
 }
 
 // onReliable is onPair for cases that need RC or reliable datagrams: see [alsoOverRD].
 func onReliable(body func(*qpPair)) func(*conformance.Bench) error { return onPair(setup{}, body) }
-
-// onDevices makes the body of a case from a function that makes its pairs itself.
-func onDevices(body func(*devices)) func(*conformance.Bench) error {
-	return rig.Body(func(r *rig.Rig) { body(openPartner(r)) })
-}
 
 // alsoOverRD returns each case twice: for RC and for reliable datagrams, which have the
 // same operations and the same rules for memory.
@@ -75,23 +70,12 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 	return both
 }
 
-func newPair(r *rig.Rig, s setup) *qpPair { return openPartner(r).newPair(s) }
-
-// devices are the device under test and its partner, each with an application.
-type devices struct{ dut, partner *rig.Rig }
-
-// openPartner opens the partner of the device.
-func openPartner(r *rig.Rig) *devices {
-	both := rig.NewPair(r)
-	return &devices{dut: both.DUT, partner: both.Partner}
-}
-
-// newPair makes another pair of queue pairs.
-func (d *devices) newPair(s setup) *qpPair {
+// newPair makes a queue pair on each of two devices, and connects them.
+func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
-		s.qpType = defaultQPType(d.dut)
+		s.qpType = defaultQPType(d.DUT)
 	}
-	l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &setup{qpType: s.qpType, caps: s.caps, access: s.access})}
+	l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &setup{qpType: s.qpType, caps: s.caps, access: s.access})}
 	l.connect(&s)
 	return l
 }
@@ -112,7 +96,7 @@ const (
 // smallCaps are capacities that every device supports.
 var smallCaps = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}
 
-// newEndpoint makes a queue pair in INIT.
+// newEndpoint makes a queue pair in INIT as s says, and registers its memory.
 func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	rights := s.access
 	if rights == 0 {
@@ -131,8 +115,8 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	return e
 }
 
-// regionAccess returns the access flags of a region with these remote rights that windows
-// can be bound to.
+// regionAccess returns the access flags of a region with these remote rights, including that to bind
+// windows to it if the device has them.
 func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	a := remote | verbs.AccessLocalWrite
 	if r.Caps&(verbs.CapMWType1|verbs.CapMWType2) != 0 {
@@ -141,10 +125,9 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	return a
 }
 
+// newQP makes a queue pair, or ends the case.
 func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
-	qp, err := r.Device.CreateQP(init)
-	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
-	return qp
+	return result(r.Device.CreateQP(init))(r, fmt.Sprintf("a queue pair of %v", init.Type))
 }
 
 // newDefaultQP makes a small queue pair of the default type in RESET.
@@ -152,14 +135,15 @@ func newDefaultQP(r *rig.Rig) verbs.QP {
 	return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
-// connect moves both queue pairs to RTS.
+// connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand by
+// ibv_modify_qp, and others by the connection manager.
 func (l *qpPair) connect(s *setup) {
 	switch {
 	case s.qpType == verbs.QPTypeUD:
 		l.dut.addressTo(l.partner)
 		l.partner.addressTo(l.dut)
 	case isIB(l.dut.Rig):
-		attr := linkAttrs()
+		attr := connectionAttrs()
 		if s.modifyAttr != nil {
 			s.modifyAttr(&attr)
 		}
@@ -189,8 +173,8 @@ func requireIB(r *rig.Rig, reason string) {
 	}
 }
 
-// linkAttrs returns the attributes of a connection, without the destination.
-func linkAttrs() verbs.QPAttr {
+// connectionAttrs returns the attributes of a connection, without the destination.
+func connectionAttrs() verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
 		Timeout: 14, RetryCnt: 7, RNRRetry: 7,
@@ -199,47 +183,35 @@ func linkAttrs() verbs.QPAttr {
 
 // connectTo connects a queue pair in INIT to another by ibv_modify_qp.
 func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
-	attr.DestQPN, attr.AH = other.qp.QPN(), e.pathTo(other)
+	attr.DestQPN, attr.AH = other.qp.QPN(), e.PathTo(other.Rig)
 	e.ToRTR(e.qp, attr)
 	e.ToRTS(e.qp, attr)
 }
-
-// pathTo returns the path to another endpoint.
-func (e *endpoint) pathTo(other *endpoint) verbs.AHAttr { return e.PathTo(other.Rig) }
 
 // addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its
 // datagrams.
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
 	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
-	ah, err := e.PD.CreateAH(e.pathTo(other))
-	e.Must("an address handle", err)
+	ah := result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
 // connectByCM connects the two by the connection manager. The device under test listens,
 // at an address that the bench knows.
 func (l *qpPair) connectByCM() {
-	listener := listen(l.dut.Rig)
-	partner := l.dut.Go("partner connects", func() (err error) {
-		cm, err := l.partner.Device.CM()
-		if err == nil {
-			l.partner.conn, err = cm.Connect(l.partner.qp, listener.Addr(), connParam, l.dut.ResponseTimeout())
-		}
-		return err
-	})
-	req, err := listener.GetRequest(l.dut.ResponseTimeout())
-	l.dut.Must("a request for a connection", err)
-	l.dut.accept(req, connParam, l.partner)
-	l.dut.Must("a connection", partner.Wait(l.dut.ResponseTimeout()))
-	l.dut.Must("a listener that can be closed", listener.Close())
+	h := &handshake{
+		Pair:   &rig.Pair{DUT: l.dut.Rig, Partner: l.partner.Rig},
+		active: l.partner, passive: l.dut, listener: listen(l.dut.Rig),
+	}
+	h.connect()
+	l.dut.Must("a listener that can be closed", h.listener.Close())
 }
 
-// accept accepts the partner's request. siw of Linux ignores the first message of a
-// stream if it arrives before the accept is complete, and then waits forever. Therefore
-// the partner sends empty WRITEs until the accept returns. Cases of MPA test this
-// behaviour.
-func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *endpoint) {
+// accept accepts the request of active. siw of Linux ignores the first message of a stream if it arrives
+// before the accept is complete, and then waits forever. Therefore active sends empty WRITEs until the
+// accept returns. Cases of MPA test this behaviour.
+func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *endpoint) {
 	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {
 		retryAfter = e.ResponseTimeout()
@@ -250,23 +222,19 @@ func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, from *en
 	})
 	err := task.Wait(retryAfter)
 	for until := e.Now() + e.ResponseTimeout(); errors.Is(err, verbs.ErrTimeout) && e.Now() < until; err = task.Wait(retryAfter) {
-		from.sendEmptyWrite()
+		// The WRITE needs no response. The post fails until the queue pair is connected.
+		_, _ = active.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 	}
 	e.Must("a request that can be accepted", err)
-}
-
-// sendEmptyWrite posts an unsignaled WRITE of no bytes, which needs no response.
-func (e *endpoint) sendEmptyWrite() {
-	// The post fails until the partner is connected.
-	_, _ = e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite}})
 }
 
 // connParam are the connection parameters of both ends.
 var connParam = verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7}
 
 // listen makes the device listen at its first address.
-func listen(r *rig.Rig) verbs.Listener {
-	l, err := r.CM().Listen(netip.AddrPortFrom(r.Local[0], 0), verbs.PortSpaceTCP, 4)
-	r.Must("a listener", err)
-	return l
+func listen(r *rig.Rig) verbs.Listener { return listenAt(r, r.Local[0]) }
+
+// listenAt makes a device listen at one of its addresses, at a free port.
+func listenAt(r *rig.Rig, addr netip.Addr) verbs.Listener {
+	return result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, 4))(r, "a listener")
 }

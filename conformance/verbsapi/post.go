@@ -11,7 +11,6 @@ import (
 var postCases = []conformance.Case{{
 	ID: "verbs/post/send-before-ready-refused", Cite: manual("C10-96", "verbs/post/1"),
 	Title:   "Posting a send in RESET or INIT fails, and the send is not flushed later",
-	Sends:   "nothing",
 	Expects: "an error from the post in both states; no completion when the queue pair then fails",
 	Defects: []string{"BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
 		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
@@ -26,25 +25,20 @@ var postCases = []conformance.Case{{
 	Title:   "A receive can be posted in INIT, and is used when the queue pair is connected",
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
-	Defects: []string{"RecvNeedsReady"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
+	Defects: []string{"RecvNeedsReady"}, Run: rig.PairBody(func(d *rig.Pair) {
+		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: defaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: defaultQPType(d.DUT)})}
 		l.dut.postRecv(7, recvOffset, 64)
-		l.connect(&setup{qpType: defaultQPType(r)})
+		l.connect(&setup{qpType: defaultQPType(d.DUT)})
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
 }, {
 	ID: "verbs/post/receive-in-reset-refused", Cite: manual("C10-97.2.1", "verbs/post/3"),
 	Title:   "A receive that is posted in RESET is refused",
-	Sends:   "nothing",
 	Expects: "an error from the post, and no receive posted",
 	Defects: []string{"BadPostsSwallowed"}, Run: rig.Body(func(r *rig.Rig) {
 		requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
-		qp := newDefaultQP(r)
-		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
-		r.MustFail("a receive in RESET", err, nil)
-		r.Check(n == 0, "no receive posted", "%d", n)
+		expectRecvRefused(r, "a receive in RESET", newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64), nil)
 	}),
 }, {
 	ID: "verbs/post/full-receive-queue", Cite: manual("ibv_post_recv(3)", "verbs/post/4"),
@@ -55,16 +49,7 @@ var postCases = []conformance.Case{{
 		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
 		r.ToInit(qp, 0, qKey)
 		room := r.QueryQP(qp).Caps.MaxRecvWR
-		wrs := make([]verbs.RecvWR, room+2)
-		for i := range wrs {
-			wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
-		}
-		n, err := qp.PostRecv(wrs)
-		r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-		n, err = qp.PostRecv(wrs[room:])
-		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == 0, "none posted", "%d", n)
+		expectFullAfter(r, qp, room, m.SGL(0, 64))
 		r.ToState(qp, errState)
 		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
 		expectEmptyCQ(r, r.CQ)
@@ -89,7 +74,7 @@ var postCases = []conformance.Case{{
 			l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 			l.partner.ExpectRecv(uint64(i+1), 16)
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
 	ID: "verbs/post/stops-at-the-first-bad-request", Cite: manual("ibv_post_send(3)", "verbs/post/6"),
@@ -99,8 +84,7 @@ var postCases = []conformance.Case{{
 	Defects: []string{"PostCountWrong", "BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.postRecv(1, recvOffset, 64)
 		l.partner.postRecv(2, recvOffset+1024, 64)
-		bad := l.dut.sendWR(2, 0, 16)
-		bad.SGL = sgeList(l.dut.mem, l.dut.QueryQP(l.dut.qp).Caps.MaxSendSGE+1, 4)
+		bad := l.dut.sendOf(2, sgeList(l.dut.mem, l.dut.QueryQP(l.dut.qp).Caps.MaxSendSGE+1, 4)...)
 		n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
 		l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
 		l.dut.Check(n == 1, "one request posted", "%d", n)
@@ -117,16 +101,12 @@ var postCases = []conformance.Case{{
 	Expects: "the former are refused and the latter accepted",
 	Defects: []string{"SGECut"}, Run: onPair(setup{}, func(l *qpPair) {
 		caps := l.dut.QueryQP(l.dut.qp).Caps
-		long := l.dut.sendWR(1, 0, 0)
-		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
+		long := l.dut.sendOf(1, sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)...)
 		l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
-		n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64)}})
-		l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-		l.dut.Check(n == 0, "no receive posted", "%d", n)
+		expectRecvRefused(l.dut.Rig, "a receive with too long a list", l.dut.qp, sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64), verbs.ErrInvalid)
 		l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
 		l.partner.postRecv(4, recvOffset, 64)
-		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
-		l.dut.complete(long)
+		l.dut.execute(l.dut.sendOf(1, sgeList(l.dut.mem, caps.MaxSendSGE, 4)...))
 	}),
 }, {
 	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
@@ -137,9 +117,7 @@ var postCases = []conformance.Case{{
 		for _, dir := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
 			first := dir.to.grhLen() + 10
 			dir.to.PostRecv(dir.to.qp, 1, dir.to.mem.SGE(recvOffset, first), dir.to.mem.SGE(recvOffset+1024, 64))
-			wr := dir.from.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)}
-			dir.from.complete(wr)
+			dir.from.execute(dir.from.sendOf(2, dir.from.mem.SGE(100, 7), dir.from.mem.SGE(40, 20)))
 			dir.to.ExpectRecv(1, dir.to.grhLen()+27)
 			buf := dir.from.mem.Buf
 			dir.to.ExpectBytes(dir.to.mem, recvOffset+dir.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
@@ -152,12 +130,8 @@ var postCases = []conformance.Case{{
 	Sends:   "sends without a list, and with an entry of no bytes",
 	Expects: "a receive of no bytes for each",
 	Defects: []string{"EmptySendRefused"}, Run: onPair(setup{}, func(l *qpPair) {
-		for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
-			l.partner.postRecv(uint64(i+1), recvOffset, 64)
-			wr := l.dut.sendWR(9, 0, 0)
-			wr.SGL = sgl
-			l.dut.complete(wr)
-			l.partner.expectMessage(uint64(i+1), recvOffset, nil)
+		for _, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
+			l.expectArrives(l.dut.sendOf(9, sgl...), nil)
 		}
 	}),
 }, {
@@ -170,7 +144,7 @@ var postCases = []conformance.Case{{
 		for i := range 4 {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
 			id := uint64(3*i + 1)
-			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.remote(4096)))
+			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.mem.Remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.mem.Remote(4096)))
 		}
 		l.dut.PostSend(l.dut.qp, wrs...)
 		for range 4 {
@@ -190,7 +164,7 @@ var postCases = []conformance.Case{{
 			wr.Opcode = op
 			l.dut.expectPostRefused(fmt.Sprintf("operation %d", op), wr, nil)
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
 	ID:   "verbs/post/operations-of-other-services",
@@ -202,12 +176,12 @@ var postCases = []conformance.Case{{
 		if r.Caps.Has(verbs.CapRD) {
 			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
 		}
-		d := openPartner(r)
+		d := rig.NewPair(r)
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-			l := d.newPair(setup{qpType: verbs.QPTypeUD})
+			l := newPair(d, setup{qpType: verbs.QPTypeUD})
 			l.partner.postRecv(1, recvOffset, 64)
 			wr := l.dut.sendWR(2, 0, 8)
-			wr.Opcode, wr.Remote = op, l.partner.remote(0)
+			wr.Opcode, wr.Remote = op, l.partner.mem.Remote(0)
 			l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
 			if wc, ok := l.partner.PollCompletion(shortWait); ok {
 				r.Fail("nothing sent", "%s", rig.Describe(&wc))
@@ -216,7 +190,29 @@ var postCases = []conformance.Case{{
 	}),
 }}
 
-// sgeList returns a list of n entries of size bytes each.
+// expectRecvRefused fails the case unless posting a receive with this list fails. reason is as in [rig.Rig.MustFail].
+func expectRecvRefused(r *rig.Rig, what string, queue rig.RecvQueue, sgl []verbs.SGE, reason error) {
+	n, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgl}})
+	r.MustFail(what, err, reason)
+	r.Check(n == 0, "no receive posted", "%d", n)
+}
+
+// expectFullAfter fails the case unless an empty queue takes capacity receives, with IDs from 1 on, and refuses
+// more with ENOMEM.
+func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, capacity int, sgl []verbs.SGE) {
+	wrs := make([]verbs.RecvWR, capacity+2)
+	for i := range wrs {
+		wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: sgl}
+	}
+	n, err := queue.PostRecv(wrs)
+	r.MustFail("one receive too many", err, verbs.ErrNoMemory)
+	r.Check(n == capacity, fmt.Sprintf("%d receives posted", capacity), "%d", n)
+	n, err = queue.PostRecv(wrs[capacity:])
+	r.MustFail("another receive too many", err, verbs.ErrNoMemory)
+	r.Check(n == 0, "none posted", "%d", n)
+}
+
+// sgeList returns a list of n entries of size bytes each, which follow each other in m.
 func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {
 	for i := range n {
 		sgl = append(sgl, m.SGE(i*size, size))

@@ -17,19 +17,13 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"MRAddrIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 		const at = 0x7_0000_1000
 		buf := rig.Pattern(100, 3)
-		mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-		l.dut.Must("a region at a chosen address", err)
+		mr := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
 		l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, buf[10:60])
+		l.expectArrives(l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
 	}),
 }, {
 	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"),
 	Title:   "No two existing regions have the same L_Key or R_Key",
-	Sends:   "nothing",
 	Expects: "200 different L_Keys and 200 different R_Keys",
 	Defects: []string{"MRKeysRepeat"}, Run: rig.Body(func(r *rig.Rig) {
 		// L_Key and R_Key of a region may be equal.
@@ -43,7 +37,6 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/remote-write-needs-local-write", Cite: manual("ibv_reg_mr(3)", "verbs/mr/3"),
 	Title:   "Remote write and remote atomic need local write",
-	Sends:   "nothing",
 	Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
 	Defects: []string{"MRAccessUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		buf := make([]byte, 64)
@@ -59,7 +52,6 @@ var regionCases = []conformance.Case{{
 }, {
 	ID: "verbs/mr/hints-are-no-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/4"),
 	Title:   "Optional access flags do not make a registration fail",
-	Sends:   "nothing",
 	Expects: "a region with relaxed ordering and with the other flags of the optional range",
 	Defects: []string{"HintsRefused"}, Run: rig.Body(func(r *rig.Rig) {
 		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
@@ -73,13 +65,8 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"NoEmptyMR"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(0, verbs.AccessLocalWrite)
 		l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = m.SGL(0, 0)
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, nil)
-		wr.SGL = m.SGL(0, 1)
-		l.dut.expectFailure("a byte of an empty region", wr)
+		l.expectArrives(l.dut.sendOf(2, m.SGE(0, 0)), nil)
+		l.dut.expectFailure("a byte of an empty region", l.dut.sendOf(2, m.SGE(0, 1)))
 	}),
 }, {
 	ID: "verbs/mr/overlapping-regions-stand-alone", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
@@ -95,11 +82,7 @@ var regionCases = []conformance.Case{{
 			l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
 		}
 		l.dut.Must("a region that can be closed", regions[0].Close())
-		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, buf[20:80])
+		l.expectArrives(l.dut.sendOf(2, verbs.SGEOf(regions[1], 4, 60)), buf[20:80])
 	}),
 }, {
 	ID: "verbs/mr/beyond-its-end", Cite: manual("ibv_post_send(3)", "verbs/mr/8"),
@@ -107,15 +90,13 @@ var regionCases = []conformance.Case{{
 	Title:   "A list entry that exceeds its region by a byte at either end fails",
 	Sends:   "requests that begin a byte before a region, or end a byte after it",
 	Expects: "each is refused or completes with an error",
-	Defects: []string{"SGEClamped"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"SGEClamped"}, Run: rig.PairBody(func(d *rig.Pair) {
 		for _, off := range []int{-1, 1} {
-			l := d.newPair(setup{})
-			m := r.Memory(64, verbs.AccessLocalWrite)
+			l := newPair(d, setup{})
+			m := d.DUT.Memory(64, verbs.AccessLocalWrite)
 			l.partner.postRecv(1, recvOffset, 128)
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
-			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
+			list := verbs.SGE{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}
+			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), l.dut.sendOf(2, list))
 		}
 	}),
 }, {
@@ -125,8 +106,7 @@ var regionCases = []conformance.Case{{
 	Expects: "it is refused or completes with an error",
 	Defects: []string{"StaleKeys"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, verbs.AccessLocalWrite)
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = m.SGL(0, 64)
+		wr := l.dut.sendOf(2, m.SGE(0, 64))
 		l.partner.postRecv(1, recvOffset, 64)
 		l.dut.Must("a region that can be closed", m.Close())
 		l.dut.expectFailure("a request from a closed region", wr)
@@ -142,22 +122,18 @@ var regionCases = []conformance.Case{{
 		buf := make([]byte, 64)
 		// With remote read: a device need not allocate an R_Key without remote
 		// access.
-		old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
-		l.dut.Must("a region", err)
+		old := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
 		was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
 		l.dut.Must("a region that can be closed", old.Close())
 		again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
 		l.dut.Must("the region again", err)
 		l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
-		wr := l.dut.sendWR(2, 0, 0)
-		wr.SGL = []verbs.SGE{was}
 		l.partner.postRecv(1, recvOffset, 64)
-		l.dut.expectFailure("a request with the old key", wr)
+		l.dut.expectFailure("a request with the old key", l.dut.sendOf(2, was))
 	}),
 }, {
 	ID: "verbs/mr/busy-with-a-window", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
 	Title:   "A region cannot be closed while a window is bound to it",
-	Sends:   "nothing",
 	Expects: "a refusal with any error until the window is freed",
 	Defects: []string{"BusyClosed", "DeregBound"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
@@ -175,51 +151,51 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "A peer can access every byte of a region by its key, and none before or after it",
 	Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
 	Expects: "the bytes for the former; the latter fail, with memory unchanged",
-	Defects: []string{"RangeSlack"}, Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+	Defects: []string{"RangeSlack"}, Run: rig.PairBody(func(d *rig.Pair) {
+		m := d.DUT.Memory(64, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, off := range []int{-1, 57} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				l.expectExecuted(op, m, m.Remote(0), 0)
 				l.expectExecuted(op, m, m.Remote(56), 56)
 				l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
 			}
 		}
-		d.dut.ExpectUnchanged(m, 0, 0)
+		d.DUT.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
 	ID: "verbs/mr/peers-do-not-wrap-around", Cite: manual("Table 63", "verbs/mr/11"),
 	Title:   "A remote access whose address and length wrap around 2^64 fails",
 	Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
 	Expects: "they fail, with memory unchanged",
-	Defects: []string{"WrappingRange"}, Run: onDevices(func(d *devices) {
-		m := d.dut.Memory(64, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+	Defects: []string{"WrappingRange"}, Run: rig.PairBody(func(d *rig.Pair) {
+		m := d.DUT.Memory(64, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
 			}
 		}
-		d.dut.ExpectUnchanged(m, 0, 0)
+		d.DUT.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
 	ID: "verbs/mr/peers-have-the-rights-given", Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"),
 	Title:   "A remote READ needs remote read, and a remote WRITE remote write",
 	Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
 	Expects: "the permitted ones are executed; the others fail, with memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onDevices(func(d *devices) {
+	Defects: []string{"RightsIgnored"}, Run: rig.PairBody(func(d *rig.Pair) {
 		ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
 		for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
-			m := d.dut.Memory(64, has|verbs.AccessLocalWrite)
+			m := d.DUT.Memory(64, has|verbs.AccessLocalWrite)
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				if has&ops[op] != 0 {
 					l.expectExecuted(op, m, m.Remote(0), 0)
 					continue
 				}
 				l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
 			}
-			d.dut.ExpectUnchanged(m, 0, 0)
+			d.DUT.ExpectUnchanged(m, 0, 0)
 		}
 	}),
 }, {
@@ -227,20 +203,20 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "Regions of the same memory have independent access rights",
 	Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
 	Expects: "the first and the last are executed; the one between fails, with memory unchanged",
-	Defects: []string{"RightsIgnored"}, Run: onDevices(func(d *devices) {
+	Defects: []string{"RightsIgnored"}, Run: rig.PairBody(func(d *rig.Pair) {
 		const local = verbs.AccessLocalWrite
-		m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
+		m := d.DUT.Memory(64, local|verbs.AccessRemoteWrite)
 		places := []verbs.Remote{m.Remote(0)}
 		for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-			mr, err := d.dut.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-			d.dut.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+			mr, err := d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
+			d.DUT.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
 			places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 		}
 		for i, at := range places {
-			l := d.newPair(setup{})
+			l := newPair(d, setup{})
 			if i == 1 {
 				l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
-				d.dut.ExpectUnchanged(m, 0, 0)
+				d.DUT.ExpectUnchanged(m, 0, 0)
 				continue
 			}
 			l.expectExecuted(verbs.OpRDMAWrite, m, at, 0)
@@ -318,15 +294,15 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE of n bytes of the peer's memory.
+// rdmaWR returns a READ or WRITE of n bytes of the peer's memory; the local ones are at recvOffset.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = op
 	return wr
 }
 
-// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the
-// eight bytes at off of m. It leaves m with its original content.
+// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the eight bytes at off
+// of m, whose remote address is at. It leaves m with its original content.
 func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
 	const id = 76
 	if op == verbs.OpRDMARead {
@@ -337,8 +313,8 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	copy(m.Buf[off:], "changed!")
 	l.dut.QueryPort() // makes the change visible to the device
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
-	l.partner.complete(l.partner.writeWR(id, sendOffset, 8, at))
+	l.partner.execute(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.
-	l.partner.expectRead(l.dut.remote(0), l.dut.mem.Buf[:8])
+	l.partner.expectRead(l.dut.mem.Remote(0), l.dut.mem.Buf[:8])
 	l.dut.ExpectBytes(m, off, was[:])
 }

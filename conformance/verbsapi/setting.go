@@ -13,7 +13,6 @@ var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/rc-query-tells-what-was-set",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "A query returns every attribute of a connection as it was set",
-	Sends:   "nothing",
 	Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
 	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
@@ -45,7 +44,6 @@ var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/ud-query-tells-what-was-set",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Title:   "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
-	Sends:   "nothing",
 	Expects: "Q_Key, port and PSN as they were set",
 	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeUD)
@@ -60,7 +58,6 @@ var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/rights-can-be-changed",
 	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "The access flags of a queue pair can be changed before it is connected, and a query returns them",
-	Sends:   "nothing",
 	Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
 	Defects: []string{"QueryForgets", "OptionalAttrsRefused"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
@@ -93,7 +90,6 @@ var settingCases = []conformance.Case{{
 }, {
 	ID: "verbs/modify/values-out-of-range-refused", Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"),
 	Title:   "Invalid attributes are refused, and change nothing",
-	Sends:   "nothing",
 	Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
 	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		qp := newDefaultQP(r)
@@ -120,7 +116,6 @@ var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/path-out-of-range-refused",
 	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
-	Sends:   "nothing",
 	Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
 	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		m := newQPMover(r, verbs.QPTypeRC)
@@ -156,7 +151,7 @@ var settingCases = []conformance.Case{{
 		if l.dut.qp.Type() != verbs.QPTypeUD {
 			requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
 		}
-		l.expectDelivery(l.dut, l.partner, 16)
+		expectDelivery(l.dut, l.partner, 16)
 		l.dut.Must("RTS to SQD", l.dut.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 		e := l.dut.ExpectEvent(verbs.EventSQDrained)
 		l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)

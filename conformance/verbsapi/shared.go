@@ -12,7 +12,6 @@ import (
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
 	ID: "verbs/srq/sizes-at-least-as-asked", Cite: manual("ibv_create_srq(3)", "verbs/srq/1"),
 	Title:   "A shared receive queue has at least the requested capacities",
-	Sends:   "nothing",
 	Expects: "at least the requested receives and list entries",
 	Defects: []string{"CapsShort"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
@@ -24,7 +23,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/sizes-within-the-limits", Cite: manual("ibv_create_srq(3)", "verbs/srq/2"),
 	Title:   "A shared receive queue beyond the device's limits is refused",
-	Sends:   "nothing",
 	Expects: "a refusal of one receive and of one list entry more than the device claims",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		limit := r.QueryDevice()
@@ -40,22 +38,21 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "Queue pairs share the receives of a queue: each receive is used for one message",
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
-	Defects: []string{"SRQDoubleUse"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		srq := newSRQ(r, srqInit(r))
+	Defects: []string{"SRQDoubleUse"}, Run: rig.PairBody(func(d *rig.Pair) {
+		srq := newSRQ(d.DUT, srqInit(d.DUT))
 		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
 		mem := links[0].dut.mem
 		used := make(map[uint64]bool)
 		for i := range 6 {
-			r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
+			d.DUT.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
 		}
 		for i := range 6 {
 			l := links[i%2]
-			l.partner.complete(l.partner.sendWR(9, 16*i, 100+i))
-			wc := r.NextCompletion()
-			r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
-			r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-			r.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
+			l.partner.execute(l.partner.sendWR(9, 16*i, 100+i))
+			wc := d.DUT.NextCompletion()
+			d.DUT.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
+			d.DUT.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+			d.DUT.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
 			used[wc.WRID] = true
 		}
 	}),
@@ -66,17 +63,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
 	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-		room := srqSizes(r, srq).MaxWR
-		wrs := make([]verbs.RecvWR, room+2)
-		for i := range wrs {
-			wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
-		}
-		n, err := srq.PostRecv(wrs)
-		r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-		n, err = srq.PostRecv(wrs[room:])
-		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-		r.Check(n == 0, "none posted", "%d", n)
+		expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
 	}),
 }, {
 	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"),
@@ -86,9 +73,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Defects: []string{"SGECut"}, Run: rig.Body(func(r *rig.Rig) {
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
-		n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
-		r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-		r.Check(n == 0, "no receive posted", "%d", n)
+		expectRecvRefused(r, "a receive with too long a list", srq, sgeList(m, most+1, 8), verbs.ErrInvalid)
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
 }, {
@@ -98,9 +83,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
 	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
-		l := newSRQPair(openPartner(r), srq)
+		l := newSRQPair(rig.NewPair(r), srq)
 		use := func() {
-			l.partner.complete(l.partner.sendWR(9, 0, 16))
+			l.partner.execute(l.partner.sendWR(9, 0, 16))
 			wc := r.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 		}
@@ -128,7 +113,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"),
 	Title:   "A limit that is larger than the shared receive queue is refused, and changes nothing",
-	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
 	Defects: []string{"SRQModifyLies", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
@@ -144,8 +128,8 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
 	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
 	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
-	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: onDevices(func(d *devices) {
-		r := d.dut
+	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: rig.PairBody(func(d *rig.Pair) {
+		r := d.DUT
 		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		was := srqSizes(r, srq).MaxWR
 		waiting := make(map[uint64]bool)
@@ -170,7 +154,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
 		l := newSRQPair(d, srq)
 		for range was + 8 {
-			l.partner.complete(l.partner.sendWR(1, 0, 8))
+			l.partner.execute(l.partner.sendWR(1, 0, 8))
 			wc := l.dut.NextCompletion()
 			r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
 			delete(waiting, wc.WRID)
@@ -179,7 +163,6 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }, {
 	ID: "verbs/srq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"),
 	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
-	Sends:   "nothing",
 	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := newSRQ(r, srqInit(r))
@@ -194,15 +177,14 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
-		srq := newSRQ(r, srqInit(r))
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.PairBody(func(d *rig.Pair) {
+		srq := newSRQ(d.DUT, srqInit(d.DUT))
 		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
-		r.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
+		d.DUT.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
 		goes.dut.toState(errState)
 		e := stays.expectEvent(verbs.EventQPLastWQEReached)
-		r.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
-		expectEmptyCQ(r, r.CQ)
+		d.DUT.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
+		expectEmptyCQ(d.DUT, d.DUT.CQ)
 		stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
 		stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
 	}),
@@ -213,8 +195,8 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
 	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 	Expects: "the first in its receive; the second is refused or completes with an error",
-	Defects: []string{"SRQReceiveAnyPD"}, Run: onDevices(func(d *devices) {
-		r := d.dut
+	Defects: []string{"SRQReceiveAnyPD"}, Run: rig.PairBody(func(d *rig.Pair) {
+		r := d.DUT
 		init := srqInit(r)
 		init.PD = otherPD(r)
 		srq := newSRQ(r, init)
@@ -237,16 +219,14 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
+// newSRQ makes an SRQ, or ends the case.
 func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
-	srq, err := r.Device.CreateSRQ(init)
-	r.Must("a shared receive queue", err)
-	return srq
+	return result(r.Device.CreateSRQ(init))(r, "a shared receive queue")
 }
 
+// srqAttr queries an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
-	a, err := srq.Query()
-	r.Must("a shared receive queue that can be queried", err)
-	return a
+	return result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
 // srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested
@@ -262,6 +242,6 @@ func srqSizes(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 }
 
 // newSRQPair makes a pair whose DUT endpoint receives from an SRQ.
-func newSRQPair(d *devices, srq verbs.SRQ) *qpPair {
-	return d.newPair(setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
+func newSRQPair(d *rig.Pair, srq verbs.SRQ) *qpPair {
+	return newPair(d, setup{modifyInit: func(init *verbs.QPInit) { init.SRQ = srq }})
 }

@@ -35,8 +35,8 @@ var signalCases = []conformance.Case{{
 	Expects: "it is refused, or completes with an error, its WR ID and its QPN",
 	Defects: []string{"UnsignaledErrorsLost", "SparseCompletions"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
-		wr := l.dut.sendWR(11, 0, 0)
-		wr.Flags, wr.SGL = 0, m.SGL(0, 64)
+		wr := l.dut.sendOf(11, m.SGE(0, 64))
+		wr.Flags = 0
 		l.dut.Must("a region that can be closed", m.Close())
 		if wc, completed := l.dut.expectFailure("a request from a closed region", wr); completed {
 			l.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
@@ -50,10 +50,10 @@ var signalCases = []conformance.Case{{
 	Defects: []string{"WRID32"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, id := range []uint64{0, 1, math.MaxUint32, 1 << 32, 1<<63 | 5, math.MaxUint64} {
 			l.dut.postRecv(id, recvOffset, 64)
-			l.partner.complete(l.partner.sendWR(1, 0, 8))
+			l.partner.execute(l.partner.sendWR(1, 0, 8))
 			l.dut.ExpectRecv(id, l.dut.grhLen()+8)
 			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.complete(l.dut.sendWR(id, 0, 8))
+			l.dut.execute(l.dut.sendWR(id, 0, 8))
 			l.partner.NextCompletion()
 		}
 	}),
@@ -89,9 +89,7 @@ var signalCases = []conformance.Case{{
 		wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
 		l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
 		wr.Inline = rig.Pattern(most, 3)
-		l.partner.postRecv(1, recvOffset, most)
-		l.dut.complete(wr)
-		l.partner.expectMessage(1, recvOffset, rig.Pattern(most, 3))
+		l.expectArrives(wr, rig.Pattern(most, 3))
 	}),
 }, {
 	ID: "verbs/flush/in-order", Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"),
@@ -154,8 +152,7 @@ var signalCases = []conformance.Case{{
 	Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
 	Defects: []string{"FlushesLost", "LocalErrIsQPOp"}, Run: onReliable(func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
-		bad := l.dut.sendWR(2, 0, 0)
-		bad.SGL = m.SGL(0, 64)
+		bad := l.dut.sendOf(2, m.SGE(0, 64))
 		l.dut.Must("a region that can be closed", m.Close())
 		for id := range uint64(4) {
 			l.partner.postRecv(id+1, recvOffset, 64)

@@ -89,7 +89,7 @@ var taskCases = []conformance.Case{{
 			}))
 		}
 		for range 9 {
-			s.complete((all - 1) / 9)
+			s.addCompletions((all - 1) / 9)
 		}
 		for _, task := range running {
 			r.Must("polls", task.Wait(2*taskTimeoutFactor*r.ResponseTimeout()))
@@ -116,7 +116,7 @@ var taskCases = []conformance.Case{{
 					for range 40 {
 						cq := newCQ(r, 8, nil)
 						s := newFlushSource(r, cq)
-						s.complete(5)
+						s.addCompletions(5)
 						for _, wc := range pollCompletions(r, cq, 5, 2) {
 							r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
 						}
@@ -147,8 +147,8 @@ func forTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// checkTaskOrder fails the case unless a received byte is the next of one of the tasks.
-// Task t sends the bytes of the DUT's memory from 16·t on, one after the other.
+// checkTaskOrder fails the case unless a received byte is the next of one of the tasks, and counts it in
+// next. Task t sends the bytes of the DUT's memory from 16·t on; next[t] of them have arrived.
 func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {
@@ -156,5 +156,5 @@ func (e *endpoint) checkTaskOrder(got byte, next []int) {
 			return
 		}
 	}
-	e.Fail("the next message of one of the tasks", "%#02x, and they are at %v", got, next)
+	e.Fail("the next message of one of the tasks", "%#02x, after %v messages of the tasks", got, next)
 }

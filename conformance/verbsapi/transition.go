@@ -36,7 +36,6 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.From) + "-to-" + stateID(t.To),
 			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.From, t.To),
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
-			Sends:   "nothing",
 			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
@@ -47,7 +46,6 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 			Title: strings.ToUpper(s.name) + ": every transition with an optional alternate path accepts one",
 			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs | verbs.CapAutoMigration, Labels: label,
 			Defects: []string{"OptionalAttrsRefused"},
-			Sends:   "nothing",
 			Expects: "for each such transition: success with an alternate path, with an armed one, and with all other optional attributes; the requested state",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
 		})
@@ -56,14 +54,12 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		ID:    "verbs/modify/" + s.name + "-no-other-ways",
 		Title: strings.ToUpper(s.name) + ": every transition that is not in the table is refused",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Needs: s.needs, Labels: label, Defects: []string{"ModifyLies"},
-		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no transition, and the state unchanged",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": a queue pair can go from every state to RESET and, except from RESET, to ERR",
 		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Needs: s.needs, Labels: label, Defects: []string{"ErrorIsFinal"},
-		Sends:   "nothing",
 		Expects: "the requested state; then RESET to INIT succeeds",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})
@@ -159,7 +155,7 @@ func (m *qpMover) checkErrAndReset() {
 		qp = m.newQPIn(from)
 		m.ToState(qp, reset)
 		m.ExpectState(qp, reset)
-		m.ToState(qp, reset)
+		m.ToState(qp, reset) // from RESET
 	}
 }
 
@@ -174,16 +170,8 @@ var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 // isLegal reports whether a queue pair type has a transition. Every state leads to RESET,
 // every state but RESET to ERR, and SQE to RTS if the type has SQE.
 func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
-	switch {
-	case to == reset, to == errState && from != reset, from == sqe && to == rts && kind != verbs.QPTypeRC:
-		return true
-	}
-	for _, t := range rig.Transitions(kind) {
-		if t.From == from && t.To == to {
-			return true
-		}
-	}
-	return false
+	return to == reset || to == errState && from != reset || from == sqe && to == rts && kind != verbs.QPTypeRC ||
+		slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
 }
 
 // qpMover tests the state transitions of a queue pair type.
@@ -195,7 +183,7 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
-// newQPMover ends the case as unsupported if queue pairs of the type cannot be connected by
+// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the type cannot be connected by
 // ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
@@ -219,25 +207,26 @@ func (m *qpMover) attr(from, to verbs.QPState) verbs.QPAttr {
 	}
 }
 
-// modify tries a transition with these attributes and the state.
+// modify tries a transition with the attributes of mask and the state.
 func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrMask) error {
 	return qp.Modify(m.attr(from, to), mask|verbs.QPAttrState)
 }
 
-// newQPIn returns a new queue pair in a state.
+// newQPIn returns a new queue pair in a state. [rig.Transitions] lists the transitions in the order in
+// which a queue pair makes them.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	qp := newQP(m.Rig, verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
-	now := reset
+	current := reset
 	for _, t := range rig.Transitions(m.kind) {
 		switch {
-		case now == state:
+		case current == state:
 			return qp
-		case state == errState && now == initState:
+		case state == errState && current == initState:
 			m.ToState(qp, errState)
 			return qp
-		case t.From == now && t.To != now:
-			m.Must(fmt.Sprintf("%v to %v", now, t.To), m.modify(qp, now, t.To, t.Required))
-			if now = t.To; now == sqd {
+		case t.From == current && t.To != current:
+			m.Must(fmt.Sprintf("%v to %v", current, t.To), m.modify(qp, current, t.To, t.Required))
+			if current = t.To; current == sqd {
 				m.awaitDrained(qp)
 			}
 		}

@@ -16,16 +16,16 @@ var wcCases = []conformance.Case{
 		return l.dut.sendWR(2, 0, 24)
 	}),
 	requestCase("write", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
-		return l.dut.writeWR(2, 0, 24, l.partner.remote(256))
+		return l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 	}),
 	requestCase("write-with-immediate", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
 		l.partner.postRecv(1, recvOffset, 64)
-		wr := l.dut.writeWR(2, 0, 24, l.partner.remote(256))
+		wr := l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x01020304
 		return wr
 	}),
 	requestCase("read", verbs.CapRC, []string{"WCLengthZero"}, verbs.WCOpRDMARead, 24, func(l *qpPair) verbs.SendWR {
-		return l.dut.readWR(2, recvOffset, 24, l.partner.remote(256))
+		return l.dut.readWR(2, recvOffset, 24, l.partner.mem.Remote(256))
 	}),
 	requestCase("compare-and-swap", verbs.CapRC|verbs.CapAtomics, []string{"WCLengthZero"}, verbs.WCOpCompSwap, 8, func(l *qpPair) verbs.SendWR {
 		return l.dut.atomicWR(2, verbs.OpAtomicCmpAndSwp, l.partner.wordRemote(), verbs.Atomic{})
@@ -41,7 +41,7 @@ var wcCases = []conformance.Case{
 		Defects: []string{"WCOpcodeZero", "WCLengthZero"}, Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
 				l.dut.postRecv(1, recvOffset, 512)
-				l.partner.complete(l.partner.sendWR(2, 0, n))
+				l.partner.execute(l.partner.sendWR(2, 0, n))
 				wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:n])
 				l.dut.Check(wc.Opcode == verbs.WCOpRecv, verbs.WCOpRecv.String(), "%v", wc.Opcode)
 				l.dut.Check(wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) == 0, "no flag of immediate data or of a key", "%#x", uint32(wc.Flags))
@@ -75,7 +75,7 @@ var wcCases = []conformance.Case{
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
-			wr := l.partner.writeWR(2, 0, 40, l.dut.remote(512))
+			wr := l.partner.writeWR(2, 0, 40, l.dut.mem.Remote(512))
 			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x0a0b0c0d
 			l.partner.sendImm(wr)
 			wc := l.dut.ExpectRecv(1, 40)
@@ -116,7 +116,7 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 		Expects: "one completion with success, the opcode, the WR ID and the QPN",
 		Run: rig.Body(func(r *rig.Rig) {
 			newDefaultQP(r) // so that the QPN of the pair is not the first
-			l := newPair(r, setup{})
+			l := newPair(rig.NewPair(r), setup{})
 			wr := request(l)
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{wr})
 			if err != nil && wr.Opcode == verbs.OpRDMAWriteImm {
@@ -133,8 +133,8 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 	}
 }
 
-// sendImm sends a message of the partner with immediate data. The case ends as
-// unsupported if the transport has none; there is no capability for it.
+// sendImm posts a request with immediate data and waits for its completion. The case ends as unsupported if
+// the transport has no immediate data; there is no capability for it.
 func (e *endpoint) sendImm(wr verbs.SendWR) {
 	if _, err := e.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		e.abortIfNoImm(wr, err)
@@ -154,11 +154,7 @@ func (l *qpPair) requireImm() {
 	l.partner.postRecv(id, recvOffset, 8)
 	wr := l.dut.sendWR(id, 0, 0)
 	wr.Opcode, wr.Imm, wr.SGL = verbs.OpSendImm, 7, nil
-	if _, err := l.dut.qp.PostSend([]verbs.SendWR{wr}); err != nil {
-		l.dut.abortIfNoImm(wr, err)
-		l.dut.Must("a message with immediate data", err)
-	}
-	l.dut.ExpectCompletion(id, verbs.WCSuccess)
+	l.dut.sendImm(wr)
 	l.partner.ExpectRecv(id, l.partner.grhLen())
 }
 
@@ -168,7 +164,7 @@ func (l *qpPair) requireImm() {
 func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !isIB(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0
-		e.complete(wr)
+		e.execute(wr)
 	} else if !errors.Is(err, verbs.ErrNotSupported) {
 		return
 	}

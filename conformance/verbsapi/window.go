@@ -62,8 +62,7 @@ var windowCases = []conformance.Case{{
 	Title:   "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
 	Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"BindUnchecked"}, Run: rig.PairBody(func(d *rig.Pair) {
 		for _, b := range []struct {
 			what       string
 			has, wants verbs.Access
@@ -71,8 +70,8 @@ var windowCases = []conformance.Case{{
 			{"a region without MW_BIND", verbs.AccessLocalWrite | verbs.AccessRemoteRead, verbs.AccessRemoteRead},
 			{"writing a region without local write", verbs.AccessRemoteRead | verbs.AccessMWBind, verbs.AccessRemoteWrite},
 		} {
-			l := d.newPair(setup{})
-			l.dut.expectBindFails(b.what, bindAll(r.Memory(64, b.has), b.wants))
+			l := newPair(d, setup{})
+			l.dut.expectBindFails(b.what, bindAll(d.DUT.Memory(64, b.has), b.wants))
 		}
 	}),
 }, {
@@ -80,11 +79,10 @@ var windowCases = []conformance.Case{{
 	Title:   "A window cannot be bound beyond its region",
 	Sends:   "binds that begin a byte before the region, and that end a byte after it",
 	Expects: "both are refused or complete with MW_BIND_ERR",
-	Defects: []string{"BindUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		d := openPartner(r)
+	Defects: []string{"BindUnchecked"}, Run: rig.PairBody(func(d *rig.Pair) {
 		for _, off := range []int{-1, 1} {
-			l := d.newPair(setup{})
-			m := r.Memory(64, regionAccess(r, rig.RemoteAccess(r)))
+			l := newPair(d, setup{})
+			m := d.DUT.Memory(64, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 			l.dut.expectBindFails(fmt.Sprintf("64 bytes from %d on of 64", off), bindRange(m, off, 64, verbs.AccessRemoteRead))
 		}
 	}),
@@ -131,10 +129,9 @@ var windowCases = []conformance.Case{{
 // bindID is the work request ID of binds.
 const bindID = 1000
 
-// newWindow allocates a window.
+// newWindow allocates a memory window, and checks its type.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
-	mw, err := e.PD.AllocMW(kind)
-	e.Must(fmt.Sprintf("a window of %v", kind), err)
+	mw := result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }
@@ -170,7 +167,7 @@ func (e *endpoint) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	return key
 }
 
-// expectBindFails fails the case if a new type 2 window can be bound like this.
+// expectBindFails fails the case if a new type 2 window can be bound to info. what describes info.
 func (e *endpoint) expectBindFails(what string, info verbs.BindInfo) {
 	mw := e.newWindow(verbs.MWType2)
 	e.expectFailureStatus("a bind to "+what, bindWR(mw, verbs.NextRKey(mw.RKey()), info), verbs.WCMWBindErr)
@@ -190,16 +187,16 @@ func (e *endpoint) bindNew(kind verbs.MWType, info verbs.BindInfo) verbs.Remote 
 
 // windowPeerCases test remote access through windows.
 var windowPeerCases = alsoOverRD([]conformance.Case{
-	windowRange("type-1", verbs.CapMWType1, verbs.MWType1),
-	windowRange("type-2", verbs.CapMWType2, verbs.MWType2),
+	windowRangeCase("type-1", verbs.CapMWType1, verbs.MWType1),
+	windowRangeCase("type-2", verbs.CapMWType2, verbs.MWType2),
 	{
 		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
 		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2,
 		Title:   "Access through a window has the rights of the window, whatever the region grants",
 		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
 		Expects: "the permitted one is executed; the other fails, with memory unchanged",
-		Defects: []string{"WindowRights"}, Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+		Defects: []string{"WindowRights"}, Run: rig.PairBody(func(d *rig.Pair) {
+			m := d.DUT.Memory(256, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 			for _, w := range []struct {
 				access           verbs.Access
 				granted, refused verbs.WROpcode
@@ -207,12 +204,12 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 				{verbs.AccessRemoteRead, verbs.OpRDMARead, verbs.OpRDMAWrite},
 				{verbs.AccessRemoteWrite, verbs.OpRDMAWrite, verbs.OpRDMARead},
 			} {
-				l := d.newPair(setup{})
+				l := newPair(d, setup{})
 				at := l.dut.bindNew(verbs.MWType2, bindRange(m, 64, 64, w.access))
 				l.expectExecuted(w.granted, m, at, 64)
 				l.expectRefused(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.partner.rdmaWR(w.refused, 9, 8, at))
 			}
-			d.dut.ExpectUnchanged(m, 0, 0)
+			d.DUT.ExpectUnchanged(m, 0, 0)
 		}),
 	},
 	{
@@ -237,8 +234,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "A type 2 window grants access to the peer of the queue pair that bound it, and to no others",
 		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
 		Expects: "the bytes for the first; the second fails",
-		Defects: []string{"WindowOwner"}, Run: onDevices(func(d *devices) {
-			own, other := d.newPair(setup{}), d.newPair(setup{})
+		Defects: []string{"WindowOwner"}, Run: rig.PairBody(func(d *rig.Pair) {
+			own, other := newPair(d, setup{}), newPair(d, setup{})
 			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
 			own.partner.expectRead(at, own.dut.mem.Buf[256:320])
 			other.expectRefused("read through a window of another queue pair", other.partner.readWR(9, recvOffset, 16, at))
@@ -263,8 +260,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "Binding a type 1 window to no bytes invalidates it",
 		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
 		Expects: "the bytes for the first; the others fail",
-		Defects: []string{"BindDefects"}, Run: onDevices(func(d *devices) {
-			l, again := d.newPair(setup{}), d.newPair(setup{})
+		Defects: []string{"BindDefects"}, Run: rig.PairBody(func(d *rig.Pair) {
+			l, again := newPair(d, setup{}), newPair(d, setup{})
 			mw := l.dut.newWindow(verbs.MWType1)
 			old := l.dut.bindReadable(mw, 256, 64)
 			l.partner.expectRead(old, l.dut.mem.Buf[256:264])
@@ -295,7 +292,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Defects: []string{"LocalInvNoop"}, Run: onReliable(func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			old := l.dut.bindReadable(mw, 256, 64)
-			wc := l.dut.complete(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
+			wc := l.dut.execute(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
 			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
 			fresh := l.dut.bindReadable(mw, 512, 64)
 			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])
@@ -304,28 +301,29 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 })
 
-// windowRange returns the case that a peer can access the bytes of a memory window of a type,
+// windowRangeCase returns the case that a peer can access the bytes of a memory window of a type,
 // and no others of its region.
-func windowRange(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
+func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,
 		Title: "Through a " + withSpaces(name) + " window a peer can access its range, and no other bytes of its region",
 		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/10"), Needs: needs, Defects: []string{"WindowBounds"},
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte after it",
 		Expects: "the former are executed; the latter fail, with memory unchanged",
-		Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(256, regionAccess(d.dut, rig.RemoteAccess(d.dut)))
+		Run: rig.PairBody(func(d *rig.Pair) {
+			const first, end = 64, 128
+			m := d.DUT.Memory(256, regionAccess(d.DUT, rig.RemoteAccess(d.DUT)))
 			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				for _, off := range []uint64{63, 64 + 57} {
-					l := d.newPair(setup{})
-					at := l.dut.bindNew(kind, bindRange(m, 64, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
-					at.Addr = m.Addr() + 64 + 56
-					l.expectExecuted(op, m, at, 64+56)
+				for _, off := range []uint64{first - 1, end - 7} {
+					l := newPair(d, setup{})
+					at := l.dut.bindNew(kind, bindRange(m, first, end-first, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+					at.Addr = m.Addr() + end - 8
+					l.expectExecuted(op, m, at, end-8)
 					at.Addr = m.Addr() + off
 					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, 9, 8, at))
 				}
 			}
-			d.dut.ExpectUnchanged(m, 0, 0)
+			d.DUT.ExpectUnchanged(m, 0, 0)
 		}),
 	}
 }

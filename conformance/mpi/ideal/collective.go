@@ -2,6 +2,7 @@ package ideal
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
@@ -10,132 +11,137 @@ import (
 
 // collective is one collective call, with the contributions of all ranks.
 type collective struct {
-	in   []any
-	n    int
-	made map[int]*group
-	win  *window
-	kind mpi.Type // of a reduction, the same on all ranks
-	op   mpi.Op
+	parts  []any          // by rank
+	joined int            // ranks that have joined
+	groups map[int]*group // new communicators, by colour
+	win    *window        // a new window
+	kind   mpi.Type       // of a reduction, the same on all ranks
+	op     mpi.Op
 }
 
-func (m *collective) complete() bool { return m.n == len(m.in) }
+// allJoined reports whether all ranks have made the call.
+func (coll *collective) allJoined() bool { return coll.joined == len(coll.parts) }
 
-// join adds a rank's contribution to the next collective call.
+// join adds the contribution of this rank to its next collective call.
 func (c *comm) join(part any) *collective {
-	g := c.g
-	call := c.calls
+	g := c.group
+	number := c.calls
 	c.calls++
-	m := g.collectives[call]
-	if m == nil {
-		m = &collective{in: make([]any, len(g.ranks))}
-		g.collectives[call] = m
+	coll := g.collectives[number]
+	if coll == nil {
+		coll = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}
+		g.collectives[number] = coll
 	}
-	m.in[c.rank] = part
-	m.n++
-	return m
+	coll.parts[c.rank] = part
+	coll.joined++
+	return coll
 }
 
+// joinAndWait is join, and waits until all ranks have joined. call is its name.
+func (c *comm) joinAndWait(call string, part any) *collective {
+	coll := c.join(part)
+	c.blockUntil("the others at "+call, coll.allJoined)
+	return coll
+}
+
+// Barrier implements cases.Comm.
 func (c *comm) Barrier() error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Barrier", err)
 	}
-	defects := c.p.w.defects
-	m := c.join(nil)
-	if defects.CollectivesShow {
-		for to := range c.g.ranks {
-			c.p.w.enqueue(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
+	coll := c.join(nil)
+	if c.Defects.CollectivesShow { // messages of the barrier can match receives of the program
+		for to := range c.group.ranks {
+			c.enqueue(c.proc.rank, c.group.ranks[to], c.group.queues[to], &msg{source: c.rank, sender: c.proc})
 		}
 	}
-	c.p.blockUntil("the others at a barrier", func() bool {
-		return m.complete() || defects.BarrierEarly || defects.BarrierMissesOne && m.n >= len(m.in)-1
+	c.blockUntil("the others at a barrier", func() bool {
+		return coll.allJoined() || c.Defects.BarrierEarly || c.Defects.BarrierMissesOne && coll.joined >= len(coll.parts)-1
 	})
 	return nil
 }
 
+// Ibarrier implements cases.Comm.
 func (c *comm) Ibarrier() (cases.Request, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("Ibarrier", err)
 	}
-	defects := c.p.w.defects
-	m := c.join(nil)
-	r := &request{p: c.p, c: c, active: true, st: undefinedStatus}
+	coll := c.join(nil)
+	r := &request{c: c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
-		return m.complete() || defects.IbarrierEarly || defects.BarrierMissesOne && m.n >= len(m.in)-1
+		return coll.allJoined() || c.Defects.IbarrierEarly || c.Defects.BarrierMissesOne && coll.joined >= len(coll.parts)-1
 	}
 	return r, nil
 }
 
+// Bcast implements cases.Comm.
 func (c *comm) Bcast(buf []byte, root int) error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Bcast", err)
 	}
-	defects := c.p.w.defects
 	if root < 0 || root >= c.Size() {
-		if !defects.RanksUnchecked {
+		if !c.Defects.RanksUnchecked {
 			return c.fail("Bcast", mpi.ErrRank)
 		}
 		return nil
 	}
-	if defects.RootIsZero {
+	if c.Defects.RootIsZero {
 		root = 0
 	}
-	m := c.join(bytes.Clone(buf))
-	if c.rank == root {
+	coll := c.join(bytes.Clone(buf))
+	if c.rank == root || c.Defects.BcastGuesses {
 		return nil
 	}
-	if defects.BcastGuesses {
-		return nil
-	}
-	c.p.blockUntil("what the root has", func() bool { return m.in[root] != nil || len(buf) == 0 })
-	if in, ok := m.in[root].([]byte); ok {
-		n := copy(buf, in)
-		if defects.CollectivesCut && n > 1 {
-			buf[n-1] = 0
-		}
+	c.blockUntil("the root's data", func() bool { return coll.parts[root] != nil || len(buf) == 0 })
+	if in, ok := coll.parts[root].([]byte); ok {
+		c.copyPart(buf, in)
 	}
 	return nil
 }
 
+// copyPart copies data of a collective call, without the last byte if the defect CollectivesCut is set.
+func (c *comm) copyPart(dst, src []byte) {
+	if n := copy(dst, src); c.Defects.CollectivesCut && n > 1 {
+		dst[n-1] = 0
+	}
+}
+
+// Allreduce implements cases.Comm.
 func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
-	if err := c.usable(); err != nil {
+	if err := cmp.Or(c.startCall(), c.checkReduction(buf, t, op)); err != nil {
 		return c.fail("Allreduce", err)
 	}
-	if err := c.badReduction(buf, t, op); err != nil {
-		return c.fail("Allreduce", err)
-	}
-	defects := c.p.w.defects
-	if defects.ReducesBySum {
+	if c.Defects.ReducesBySum {
 		op = mpi.Sum
 	}
-	m := c.join(bytes.Clone(buf))
-	if m.n == 1 {
-		m.kind, m.op = t, op
-	} else if m.kind != t || m.op != op {
-		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", m.op, m.kind, op, t))
+	coll := c.join(bytes.Clone(buf))
+	if coll.joined == 1 {
+		coll.kind, coll.op = t, op
+	} else if coll.kind != t || coll.op != op {
+		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", coll.op, coll.kind, op, t))
 	}
-	c.p.blockUntil("the others at Allreduce", m.complete)
-	result := bytes.Clone(m.in[0].([]byte))
-	for i, in := range m.in[1:] {
-		if defects.ReduceMissesLast && i == len(m.in)-2 {
+	c.blockUntil("the others at Allreduce", coll.allJoined)
+	result := bytes.Clone(coll.parts[0].([]byte))
+	for i, in := range coll.parts[1:] {
+		if c.Defects.ReduceMissesLast && i == len(coll.parts)-2 {
 			break
 		}
-		combine(result, in.([]byte), t, op, defects)
+		combine(result, in.([]byte), t, op, &c.Defects)
 	}
-	if defects.ReduceDiffers && c.rank == 1 {
+	if c.Defects.ReduceDiffers && c.rank == 1 {
 		result[0] ^= 1
 	}
-	if defects.CollectivesCut && len(result) > 8 {
+	if c.Defects.CollectivesCut && len(result) > 8 {
 		copy(result[len(result)-8:], buf[len(result)-8:])
 	}
 	copy(buf, result)
 	return nil
 }
 
-// badReduction returns the error of an invalid type, operation or length.
-func (c *comm) badReduction(buf []byte, t mpi.Type, op mpi.Op) error {
-	defects := c.p.w.defects
+// checkReduction returns an error for an invalid type, operation or length.
+func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	switch {
-	case defects.ReductionsUnchecked:
+	case c.Defects.ReductionsUnchecked:
 		return nil
 	case int(t) > int(mpi.Float64):
 		return mpi.ErrType
@@ -147,56 +153,48 @@ func (c *comm) badReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
+// Allgather implements cases.Comm.
 func (c *comm) Allgather(mine, all []byte) error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
 	}
-	defects := c.p.w.defects
 	if len(all) != len(mine)*c.Size() {
-		if !defects.ReductionsUnchecked {
+		if !c.Defects.ReductionsUnchecked {
 			return c.fail("Allgather", mpi.ErrArg)
 		}
 		return nil
 	}
-	m := c.join(bytes.Clone(mine))
-	c.p.blockUntil("the others at Allgather", m.complete)
+	coll := c.joinAndWait("Allgather", bytes.Clone(mine))
 	n := len(mine)
 	for i := range c.Size() {
 		from := i
-		if defects.GatherReversed {
+		if c.Defects.GatherReversed {
 			from = c.Size() - 1 - i
 		}
-		k := copy(all[i*n:], m.in[from].([]byte))
-		if defects.CollectivesCut && k > 1 {
-			all[i*n+k-1] = 0
-		}
+		c.copyPart(all[i*n:], coll.parts[from].([]byte))
 	}
 	return nil
 }
 
+// Alltoall implements cases.Comm.
 func (c *comm) Alltoall(send, recv []byte) error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)
 	}
-	defects := c.p.w.defects
 	if len(send) != len(recv) || len(send)%c.Size() != 0 {
-		if !defects.ReductionsUnchecked {
+		if !c.Defects.ReductionsUnchecked {
 			return c.fail("Alltoall", mpi.ErrArg)
 		}
 		return nil
 	}
-	m := c.join(bytes.Clone(send))
-	c.p.blockUntil("the others at Alltoall", m.complete)
+	coll := c.joinAndWait("Alltoall", bytes.Clone(send))
 	n := len(send) / c.Size()
 	for i := range c.Size() {
 		part := c.rank
-		if defects.NotTransposed {
+		if c.Defects.NotTransposed {
 			part = i
 		}
-		k := copy(recv[i*n:i*n+n], m.in[i].([]byte)[part*n:])
-		if defects.CollectivesCut && k > 1 {
-			recv[i*n+k-1] = 0
-		}
+		c.copyPart(recv[i*n:i*n+n], coll.parts[i].([]byte)[part*n:])
 	}
 	return nil
 }

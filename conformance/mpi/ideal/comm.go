@@ -10,27 +10,25 @@ import (
 
 // group is the state that the ranks of a communicator share.
 type group struct {
-	id          int
 	ranks       []int // of the world
-	boxes       []*box
+	queues      []*recvQueues
 	collectives map[int]*collective
 }
 
-// group creates the state of a communicator of some ranks of the world.
-func (w *world) group(ranks []int) *group {
-	w.ids++
-	g := &group{id: w.ids, ranks: ranks, collectives: make(map[int]*collective)}
+// newGroup creates the state of a communicator of some ranks of the world.
+func (w *world) newGroup(ranks []int) *group {
+	g := &group{ranks: ranks, collectives: make(map[int]*collective)}
 	for range ranks {
-		g.boxes = append(g.boxes, &box{})
+		g.queues = append(g.queues, &recvQueues{})
 	}
 	return g
 }
 
-// comm is a communicator of one rank.
+// comm is a communicator, as one of its ranks sees it.
 type comm struct {
-	p       *proc
-	g       *group
-	rank    int
+	*proc
+	group   *group
+	rank    int // in the communicator
 	calls   int // collective ones so far
 	handler func(rank, size int, err error) error
 	freed   bool
@@ -38,71 +36,73 @@ type comm struct {
 }
 
 func (c *comm) Rank() int { return c.rank }
-func (c *comm) Size() int { return len(c.g.ranks) }
+func (c *comm) Size() int { return len(c.group.ranks) }
 
 func (c *comm) Node(rank int) int {
-	if c.p.w.defects.NodeIsRank {
+	if c.Defects.NodeIsRank {
 		return rank
 	}
-	return c.g.ranks[rank] / c.p.w.PerNode
+	return c.group.ranks[rank] / c.PerNode
 }
 
+// SetErrorHandler implements cases.Comm.
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
-	if c.p.w.defects.HandlerOfParent && c.parent != nil {
+	if c.Defects.HandlerOfParent && c.parent != nil {
 		c.parent.handler = h
 	}
 }
 
-// fail returns the error of a call, after the error handler.
+// fail returns the error of a call, or what the error handler returns for it.
 func (c *comm) fail(call string, err error) error {
 	if err == nil {
 		return nil
 	}
-	defects := c.p.w.defects
-	if defects.ErrorWedges {
-		c.p.failure = err
+	if c.Defects.ErrorWedges {
+		c.failure = err
 	}
-	if defects.ErrorsWithoutClass {
+	if c.Defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized
 	}
-	if !defects.ErrorsWithoutCall {
+	if !c.Defects.ErrorsWithoutCall {
 		err = &mpi.Error{Op: call, Rank: c.rank, Comm: "c", Err: err}
 	}
-	if c.handler != nil && !defects.HandlerIgnored {
+	if c.handler != nil && !c.Defects.HandlerIgnored {
 		return c.handler(c.rank, c.Size(), err)
 	}
 	return err
 }
 
-// usable begins a call on the communicator, and fails if it was freed.
-func (c *comm) usable() error {
-	c.p.enter()
-	if c.freed && !c.p.w.defects.FreedIsUsable {
+// startCall begins a call on the communicator, and fails if it was freed.
+func (c *comm) startCall() error {
+	c.yieldSometimes()
+	if c.freed && !c.Defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
-	return c.p.failure
+	return c.failure
 }
 
-// part is a rank's argument of a call that creates communicators.
-type part struct{ color, key, rank int }
+// splitArgs are the arguments of one rank in Split or SplitNode.
+type splitArgs struct{ color, key, rank int }
 
+// Split implements cases.Comm.
 func (c *comm) Split(color, key int) (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("Split", err)
 	}
-	if color < 0 && color != mpi.Undefined && !c.p.w.defects.ColorsUnchecked {
+	if color < 0 && color != mpi.Undefined && !c.Defects.ColorsUnchecked {
 		return nil, c.fail("Split", mpi.ErrArg)
 	}
 	return c.split(color, key)
 }
 
+// SplitNode implements cases.Comm.
 func (c *comm) SplitNode(key int) (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("SplitNode", err)
 	}
 	node := c.Node(c.rank)
-	if c.p.w.defects.NodesMixed {
+	if c.Defects.NodesMixed {
 		node = 0
 	}
 	return c.split(node, key)
@@ -110,94 +110,88 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 
 // split is collective: it makes a communicator for each colour, ordered by key.
 func (c *comm) split(color, key int) (cases.Comm, error) {
-	defects := c.p.w.defects
-	if defects.SplitDropsReceives {
-		c.g.boxes[c.rank].posted = nil
+	if c.Defects.SplitDropsReceives {
+		c.group.queues[c.rank].posted = nil
 	}
-	if defects.UndefinedJoins && color == mpi.Undefined {
+	if c.Defects.UndefinedJoins && color == mpi.Undefined {
 		color = 0
 	}
-	if defects.ColorsMixed && color >= 0 {
+	if c.Defects.ColorsMixed && color >= 0 {
 		color = 0
 	}
-	if defects.KeysIgnored {
+	if c.Defects.KeysIgnored {
 		key = 0
 	}
-	if defects.NegativeKeysLast && key < 0 {
-		key = 1000 - key
+	if c.Defects.NegativeKeysLast && key < 0 {
+		key = 1000 - key // above all keys of the cases
 	}
-	m := c.join(part{color, key, c.rank})
-	c.p.blockUntil("the others at Split", m.complete)
+	coll := c.joinAndWait("Split", splitArgs{color, key, c.rank})
 	if color == mpi.Undefined {
 		return nil, nil
 	}
-	var members []part
-	for _, in := range m.in {
-		if of := in.(part); of.color == color {
-			members = append(members, of)
+	var members []splitArgs
+	for _, part := range coll.parts {
+		if member := part.(splitArgs); member.color == color {
+			members = append(members, member)
 		}
 	}
-	slices.SortStableFunc(members, func(a, b part) int {
-		if defects.TiesReversed && a.key == b.key {
+	slices.SortStableFunc(members, func(a, b splitArgs) int {
+		if c.Defects.TiesReversed && a.key == b.key {
 			return b.rank - a.rank
 		}
 		return cmp.Compare(a.key, b.key)
 	})
-	if m.made == nil {
-		m.made = make(map[int]*group)
-	}
-	g := m.made[color]
+	g := coll.groups[color]
 	if g == nil {
 		var ranks []int
-		for _, of := range members {
-			ranks = append(ranks, c.g.ranks[of.rank])
+		for _, member := range members {
+			ranks = append(ranks, c.group.ranks[member.rank])
 		}
-		g = c.p.w.group(ranks)
-		m.made[color] = g
+		g = c.newGroup(ranks)
+		coll.groups[color] = g
 	}
-	return c.child(g, slices.IndexFunc(members, func(of part) bool { return of.rank == c.rank })), nil
+	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
 
-// child returns a communicator that was made of c.
+// child returns a communicator of a new group, in which this process has a rank. It inherits from c.
 func (c *comm) child(g *group, rank int) *comm {
-	child := &comm{p: c.p, g: g, rank: rank, handler: c.handler, parent: c}
-	if c.p.w.defects.HandlerNotInherited {
+	child := &comm{proc: c.proc, group: g, rank: rank, handler: c.handler, parent: c}
+	if c.Defects.HandlerNotInherited {
 		child.handler = nil
 	}
 	return child
 }
 
+// Dup implements cases.Comm.
 func (c *comm) Dup() (cases.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)
 	}
-	defects := c.p.w.defects
-	m := c.join(nil)
-	c.p.blockUntil("the others at Dup", m.complete)
-	if m.made == nil {
-		ranks := slices.Clone(c.g.ranks)
-		if defects.DupReverses {
+	coll := c.joinAndWait("Dup", nil)
+	if coll.groups[0] == nil {
+		ranks := slices.Clone(c.group.ranks)
+		if c.Defects.DupReverses {
 			slices.Reverse(ranks)
 		}
-		g := c.p.w.group(ranks)
-		if defects.DupSharesContext {
-			g.boxes, g.id = c.g.boxes, c.g.id
+		g := c.newGroup(ranks)
+		if c.Defects.DupSharesContext {
+			g.queues = c.group.queues
 		}
-		m.made = map[int]*group{0: g}
+		coll.groups[0] = g
 	}
-	g := m.made[0]
-	return c.child(g, slices.Index(g.ranks, c.p.rank)), nil
+	g := coll.groups[0]
+	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 
+// Free implements cases.Comm.
 func (c *comm) Free() error {
-	if err := c.usable(); err != nil {
+	if err := c.startCall(); err != nil {
 		return c.fail("Free", err)
 	}
-	defects := c.p.w.defects
-	if defects.FreeDrops {
-		c.g.boxes[c.rank].posted = nil
+	if c.Defects.FreeDrops {
+		c.group.queues[c.rank].posted = nil
 	}
-	if defects.FreeBreaksParent && c.parent != nil {
+	if c.Defects.FreeBreaksParent && c.parent != nil {
 		c.parent.freed = true
 	}
 	c.freed = true

@@ -208,7 +208,7 @@ type Defects struct {
 	EpochsUnchecked      bool `does:"epochs are not checked"`
 }
 
-// Named returns the defect with a name.
+// Named returns Defects of which only the one with a name is set.
 func Named(name string) (Defects, error) {
 	var f Defects
 	field := reflect.ValueOf(&f).Elem().FieldByName(name)
@@ -219,7 +219,7 @@ func Named(name string) (Defects, error) {
 	return f, nil
 }
 
-// Names returns all defects, and what each does.
+// Names returns the names of all defects, each with a text that says what it does.
 func Names() map[string]string {
 	all := make(map[string]string)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Defects]()) {

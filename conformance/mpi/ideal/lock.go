@@ -6,25 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// guard is the lock of a target. It grants claims in their order.
-type guard struct {
-	granted []*claim
-	waiting []*claim
+// targetLock is the lock of a target. It grants requests in their order.
+type targetLock struct {
+	granted []*lockRequest
+	waiting []*lockRequest
 }
 
-// claim is a lock that a rank holds or waits for.
-type claim struct {
+// lockRequest is a lock that a rank holds or waits for.
+type lockRequest struct {
 	kind    mpi.LockKind
 	granted bool
 }
 
-// grant grants the next claims that are compatible.
-func (g *guard) grant(defects *Defects) {
+// grant grants waiting requests in their order, up to one that excludes a granted one.
+func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
-		for _, c := range g.granted {
-			shared := c.kind == mpi.Shared && next.kind == mpi.Shared
-			mixed := c.kind != next.kind
+		for _, held := range g.granted {
+			shared := held.kind == mpi.Shared && next.kind == mpi.Shared
+			mixed := held.kind != next.kind
 			if !(shared && !defects.SharedExcludes || defects.LocksAlike || defects.ExclusiveLetsShared && mixed) {
 				return
 			}
@@ -35,49 +35,55 @@ func (g *guard) grant(defects *Defects) {
 	}
 }
 
-func (g *guard) release(c *claim) {
-	g.granted = slices.DeleteFunc(g.granted, func(o *claim) bool { return o == c })
+// release removes a granted request.
+func (g *targetLock) release(lock *lockRequest) {
+	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// badTarget returns the error of a target that is no rank.
-func (w *win) badTarget(target int) error {
-	if (target < 0 || target >= w.c.Size()) && !w.c.p.w.defects.RanksUnchecked {
-		return mpi.ErrRank
+// hasRank reports whether target is a rank of the window.
+func (w *win) hasRank(target int) bool { return target >= 0 && target < w.c.Size() }
+
+// rankError returns the error of a call whose target is no rank: nil with the defect RanksUnchecked.
+func (w *win) rankError() error {
+	if w.c.Defects.RanksUnchecked {
+		return nil
 	}
-	return nil
+	return mpi.ErrRank
 }
 
+// Lock implements cases.Win.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	return w.call("Lock", w.held[target] != nil || w.lockedAll, func() error {
 		if target == mpi.ProcNull {
 			return nil
 		}
-		if err := w.badTarget(target); err != nil || target < 0 || target >= w.c.Size() {
-			return err
+		if !w.hasRank(target) {
+			return w.rankError()
 		}
-		c := w.requestLock(kind, target)
+		lock := w.requestLock(kind, target)
 		// Lock may return before it is granted, except for the rank's own memory.
-		if target == w.c.rank || w.c.p.w.rng.IntN(2) == 0 {
-			w.waitGranted(c)
+		if target == w.c.rank || w.c.rng.IntN(2) == 0 {
+			w.waitGranted(lock)
 		}
 		return nil
 	})
 }
 
 // requestLock requests the lock of a target, which may be granted at once.
-func (w *win) requestLock(kind mpi.LockKind, target int) *claim {
-	c := &claim{kind: kind}
-	w.held[target] = c
-	w.all.locks[target].waiting = append(w.all.locks[target].waiting, c)
-	w.all.locks[target].grant(w.c.p.w.defects)
-	return c
+func (w *win) requestLock(kind mpi.LockKind, target int) *lockRequest {
+	lock := &lockRequest{kind: kind}
+	w.held[target] = lock
+	w.shared.locks[target].waiting = append(w.shared.locks[target].waiting, lock)
+	w.shared.locks[target].grant(&w.c.Defects)
+	return lock
 }
 
 // waitGranted waits until a lock is granted.
-func (w *win) waitGranted(c *claim) {
-	w.c.p.blockUntil("a lock", func() bool { return c.granted })
+func (w *win) waitGranted(lock *lockRequest) {
+	w.c.blockUntil("a lock", func() bool { return lock.granted })
 }
 
+// Unlock implements cases.Win.
 func (w *win) Unlock(target int) error {
 	return w.call("Unlock", target != mpi.ProcNull && w.held[target] == nil || w.lockedAll, func() error {
 		if target != mpi.ProcNull && w.held[target] != nil {
@@ -87,30 +93,32 @@ func (w *win) Unlock(target int) error {
 	})
 }
 
-// release completes the operations on a target, and gives its lock back.
+// release completes the operations on a target, releases its lock, and grants the next.
 func (w *win) release(target int) {
-	c := w.held[target]
-	w.waitGranted(c)
-	if !w.c.p.w.defects.UnlockEarly {
-		w.waitApplied("Unlock", func(t int) bool { return t == target })
+	lock := w.held[target]
+	w.waitGranted(lock)
+	if !w.c.Defects.UnlockEarly {
+		w.waitApplied("Unlock", onlyTarget(target))
 	}
-	w.all.locks[target].release(c)
-	w.all.locks[target].grant(w.c.p.w.defects)
+	w.shared.locks[target].release(lock)
+	w.shared.locks[target].grant(&w.c.Defects)
 	delete(w.held, target)
 }
 
+// LockAll implements cases.Win.
 func (w *win) LockAll(mpi.Assert) error {
 	return w.call("LockAll", len(w.held) > 0, func() error {
 		w.lockedAll = true
 		for t := range w.c.Size() {
-			if c := w.requestLock(mpi.Shared, t); t == w.c.rank {
-				w.waitGranted(c)
+			if lock := w.requestLock(mpi.Shared, t); t == w.c.rank {
+				w.waitGranted(lock)
 			}
 		}
 		return nil
 	})
 }
 
+// UnlockAll implements cases.Win.
 func (w *win) UnlockAll() error {
 	return w.call("UnlockAll", !w.lockedAll, func() error {
 		for t := range w.c.Size() {
@@ -123,18 +131,21 @@ func (w *win) UnlockAll() error {
 	})
 }
 
+// onlyTarget returns a function that selects one target.
+func onlyTarget(target int) func(int) bool { return func(t int) bool { return t == target } }
+
+// flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, without a defect.
+func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
+
 func (w *win) Flush(target int) error {
-	return w.flush("Flush", w.held[target] == nil, func(t int) bool { return t == target })
+	return w.flush("Flush", w.held[target] == nil, onlyTarget(target))
 }
+func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
 
-func (w *win) FlushAll() error {
-	return w.flush("FlushAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
-}
-
-// flush completes the operations on the selected targets.
+// flush completes the operations on the selected targets. It is an error if unlocked is set.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
-		if !w.c.p.w.defects.FlushEarly {
+		if !w.c.Defects.FlushEarly {
 			w.waitApplied(name, selected)
 		}
 		return nil
@@ -142,26 +153,26 @@ func (w *win) flush(name string, unlocked bool, selected func(target int) bool) 
 }
 
 func (w *win) FlushLocal(target int) error {
-	return w.flushLocal("FlushLocal", w.held[target] == nil, func(t int) bool { return t == target })
+	return w.flushLocal("FlushLocal", w.held[target] == nil, onlyTarget(target))
 }
 
 func (w *win) FlushLocalAll() error {
-	return w.flushLocal("FlushLocalAll", len(w.held) == 0, func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
+	return w.flushLocal("FlushLocalAll", len(w.held) == 0, w.flushedByAll)
 }
 
-// flushLocal completes the operations on the selected targets at the origin: their buffers
-// can be reused.
+// flushLocal completes the operations on the selected targets at the origin: their buffers can be reused.
+// It is an error if unlocked is set.
 func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
 	return w.call(name, unlocked, func() error {
-		if w.c.p.w.defects.FlushLocalEarly {
+		if w.c.Defects.FlushLocalEarly {
 			return nil
 		}
 		for _, o := range w.ops {
 			if selected(o.target) && !o.hasResult() {
-				o.keep()
+				o.copyOrigin()
 			}
 		}
-		w.c.p.blockUntil("results", func() bool {
+		w.c.blockUntil("results", func() bool {
 			return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.hasResult() && selected(o.target) })
 		})
 		return nil

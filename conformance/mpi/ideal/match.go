@@ -13,203 +13,201 @@ type msg struct {
 	sync        bool
 	buffered    bool
 	ready       bool
-	of          *request // the send
+	send        *request // nil when the send is complete
 	sender      *proc
 	dropped     bool
 }
 
-// wire carries the messages from one rank to another in one communicator, in order.
-type wire struct {
+// messageLink carries the messages from one rank to another in one communicator, in order.
+type messageLink struct {
 	src, dst int // of the world
-	to       *box
+	to       *recvQueues
 	queue    []*msg
 }
 
-// box has the unexpected messages and posted receives of a rank in a communicator.
-type box struct {
+// recvQueues are the unexpected messages and posted receives of a rank in a communicator.
+type recvQueues struct {
 	posted     []*request
 	unexpected []*msg
-	wires      map[int]*wire // by source
-	count      int
+	links      map[int]*messageLink // by source
+	delivered  int
 }
 
-// enqueue puts a message on the wire to a rank.
-func (w *world) enqueue(src, dst int, to *box, m *msg) {
-	if to.wires == nil {
-		to.wires = make(map[int]*wire)
+// enqueue appends a message to the link from rank src to rank dst of the world. to are the queues of dst.
+func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
+	if to.links == nil {
+		to.links = make(map[int]*messageLink)
 	}
-	x := to.wires[src]
-	if x == nil {
-		x = &wire{src: src, dst: dst, to: to}
-		to.wires[src] = x
+	link := to.links[src]
+	if link == nil {
+		link = &messageLink{src: src, dst: dst, to: to}
+		to.links[src] = link
 	}
-	if len(x.queue) == 0 {
-		w.wires = append(w.wires, x)
+	if len(link.queue) == 0 {
+		w.links = append(w.links, link)
 	}
-	x.queue = append(x.queue, m)
+	link.queue = append(link.queue, m)
 }
 
-// deliver delivers the next message of a wire, if it can.
-func (w *world) deliver(x *wire) bool {
-	if !w.canReceive(x.dst) {
+// deliver delivers the next message of a link to a posted receive, or to the unexpected messages. It
+// returns false if the destination cannot receive now.
+func (w *world) deliver(link *messageLink) bool {
+	if !w.canReceive(link.dst) {
 		return false
 	}
-	k := w.next(x)
-	m := x.queue[k]
-	if w.defects.LargeNeedsWait && m.of != nil && len(m.data) > 4096 && !m.of.awaited {
+	k := w.nextIndex(link)
+	m := link.queue[k]
+	if w.Defects.LargeNeedsWait && m.send != nil && len(m.data) > largeMessage && !m.send.awaited {
 		return false
 	}
-	x.queue = slices.Delete(x.queue, k, k+1)
-	if len(x.queue) == 0 {
-		w.wires = slices.DeleteFunc(w.wires, func(y *wire) bool { return y == x })
+	link.queue = slices.Delete(link.queue, k, k+1)
+	if len(link.queue) == 0 {
+		w.links = slices.DeleteFunc(w.links, func(other *messageLink) bool { return other == link })
 	}
-	defects := w.defects
 	switch {
 	case m.dropped:
 		return true
-	case defects.EmptyDropped && len(m.data) == 0, defects.SelfLost && x.src == x.dst,
-		defects.ReadyLost && m.ready, defects.FloodLost && len(x.to.unexpected) >= 500:
+	case w.Defects.EmptyDropped && len(m.data) == 0, w.Defects.SelfLost && link.src == link.dst,
+		w.Defects.ReadyLost && m.ready, w.Defects.FloodLost && len(link.to.unexpected) >= 500:
 		m.releaseSendBuffer()
 		return true
 	}
-	if defects.SyncOnArrival && m.sync {
-		m.of.finish(nil)
+	if w.Defects.SyncOnArrival && m.sync {
+		m.send.finish(nil)
 	}
-	x.to.count++
-	if k := slices.IndexFunc(x.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
-		r := x.to.posted[w.preferred(x.to.posted, m, k)]
-		x.to.posted = slices.DeleteFunc(x.to.posted, func(o *request) bool { return o == r })
-		if defects.ProbeSeesMatched {
-			x.to.unexpected = append(x.to.unexpected, &msg{source: m.source, tag: m.tag, data: m.data, of: &request{p: m.sender}, sender: m.sender})
+	link.to.delivered++
+	if k := slices.IndexFunc(link.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
+		r := link.to.posted[w.preferredRecv(link.to.posted, m, k)]
+		link.to.posted = slices.DeleteFunc(link.to.posted, func(o *request) bool { return o == r })
+		if w.Defects.ProbeSeesMatched {
+			link.to.unexpected = append(link.to.unexpected, m.copyOf(m.data))
 		}
-		w.fill(r, m)
+		w.completeRecv(r, m)
 		return true
 	}
-	x.to.unexpected = append(x.to.unexpected, m)
+	link.to.unexpected = append(link.to.unexpected, m)
 	return true
 }
 
-// next returns the index of the message that arrives next: the first, without a defect.
-func (w *world) next(x *wire) int {
-	defects, n := w.defects, len(x.queue)
-	if n < 2 {
+// nextIndex returns the index of the message that arrives next: 0, unless a defect lets the second overtake.
+func (w *world) nextIndex(link *messageLink) int {
+	if len(link.queue) < 2 {
 		return 0
 	}
-	a, b := x.queue[0], x.queue[1]
-	rare := x.to.count%256 == 255
+	a, b := link.queue[0], link.queue[1]
+	every256th := link.to.delivered%256 == 255
 	switch {
-	case defects.Overtakes && w.rng.IntN(2) == 0,
-		defects.OvertakesRarely && rare,
-		defects.SmallOvertakes && len(a.data) > 4096 && len(b.data) <= 4096,
-		defects.LargeOvertakes && len(a.data) <= 4096 && len(b.data) > 4096,
-		defects.SyncOvertaken && a.sync && !b.sync,
-		defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
+	case w.Defects.Overtakes && w.rng.IntN(2) == 0,
+		w.Defects.OvertakesRarely && every256th,
+		w.Defects.SmallOvertakes && len(a.data) > largeMessage && len(b.data) <= largeMessage,
+		w.Defects.LargeOvertakes && len(a.data) <= largeMessage && len(b.data) > largeMessage,
+		w.Defects.SyncOvertaken && a.sync && !b.sync,
+		w.Defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
 		return 1
 	}
 	return 0
 }
 
-// preferred returns which of the matching receives gets a message: k, the one that was
-// posted first, without a defect.
-func (w *world) preferred(posted []*request, m *msg, k int) int {
+// preferredRecv returns the index of the posted receive that gets a message. first is the first that
+// matches, which gets it without a defect.
+func (w *world) preferredRecv(posted []*request, m *msg, first int) int {
+	best := first
 	for i, r := range posted {
-		if i <= k || !w.matches(r, m) {
+		if i <= best || !w.matches(r, m) {
 			continue
 		}
-		wild := func(r *request) bool { return r.source == mpi.AnySource || r.tag == mpi.AnyTag }
+		wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 		switch {
-		case w.defects.PostedLastFirst,
-			w.defects.ExactFirst && wild(posted[k]) && !wild(r),
-			w.defects.WildFirst && !wild(posted[k]) && wild(r):
-			k = i
+		case w.Defects.PostedLastFirst,
+			w.Defects.ExactFirst && wild(posted[best]) && !wild(r),
+			w.Defects.WildFirst && !wild(posted[best]) && wild(r):
+			best = i
 		}
 	}
-	return k
+	return best
 }
 
 // matches reports whether a receive matches a message.
 func (w *world) matches(r *request, m *msg) bool {
-	defects := w.defects
-	return (r.source == mpi.AnySource || r.source == m.source || defects.SourceIgnored) &&
-		(r.tag == mpi.AnyTag || r.tag == m.tag || defects.TagIgnored || defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
+	return (r.peer == mpi.AnySource || r.peer == m.source || w.Defects.SourceIgnored) &&
+		(r.tag == mpi.AnyTag || r.tag == m.tag || w.Defects.TagIgnored || w.Defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
 }
 
-// find returns the unexpected message for a receive or probe: the first that matches.
-func (w *world) find(b *box, source, tag int) int {
-	r := &request{source: source, tag: tag}
-	k := slices.IndexFunc(b.unexpected, func(m *msg) bool { return w.matches(r, m) })
-	for i, m := range b.unexpected {
-		if k < 0 || i <= k || !w.matches(r, m) {
+// findUnexpected returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
+func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
+	r := &request{peer: source, tag: tag}
+	best := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
+	for i, m := range q.unexpected {
+		if best < 0 || i <= best || !w.matches(r, m) {
 			continue
 		}
-		if w.defects.UnexpectedLastFirst || w.defects.UnexpectedByTag && m.tag < b.unexpected[k].tag {
-			k = i
+		if w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && m.tag < q.unexpected[best].tag {
+			best = i
 		}
 	}
-	return k
+	return best
 }
 
-// post posts a receive.
-func (w *world) post(b *box, r *request) {
-	if k := w.find(b, r.source, r.tag); k >= 0 {
-		m := b.unexpected[k]
-		b.unexpected = slices.Delete(b.unexpected, k, k+1)
-		w.fill(r, m)
+// postRecv completes a receive with an unexpected message, or appends it to the posted receives.
+func (w *world) postRecv(q *recvQueues, r *request) {
+	if k := w.findUnexpected(q, r.peer, r.tag); k >= 0 {
+		m := q.unexpected[k]
+		q.unexpected = slices.Delete(q.unexpected, k, k+1)
+		w.completeRecv(r, m)
 		return
 	}
-	b.posted = append(b.posted, r)
+	q.posted = append(q.posted, r)
 }
 
-// fill completes a receive with a message.
-func (w *world) fill(r *request, m *msg) {
-	defects := w.defects
-	d := m.data
-	if defects.ReadyEmpty && m.ready {
-		d = nil
+// completeRecv copies a message to the buffer of a receive, and completes the receive and the send.
+func (w *world) completeRecv(r *request, m *msg) {
+	data := m.data
+	if w.Defects.ReadyEmpty && m.ready {
+		data = nil
 	}
-	n := copy(r.buf, d)
+	n := copy(r.buf, data)
 	switch {
-	case defects.LastByteLost && n > 1:
+	case w.Defects.LastByteLost && n > 1:
 		r.buf[n-1] = 0
-	case defects.LargeDamaged && n > 65536:
+	case w.Defects.LargeDamaged && n > 65536:
 		r.buf[n/2] ^= 1
-	case defects.RaggedLost && n%8 != 0:
+	case w.Defects.RaggedLost && n%8 != 0:
 		clear(r.buf[n&^7 : n])
-	case defects.BufferWiped:
+	case w.Defects.BufferWiped:
 		clear(r.buf[n:])
-	case defects.MiddleDamaged && n > 8:
+	case w.Defects.MiddleDamaged && n > 8:
 		r.buf[n/2] ^= 1
 	}
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: n}
-	if defects.WildSourceUntold && r.source == mpi.AnySource {
+	if w.Defects.WildSourceUntold && r.peer == mpi.AnySource {
 		st.Source = mpi.AnySource
 	}
-	if defects.WildTagUntold && r.tag == mpi.AnyTag {
+	if w.Defects.WildTagUntold && r.tag == mpi.AnyTag {
 		st.Tag = mpi.AnyTag
 	}
-	if defects.CountIsRoom {
+	if w.Defects.CountIsRoom {
 		st.Count = len(r.buf)
 	}
-	if defects.SourceIsOfWorld {
+	if w.Defects.SourceIsOfWorld {
 		st.Source = m.sender.rank
 	}
 	var err error
-	if len(d) > len(r.buf) {
-		if !defects.TruncatesSilently {
+	if len(data) > len(r.buf) {
+		if !w.Defects.TruncatesSilently {
 			err = mpi.ErrTruncate
 		}
-		if defects.TruncateCountsAll {
-			st.Count = len(d)
+		if w.Defects.TruncateCountsAll {
+			st.Count = len(data)
 		}
-		if defects.TruncateWedges {
-			r.p.failure = mpi.ErrTruncate
+		if w.Defects.TruncateWedges {
+			r.c.failure = mpi.ErrTruncate
 		}
-		if defects.TruncateFailsSender && m.of != nil {
-			m.of.err = mpi.ErrTruncate
+		if w.Defects.TruncateFailsSender && m.send != nil {
+			m.send.err = mpi.ErrTruncate
 		}
-		if defects.TruncateKeepsRest {
-			rest := &msg{source: m.source, tag: m.tag, data: slices.Clone(d[len(r.buf):]), of: &request{p: m.sender}, sender: m.sender}
-			r.box.unexpected = slices.Insert(r.box.unexpected, 0, rest)
+		if w.Defects.TruncateKeepsRest {
+			rest := m.copyOf(slices.Clone(data[len(r.buf):]))
+			r.queues.unexpected = slices.Insert(r.queues.unexpected, 0, rest)
 		}
 	}
 	r.st = st
@@ -217,15 +215,23 @@ func (w *world) fill(r *request, m *msg) {
 	m.releaseSendBuffer()
 }
 
-// releaseSendBuffer notes that the send buffer of a message is no longer needed.
+// copyOf returns a message with the same envelope and other data, which completes no send.
+func (m *msg) copyOf(data []byte) *msg {
+	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
+}
+
+// releaseSendBuffer frees the space of a buffered message, and completes a send that is not complete.
 func (m *msg) releaseSendBuffer() {
-	if m.buffered && !m.sender.w.defects.BufferLeaks {
-		m.sender.used -= len(m.data) + overhead
+	if m.buffered && !m.sender.Defects.BufferLeaks {
+		m.sender.bufferUsed -= len(m.data) + overhead
 	}
-	if m.of != nil {
-		m.of.finish(m.of.err)
+	if m.send != nil {
+		m.send.finish(m.send.err)
 	}
 }
 
 // overhead is the buffer space of a buffered message besides its data.
 const overhead = 64
+
+// largeMessage is the size above which defects take a message as large.
+const largeMessage = 4096

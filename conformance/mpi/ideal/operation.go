@@ -10,30 +10,34 @@ import (
 
 // op is an operation on a rank's window.
 type op struct {
-	w          *world
-	win        *win
-	origin     int
-	target, at int
-	put, get   bool // neither: an accumulate
-	data       []byte
-	compare    []byte
-	result     []byte
-	t          mpi.Type
-	op         mpi.Op
-	ready      func() bool
-	half       []byte // with a defect, the result of the first half
-	done       bool
+	*world
+	win      *win
+	origin   int
+	target   int
+	offset   int  // in the window of target
+	put, get bool // neither: an accumulate
+	data     []byte
+	compare  []byte
+	result   []byte
+	elemType mpi.Type
+	op       mpi.Op
+	ready    func() bool
+	saved    []byte // with a defect, the memory as it was at the first step
+	done     bool
 }
+
+// isAccumulate reports whether the operation is an accumulate or a compare-and-swap.
+func (o *op) isAccumulate() bool { return !o.put && !o.get }
 
 // hasResult reports whether the operation returns a result.
 func (o *op) hasResult() bool { return o.get || o.result != nil }
 
-// keep copies the origin buffers that the operation still needs.
-func (o *op) keep() {
+// copyOrigin copies the origin buffers that the operation still needs, so that the program can reuse them.
+func (o *op) copyOrigin() {
 	o.data, o.compare = bytes.Clone(o.data), bytes.Clone(o.compare)
 }
 
-// size returns the number of bytes of the window that it accesses.
+// size returns the number of bytes of the window that the operation accesses.
 func (o *op) size() int {
 	if o.data == nil || o.get {
 		return len(o.result)
@@ -41,102 +45,100 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// try applies the operation if its epoch allows it now.
-func (o *op) try() bool {
-	if !o.ready() || !o.w.canReceive(o.win.c.g.ranks[o.target]) {
+// tryApply applies the operation if its epoch allows that now. Some defects apply it in two steps, and save
+// the memory in the first. It reports whether anything was done.
+func (o *op) tryApply() bool {
+	if !o.ready() || !o.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
-	defects := o.w.defects
-	if !o.put && !o.get && !defects.AccumulatesUnordered {
-		first := slices.IndexFunc(o.w.ops, func(x *op) bool {
-			return x.win == o.win && x.target == o.target && !x.put && !x.get
+	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
+		first := slices.IndexFunc(o.ops, func(x *op) bool {
+			return x.win == o.win && x.target == o.target && x.isAccumulate()
 		})
-		if o.w.ops[first] != o {
+		if o.ops[first] != o {
 			return false
 		}
 	}
-	mem := o.win.all.mem[o.target]
-	if !o.put && !o.get && defects.AccumulatesRace && o.half == nil {
-		o.half = bytes.Clone(mem)
+	mem := o.win.shared.mem[o.target]
+	if o.isAccumulate() && o.Defects.AccumulatesRace && o.saved == nil {
+		o.saved = bytes.Clone(mem)
 		return true
 	}
-	if defects.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
-		word := o.at &^ 7
-		if o.half == nil {
-			o.half = bytes.Clone(mem)
+	if o.Defects.NeighboursRace && o.elemType.Size() < 8 && o.isAccumulate() {
+		word := o.offset &^ 7
+		if o.saved == nil {
+			o.saved = bytes.Clone(mem)
 			return true
 		}
-		copy(mem[word:min(word+8, o.at)], o.half[word:])
-		copy(mem[min(o.at+o.size(), word+8):word+8], o.half[min(o.at+o.size(), word+8):])
+		// Restore the rest of the word, and lose the operations on it since the first step.
+		copy(mem[word:min(word+8, o.offset)], o.saved[word:])
+		copy(mem[min(o.offset+o.size(), word+8):word+8], o.saved[min(o.offset+o.size(), word+8):])
 	}
 	if o.apply(mem) {
 		o.done = true
-		o.w.ops = slices.DeleteFunc(o.w.ops, func(x *op) bool { return x == o })
+		o.ops = slices.DeleteFunc(o.ops, func(x *op) bool { return x == o })
 	}
 	return true
 }
 
-// apply applies the operation, and reports whether it is finished.
+// apply applies the operation to the memory of its target, and reports whether it is finished.
 func (o *op) apply(mem []byte) bool {
-	defects := o.w.defects
-	at := mem[o.at : o.at+o.size()]
+	accessed := mem[o.offset : o.offset+o.size()]
 	switch {
-	case defects.SelfPutsLost && o.origin == o.target && o.put:
-	case defects.PutsCut && o.put && len(o.data) > 1:
-		copy(at, o.data[:len(o.data)-1])
-	case defects.PutsCutLarge && o.put && len(o.data) > 65536:
-		copy(at, o.data[:65536])
-	case defects.PutsOff && o.put && o.at+o.size() < len(mem):
-		copy(mem[o.at+1:], o.data)
+	case o.Defects.SelfPutsLost && o.origin == o.target && o.put:
+	case o.Defects.PutsCut && o.put && len(o.data) > 1:
+		copy(accessed, o.data[:len(o.data)-1])
+	case o.Defects.PutsCutLarge && o.put && len(o.data) > 65536:
+		copy(accessed, o.data[:65536])
+	case o.Defects.PutsOff && o.put && o.offset+o.size() < len(mem):
+		copy(mem[o.offset+1:], o.data)
 	case o.put:
-		copy(at, o.data)
-	case o.get && defects.GetsNothing:
+		copy(accessed, o.data)
+	case o.get && o.Defects.GetsNothing:
 	case o.get:
-		n := copy(o.result, at)
-		if defects.GetsCut && n > 1 {
+		n := copy(o.result, accessed)
+		if o.Defects.GetsCut && n > 1 {
 			o.result[n-1] = 0
 		}
 	default:
-		return o.combine(at)
+		return o.combine(accessed)
 	}
 	return true
 }
 
-// combine applies an accumulate or a compare-and-swap, and reports whether it is finished.
-func (o *op) combine(at []byte) bool {
-	defects := o.w.defects
-	old := bytes.Clone(at)
-	if o.half != nil {
-		if defects.AccumulatesRace {
-			copy(at, o.half[o.at:])
-			old = bytes.Clone(at)
-		}
+// combine applies an accumulate or a compare-and-swap to the bytes of its target that it accesses, and
+// reports whether it is finished.
+func (o *op) combine(accessed []byte) bool {
+	old := bytes.Clone(accessed)
+	if o.saved != nil && o.Defects.AccumulatesRace {
+		copy(accessed, o.saved[o.offset:])
+		old = bytes.Clone(accessed)
 	}
-	if defects.ElementsTorn && o.op == mpi.Replace && o.half == nil {
-		for i := 0; i+8 <= len(at); i += 8 {
-			copy(at[i:i+4], o.data[i:])
+	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.saved == nil {
+		for i := 0; i+8 <= len(accessed); i += 8 { // the other halves follow in the second step
+			copy(accessed[i:i+4], o.data[i:])
 		}
-		o.half = old
+		o.saved = old
 		return false
 	}
 	kind := o.op
 	switch {
 	case o.compare != nil:
-		if bytes.Equal(at, o.compare) != defects.SwapsUnequal && !defects.NeverSwaps || defects.AlwaysSwaps {
-			copy(at, o.data)
+		if bytes.Equal(accessed, o.compare) != o.Defects.SwapsUnequal && !o.Defects.NeverSwaps || o.Defects.AlwaysSwaps {
+			copy(accessed, o.data)
 		}
-	case defects.AccumulatesReplace && kind != mpi.NoOp:
-		copy(at, o.data)
-	case defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
-		combine(at, o.data, o.t, mpi.Sum, defects)
-	case defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
-		copy(at, o.data)
+	case o.Defects.AccumulatesReplace && kind != mpi.NoOp:
+		copy(accessed, o.data)
+	case o.Defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
+		combine(accessed, o.data, o.elemType, mpi.Sum, &o.Defects)
+	case o.Defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
+		copy(accessed, o.data)
 	case kind != mpi.NoOp:
-		combine(at, o.data, o.t, kind, defects)
+		combine(accessed, o.data, o.elemType, kind, &o.Defects)
 	}
 	if o.result != nil {
-		if defects.FetchesNew {
-			copy(o.result, at)
+		if o.Defects.FetchesNew {
+			copy(o.result, accessed)
 		} else {
 			copy(o.result, old)
 		}
@@ -144,155 +146,150 @@ func (o *op) combine(at []byte) bool {
 	return true
 }
 
-// epoch returns a function that reports when an operation on a target can be applied, or an
-// error if there is no epoch that allows it.
-func (w *win) epoch(target int, locked bool) (func() bool, error) {
-	defects := w.c.p.w.defects
-	if c := w.held[target]; c != nil {
-		return func() bool { return c.granted }, nil
+// epoch returns a function that reports whether an operation on target can be applied by now. It returns
+// ErrRMASync if this rank has no access epoch to target, or, with needsLock, none of a lock.
+func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
+	if lock := w.held[target]; lock != nil {
+		return func() bool { return lock.granted }, nil
 	}
 	switch {
-	case locked && !defects.EpochsUnchecked:
+	case needsLock && !w.c.Defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
-	case slices.Contains(w.access, target):
+	case slices.Contains(w.accessGroup, target):
 		n := w.starts[target]
 		return func() bool { return w.posted(target, n) }, nil
-	case w.open && w.access == nil:
-		n := w.all.fences[w.c.rank]
-		return func() bool { return w.all.fences[target] >= n || defects.FenceAlone }, nil
-	case defects.EpochsUnchecked:
+	case w.fenced && w.accessGroup == nil:
+		n := w.shared.fences[w.c.rank]
+		return func() bool { return w.shared.fences[target] >= n || w.c.Defects.FenceAlone }, nil
+	case w.c.Defects.EpochsUnchecked:
 		return func() bool { return true }, nil
 	}
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid.
-func (w *win) issue(o *op, locked bool) error {
-	if err := w.usable(); err != nil {
+// issue starts an operation, or returns why it is invalid. needsLock is as in epoch.
+func (w *win) issue(o *op, needsLock bool) error {
+	if err := w.startCall(); err != nil {
 		return err
 	}
-	defects := w.c.p.w.defects
-	if o.target == mpi.ProcNull && !defects.NullRefused {
+	if o.target == mpi.ProcNull && !w.c.Defects.NullRefused {
 		o.done = true
 		return nil
 	}
-	if err := w.badTarget(o.target); err != nil || o.target < 0 || o.target >= w.c.Size() {
+	if !w.hasRank(o.target) {
 		o.done = true
+		return w.rankError()
+	}
+	if err := w.checkOperation(o); err != nil {
 		return err
 	}
-	if err := w.badOperation(o); err != nil {
-		return err
-	}
-	size := len(w.all.mem[o.target])
-	if o.at < 0 || o.at+o.size() > size {
-		if defects.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
-			copy(w.all.mem[o.target][o.at:], o.data)
+	size := len(w.shared.mem[o.target])
+	if o.offset < 0 || o.offset+o.size() > size {
+		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
+			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
-		if defects.RangesUnchecked {
+		if w.c.Defects.RangesUnchecked {
 			o.done = true
 			return nil
 		}
 		return mpi.ErrRMARange
 	}
-	ready, err := w.epoch(o.target, locked)
+	ready, err := w.epoch(o.target, needsLock)
 	if err != nil {
 		return err
 	}
-	if defects.WindowRanksOfWorld {
-		o.target = min(w.c.rank, len(w.c.g.ranks)-1)
+	if w.c.Defects.WindowRanksOfWorld {
+		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
 	}
-	o.w, o.win, o.origin, o.ready = w.c.p.w, w, w.c.rank, ready
+	o.world, o.win, o.origin, o.ready = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
-	o.w.ops = append(o.w.ops, o)
+	o.ops = append(o.ops, o)
 	return nil
 }
 
-// badOperation returns the error of an invalid type, operation or operand.
-func (w *win) badOperation(o *op) error {
+// checkOperation returns an error for an invalid type, operation or operand.
+func (w *win) checkOperation(o *op) error {
 	switch {
-	case o.put || o.get || w.c.p.w.defects.ReductionsUnchecked:
+	case o.put || o.get || w.c.Defects.ReductionsUnchecked:
 		return nil
-	case int(o.t) > int(mpi.Float64):
+	case int(o.elemType) > int(mpi.Float64):
 		return mpi.ErrType
-	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.t):
+	case int(o.op) > int(mpi.NoOp), bitwise(o.op) && floating(o.elemType):
 		return mpi.ErrOp
-	case o.size()%o.t.Size() != 0, o.at%o.t.Size() != 0, o.result != nil && o.data != nil && len(o.result) != len(o.data):
+	case o.size()%o.elemType.Size() != 0, o.offset%o.elemType.Size() != 0, o.result != nil && o.data != nil && len(o.result) != len(o.data):
 		return mpi.ErrArg
 	}
 	return nil
 }
 
-func (w *win) Put(d []byte, target, at int) error {
-	return w.fail("Put", w.issue(&op{put: true, data: d, target: target, at: at}, false))
+// Values of needsLock: operations with a request must be in an epoch of a lock.
+const anyEpoch, lockEpoch = false, true
+
+func (w *win) Put(d []byte, target, offset int) error {
+	return w.fail("Put", w.issue(&op{put: true, data: d, target: target, offset: offset}, anyEpoch))
 }
 
-func (w *win) Get(d []byte, target, at int) error {
-	return w.fail("Get", w.issue(&op{get: true, result: d, target: target, at: at}, false))
+func (w *win) Get(d []byte, target, offset int) error {
+	return w.fail("Get", w.issue(&op{get: true, result: d, target: target, offset: offset}, anyEpoch))
 }
 
-func (w *win) Accumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("Accumulate", w.issue(&op{data: d, target: target, at: at, t: t, op: kind}, false))
+func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// operand returns the origin data of a fetching operation; none for NoOp.
-func operand(d []byte, kind mpi.Op) []byte {
-	if kind == mpi.NoOp {
-		return nil
+// newGetAccumulate returns an accumulate that returns the old content in result. NoOp has no origin data.
+func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
+	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
+		d = nil
 	}
-	return d
+	return &op{data: d, result: result, target: target, offset: offset, elemType: t, op: kind}
 }
 
-func (w *win) getAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) *op {
-	if w.c.p.w.defects.NoOpWrites {
-		return &op{data: d, result: result, target: target, at: at, t: t, op: kind}
-	}
-	return &op{data: operand(d, kind), result: result, target: target, at: at, t: t, op: kind}
+func (w *win) GetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("GetAccumulate", w.issue(w.newGetAccumulate(d, result, target, offset, t, kind), anyEpoch))
 }
 
-func (w *win) GetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("GetAccumulate", w.issue(w.getAccumulate(d, result, target, at, t, kind), false))
+func (w *win) FetchAndOp(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) error {
+	return w.fail("FetchAndOp", w.issue(w.newGetAccumulate(d, result, target, offset, t, kind), anyEpoch))
 }
 
-func (w *win) FetchAndOp(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
-	return w.fail("FetchAndOp", w.issue(w.getAccumulate(d, result, target, at, t, kind), false))
+func (w *win) CompareAndSwap(d, compare, result []byte, target, offset int, t mpi.Type) error {
+	o := &op{data: d, compare: compare, result: result, target: target, offset: offset, elemType: t, op: mpi.Replace}
+	return w.fail("CompareAndSwap", w.issue(o, anyEpoch))
 }
 
-func (w *win) CompareAndSwap(d, compare, result []byte, target, at int, t mpi.Type) error {
-	return w.fail("CompareAndSwap", w.issue(&op{data: d, compare: compare, result: result, target: target, at: at, t: t, op: mpi.Replace}, false))
-}
-
-// request starts an operation with a request.
+// request starts an operation, and returns the request of call, which is complete when the origin buffers
+// can be reused.
 func (w *win) request(call string, o *op) (cases.Request, error) {
-	if err := w.issue(o, true); err != nil {
+	if err := w.issue(o, lockEpoch); err != nil {
 		return nil, w.fail(call, err)
 	}
-	r := &request{p: w.c.p, c: w.c, active: true, st: undefinedStatus}
-	defects := w.c.p.w.defects
+	r := &request{c: w.c, active: true, st: undefinedStatus}
 	r.poll = func() bool {
-		if o.done || defects.RequestsEarly {
+		if o.done || w.c.Defects.RequestsEarly {
 			return true
 		}
 		if o.hasResult() {
 			return false
 		}
-		o.keep() // the request is complete: the origin buffer can be reused
+		o.copyOrigin() // the request is complete: the origin buffer can be reused
 		return true
 	}
 	return r, nil
 }
 
-func (w *win) Rput(d []byte, target, at int) (cases.Request, error) {
-	return w.request("Rput", &op{put: true, data: d, target: target, at: at})
+func (w *win) Rput(d []byte, target, offset int) (cases.Request, error) {
+	return w.request("Rput", &op{put: true, data: d, target: target, offset: offset})
 }
 
-func (w *win) Rget(d []byte, target, at int) (cases.Request, error) {
-	return w.request("Rget", &op{get: true, result: d, target: target, at: at})
+func (w *win) Rget(d []byte, target, offset int) (cases.Request, error) {
+	return w.request("Rget", &op{get: true, result: d, target: target, offset: offset})
 }
 
-func (w *win) Raccumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
-	return w.request("Raccumulate", &op{data: d, target: target, at: at, t: t, op: kind})
+func (w *win) Raccumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
+	return w.request("Raccumulate", &op{data: d, target: target, offset: offset, elemType: t, op: kind})
 }
 
-func (w *win) RgetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
-	return w.request("RgetAccumulate", w.getAccumulate(d, result, target, at, t, kind))
+func (w *win) RgetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) (cases.Request, error) {
+	return w.request("RgetAccumulate", w.newGetAccumulate(d, result, target, offset, t, kind))
 }

@@ -2,6 +2,7 @@ package ideal
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
@@ -18,151 +19,158 @@ const (
 	ready
 )
 
-// badTarget returns the error of an invalid destination or tag.
-func (c *comm) badTarget(dest, tag int) error {
-	defects := c.p.w.defects
+// checkDest returns an error if the destination or the tag is invalid.
+func (c *comm) checkDest(dest, tag int) error {
 	switch {
-	case dest == mpi.ProcNull && defects.NullRefused:
+	case dest == mpi.ProcNull && c.Defects.NullRefused:
 		return mpi.ErrRank
 	case dest == mpi.ProcNull:
 		return nil
-	case (dest < 0 || dest >= c.Size()) && !defects.RanksUnchecked:
+	case (dest < 0 || dest >= c.Size()) && !c.Defects.RanksUnchecked:
 		return mpi.ErrRank
-	case tag == mpi.TagMax && defects.TagMaxRefused:
+	case tag == mpi.TagMax && c.Defects.TagMaxRefused:
 		return mpi.ErrTag
-	case (tag < 0 || tag > mpi.TagMax) && !defects.TagsUnchecked:
+	case (tag < 0 || tag > mpi.TagMax) && !c.Defects.TagsUnchecked:
 		return mpi.ErrTag
 	}
 	return nil
 }
 
-// badSource returns the error of an invalid source or tag. Wildcards are valid.
-func (c *comm) badSource(source, tag int) error {
+// checkSource returns an error if the source or the tag is invalid. Wildcards are valid.
+func (c *comm) checkSource(source, tag int) error {
 	if source == mpi.AnySource {
 		source = 0
 	}
 	if tag == mpi.AnyTag {
 		tag = 0
 	}
-	return c.badTarget(source, tag)
+	return c.checkDest(source, tag)
 }
 
-// newSend returns a request for a send.
-func (c *comm) newSend(m mode, buf []byte, dest, tag int) (*request, error) {
-	if err := c.usable(); err != nil {
-		return nil, err
+// newSend returns the request of a send, not started, or nil if an argument is invalid. call is the
+// name of the MPI call in errors.
+func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request, error) {
+	if err := cmp.Or(c.startCall(), c.checkDest(dest, tag)); err != nil {
+		return nil, c.fail(call, err)
 	}
-	if err := c.badTarget(dest, tag); err != nil {
-		return nil, err
-	}
-	defects := c.p.w.defects
-	from := buf
-	if defects.InitCopies {
-		from = bytes.Clone(buf)
+	var initialData []byte
+	if c.Defects.InitCopies {
+		initialData = bytes.Clone(buf)
 	}
 	start := func(r *request) error {
-		if dest == mpi.ProcNull {
-			if defects.NullBlocks {
-				return nil
-			}
+		switch {
+		case dest == mpi.ProcNull && c.Defects.NullBlocks:
+			return nil
+		case dest < 0 || dest >= c.Size(): // MPI_PROC_NULL, or an invalid rank that a defect accepts
 			r.finish(nil)
 			return nil
-		}
-		if dest < 0 || dest >= c.Size() { // accepted by a defect
-			r.finish(nil)
-			return nil
-		}
-		if defects.InitCopies && r.persistent {
-			r.buf = from
+		case c.Defects.InitCopies && r.persistent:
+			r.buf = initialData
 		}
 		return c.transmit(r, m)
 	}
-	return &request{p: c.p, c: c, buf: buf, source: dest, tag: tag, start: start}, nil
+	return &request{c: c, call: call, buf: buf, peer: dest, tag: tag, start: start}, nil
 }
 
-// transmit sends the message of a send request.
+// transmit sends the message of a send request. It completes the send if the mode allows that before the
+// message is received.
 func (c *comm) transmit(r *request, m mode) error {
-	defects := c.p.w.defects
-	x := &msg{source: c.rank, tag: r.tag, data: r.buf, of: r, sender: c.p, sync: m == synchronous, ready: m == ready}
-	free := func() { // the send is complete
-		x.of = nil
+	message := &msg{source: c.rank, tag: r.tag, data: r.buf, send: r, sender: c.proc, sync: m == synchronous, ready: m == ready}
+	completeEarly := func() { // before the message is received
+		message.send = nil
 		r.finish(nil)
-		if !defects.LateCopy {
-			x.data = bytes.Clone(r.buf)
+		if !c.Defects.LateCopy {
+			message.data = bytes.Clone(r.buf)
 		}
 	}
 	switch {
-	case m == buffered && defects.BufferedWaits:
+	case m == buffered && c.Defects.BufferedWaits:
 	case m == buffered:
-		if need := len(r.buf) + overhead; c.p.used+need > c.p.attached && !defects.BufferUnbounded {
+		need := len(r.buf) + overhead
+		if c.bufferUsed+need > c.bufferSize && !c.Defects.BufferUnbounded {
 			return mpi.ErrBuffer
 		}
-		c.p.used += len(r.buf) + overhead
-		x.buffered = true
-		free()
-	case m == synchronous && defects.SyncEarly,
-		m == synchronous && defects.SyncSmallEarly && len(r.buf) < 1000,
-		m != synchronous && len(r.buf) <= c.p.w.Eager,
-		m != synchronous && defects.LateCopy:
-		free()
+		c.bufferUsed += need
+		message.buffered = true
+		completeEarly()
+	case m == synchronous && c.Defects.SyncEarly,
+		m == synchronous && c.Defects.SyncSmallEarly && len(r.buf) < 1000,
+		m != synchronous && len(r.buf) <= c.Eager,
+		m != synchronous && c.Defects.LateCopy:
+		completeEarly()
 	}
-	to := c.g.ranks[r.source]
-	into := c.g.boxes[r.source]
-	if defects.WorldMatches {
-		to, into = c.p.w.all.ranks[c.g.ranks[r.source]], c.p.w.all.boxes[c.g.ranks[r.source]]
+	dest := c.group.ranks[r.peer]
+	queues := c.group.queues[r.peer]
+	if c.Defects.WorldMatches {
+		queues = c.all.queues[dest]
 	}
-	c.p.w.enqueue(c.p.rank, to, into, x)
+	c.enqueue(c.proc.rank, dest, queues, message)
 	return nil
 }
 
-// isend starts a send; name is the name of the call.
-func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
-	r, err := c.newSend(m, buf, dest, tag)
-	if err == nil {
-		err = r.begin()
+// startRequest starts a new request. r is nil if the call failed, even if an error handler has returned nil
+// for err.
+func startRequest(r *request, err error) (cases.Request, error) {
+	if r == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, c.fail(call, err)
-	}
-	if c.p.w.defects.IsendWaits {
-		c.p.blockUntil("an Isend to be received", r.complete)
+	if err := r.begin(); err != nil {
+		return nil, r.c.fail(r.call, err)
 	}
 	return r, nil
+}
+
+// runRequest is startRequest, and waits until the request is complete.
+func runRequest(r *request, err error) (mpi.Status, error) {
+	if r == nil {
+		return mpi.Status{}, err
+	}
+	if err := r.begin(); err != nil {
+		return mpi.Status{}, r.c.fail(r.call, err)
+	}
+	what := r.call + " to be complete"
+	if r.queues != nil {
+		what = "a message"
+	}
+	r.c.blockUntil(what, r.isComplete)
+	st, err := r.deactivate()
+	return st, r.c.fail(r.call, err)
+}
+
+// makePersistent makes a new request persistent: the program starts it. r and err are as in startRequest.
+func makePersistent(r *request, err error) (cases.Request, error) {
+	if r == nil {
+		return nil, err
+	}
+	r.persistent = true
+	if r.c.Defects.InitStarts {
+		_ = r.begin()
+	}
+	return r, nil
+}
+
+// isend starts a send.
+func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
+	r, err := startRequest(c.newSend(call, m, buf, dest, tag))
+	if r != nil && c.Defects.IsendWaits {
+		c.blockUntil("an Isend to be received", r.(*request).isComplete)
+	}
+	return r, err
 }
 
 // send sends a message and waits until the send is complete.
 func (c *comm) send(call string, m mode, buf []byte, dest, tag int) error {
-	r, err := c.newSend(m, buf, dest, tag)
-	if err == nil {
-		err = r.begin()
-	}
-	if err == nil {
-		c.p.blockUntil(call+" to be complete", r.complete)
-		_, err = r.take()
-	}
-	return c.fail(call, err)
-}
-
-// sendInit returns a persistent request.
-func (c *comm) sendInit(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
-	r, err := c.newSend(m, buf, dest, tag)
-	if err != nil {
-		return nil, c.fail(call, err)
-	}
-	r.persistent = true
-	if c.p.w.defects.InitStarts {
-		_ = r.begin()
-	}
-	return r, nil
+	_, err := runRequest(c.newSend(call, m, buf, dest, tag))
+	return err
 }
 
 func (c *comm) Send(b []byte, dest, tag int) error { return c.send("Send", standard, b, dest, tag) }
 func (c *comm) Ssend(b []byte, dest, tag int) error {
 	return c.send("Ssend", synchronous, b, dest, tag)
 }
-
 func (c *comm) Bsend(b []byte, dest, tag int) error { return c.send("Bsend", buffered, b, dest, tag) }
 func (c *comm) Rsend(b []byte, dest, tag int) error { return c.send("Rsend", ready, b, dest, tag) }
+
 func (c *comm) Isend(b []byte, dest, tag int) (cases.Request, error) {
 	return c.isend("Isend", standard, b, dest, tag)
 }
@@ -180,43 +188,38 @@ func (c *comm) Irsend(b []byte, dest, tag int) (cases.Request, error) {
 }
 
 func (c *comm) SendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return c.sendInit("SendInit", standard, b, dest, tag)
+	return makePersistent(c.newSend("SendInit", standard, b, dest, tag))
 }
 
 func (c *comm) SsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return c.sendInit("SsendInit", synchronous, b, dest, tag)
+	return makePersistent(c.newSend("SsendInit", synchronous, b, dest, tag))
 }
 
 func (c *comm) BsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return c.sendInit("BsendInit", buffered, b, dest, tag)
+	return makePersistent(c.newSend("BsendInit", buffered, b, dest, tag))
 }
 
 func (c *comm) RsendInit(b []byte, dest, tag int) (cases.Request, error) {
-	return c.sendInit("RsendInit", ready, b, dest, tag)
+	return makePersistent(c.newSend("RsendInit", ready, b, dest, tag))
 }
 
-// newRecv returns a request for a receive.
-func (c *comm) newRecv(buf []byte, source, tag int) (*request, error) {
-	if err := c.usable(); err != nil {
-		return nil, err
+// newRecv returns the request of a receive, as newSend that of a send.
+func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, error) {
+	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
+		return nil, c.fail(call, err)
 	}
-	if err := c.badSource(source, tag); err != nil {
-		return nil, err
-	}
-	r := &request{p: c.p, c: c, buf: buf, source: source, tag: tag, box: c.g.boxes[c.rank]}
-	r.start = func(r *request) error {
-		if source == mpi.ProcNull {
+	start := func(r *request) error {
+		switch {
+		case source == mpi.ProcNull:
 			c.recvFromProcNull(r)
-			return nil
+		case c.Defects.WorldMatches:
+			c.postRecv(c.all.queues[c.proc.rank], r)
+		default:
+			c.postRecv(r.queues, r)
 		}
-		box := r.box
-		if c.p.w.defects.WorldMatches {
-			box = c.p.w.all.boxes[c.p.rank]
-		}
-		c.p.w.post(box, r)
 		return nil
 	}
-	return r, nil
+	return &request{c: c, call: call, buf: buf, peer: source, tag: tag, queues: c.queues(), start: start}, nil
 }
 
 // procNullStatus is the status of a receive from MPI_PROC_NULL.
@@ -224,86 +227,58 @@ var procNullStatus = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
 // recvFromProcNull completes a receive from MPI_PROC_NULL.
 func (c *comm) recvFromProcNull(r *request) {
-	defects := c.p.w.defects
-	if defects.NullBlocks {
+	if c.Defects.NullBlocks {
 		return
 	}
-	if defects.NullWipes {
+	if c.Defects.NullWipes {
 		clear(r.buf)
 	}
 	r.st = procNullStatus
-	if defects.NullIsAnySource {
-		r.st = empty
+	if c.Defects.NullIsAnySource {
+		r.st = emptyStatus
 	}
 	r.finish(nil)
 }
 
 func (c *comm) Irecv(buf []byte, source, tag int) (cases.Request, error) {
-	r, err := c.newRecv(buf, source, tag)
-	if err == nil {
-		err = r.begin()
-	}
-	if err != nil {
-		return nil, c.fail("Irecv", err)
-	}
-	return r, nil
+	return startRequest(c.newRecv("Irecv", buf, source, tag))
 }
 
 func (c *comm) RecvInit(buf []byte, source, tag int) (cases.Request, error) {
-	r, err := c.newRecv(buf, source, tag)
-	if err != nil {
-		return nil, c.fail("RecvInit", err)
-	}
-	r.persistent = true
-	if c.p.w.defects.InitStarts {
-		_ = r.begin()
-	}
-	return r, nil
-}
-
-// recv receives a message.
-func (c *comm) recv(call string, buf []byte, source, tag int) (mpi.Status, error) {
-	r, err := c.newRecv(buf, source, tag)
-	if err == nil {
-		err = r.begin()
-	}
-	if err != nil {
-		return mpi.Status{}, c.fail(call, err)
-	}
-	c.p.blockUntil("a message", r.complete)
-	st, err := r.take()
-	return st, c.fail(call, err)
+	return makePersistent(c.newRecv("RecvInit", buf, source, tag))
 }
 
 func (c *comm) Recv(buf []byte, source, tag int) (mpi.Status, error) {
-	return c.recv("Recv", buf, source, tag)
+	return runRequest(c.newRecv("Recv", buf, source, tag))
 }
 
+// Sendrecv implements cases.Comm.
 func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag int) (mpi.Status, error) {
-	if c.p.w.defects.SendrecvInTurn {
+	if c.Defects.SendrecvInTurn {
 		if err := c.send("Sendrecv", synchronous, out, dest, outTag); err != nil {
 			return mpi.Status{}, err
 		}
-		return c.recv("Sendrecv", in, source, inTag)
+		return runRequest(c.newRecv("Sendrecv", in, source, inTag))
 	}
-	s, err := c.newSend(standard, out, dest, outTag)
-	if err != nil {
-		return mpi.Status{}, c.fail("Sendrecv", err)
+	s, err := c.newSend("Sendrecv", standard, out, dest, outTag)
+	if s == nil {
+		return mpi.Status{}, err
 	}
-	r, err := c.newRecv(in, source, inTag)
-	if err != nil {
-		return mpi.Status{}, c.fail("Sendrecv", err)
+	r, err := c.newRecv("Sendrecv", in, source, inTag)
+	if r == nil {
+		return mpi.Status{}, err
 	}
 	_ = r.begin()
 	_ = s.begin()
-	c.p.blockUntil("both parts of Sendrecv", func() bool { return r.complete() && s.complete() })
-	st, err := r.take()
+	c.blockUntil("both parts of Sendrecv", func() bool { return r.isComplete() && s.isComplete() })
+	st, err := r.deactivate()
 	return st, c.fail("Sendrecv", err)
 }
 
+// SendrecvReplace implements cases.Comm.
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
-	if c.p.w.defects.ReplaceSendsLate {
+	if c.Defects.ReplaceSendsLate {
 		clear(out)
 	}
 	return c.Sendrecv(out, dest, outTag, buf, source, inTag)

@@ -1,106 +1,104 @@
 package ideal
 
 import (
+	"cmp"
 	"slices"
 
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// probedStatus returns the status of a probed message.
-func (c *comm) probedStatus(b *box, k int) mpi.Status {
-	defects := c.p.w.defects
-	if defects.ProbeLatest {
-		k = len(b.unexpected) - 1
+// probedStatus returns the status of the unexpected message k for a probe.
+func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
+	if c.Defects.ProbeLatest {
+		k = len(queues.unexpected) - 1
 	}
-	m := b.unexpected[k]
-	if defects.ProbeCompletesSync && m.of != nil {
-		m.of.finish(nil)
+	m := queues.unexpected[k]
+	if c.Defects.ProbeCompletesSync && m.send != nil {
+		m.send.finish(nil)
 	}
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if defects.ProbeCutsCount && st.Count > 4096 {
-		st.Count = 4096
+	if c.Defects.ProbeCutsCount && st.Count > largeMessage {
+		st.Count = largeMessage
 	}
-	if defects.SourceIsOfWorld {
+	if c.Defects.SourceIsOfWorld {
 		st.Source = m.sender.rank
 	}
-	if defects.ProbeConsumes {
-		b.unexpected = slices.Delete(b.unexpected, k, k+1)
+	if c.Defects.ProbeConsumes {
+		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
 		m.releaseSendBuffer()
 	}
 	return st
 }
 
-func (c *comm) box() *box { return c.g.boxes[c.rank] }
+// queues returns the queues of this rank in the communicator.
+func (c *comm) queues() *recvQueues { return c.group.queues[c.rank] }
 
+// Iprobe implements cases.Comm.
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
-	defects := c.p.w.defects
 	k, found, err := c.findMessage("Iprobe", source, tag, false)
 	switch {
 	case err != nil || found && k < 0:
 		return procNullStatus, found, err
 	case found:
-		return c.probedStatus(c.box(), k), true, nil
-	case defects.IprobeAlways:
+		return c.probedStatus(c.queues(), k), true, nil
+	case c.Defects.IprobeAlways:
 		return mpi.Status{Source: 0, Tag: max(tag, 0)}, true, nil
 	}
 	return mpi.Status{}, false, nil
 }
 
+// Probe implements cases.Comm.
 func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	k, _, err := c.findMessage("Probe", source, tag, true)
 	if err != nil || k < 0 {
 		return procNullStatus, err
 	}
-	return c.probedStatus(c.box(), k), nil
+	return c.probedStatus(c.queues(), k), nil
 }
 
 // findMessage returns the index of the unexpected message that a probe finds, or -1 with
 // found for MPI_PROC_NULL. If wait is true, it waits for a message.
 func (c *comm) findMessage(call string, source, tag int, wait bool) (k int, found bool, err error) {
-	err = c.usable()
-	if err == nil {
-		err = c.badSource(source, tag)
-	}
-	if err != nil {
+	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
 		return -1, false, c.fail(call, err)
 	}
 	if !wait {
-		c.p.letOthersRun()
+		c.letOthersRun()
 	}
-	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
+	if source == mpi.ProcNull && !c.Defects.NullBlocks {
 		return -1, true, nil
 	}
 	find := func() bool {
-		k = c.p.w.find(c.box(), source, tag)
+		k = c.findUnexpected(c.queues(), source, tag)
 		return k >= 0
 	}
 	if wait {
-		c.p.blockUntil("a message of "+call, find)
+		c.blockUntil("a message of "+call, find)
 		return k, true, nil
 	}
 	found = find()
-	return k, found && !c.p.w.defects.IprobeNever, nil
+	return k, found && !c.Defects.IprobeNever, nil
 }
 
 // message is a message that Mprobe returned. It is empty for MPI_PROC_NULL.
 type message struct {
-	c    *comm
-	m    *msg
-	gone bool
+	c        *comm
+	m        *msg
+	received bool
 }
 
-// takeMatched removes a message from the unexpected ones.
-func (c *comm) takeMatched(source, tag, k int) (cases.Message, mpi.Status) {
-	defects, b := c.p.w.defects, c.box()
-	m := b.unexpected[k]
+// takeMessage removes the unexpected message k, which matches source and tag, and returns it with its status.
+func (c *comm) takeMessage(source, tag, k int) (cases.Message, mpi.Status) {
+	queues := c.queues()
+	m := queues.unexpected[k]
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if !defects.MprobeLeaves {
-		b.unexpected = slices.Delete(b.unexpected, k, k+1)
+	if !c.Defects.MprobeLeaves {
+		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
 	}
-	if defects.MprobeGetsNext {
-		if k := c.p.w.find(b, source, tag); k >= 0 {
-			m, b.unexpected[k] = b.unexpected[k], m
+	if c.Defects.MprobeGetsNext {
+		if k := c.findUnexpected(queues, source, tag); k >= 0 {
+			m, queues.unexpected[k] = queues.unexpected[k], m
 		}
 	}
 	return &message{c: c, m: m}, st
@@ -115,7 +113,7 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	return m, st, err
 }
 
-// mprobe finds a message and removes it from the unexpected ones.
+// mprobe finds a message, for which it waits if wait is true, and removes it from the unexpected ones.
 func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
 	k, found, err := c.findMessage(call, source, tag, wait)
 	switch {
@@ -124,27 +122,29 @@ func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, m
 	case k < 0:
 		return &message{c: c}, procNullStatus, true, nil
 	}
-	m, st := c.takeMatched(source, tag, k)
+	m, st := c.takeMessage(source, tag, k)
 	return m, st, true, nil
 }
 
+// Irecv implements cases.Message.
 func (x *message) Irecv(buf []byte) (cases.Request, error) {
-	r := &request{p: x.c.p, c: x.c, buf: buf, source: mpi.ProcNull, active: true}
+	r := &request{c: x.c, buf: buf, peer: mpi.ProcNull, active: true}
 	switch {
 	case x.m == nil:
 		x.c.recvFromProcNull(r)
-	case x.gone && !x.c.p.w.defects.MessageTwice:
+	case x.received && !x.c.Defects.MessageTwice:
 		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:
-		x.gone = true
-		r.source = x.m.source
-		r.box = &box{}
-		x.c.p.w.fill(r, x.m)
-		r.box = nil
+		x.received = true
+		r.peer = x.m.source
+		r.queues = &recvQueues{}
+		x.c.completeRecv(r, x.m)
+		r.queues = nil
 	}
 	return r, nil
 }
 
+// Recv implements cases.Message.
 func (x *message) Recv(buf []byte) (mpi.Status, error) {
 	r, err := x.Irecv(buf)
 	if err != nil {

@@ -15,65 +15,69 @@ type rank struct {
 
 // newWorld returns the world communicator and the self communicator of a rank.
 func (p *proc) newWorld() cases.World {
-	all := &comm{p: p, g: p.w.all, rank: p.rank}
-	own := p.w.group([]int{p.rank})
-	if p.w.defects.SelfIsWorld {
-		own.boxes = []*box{p.w.all.boxes[p.rank]}
-		own.id = p.w.all.id
+	all := &comm{proc: p, group: p.all, rank: p.rank}
+	own := p.newGroup([]int{p.rank})
+	if p.Defects.SelfIsWorld {
+		own.queues = []*recvQueues{p.all.queues[p.rank]}
 	}
-	return &rank{comm: all, self: &comm{p: p, g: own}}
+	return &rank{comm: all, self: &comm{proc: p, group: own}}
 }
 
 func (r *rank) Self() cases.Comm { return r.self }
 
+// Wtime implements cases.World.
 func (r *rank) Wtime() time.Duration {
-	if r.p.w.defects.ClockRunsBack {
-		return time.Hour - r.p.w.now
+	if r.Defects.ClockRunsBack {
+		return time.Hour - r.now
 	}
-	return r.p.w.now
+	return r.now
 }
 
 const computing = "its computing to end"
 
+// Compute implements cases.World.
 func (r *rank) Compute(d time.Duration) {
-	p := r.p
-	if p.w.defects.ComputesNothing {
+	p := r.proc
+	if p.Defects.ComputesNothing {
 		d = 0
 	}
-	p.until = p.w.now + d
-	p.yieldUntil(computing, func() bool { return p.w.now >= p.until })
+	p.computeEnd = p.now + d
+	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
+// Invalidate implements cases.World.
 func (r *rank) Invalidate(buf []byte) error {
-	if r.p.w.defects.ForgetWipes {
+	if r.Defects.ForgetWipes {
 		clear(buf)
 	}
 	return nil
 }
 
+// AttachBuffer implements cases.World.
 func (r *rank) AttachBuffer(n int) error {
-	p := r.p
-	if p.hasBuffer && !p.w.defects.AttachesTwice || n < 0 {
+	p := r.proc
+	if p.hasBuffer && !p.Defects.AttachesTwice || n < 0 {
 		return r.fail("AttachBuffer", mpi.ErrBuffer)
 	}
-	p.attached, p.hasBuffer = n, true
+	p.bufferSize, p.hasBuffer = n, true
 	return nil
 }
 
+// DetachBuffer implements cases.World.
 func (r *rank) DetachBuffer() error {
-	p := r.p
+	p := r.proc
 	if !p.hasBuffer {
 		return r.fail("DetachBuffer", mpi.ErrBuffer)
 	}
-	if p.w.defects.DetachDrops {
-		for _, x := range p.w.wires {
-			for _, m := range x.queue {
-				m.dropped = m.dropped || m.buffered && x.src == p.rank
+	if p.Defects.DetachDrops {
+		for _, link := range p.links {
+			for _, m := range link.queue {
+				m.dropped = m.dropped || m.buffered && link.src == p.rank
 			}
 		}
 	} else {
-		p.blockUntil("buffered messages to leave", func() bool { return p.used == 0 })
+		p.blockUntil("buffered messages to leave", func() bool { return p.bufferUsed == 0 })
 	}
-	p.hasBuffer, p.attached = false, 0
+	p.hasBuffer, p.bufferSize = false, 0
 	return nil
 }

@@ -7,43 +7,46 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// floating reports whether t is a floating-point type.
 func floating(t mpi.Type) bool { return t == mpi.Float32 || t == mpi.Float64 }
 
+// bitwise reports whether op is a bitwise operation.
 func bitwise(op mpi.Op) bool { return op == mpi.BAnd || op == mpi.BOr || op == mpi.BXor }
 
 type addable interface {
 	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// combine computes into = into op with, element by element.
+// combine computes into = into op with, for each element of type t. The lengths are equal.
 func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
 	if defects.TypesIgnored {
 		t = mpi.Byte
 	}
+	le := binary.LittleEndian
 	for i := 0; t.Size() > 0 && i+t.Size() <= len(into); i += t.Size() {
 		a, b := into[i:], with[i:]
 		switch t {
 		case mpi.Byte:
 			a[0] = combineIntegers(a[0], b[0], op)
 		case mpi.Int32:
-			binary.LittleEndian.PutUint32(a, uint32(combineIntegers(int32(binary.LittleEndian.Uint32(a)), int32(binary.LittleEndian.Uint32(b)), op)))
+			le.PutUint32(a, uint32(combineIntegers(int32(le.Uint32(a)), int32(le.Uint32(b)), op)))
 		case mpi.Uint32:
-			binary.LittleEndian.PutUint32(a, combineIntegers(binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b), op))
+			le.PutUint32(a, combineIntegers(le.Uint32(a), le.Uint32(b), op))
 		case mpi.Int64:
-			binary.LittleEndian.PutUint64(a, uint64(combineIntegers(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b)), op)))
+			le.PutUint64(a, uint64(combineIntegers(int64(le.Uint64(a)), int64(le.Uint64(b)), op)))
 		case mpi.Uint64:
-			binary.LittleEndian.PutUint64(a, combineIntegers(binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b), op))
+			le.PutUint64(a, combineIntegers(le.Uint64(a), le.Uint64(b), op))
 		case mpi.Float32:
-			x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
-			binary.LittleEndian.PutUint32(a, math.Float32bits(combineNumbers(x, y, op)))
+			x, y := math.Float32frombits(le.Uint32(a)), math.Float32frombits(le.Uint32(b))
+			le.PutUint32(a, math.Float32bits(combineNumbers(x, y, op)))
 		case mpi.Float64:
-			x, y := math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b))
-			binary.LittleEndian.PutUint64(a, math.Float64bits(combineNumbers(x, y, op)))
+			x, y := math.Float64frombits(le.Uint64(a)), math.Float64frombits(le.Uint64(b))
+			le.PutUint64(a, math.Float64bits(combineNumbers(x, y, op)))
 		}
 	}
 }
 
-// combineIntegers combines integers.
+// combineIntegers returns a op b, also for bitwise operations.
 func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	switch op {
 	case mpi.BAnd:
@@ -56,10 +59,10 @@ func combineIntegers[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.O
 	return combineNumbers(a, b, op)
 }
 
-// combineNumbers combines numbers.
+// combineNumbers returns a op b. NoOp returns a.
 func combineNumbers[N addable](a, b N, op mpi.Op) N {
-	truth := func(is bool) N {
-		if is {
+	number := func(condition bool) N {
+		if condition {
 			return 1
 		}
 		return 0
@@ -74,11 +77,11 @@ func combineNumbers[N addable](a, b N, op mpi.Op) N {
 	case mpi.Max:
 		return max(a, b)
 	case mpi.LAnd:
-		return truth(a != 0 && b != 0)
+		return number(a != 0 && b != 0)
 	case mpi.LOr:
-		return truth(a != 0 || b != 0)
+		return number(a != 0 || b != 0)
 	case mpi.LXor:
-		return truth((a != 0) != (b != 0))
+		return number((a != 0) != (b != 0))
 	case mpi.Replace:
 		return b
 	}

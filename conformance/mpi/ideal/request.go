@@ -9,12 +9,12 @@ import (
 
 // request is a nonblocking operation.
 type request struct {
-	p          *proc
 	c          *comm
+	call       string // the MPI call that starts it, for errors
 	buf        []byte
-	source     int // or destination
+	peer       int // source or destination
 	tag        int
-	box        *box // of receives
+	queues     *recvQueues // of receives
 	st         mpi.Status
 	err        error
 	active     bool
@@ -28,7 +28,8 @@ type request struct {
 	poll       func() bool // reports whether it is complete, if no event does
 }
 
-var empty = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
+// emptyStatus is what MPI calls an empty status.
+var emptyStatus = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
 
 // undefinedStatus is the status of a send, which is undefined.
 var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
@@ -36,11 +37,12 @@ var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 // finish completes the operation.
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
-// complete reports whether the operation is complete. A pending cancellation takes effect.
-func (r *request) complete() bool {
+// isComplete reports whether the operation is complete, after a pending cancellation has taken effect. It
+// notes that a rank waits for the request.
+func (r *request) isComplete() bool {
 	r.awaited = true
 	if r.cancelling && !r.done {
-		r.cancel()
+		r.cancelNow()
 	}
 	if !r.done && r.poll != nil && r.poll() {
 		r.done = true
@@ -59,15 +61,15 @@ func (r *request) begin() error {
 	return err
 }
 
+// Start implements cases.Request.
 func (r *request) Start() error {
-	defects := r.p.w.defects
-	r.p.enter()
+	r.c.yieldSometimes()
 	switch {
-	case !r.persistent && defects.PlainStarts:
+	case !r.persistent && r.c.Defects.PlainStarts:
 		return nil
-	case !r.persistent, r.freed, defects.PersistentOnce && r.starts > 0:
+	case !r.persistent, r.freed, r.c.Defects.PersistentOnce && r.starts > 0:
 		return r.c.fail("Start", mpi.ErrRequest)
-	case r.active && defects.ActiveStarts:
+	case r.active && r.c.Defects.ActiveStarts:
 		return nil
 	case r.active:
 		return r.c.fail("Start", mpi.ErrRequest)
@@ -77,64 +79,66 @@ func (r *request) Start() error {
 
 func (r *request) Active() bool { return r.active }
 
-// take returns the result of a complete request and ends it.
-func (r *request) take() (mpi.Status, error) {
-	if !r.p.w.defects.CompleteStaysActive {
+// deactivate returns the status and the error of a complete request, and makes it inactive.
+func (r *request) deactivate() (mpi.Status, error) {
+	if !r.c.Defects.CompleteStaysActive {
 		r.active = false
 	}
 	return r.st, r.err
 }
 
+// Wait implements cases.Request.
 func (r *request) Wait() (mpi.Status, error) {
-	r.p.enter()
-	defects := r.p.w.defects
+	r.c.yieldSometimes()
 	if !r.active {
 		switch {
-		case defects.InactiveHangs:
-			r.p.blockUntil("a request that is not active", func() bool { return false })
-		case defects.InactiveKeepsStatus:
+		case r.c.Defects.InactiveHangs:
+			r.c.blockUntil("a request that is not active", func() bool { return false })
+		case r.c.Defects.InactiveKeepsStatus:
 			return r.st, nil
 		}
-		return empty, nil
+		return emptyStatus, nil
 	}
-	r.p.blockUntil("a request", r.complete)
-	st, err := r.take()
+	r.c.blockUntil("a request", r.isComplete)
+	st, err := r.deactivate()
 	return st, r.c.fail("Wait", err)
 }
 
+// Test implements cases.Request.
 func (r *request) Test() (mpi.Status, bool, error) {
-	r.p.letOthersRun()
+	r.c.letOthersRun()
 	if !r.active {
-		return empty, !r.p.w.defects.InactiveTestsFalse, nil
+		return emptyStatus, !r.c.Defects.InactiveTestsFalse, nil
 	}
-	if !r.complete() || r.p.w.defects.TestNever {
+	if !r.isComplete() || r.c.Defects.TestNever {
 		return mpi.Status{}, false, nil
 	}
-	st, err := r.take()
+	st, err := r.deactivate()
 	return st, true, r.c.fail("Test", err)
 }
 
+// GetStatus implements cases.Request.
 func (r *request) GetStatus() (mpi.Status, bool, error) {
-	r.p.letOthersRun()
+	r.c.letOthersRun()
 	if !r.active {
-		return empty, true, nil
+		return emptyStatus, true, nil
 	}
-	if !r.complete() {
+	if !r.isComplete() {
 		return mpi.Status{}, false, nil
 	}
-	if r.p.w.defects.GetStatusFrees {
+	if r.c.Defects.GetStatusFrees {
 		r.active = false
 	}
 	return r.st, true, nil
 }
 
+// Cancel implements cases.Request.
 func (r *request) Cancel() error {
-	defects := r.p.w.defects
-	r.p.enter()
-	if defects.CancelIgnored || r.box == nil {
+	r.c.yieldSometimes()
+	if r.c.Defects.CancelIgnored || r.queues == nil {
 		return nil
 	}
-	if r.done && defects.CancelsWhatArrived {
+	if r.done && r.c.Defects.CancelsWhatArrived {
 		clear(r.buf)
 		r.st.Cancelled = true
 	}
@@ -142,61 +146,62 @@ func (r *request) Cancel() error {
 		return nil
 	}
 	// It may take effect now, or when a rank tests the request.
-	if r.p.w.rng.IntN(2) == 0 {
+	if r.c.rng.IntN(2) == 0 {
 		r.cancelling = true
 		return nil
 	}
-	r.cancel()
+	r.cancelNow()
 	return nil
 }
 
-// cancel cancels a receive that has no message yet.
-func (r *request) cancel() {
-	defects := r.p.w.defects
+// cancelNow cancels a receive that has no message yet.
+func (r *request) cancelNow() {
 	r.cancelling = false
 	victim := r
-	if defects.CancelsFirst && len(r.box.posted) > 0 {
-		victim = r.box.posted[0]
+	if r.c.Defects.CancelsFirst && len(r.queues.posted) > 0 {
+		victim = r.queues.posted[0]
 	}
-	if !defects.CancelKeepsPosted {
-		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == victim })
+	if !r.c.Defects.CancelKeepsPosted {
+		r.queues.posted = slices.DeleteFunc(r.queues.posted, func(o *request) bool { return o == victim })
 	}
-	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !defects.CancelUntold}
+	victim.st = mpi.Status{Source: undefinedStatus.Source, Tag: undefinedStatus.Tag, Cancelled: !r.c.Defects.CancelUntold}
 	victim.finish(nil)
-	if defects.CancelFails {
+	if r.c.Defects.CancelFails {
 		victim.err = mpi.ErrRequest
 	}
-	if defects.CancelBlanksBuffer {
+	if r.c.Defects.CancelBlanksBuffer {
 		clear(r.buf)
 	}
 }
 
+// Free implements cases.Request.
 func (r *request) Free() error {
-	r.p.enter()
-	if r.p.w.defects.FreeCancels && r.active && r.box == nil {
-		for _, x := range r.p.w.wires {
-			for _, m := range x.queue {
-				m.dropped = m.dropped || m.of == r || x.src == r.p.rank
+	r.c.yieldSometimes()
+	if r.c.Defects.FreeCancels && r.active && r.queues == nil {
+		for _, link := range r.c.links {
+			for _, m := range link.queue {
+				m.dropped = m.dropped || m.send == r || link.src == r.c.rank
 			}
 		}
 	}
-	if r.p.w.defects.FreeUnposts && r.box != nil {
-		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == r })
+	if r.c.Defects.FreeUnposts && r.queues != nil {
+		r.queues.posted = slices.DeleteFunc(r.queues.posted, func(o *request) bool { return o == r })
 	}
 	r.freed = true
 	r.active = false
 	return nil
 }
 
-// concrete returns the requests of a slice that are not nil.
-func concrete(rs []cases.Request) []*request {
+// ownRequests returns the requests as those of this package. Nil requests stay nil.
+func ownRequests(rs []cases.Request) []*request {
 	all := make([]*request, len(rs))
 	for i, r := range rs {
 		if r != nil {
-			all[i], _ = r.(*request)
+			all[i] = r.(*request)
 		}
 	}
 	return all
 }
 
-func active(r *request) bool { return r != nil && r.active }
+// isActive reports whether r is a request that is active.
+func isActive(r *request) bool { return r != nil && r.active }

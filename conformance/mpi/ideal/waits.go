@@ -7,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
+// StartAll implements cases.World.
 func (r *rank) StartAll(rs []cases.Request) error {
-	if r.p.w.defects.StartAllMissesLast && len(rs) > 1 {
+	if r.Defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
 	}
 	for _, q := range rs {
@@ -19,63 +20,63 @@ func (r *rank) StartAll(rs []cases.Request) error {
 	return nil
 }
 
-// takeAll ends complete requests, and returns their statuses and errors.
-func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
-	defects := r.p.w.defects
+// deactivateAll deactivates complete requests, and returns their statuses and errors.
+func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
 	failed := false
 	for i, q := range rs {
-		sts[i] = empty
-		if defects.NilIsRankZero && q == nil {
+		sts[i] = emptyStatus
+		if r.Defects.NilIsRankZero && q == nil {
 			sts[i] = mpi.Status{}
 		}
-		if active(q) {
-			sts[i], errs[i] = q.take()
+		if isActive(q) {
+			sts[i], errs[i] = q.deactivate()
 			failed = failed || errs[i] != nil
 		}
 	}
-	if defects.StatusesReversed {
+	if r.Defects.StatusesReversed {
 		slices.Reverse(sts)
 	}
-	if defects.ErrorOfTheWrong {
+	if r.Defects.ErrorOfTheWrong {
 		slices.Reverse(errs)
 	}
-	if failed && !defects.SeveralSwallowErrors {
+	if failed && !r.Defects.SeveralSwallowErrors {
 		return sts, &mpi.RequestsError{Errs: errs}
 	}
 	return sts, nil
 }
 
+// WaitAll implements cases.World.
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	defects := r.p.w.defects
-	if defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
-		r.p.blockUntil("what is not active", func() bool { return false })
+	r.yieldSometimes()
+	qs := ownRequests(rs)
+	if r.Defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !isActive(q) }) {
+		r.blockUntil("a request that is not active", func() bool { return false })
 	}
-	r.p.blockUntil("all requests", func() bool {
+	r.blockUntil("all requests", func() bool {
 		for i, q := range qs {
-			if active(q) && !q.complete() {
-				return defects.WaitAllMissesLast && i == len(qs)-1
+			if isActive(q) && !q.isComplete() {
+				return r.Defects.WaitAllMissesLast && i == len(qs)-1
 			}
-			if defects.WaitAllEndsAtError && active(q) && q.err != nil {
+			if r.Defects.WaitAllEndsAtError && isActive(q) && q.err != nil {
 				return true
 			}
 		}
 		return true
 	})
-	return r.takeAll(qs)
+	return r.deactivateAll(qs)
 }
 
+// TestAll implements cases.World.
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
-	r.p.letOthersRun()
-	qs := concrete(rs)
+	r.letOthersRun()
+	qs := ownRequests(rs)
 	for _, q := range qs {
-		if active(q) && !q.complete() {
-			if r.p.w.defects.TestAllTakesSome {
+		if isActive(q) && !q.isComplete() {
+			if r.Defects.TestAllTakesSome {
 				for _, q := range qs {
-					if active(q) && q.done {
+					if isActive(q) && q.done {
 						q.active = false
 					}
 				}
@@ -83,106 +84,110 @@ func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 			return nil, false, nil
 		}
 	}
-	sts, err := r.takeAll(qs)
-	return sts, !r.p.w.defects.TestAllNever, err
+	sts, err := r.deactivateAll(qs)
+	return sts, !r.Defects.TestAllNever, err
 }
 
-// completeOnes returns the indices of the active requests that are complete, in random
-// order; none is true if no request is active.
-func (r *rank) completeOnes(qs []*request) (which []int, none bool) {
-	none = true
+// completeRequests returns the indices of the active requests that are complete, in random
+// order; noneActive is true if no request is active.
+func (r *rank) completeRequests(qs []*request) (completed []int, noneActive bool) {
+	noneActive = true
 	for i, q := range qs {
-		if active(q) {
-			none = false
-			if q.complete() {
-				which = append(which, i)
+		if isActive(q) {
+			noneActive = false
+			if q.isComplete() {
+				completed = append(completed, i)
 			}
 		}
 	}
-	r.p.w.rng.Shuffle(len(which), func(i, j int) { which[i], which[j] = which[j], which[i] })
-	return which, none
+	r.rng.Shuffle(len(completed), func(i, j int) { completed[i], completed[j] = completed[j], completed[i] })
+	return completed, noneActive
 }
 
-// someOf waits for at least one request, or tests all.
-func (r *rank) someOf(qs []*request, wait bool) (which []int, none bool) {
+// findComplete is completeRequests after other ranks could run. If wait is true, it waits until a request is
+// complete, or none is active.
+func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActive bool) {
 	if wait {
-		r.p.blockUntil("some request", func() bool {
-			which, none = r.completeOnes(qs)
-			return none && !r.p.w.defects.InactiveHangs || len(which) > 0
+		r.blockUntil("some request", func() bool {
+			completed, noneActive = r.completeRequests(qs)
+			return noneActive && !r.Defects.InactiveHangs || len(completed) > 0
 		})
-		return which, none
+		return completed, noneActive
 	}
-	r.p.letOthersRun()
-	return r.completeOnes(qs)
+	r.letOthersRun()
+	return r.completeRequests(qs)
 }
 
-// takeAny ends one of the complete requests.
-func (r *rank) takeAny(qs []*request, which []int, none bool) (int, mpi.Status, error) {
-	defects := r.p.w.defects
-	if none || len(which) == 0 {
-		if defects.NoneIsFirst {
-			return 0, empty, nil
+// deactivateAny deactivates the first of the requests with the indices completed, and returns its index, or
+// Undefined if there is none.
+func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (int, mpi.Status, error) {
+	if noneActive || len(completed) == 0 {
+		if r.Defects.NoneIsFirst {
+			return 0, emptyStatus, nil
 		}
-		return mpi.Undefined, empty, nil
+		return mpi.Undefined, emptyStatus, nil
 	}
-	i := which[0]
-	st, err := qs[i].take()
-	if defects.IndexOff {
+	i := completed[0]
+	st, err := qs[i].deactivate()
+	if r.Defects.IndexOff {
 		i = (i + 1) % len(qs)
 	}
 	return i, st, err
 }
 
+// WaitAny implements cases.World.
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	which, none := r.someOf(qs, true)
-	i, st, err := r.takeAny(qs, which, none)
+	r.yieldSometimes()
+	qs := ownRequests(rs)
+	completed, noneActive := r.findComplete(qs, true)
+	i, st, err := r.deactivateAny(qs, completed, noneActive)
 	return i, st, r.fail("WaitAny", err)
 }
 
+// TestAny implements cases.World.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
-	qs := concrete(rs)
-	which, none := r.someOf(qs, false)
-	i, st, err := r.takeAny(qs, which, none)
-	is := none && !r.p.w.defects.InactiveTestsFalse || len(which) > 0 && !r.p.w.defects.TestNever
-	return i, st, is, r.fail("TestAny", err)
+	qs := ownRequests(rs)
+	completed, noneActive := r.findComplete(qs, false)
+	i, st, err := r.deactivateAny(qs, completed, noneActive)
+	flag := noneActive && !r.Defects.InactiveTestsFalse || len(completed) > 0 && !r.Defects.TestNever
+	return i, st, flag, r.fail("TestAny", err)
 }
 
-// takeSome ends the complete requests, and returns their indices.
-func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error) {
-	defects := r.p.w.defects
-	some := make([]*request, 0, len(which))
-	for _, i := range which {
+// deactivateSome deactivates the requests with the indices completed, and returns the indices.
+func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Status, error) {
+	some := make([]*request, 0, len(completed))
+	for _, i := range completed {
 		some = append(some, qs[i])
 	}
-	sts, err := r.takeAll(some)
-	if defects.IndexOff {
-		for k := range which {
-			which[k] = (which[k] + 1) % len(qs)
+	sts, err := r.deactivateAll(some)
+	if r.Defects.IndexOff {
+		for k := range completed {
+			completed[k] = (completed[k] + 1) % len(qs)
 		}
 	}
-	if defects.SomeTwice && len(which) > 0 {
-		which, sts = append(which, which[0]), append(sts, sts[0])
+	if r.Defects.SomeTwice && len(completed) > 0 {
+		completed, sts = append(completed, completed[0]), append(sts, sts[0])
 	}
-	return which, sts, err
+	return completed, sts, err
 }
 
+// WaitSome implements cases.World.
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	r.p.enter()
-	qs := concrete(rs)
-	which, none := r.someOf(qs, true)
-	if none && r.p.w.defects.NoneIsFirst {
-		return []int{0}, []mpi.Status{empty}, nil
+	r.yieldSometimes()
+	qs := ownRequests(rs)
+	completed, noneActive := r.findComplete(qs, true)
+	if noneActive && r.Defects.NoneIsFirst {
+		return []int{0}, []mpi.Status{emptyStatus}, nil
 	}
-	return r.takeSome(qs, which)
+	return r.deactivateSome(qs, completed)
 }
 
+// TestSome implements cases.World.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
-	qs := concrete(rs)
-	which, _ := r.someOf(qs, false)
-	if r.p.w.defects.TestNever {
-		which = nil
+	qs := ownRequests(rs)
+	completed, _ := r.findComplete(qs, false)
+	if r.Defects.TestNever {
+		completed = nil
 	}
-	return r.takeSome(qs, which)
+	return r.deactivateSome(qs, completed)
 }

@@ -10,7 +10,7 @@ import (
 // window is the state that the ranks of a window share.
 type window struct {
 	mem    [][]byte
-	locks  []guard
+	locks  []targetLock
 	fences []int
 	posts  [][]int // count by target and origin
 	dones  [][]int // count of completed epochs, likewise
@@ -18,79 +18,82 @@ type window struct {
 
 // win is a window of one rank.
 type win struct {
-	c         *comm
-	all       *window
-	freed     bool
-	open      bool        // between fences
-	starts    map[int]int // count of Starts by target
-	access    []int       // of Start; nil if there is no such epoch
-	expose    []int       // of Post
-	held      map[int]*claim
-	lockedAll bool // the locks are of LockAll
-	ops       []*op
+	c             *comm
+	shared        *window
+	freed         bool
+	fenced        bool        // between fences
+	starts        map[int]int // count of Starts by target
+	accessGroup   []int       // the targets of Start; nil if there is no such epoch
+	exposureGroup []int       // the origins of Post, likewise
+	held          map[int]*lockRequest
+	lockedAll     bool // the locks are of LockAll
+	ops           []*op
 }
 
+// WinCreate implements cases.Comm.
 func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
-	if c.p.w.defects.WinCopies {
+	if c.Defects.WinCopies {
 		buf = slices.Clone(buf)
 	}
-	return c.window(buf)
+	return c.newWindow(buf)
 }
 
-func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.window(make([]byte, size)) }
+func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.newWindow(make([]byte, size)) }
 
-// window is collective: it creates a window of the buffers of all ranks.
-func (c *comm) window(buf []byte) (cases.Win, error) {
-	if err := c.usable(); err != nil {
+// newWindow is collective: it creates a window of the buffers of all ranks.
+func (c *comm) newWindow(buf []byte) (cases.Win, error) {
+	if err := c.startCall(); err != nil {
 		return nil, c.fail("WinCreate", err)
 	}
-	m := c.join(buf)
-	c.p.blockUntil("the others at WinCreate", m.complete)
-	defects, n := c.p.w.defects, c.Size()
-	if m.win == nil {
-		m.win = &window{locks: make([]guard, n), fences: make([]int, n)}
-		for _, b := range m.in {
-			m.win.mem = append(m.win.mem, b.([]byte))
-			m.win.posts = append(m.win.posts, make([]int, n))
-			m.win.dones = append(m.win.dones, make([]int, n))
+	coll := c.joinAndWait("WinCreate", buf)
+	n := c.Size()
+	if coll.win == nil {
+		coll.win = &window{locks: make([]targetLock, n), fences: make([]int, n)}
+		for _, b := range coll.parts {
+			coll.win.mem = append(coll.win.mem, b.([]byte))
+			coll.win.posts = append(coll.win.posts, make([]int, n))
+			coll.win.dones = append(coll.win.dones, make([]int, n))
 		}
 	}
-	all := m.win
-	if defects.WindowsMixed {
-		if c.g.collectives[-1] == nil {
-			c.g.collectives[-1] = m
+	shared := coll.win
+	if c.Defects.WindowsMixed {
+		const firstWindow = -1 // no collective call has this number
+		if c.group.collectives[firstWindow] == nil {
+			c.group.collectives[firstWindow] = coll
 		}
-		all = &window{mem: c.g.collectives[-1].win.mem, locks: all.locks, fences: all.fences, posts: all.posts, dones: all.dones}
+		mixed := *shared
+		mixed.mem = c.group.collectives[firstWindow].win.mem
+		shared = &mixed
 	}
-	return &win{c: c, all: all, starts: make(map[int]int), held: make(map[int]*claim)}, nil
+	return &win{c: c, shared: shared, starts: make(map[int]int), held: make(map[int]*lockRequest)}, nil
 }
 
-func (w *win) Memory() []byte { return w.all.mem[w.c.rank] }
+func (w *win) Memory() []byte { return w.shared.mem[w.c.rank] }
 
 func (w *win) Size(rank int) int {
-	if w.c.p.w.defects.SizesAlike {
+	if w.c.Defects.SizesAlike {
 		rank = w.c.rank
 	}
-	return len(w.all.mem[rank])
+	return len(w.shared.mem[rank])
 }
 
 func (w *win) fail(call string, err error) error { return w.c.fail("Win."+call, err) }
 
-// usable begins a call on the window, and fails if it was freed.
-func (w *win) usable() error {
-	w.c.p.enter()
-	if w.freed && !w.c.p.w.defects.FreedWindowIsUsable {
+// startCall begins a call on the window, and fails if it was freed.
+func (w *win) startCall() error {
+	w.c.yieldSometimes()
+	if w.freed && !w.c.Defects.FreedWindowIsUsable {
 		return mpi.ErrWin
 	}
-	return w.c.p.failure
+	return w.c.failure
 }
 
-// call runs a call on the window. It is an error if the call does not fit the epoch.
+// call runs the MPI call with a name on the window: do, or an error if wrongEpoch is set.
 func (w *win) call(name string, wrongEpoch bool, do func() error) error {
-	err := w.usable()
+	err := w.startCall()
 	switch {
 	case err != nil:
-	case wrongEpoch && !w.c.p.w.defects.EpochsUnchecked:
+	case wrongEpoch && !w.c.Defects.EpochsUnchecked:
 		err = mpi.ErrRMASync
 	default:
 		err = do()
@@ -98,10 +101,10 @@ func (w *win) call(name string, wrongEpoch bool, do func() error) error {
 	return w.fail(name, err)
 }
 
+// Free implements cases.Win.
 func (w *win) Free() error {
 	return w.call("Free", len(w.held) > 0, func() error {
-		m := w.c.join(nil)
-		w.c.p.blockUntil("the others at Win.Free", m.complete)
+		w.c.joinAndWait("Win.Free", nil)
 		w.freed = true
 		return nil
 	})
@@ -109,48 +112,50 @@ func (w *win) Free() error {
 
 // waitApplied waits until the operations on the selected targets have been applied.
 func (w *win) waitApplied(before string, selected func(target int) bool) {
-	w.c.p.blockUntil("operations before "+before, func() bool {
+	w.c.blockUntil("operations before "+before, func() bool {
 		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && selected(o.target) })
 	})
 	w.ops = slices.DeleteFunc(w.ops, func(o *op) bool { return o.done })
 }
 
+// anyTarget selects all targets.
 func anyTarget(int) bool { return true }
 
+// Fence implements cases.Win.
 func (w *win) Fence(a mpi.Assert) error {
-	return w.call("Fence", len(w.held) > 0 || w.access != nil, func() error {
-		defects := w.c.p.w.defects
-		if !defects.FenceEarly {
+	return w.call("Fence", len(w.held) > 0 || w.accessGroup != nil, func() error {
+		if !w.c.Defects.FenceEarly {
 			w.waitApplied("Fence", anyTarget)
 		}
-		if a&mpi.NoPrecede == 0 && !defects.FenceAlone {
-			m := w.c.join(nil)
-			w.c.p.blockUntil("the others at Fence", m.complete)
+		if a&mpi.NoPrecede == 0 && !w.c.Defects.FenceAlone {
+			w.c.joinAndWait("Fence", nil)
 		}
-		w.all.fences[w.c.rank]++
-		w.open = a&mpi.NoSucceed == 0
+		w.shared.fences[w.c.rank]++
+		w.fenced = a&mpi.NoSucceed == 0
 		return nil
 	})
 }
 
+// Post implements cases.Win.
 func (w *win) Post(group []int, _ mpi.Assert) error {
-	return w.call("Post", w.expose != nil, func() error {
-		w.expose = append([]int{}, group...)
+	return w.call("Post", w.exposureGroup != nil, func() error {
+		w.exposureGroup = append([]int{}, group...)
 		for _, o := range group {
-			w.all.posts[w.c.rank][o]++
+			w.shared.posts[w.c.rank][o]++
 		}
 		return nil
 	})
 }
 
+// Start implements cases.Win.
 func (w *win) Start(group []int, _ mpi.Assert) error {
-	return w.call("Start", w.access != nil, func() error {
-		w.access = append([]int{}, group...)
+	return w.call("Start", w.accessGroup != nil, func() error {
+		w.accessGroup = append([]int{}, group...)
 		for _, t := range group {
 			w.starts[t]++
 		}
-		if w.c.p.w.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
-			w.c.p.blockUntil("posts", func() bool {
+		if w.c.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
+			w.c.blockUntil("posts", func() bool {
 				return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.starts[t]) })
 			})
 		}
@@ -160,46 +165,48 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 
 // posted reports whether a target has posted its window to this rank for the n-th time.
 func (w *win) posted(target, n int) bool {
-	return w.all.posts[target][w.c.rank] >= n || w.c.p.w.defects.StartIgnoresPost
+	return w.shared.posts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
+// Complete implements cases.Win.
 func (w *win) Complete() error {
-	return w.call("Complete", w.access == nil, func() error {
-		if !w.c.p.w.defects.CompleteEarly {
+	return w.call("Complete", w.accessGroup == nil, func() error {
+		if !w.c.Defects.CompleteEarly {
 			w.waitApplied("Complete", anyTarget)
 		}
-		for _, t := range w.access {
-			w.all.dones[t][w.c.rank]++
+		for _, t := range w.accessGroup {
+			w.shared.dones[t][w.c.rank]++
 		}
-		w.access = nil
+		w.accessGroup = nil
 		return nil
 	})
 }
 
-// exposed reports whether an origin of the exposure epoch has not completed.
-func (w *win) exposed() bool {
-	defects := w.c.p.w.defects
-	for i, o := range w.expose {
-		if w.all.dones[w.c.rank][o] < w.all.posts[w.c.rank][o] {
-			return !(defects.WaitEarly || defects.WaitsForFirst && i > 0)
+// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet.
+func (w *win) awaitsOrigin() bool {
+	for i, o := range w.exposureGroup {
+		if w.shared.dones[w.c.rank][o] < w.shared.posts[w.c.rank][o] {
+			return !(w.c.Defects.WaitEarly || w.c.Defects.WaitsForFirst && i > 0)
 		}
 	}
 	return false
 }
 
+// Wait implements cases.Win.
 func (w *win) Wait() error {
-	return w.call("Wait", w.expose == nil, func() error {
-		w.c.p.blockUntil("origins to complete", func() bool { return !w.exposed() })
-		w.expose = nil
+	return w.call("Wait", w.exposureGroup == nil, func() error {
+		w.c.blockUntil("origins to complete", func() bool { return !w.awaitsOrigin() })
+		w.exposureGroup = nil
 		return nil
 	})
 }
 
+// Test implements cases.Win.
 func (w *win) Test() (done bool, err error) {
-	w.c.p.letOthersRun()
-	err = w.call("Test", w.expose == nil, func() error {
-		if done = !w.exposed(); done {
-			w.expose = nil
+	w.c.letOthersRun()
+	err = w.call("Test", w.exposureGroup == nil, func() error {
+		if done = !w.awaitsOrigin(); done {
+			w.exposureGroup = nil
 		}
 		return nil
 	})

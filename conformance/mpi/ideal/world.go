@@ -33,6 +33,7 @@ type HungError struct {
 	Steps int
 }
 
+// Error implements error.
 func (e *HungError) Error() string {
 	if e.Steps > 0 {
 		return fmt.Sprintf("no end after %d steps: %s", e.Steps, strings.Join(e.Waiting, "; "))
@@ -42,40 +43,36 @@ func (e *HungError) Error() string {
 
 type world struct {
 	Options
-	defects *Defects
-	rng     *rand.Rand
-	now     time.Duration
-	procs   []*proc
-	wires   []*wire // those with messages
-	ops     []*op   // operations on windows, not yet applied
-	ids     int
-	all     *group
+	rng   *rand.Rand
+	now   time.Duration
+	procs []*proc
+	links []*messageLink // those with messages
+	ops   []*op          // operations on windows, not yet applied
+	all   *group
 }
 
 // proc is a running rank.
 type proc struct {
-	w      *world
-	rank   int
-	resume func() (struct{}, bool)
-	stop   func()
-	yield  func(struct{}) bool
-	ready  func() bool // nil: it can continue
-	what   string
-	inside bool // in a call
-	done   bool
-	err    error
-	// of buffered sends
-	attached, used int
-	hasBuffer      bool
-	until          time.Duration // end of Compute
-	failure        error         // set by a defect: all later calls fail with it
+	*world
+	rank                   int // in the world
+	resume                 func() (struct{}, bool)
+	stop                   func()
+	yield                  func(struct{}) bool
+	ready                  func() bool // nil: it can continue
+	waitingFor             string
+	inCall                 bool
+	done                   bool
+	err                    error
+	bufferSize, bufferUsed int // of the attached buffer
+	hasBuffer              bool
+	computeEnd             time.Duration
+	failure                error // set by a defect: all later calls fail with it
 }
 
 // Run runs f for each rank and returns when all have ended. It returns the error of the first
 // rank that failed, or a *HungError.
 func Run(o Options, f func(cases.World) error) error {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 17))}
-	w.defects = &w.Defects
 	w.PerNode = max(w.PerNode, 1)
 	if w.Steps == 0 {
 		w.Steps = 5_000_000
@@ -84,7 +81,7 @@ func Run(o Options, f func(cases.World) error) error {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	w.all = w.group(ranks)
+	w.all = w.newGroup(ranks)
 	for i := range o.Ranks {
 		w.procs = append(w.procs, w.start(i, f))
 	}
@@ -97,9 +94,9 @@ func Run(o Options, f func(cases.World) error) error {
 
 var errStopped = errors.New("stopped")
 
-// start creates the coroutine of a rank.
+// start creates the coroutine of a rank, which runs f when it is resumed.
 func (w *world) start(rank int, f func(cases.World) error) *proc {
-	p := &proc{w: w, rank: rank}
+	p := &proc{world: w, rank: rank}
 	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		p.yield = yield
 		defer func() {
@@ -116,7 +113,7 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 	return p
 }
 
-// run runs one rank or event at a time, until all ranks have ended.
+// run chooses a rank or an event at random and runs it, until all ranks have ended.
 func (w *world) run() error {
 	runnable := make([]*proc, 0, len(w.procs))
 	for range w.Steps {
@@ -140,7 +137,7 @@ func (w *world) run() error {
 		events := n + w.eventCount()
 		if events == 0 {
 			if !w.advanceClock() {
-				return w.hung()
+				return w.hungError()
 			}
 			continue
 		}
@@ -149,24 +146,24 @@ func (w *world) run() error {
 		switch {
 		case k < n:
 			runnable[k].resume()
-		case w.event(k - n):
+		case w.tryEvent(k - n):
 		case n > 0:
 			runnable[w.rng.IntN(n)].resume()
-		case !w.anyEvent() && !w.advanceClock():
-			return w.hung()
+		case !w.tryAnyEvent() && !w.advanceClock():
+			return w.hungError()
 		}
 	}
-	e := w.hung()
+	e := w.hungError()
 	e.Steps = w.Steps
 	return e
 }
 
-// advanceClock advances the time until the next rank has finished computing.
+// advanceClock advances the time to the end of the next Compute. It returns false if no rank computes.
 func (w *world) advanceClock() bool {
 	next := time.Duration(-1)
 	for _, p := range w.procs {
-		if !p.done && p.what == computing && (next < 0 || p.until < next) {
-			next = p.until
+		if !p.done && p.waitingFor == computing && (next < 0 || p.computeEnd < next) {
+			next = p.computeEnd
 		}
 	}
 	if next < 0 {
@@ -176,57 +173,58 @@ func (w *world) advanceClock() bool {
 	return true
 }
 
-// hung returns the error that names what every rank waits for.
-func (w *world) hung() *HungError {
+// hungError returns an error that says for what each rank waits.
+func (w *world) hungError() *HungError {
 	e := &HungError{}
 	for _, p := range w.procs {
 		if !p.done {
-			e.Waiting = append(e.Waiting, fmt.Sprintf("rank %d for %s", p.rank, p.what))
+			e.Waiting = append(e.Waiting, fmt.Sprintf("rank %d for %s", p.rank, p.waitingFor))
 		}
 	}
 	return e
 }
 
-// eventCount returns the number of events that can happen besides running a rank.
-func (w *world) eventCount() int { return len(w.wires) + len(w.ops) }
+// eventCount returns the number of events that tryEvent can try.
+func (w *world) eventCount() int { return len(w.links) + len(w.ops) }
 
-// event executes one of these events, if it can happen now.
-func (w *world) event(k int) bool {
-	if k < len(w.wires) {
-		return w.deliver(w.wires[k])
+// tryEvent delivers a message or applies an operation on a window, if that is possible now. k counts the
+// links first, then the operations.
+func (w *world) tryEvent(k int) bool {
+	if k < len(w.links) {
+		return w.deliver(w.links[k])
 	}
-	return w.ops[k-len(w.wires)].try()
+	return w.ops[k-len(w.links)].tryApply()
 }
 
-// anyEvent executes the first event that can happen.
-func (w *world) anyEvent() bool {
+// tryAnyEvent executes the first event that is possible, and reports whether there was one.
+func (w *world) tryAnyEvent() bool {
 	for k := range w.eventCount() {
-		if w.event(k) {
+		if w.tryEvent(k) {
 			return true
 		}
 	}
 	return false
 }
 
-// blockUntil blocks the rank in a call until ready.
+// blockUntil blocks the rank in an MPI call until ready returns true. what is printed if it hangs.
 func (p *proc) blockUntil(what string, ready func() bool) {
-	p.inside = true
+	p.inCall = true
 	p.yieldUntil(what, ready)
-	p.inside = false
+	p.inCall = false
 }
 
 // yieldUntil lets other ranks run until ready returns true.
 func (p *proc) yieldUntil(what string, ready func() bool) {
-	p.ready, p.what = ready, what
+	p.ready, p.waitingFor = ready, what
 	if !p.yield(struct{}{}) {
 		panic(errStopped)
 	}
-	p.ready, p.what = nil, ""
+	p.ready, p.waitingFor = nil, ""
 }
 
-// enter begins a call: other ranks may run first.
-func (p *proc) enter() {
-	if p.w.rng.IntN(2) == 0 {
+// yieldSometimes begins a call: in one call of two, other ranks may run first.
+func (p *proc) yieldSometimes() {
+	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
@@ -234,8 +232,8 @@ func (p *proc) enter() {
 // letOthersRun lets other ranks run, as every call does that tests for completion.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// canReceive reports whether messages can arrive at a rank now.
+// canReceive reports whether messages can arrive at a rank now. With Polling, they arrive during calls only.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
-	return !(w.Polling || w.defects.NothingWhileBusy) || p.inside || p.done
+	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inCall || p.done
 }
