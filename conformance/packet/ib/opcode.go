@@ -233,16 +233,15 @@ func makeOpcodes() map[Opcode]OpInfo {
 		if op == OpSendOnly || op == OpSendOnlyImm {
 			add(UD, op, HdrDETH)
 		}
-		// Responses have no XRCETH.
-		rd, xrc := []Header{HdrRDETH, HdrDETH}, []Header{HdrXRCETH}
-		if info.Response {
-			rd, xrc = rd[:1], nil
+		rdHeaders, xrcHeaders := []Header{HdrRDETH, HdrDETH}, []Header{HdrXRCETH}
+		if info.Response { // without DETH or XRCETH
+			rdHeaders, xrcHeaders = rdHeaders[:1], nil
 		}
 		if op <= OpFetchAdd {
-			add(RD, op, rd...)
+			add(RD, op, rdHeaders...)
 		}
 		if op <= OpSendOnlyInv {
-			add(XRC, op, xrc...)
+			add(XRC, op, xrcHeaders...)
 		}
 	}
 	return all
