@@ -95,8 +95,8 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		if !ok {
 			continue
 		}
-		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCRight {
-			h.Fail(fmt.Sprintf("the CRC %08x", a.RightCRC), "%08x in %v", iwarp.Val(a.CRC), a)
+		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCCorrect {
+			h.Fail(fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
 		}
 		return a, true
 	}

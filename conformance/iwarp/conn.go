@@ -179,8 +179,8 @@ func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 		c.Check(m.Ptr == m.Want && m.Reserved == 0, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want),
 			"one that says %#04x%04x", m.Reserved, m.Ptr)
 	}
-	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCRight {
-		c.Fail(fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
+	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCCorrect {
+		c.Fail(fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
 	}
 }
 

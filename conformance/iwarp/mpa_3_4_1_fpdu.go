@@ -208,7 +208,7 @@ var mpaFPDUCases = []conformance.Case{{
 		for n := 1; n <= 3; n++ {
 			g := c.expectSent(c.sendWR(9, 0, n), iwarp.Send(uint32(n), c.localMem.Buf[:n]))
 			c.ExpectCompletion(9, verbs.WCSuccess)
-			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+			c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.CorrectCRC), "%08x", iwarp.Val(g.MPA.CRC))
 		}
 		c.expectSendDelivered(1, 1)
 		b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))

@@ -223,7 +223,7 @@ var mpaPositionCases = []conformance.Case{{
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		g := c.secondFPDUAtMarker()
 		c.Check(g.Markers[0].Ptr == 0, "a marker with a pointer of 0", "%d", g.Markers[0].Ptr)
-		c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+		c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.CorrectCRC), "%08x", iwarp.Val(g.MPA.CRC))
 	}),
 }, {
 	ID: "mpa/marker/several-point-to-one-start", Cite: cite("rfc5044/4.3/6"),

@@ -13,7 +13,7 @@ import (
 
 // checkCRC fails the case unless the CRC of an FPDU is correct.
 func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
-	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
+	c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
 // expectCRCs fails the case unless the device sends CRCs and checks them.

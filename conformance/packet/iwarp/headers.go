@@ -37,8 +37,8 @@ type AtomicRequestHeader struct {
 	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
 }
 
-// filled returns the header with default masks.
-func (h AtomicRequestHeader) filled() AtomicRequestHeader {
+// withDefaultMasks returns the header with the masks that are not set: a swap changes all bits.
+func (h AtomicRequestHeader) withDefaultMasks() AtomicRequestHeader {
 	mask := uint64(0)
 	if Val(h.Operation) == AtomicCompareSwap {
 		mask = ^mask
@@ -124,7 +124,8 @@ func (h TerminateHeader) append(b []byte) []byte {
 	return append(b, h.RDMAPHeader...)
 }
 
-// parseTerminate parses the parts that the control bits announce, as far as present.
+// parseTerminate parses the parts that the control bits announce, as far as present, and returns
+// the octets after them; nil if the control word is incomplete.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	h, b = packet.ParseAs[TerminateHeader](b)
 	if h == nil {
@@ -145,7 +146,7 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	return h, b
 }
 
-// ddpHeaderLen returns the length of the header that begins with ctrl.
+// ddpHeaderLen returns the length of a DDP header whose first octet is ctrl.
 func ddpHeaderLen(ctrl byte) int {
 	if ctrl&bitTagged != 0 {
 		return taggedLen
@@ -161,7 +162,7 @@ func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
 	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
 }
 
-// QuotedSegment returns the quoted segment; false if none is quoted.
+// QuotedSegment returns the headers of the quoted segment; false if none is quoted.
 func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 	if h == nil || len(h.DDPHeader) == 0 {
 		return Segment{}, false
