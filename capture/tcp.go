@@ -94,7 +94,7 @@ func (s *Stream) findConn() (c *conn, from int) {
 	return s.conns.get(connKey{s.p.Interface.Index, a, b}), from
 }
 
-// handleSYN starts a new connection and drops the state of an older one.
+// handleSYN starts a new connection in direction h and drops the state of an older one.
 func (s *Stream) handleSYN(h *tcpDirection) {
 	next := s.p.TCP.Seq + 1
 	if h.started && h.next == next {
@@ -105,7 +105,8 @@ func (s *Stream) handleSYN(h *tcpDirection) {
 	*h = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// checkAck evaluates the acknowledgement for the reverse direction.
+// checkAck marks packet p of direction h if it repeats an acknowledgement. It notes in reverse if p
+// acknowledges the first gap there, which will not be filled then.
 func (h *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {
@@ -157,11 +158,12 @@ func (g *segment) trim(n int) {
 	g.data, g.missing = g.data[cut:], g.missing-(n-cut)
 }
 
-// bufferSegment queues an out-of-order segment.
+// bufferSegment queues segment g, which begins ahead octets after the next one in order. If too
+// much is queued, it skips the gap.
 func (s *Stream) bufferSegment(h, reverse *tcpDirection, g segment, ahead int) {
-	i, again := slices.BinarySearchFunc(h.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
+	i, found := slices.BinarySearchFunc(h.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
 	switch {
-	case again && h.outOfOrder[i].len() >= g.len():
+	case found && h.outOfOrder[i].len() >= g.len():
 		s.p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
 	case i < len(h.outOfOrder): // before the last gap
@@ -179,7 +181,7 @@ func (s *Stream) bufferSegment(h, reverse *tcpDirection, g segment, ahead int) {
 	}
 }
 
-// skipGap continues after a gap that will not be filled.
+// skipGap continues after the first gap of direction h, which will not be filled.
 func (s *Stream) skipGap(h, reverse *tcpDirection) {
 	h.gapAcked = false
 	if len(h.outOfOrder) == 0 {
