@@ -118,11 +118,11 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		for _, a := range p.drain(0) {
 			p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for a waiting packet", "%v", a.Packet)
 		}
-		p.ExpectUnchanged(p.targetMem, 0, 0)
+		p.ExpectUntouched(p.targetMem)
 	}),
 }})
 
-// sendBusy sends an Ack with window 0: no receive for packet 1.
+// sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
 // expectBusyPeersServed makes peers wait for receives, and fails the case unless each gets an Ack
