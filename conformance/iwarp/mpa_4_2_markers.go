@@ -38,7 +38,7 @@ func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.sync()
 }
 
-// deviceMarkers makes the device write n octets, and returns the markers.
+// deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
 func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 	c.allowBadFrames = true
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
@@ -154,14 +154,14 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of a message at position in the stream whose FPDU
-// ends at the next marker.
+// payloadToMarker returns the payload length of a message at a position in the stream, with a DDP
+// header of header octets, whose FPDU ends at the next marker.
 func payloadToMarker(position uint64, header int) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
-		n -= 4
+		n -= 4 // a marker before the FPDU
 	}
-	return n - 2 - header - 4
+	return n - 2 - header - 4 // ULPDU_Length, header, CRC
 }
 
 // secondFPDUAtMarker makes the device send two messages, the first of which ends at the next

@@ -209,7 +209,7 @@ var mpaCoverageCases = []conformance.Case{{
 		g := c.expectSent(c.readWR(1, 0, 64), iwarp.Op(iwarp.OpReadRequest))
 		c.expectRefusal(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC(), iwarp.MPACRC)
 		c.expectFailure(1)
-		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.ExpectUntouched(c.localMem)
 	}),
 }, {
 	ID: "mpa/crc/every-bit-counts", Cite: cite("rfc5044/4.4/9", "rfc5044/4.4/6"),
