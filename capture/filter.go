@@ -99,7 +99,7 @@ func (f *Filter) matchQP(r *RoCE) bool {
 	return slices.Contains(f.QPs, r.BTH.DestQP) || r.DETH.SrcQP != 0 && slices.Contains(f.QPs, r.DETH.SrcQP)
 }
 
-// matchOp reports whether a name matches Ops. It ignores case and treats "_" as a space.
+// matchOp reports whether one of the names matches Ops. It ignores case and treats "_" as a space.
 func (f *Filter) matchOp(names ...string) bool {
 	fold := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "_")) }
 	for _, pattern := range f.Ops {

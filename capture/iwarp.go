@@ -45,9 +45,9 @@ type FPDU struct {
 	Guessed bool
 }
 
-// feedMPA decodes segment g, the next in order of direction h: a start-up frame, then FPDUs.
-func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
-	m := &h.mpa
+// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs.
+func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
+	m := &dir.mpa
 	b := g.data
 	if m.state == mpaUnsynced && !m.hasFrame && len(b) >= len(wire.RequestKey) {
 		// Without a SYN, the key identifies a start-up frame.
@@ -56,7 +56,7 @@ func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 		}
 	}
 	if m.state == mpaStartup {
-		b = s.parseStartFrame(h, g.seq, b)
+		b = s.parseStartFrame(dir, g.seq, b)
 	}
 	if len(b) == 0 {
 		return
@@ -66,7 +66,7 @@ func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
 	}
 	if m.state == mpaUnsynced {
-		s.resync(h, reverse, seq, b)
+		s.resync(dir, reverse, seq, b)
 	}
 	if m.state != mpaFPDUs {
 		return
@@ -77,7 +77,7 @@ func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 			s.notePartialFPDU(m)
 			return
 		}
-		s.addFPDU(h, reverse, &f)
+		s.addFPDU(dir, reverse, &f)
 		b = rest
 	}
 }
@@ -90,10 +90,10 @@ func (s *Stream) notePartialFPDU(m *mpaDirection) {
 	}
 }
 
-// skipMissing skips n octets of direction h that were not captured. If it cannot tell where the
+// skipMissing skips n octets of direction dir that were not captured. If it cannot tell where the
 // next FPDU begins, feedMPA has to look for one.
-func (s *Stream) skipMissing(h, reverse *tcpDirection, n int) {
-	m := &h.mpa
+func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
+	m := &dir.mpa
 	if m.state == mpaStartup {
 		m.state = mpaUnsynced
 	}
@@ -110,7 +110,7 @@ func (s *Stream) skipMissing(h, reverse *tcpDirection, n int) {
 			return
 		}
 		if ok {
-			s.addFPDU(h, reverse, &f)
+			s.addFPDU(dir, reverse, &f)
 		}
 		n = rest
 	}
@@ -118,8 +118,8 @@ func (s *Stream) skipMissing(h, reverse *tcpDirection, n int) {
 
 // parseStartFrame decodes a start-up frame, which may span segments, and returns the octets after
 // it. seq is the sequence number of b.
-func (s *Stream) parseStartFrame(h *tcpDirection, seq uint32, b []byte) (rest []byte) {
-	m, p := &h.mpa, &s.p
+func (s *Stream) parseStartFrame(dir *tcpDirection, seq uint32, b []byte) (rest []byte) {
+	m, p := &dir.mpa, &s.p
 	buffered := len(m.partial)
 	whole := b
 	if buffered > 0 {
@@ -164,8 +164,8 @@ func (m *mpaDirection) framing(peer *mpaDirection) wire.Framing {
 
 // resync looks for an FPDU at the start of b, after missing octets or if the connection started
 // before the capture. seq is the sequence number of b.
-func (s *Stream) resync(h, reverse *tcpDirection, seq uint32, b []byte) {
-	m, p := &h.mpa, &s.p
+func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
+	m, p := &dir.mpa, &s.p
 	negotiated := m.hasFrame && reverse.mpa.hasFrame
 	framing, at := m.framing(&reverse.mpa), uint64(seq-m.base)
 	if !negotiated {
@@ -218,11 +218,11 @@ func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) 
 	return framing.CRC || f.CRC == 0
 }
 
-// addFPDU decodes an FPDU of direction h, adds it to the current packet, and marks its errors.
-func (s *Stream) addFPDU(h, reverse *tcpDirection, f *wire.FPDU) {
+// addFPDU decodes an FPDU of direction dir, adds it to the current packet, and marks its errors.
+func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 	p := &s.p
 	p.Protocol = "iWARP"
-	d := &FPDU{FPDU: *f, Framing: h.mpa.framing(&reverse.mpa), Guessed: !h.mpa.hasFrame || !reverse.mpa.hasFrame}
+	d := &FPDU{FPDU: *f, Framing: dir.mpa.framing(&reverse.mpa), Guessed: !dir.mpa.hasFrame || !reverse.mpa.hasFrame}
 	if d.Guessed {
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}

@@ -26,7 +26,8 @@ type RoCE struct {
 // gsiQP is the general services QP, which the CM uses.
 const gsiQP = 1
 
-// dissectRoCE decodes b, a UDP payload; missing more octets at its end were not captured.
+// dissectRoCE decodes b, the captured part of a UDP payload, after which the number of missing
+// octets was not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
 	p := &s.p
 	p.Protocol = "RoCEv2"
@@ -68,7 +69,8 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	}
 }
 
-// parse decodes packet b; missing more octets at its end were not captured.
+// parse decodes b, the captured part of a packet, after which the number of missing octets was not
+// captured.
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
