@@ -330,7 +330,8 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery expects that exactly the queue pairs receive the message, once each.
+// expectGroupDelivery expects that the next completions are receives of the message, one of each
+// queue pair.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {

@@ -203,7 +203,8 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectResponse fails the case unless a request of the peer is answered in the device's flow.
+// expectResponse sends a request of the peer, and fails the case unless the device's next data
+// packet is the response want.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -245,7 +246,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 }
 
 // expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails
-// the case unless the second is an error with one of the causes.
+// the case unless the device reports the second with one of the causes and does not place it.
 func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
 	p := h.establishedPeer()
@@ -254,8 +255,8 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 	p.ExpectUnchanged(p.localMem, 0, addrAreaLen+first)
 }
 
-// expectResponseRefused answers a read with a changed Read Response, and fails the case unless it
-// is an error with the cause and is not placed.
+// expectResponseRefused answers a read with a changed Read Response, and fails the case unless the
+// device reports it with the cause and does not place it.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	p := h.establishedPeer()
 	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))

@@ -241,8 +241,8 @@ func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 	}
 }
 
-// addSent counts a packet of the device. seen has the data packets before it. It is not specified whether retransmissions count as data, and
-// whether an acknowledgement in a data packet counts.
+// addSent counts a packet of the device. seen has the data packets before it. It is not specified
+// whether retransmissions count as data, and whether an acknowledgement in a data packet counts.
 func addSent(counts rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
 	counts.Add(cntSentPackets, rig.Exactly(1))
 	if g.Ack != nil {
