@@ -49,7 +49,7 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 }
 
 // expectLeadingMarker fails the case unless the device's stream begins with a marker and a
-// length. No FPDU may have been parsed before.
+// length. The case must not have parsed an FPDU before.
 func (c *conn) expectLeadingMarker() {
 	for len(c.deframer.Pending()) < 6 {
 		if !c.readStream(c.ResponseTimeout()) {

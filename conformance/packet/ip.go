@@ -214,7 +214,7 @@ func parse4(b []byte) (h IP, size int, err error) {
 	return h, size, nil
 }
 
-// parse6 parses an IPv6 header and a fragment header after it, and returns their length.
+// parse6 parses an IPv6 header, and a fragment header if one follows, and returns their length.
 func parse6(b []byte) (h IP, size int, err error) {
 	if len(b) < 40 {
 		return IP{Version: new(uint8(6))}, 0, fmt.Errorf("IPv6 header: %w: %d of 40 bytes", ErrShort, len(b))

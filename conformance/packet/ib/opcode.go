@@ -227,7 +227,7 @@ func makeOpcodes() map[Opcode]OpInfo {
 	}
 	for op, info := range rcOps {
 		add(RC, op)
-		if op <= OpWriteOnlyImm {
+		if op <= OpWriteOnlyImm { // UC has SEND and WRITE only
 			add(UC, op)
 		}
 		if op == OpSendOnly || op == OpSendOnlyImm {
@@ -237,7 +237,7 @@ func makeOpcodes() map[Opcode]OpInfo {
 		if info.Response { // without DETH or XRCETH
 			rdHeaders, xrcHeaders = rdHeaders[:1], nil
 		}
-		if op <= OpFetchAdd {
+		if op <= OpFetchAdd { // RD lacks the later operations of RC
 			add(RD, op, rdHeaders...)
 		}
 		if op <= OpSendOnlyInv {

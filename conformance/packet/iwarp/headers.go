@@ -197,9 +197,9 @@ func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 func inSiwOrder(ctrl []byte, started bool) bool {
 	code := ctrl[1]
 	switch {
-	case ctrl[2]&0x07 != 0:
+	case ctrl[2]&0x07 != 0: // the three header bits
 		return true
-	case ctrl[2]&0xe0 != 0:
+	case ctrl[2]&0xe0 != 0: // the same in the RFC's order
 		return false
 	}
 	switch ctrl[0] {
@@ -207,7 +207,7 @@ func inSiwOrder(ctrl []byte, started bool) bool {
 		return true
 	case 0x02: // MPA errors in siw's order, remote operation errors in the RFC's
 		return code >= 2 && code <= 4 || !started && (code == 6 || code == 7)
-	case 0x20: // the reverse
+	case 0x20: // remote operation errors in siw's order, MPA errors in the RFC's
 		return started && (code == 5 || code == 6)
 	case 0x10: // protection errors in siw's order; in the RFC's only code 0 is valid
 		return code != 0

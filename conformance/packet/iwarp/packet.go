@@ -149,7 +149,8 @@ func (a AckBlock) append(b []byte) []byte {
 	return b
 }
 
-// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even its fields are there.
+// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even
+// its fields are there.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a = new(AckBlock)
 	b, err := packet.ParseFields(b, a)

@@ -140,9 +140,9 @@ func (s Segment) appendDDP(b []byte) []byte {
 // compares every bit.
 func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
 
-// ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
-// remaining octets are payload; Append returns the same octets. The T bit decides which
-// header is parsed. The result does not alias b.
+// ParseSegment parses a ULPDU of any octets. The T bit decides which DDP header is parsed. A ULPDU
+// too short for it is kept in Verbatim, and a truncated RDMAP header as payload, so that Append
+// returns the same octets. The result does not alias b.
 func ParseSegment(b []byte) Segment {
 	b = append([]byte{}, b...)
 	var s Segment
