@@ -70,8 +70,8 @@ type arrival struct {
 	size int
 }
 
-// nextPacket returns the next packet of the device, of those that syncDevice kept first; false after
-// the timeout.
+// nextPacket returns the next packet of the device; false after the timeout. Packets that syncDevice
+// kept come first.
 func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	if len(h.pending) > 0 {
 		a := h.pending[0]

@@ -77,7 +77,7 @@ func (h *host) connect(s setup) *conn {
 func (c *conn) nextSendMSN() uint32    { return c.sendMSN + 1 }
 func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode frames FPDUs for the peer's stream without sending them.
+// encode returns the octets of frames in the peer's stream, and counts their MSNs.
 func (c *conn) encode(frames ...iwarp.Frame) []byte {
 	var b []byte
 	for _, f := range frames {

@@ -67,7 +67,7 @@ func (p Packet) bth() BTH {
 }
 
 // pad returns the pad bytes after the payload: those that are set, else zeros up to a multiple
-// of four bytes.
+// of four bytes. A packet with a Body has none but those that are set.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad

@@ -37,7 +37,7 @@ type AtomicRequestHeader struct {
 	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
 }
 
-// withDefaultMasks returns the header with the masks that are not set: a swap changes all bits.
+// withDefaultMasks returns h with defaults for nil masks: a swap compares and changes all bits.
 func (h AtomicRequestHeader) withDefaultMasks() AtomicRequestHeader {
 	mask := uint64(0)
 	if Val(h.Operation) == AtomicCompareSwap {
