@@ -23,7 +23,7 @@ func (c *CM) Name() string { return c.Header.Attr.String() }
 // Summary returns the main fields in one line.
 func (c *CM) Summary() string { return c.summary }
 
-// parseCM decodes a MAD; it returns nil if its class is not CM.
+// parseCM decodes a MAD; it returns nil unless the MAD is a CM message of a known type.
 func parseCM(b []byte) *CM {
 	c := new(CM)
 	rest, err := c.Header.Parse(b)
@@ -45,8 +45,8 @@ type cmBody[M any] interface {
 	Parse(b []byte) (rest []byte, err error)
 }
 
-// describe decodes the body b of a CM message of type M, and calls add with it.
-func describe[M any, P cmBody[M]](b []byte, add func(m P)) error {
+// decodeBody decodes the body b of a CM message of type M, and calls add with it.
+func decodeBody[M any, P cmBody[M]](b []byte, add func(m P)) error {
 	m := P(new(M))
 	_, err := m.Parse(b)
 	if err == nil {
@@ -59,13 +59,13 @@ func describe[M any, P cmBody[M]](b []byte, add func(m P)) error {
 func (c *CM) parseBody(b []byte) error {
 	switch c.Header.Attr {
 	case wire.AttrREQ:
-		return describe(b, c.describeREQ)
+		return decodeBody(b, c.describeREQ)
 	case wire.AttrREP:
-		return describe(b, c.describeREP)
+		return decodeBody(b, c.describeREP)
 	case wire.AttrRTU:
-		return describe(b, func(m *wire.RTU) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
+		return decodeBody(b, func(m *wire.RTU) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
 	case wire.AttrREJ:
-		return describe(b, func(m *wire.REJ) {
+		return decodeBody(b, func(m *wire.REJ) {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.Body.add("about", m.About.String())
 			c.Body.add("reason", uint16(m.Reason), numberAndName(m.Reason))
@@ -73,36 +73,36 @@ func (c *CM) parseBody(b []byte) error {
 			c.summary += " " + c.RejectReason
 		})
 	case wire.AttrMRA:
-		return describe(b, func(m *wire.MRA) {
+		return decodeBody(b, func(m *wire.MRA) {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.Body.add("about", m.About.String())
 			c.Body.add("service timeout", m.ServiceTimeout, wire.CMTimeout(m.ServiceTimeout).String())
 			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, wire.CMTimeout(m.ServiceTimeout))
 		})
 	case wire.AttrDREQ:
-		return describe(b, func(m *wire.DREQ) {
+		return decodeBody(b, func(m *wire.DREQ) {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.Body.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
 			c.summary += fmt.Sprintf(" QP %#x", m.RemoteQPN)
 		})
 	case wire.AttrDREP:
-		return describe(b, func(m *wire.DREP) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
+		return decodeBody(b, func(m *wire.DREP) { c.addCommIDs(m.LocalCommID, m.RemoteCommID) })
 	case wire.AttrSIDRREQ:
-		return describe(b, func(m *wire.SIDRREQ) {
+		return decodeBody(b, func(m *wire.SIDRREQ) {
 			c.Body.add("request ID", m.RequestID, hexText(m.RequestID))
 			c.Body.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
 			c.summary = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
 		})
 	case wire.AttrSIDRREP:
-		return describe(b, c.describeSIDRREP)
+		return decodeBody(b, c.describeSIDRREP)
 	case wire.AttrLAP:
-		return describe(b, func(m *wire.LAP) {
+		return decodeBody(b, func(m *wire.LAP) {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.Body.add("alternate remote GID", m.Alternate.RemoteGID.String())
 			c.summary += " alternate path to " + m.Alternate.RemoteGID.String()
 		})
 	case wire.AttrAPR:
-		return describe(b, func(m *wire.APR) {
+		return decodeBody(b, func(m *wire.APR) {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.Body.add("status", uint8(m.Status), numberAndName(m.Status))
 			if m.Status != wire.APLoaded {
@@ -114,7 +114,7 @@ func (c *CM) parseBody(b []byte) error {
 	return nil
 }
 
-// describeREP adds the fields of a REP.
+// describeREP adds the fields of a REP to the body and the summary.
 func (c *CM) describeREP(m *wire.REP) {
 	c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 	c.Body.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
@@ -127,7 +127,7 @@ func (c *CM) describeREP(m *wire.REP) {
 	c.summary = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.summary, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
 }
 
-// describeSIDRREP adds the fields of a SIDR_REP.
+// describeSIDRREP adds the fields of a SIDR_REP to the body and the summary.
 func (c *CM) describeSIDRREP(m *wire.SIDRREP) {
 	c.Body.add("request ID", m.RequestID, hexText(m.RequestID))
 	c.Body.add("status", uint8(m.Status), numberAndName(m.Status))
@@ -149,7 +149,7 @@ func (c *CM) describeREQ(m *wire.REQ) {
 	if m.Transport == wire.CMTransportExt && m.ExtTransport == wire.ExtXRC {
 		transport = "XRC"
 	}
-	mtu := 128 << (m.MTU & 7)
+	mtu := 128 << (m.MTU & 7) // from an enum ibv_mtu
 	c.addCommIDs(m.LocalCommID, 0)
 	c.Body.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
 	c.Body.add("transport", transport)

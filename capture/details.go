@@ -17,8 +17,9 @@ const nameWidth = 18
 
 // details formats the headers of a packet, with as many fields per line as fit.
 func (p *Printer) details(pkt *Packet) string {
+	const indent = 4 + nameWidth
 	width := p.opts.Width
-	if width < 60 {
+	if width < 60 { // no terminal, or too narrow
 		width = 120
 	}
 	var b strings.Builder
@@ -26,7 +27,7 @@ func (p *Printer) details(pkt *Packet) string {
 		fmt.Fprintf(&b, "    %-*s%d of %d bytes\n", nameWidth, "recorded", len(pkt.Data), pkt.Length)
 	}
 	for _, h := range pkt.Headers() {
-		used := 4 + nameWidth
+		used := indent
 		name := fmt.Sprintf("    %-*s", nameWidth, truncate(h.Name, nameWidth-1))
 		if p.opts.Colour {
 			name = cyan + name + reset
@@ -38,9 +39,9 @@ func (p *Printer) details(pkt *Packet) string {
 				text += ","
 			}
 			n := utf8.RuneCountInString(text) + 1
-			if used+n > width && used > 4+nameWidth {
-				b.WriteString("\n" + strings.Repeat(" ", 4+nameWidth))
-				used = 4 + nameWidth
+			if used+n > width && used > indent {
+				b.WriteString("\n" + strings.Repeat(" ", indent))
+				used = indent
 			}
 			b.WriteString(text + " ")
 			used += n
@@ -126,8 +127,9 @@ func (n *hostNames) add(a netip.Addr, name string) {
 	}
 }
 
-// parseBlock reads a pcapng name resolution block.
+// parseBlock adds the names of a pcapng name resolution block.
 func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
+	addrLens := map[uint16]int{1: 4, 2: 16} // of the records for IPv4 and IPv6; others are skipped
 	for len(b) >= 4 {
 		kind, size := order.Uint16(b), int(order.Uint16(b[2:]))
 		b = b[4:]
@@ -137,9 +139,9 @@ func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 		if size > len(b) {
 			return errors.New("a name record is longer than its block")
 		}
-		if width := map[uint16]int{1: 4, 2: 16}[kind]; width != 0 && size > width {
-			addr, _ := netip.AddrFromSlice(b[:width])
-			name, _, _ := strings.Cut(string(b[width:size]), "\x00")
+		if addrLen := addrLens[kind]; addrLen != 0 && size > addrLen {
+			addr, _ := netip.AddrFromSlice(b[:addrLen])
+			name, _, _ := strings.Cut(string(b[addrLen:size]), "\x00")
 			if name != "" {
 				n.add(addr, name)
 			}

@@ -15,7 +15,7 @@ func (s *Stream) dissect() {
 		return
 	}
 	switch p.Link.Type {
-	case 0, typeIPv4, typeIPv6:
+	case 0, typeIPv4, typeIPv6: // 0 if the link header has no type field
 		s.dissectIP(b)
 	case typeARP:
 		p.Protocol, p.Note = "ARP", arpNote(b)
@@ -28,7 +28,7 @@ func (s *Stream) dissect() {
 	}
 }
 
-// dissectIP dissects an IP packet and what it carries.
+// dissectIP decodes an IP packet and its payload.
 func (s *Stream) dissectIP(b []byte) {
 	p := &s.p
 	b, problem := p.IP.parseIP(b)
@@ -63,7 +63,7 @@ func (s *Stream) dissectIP(b []byte) {
 	}
 }
 
-// dissectUDP dissects a datagram, and the RoCE packet in it if it goes to the port of RoCEv2.
+// dissectUDP decodes a datagram, and the RoCE packet in it if it goes to the port of RoCEv2.
 func (s *Stream) dissectUDP(b []byte) {
 	p := &s.p
 	p.Protocol = "UDP"
@@ -79,7 +79,8 @@ func (s *Stream) dissectUDP(b []byte) {
 	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, wellKnownUDP(p.UDP))
 }
 
-// wellKnownUDP names protocols that are common in RDMA networks.
+// wellKnownUDP returns the name of the protocol that uses one of the ports; empty if it is not
+// common in RDMA networks.
 func wellKnownUDP(u UDP) string {
 	for _, port := range []uint16{u.DstPort, u.SrcPort} {
 		switch port {

@@ -69,38 +69,38 @@ func (f *Filter) match(s *Stream, p *Packet) bool {
 	if f.OnlyMarked && len(p.Marks) == 0 {
 		return false
 	}
-	if len(f.Hosts) > 0 && !f.host(s, p.IP.Src) && !f.host(s, p.IP.Dst) {
+	if len(f.Hosts) > 0 && !f.matchHost(s, p.IP.Src) && !f.matchHost(s, p.IP.Dst) {
 		return false
 	}
 	if len(f.QPs) == 0 && len(f.PSNs) == 0 && len(f.Ops) == 0 {
 		return true
 	}
-	if slices.ContainsFunc(p.PDUs, f.pdu) {
+	if slices.ContainsFunc(p.PDUs, f.matchPDU) {
 		return true
 	}
 	// For packets without PDUs, Ops applies to the protocol.
-	return len(p.PDUs) == 0 && len(f.QPs) == 0 && len(f.PSNs) == 0 && f.op(p.Protocol)
+	return len(p.PDUs) == 0 && len(f.QPs) == 0 && len(f.PSNs) == 0 && f.matchOp(p.Protocol)
 }
 
-// pdu reports whether a PDU matches QPs, PSNs and Ops.
-func (f *Filter) pdu(d PDU) bool {
+// matchPDU reports whether a PDU matches QPs, PSNs and Ops.
+func (f *Filter) matchPDU(d PDU) bool {
 	r := d.RoCE
-	if len(f.QPs) > 0 && (r == nil || !f.qp(r)) {
+	if len(f.QPs) > 0 && (r == nil || !f.matchQP(r)) {
 		return false
 	}
 	if len(f.PSNs) > 0 && (r == nil || !slices.ContainsFunc(f.PSNs, func(p Range) bool { return p.contains(uint32(r.BTH.PSN)) })) {
 		return false
 	}
-	return len(f.Ops) == 0 || f.op(d.Op()) || f.op(d.Aliases()...)
+	return len(f.Ops) == 0 || f.matchOp(d.Op()) || f.matchOp(d.Aliases()...)
 }
 
-// qp reports whether a packet is to one of QPs, or a datagram from one of them.
-func (f *Filter) qp(r *RoCE) bool {
+// matchQP reports whether a packet is to one of QPs, or a datagram from one of them.
+func (f *Filter) matchQP(r *RoCE) bool {
 	return slices.Contains(f.QPs, r.BTH.DestQP) || r.DETH.SrcQP != 0 && slices.Contains(f.QPs, r.DETH.SrcQP)
 }
 
-// op reports whether a name matches Ops. It ignores case and treats "_" as a space.
-func (f *Filter) op(names ...string) bool {
+// matchOp reports whether one of the names matches Ops. It ignores case and treats "_" as a space.
+func (f *Filter) matchOp(names ...string) bool {
 	fold := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "_")) }
 	for _, pattern := range f.Ops {
 		for _, name := range names {
@@ -112,8 +112,8 @@ func (f *Filter) op(names ...string) bool {
 	return false
 }
 
-// host reports whether the filter lists an address, its prefix or its host name.
-func (f *Filter) host(s *Stream, a netip.Addr) bool {
+// matchHost reports whether Hosts has an address, a prefix with it, or its host name.
+func (f *Filter) matchHost(s *Stream, a netip.Addr) bool {
 	if !a.IsValid() {
 		return false
 	}

@@ -107,7 +107,7 @@ type Streams struct {
 // not prevent the others; ok reports that there was none.
 func PrintFiles(ctx context.Context, streams Streams, files []string, opts PrintOptions) (ok bool, err error) {
 	for _, name := range files {
-		opts.Live = opts.Live || name == Stdin
+		opts.Live = opts.Live || name == Stdin // which may be a pipe
 	}
 	p := NewPrinter(streams.Out, opts)
 	ok = true
@@ -117,7 +117,7 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 				return false, err
 			}
 		}
-		err := p.file(ctx, streams.In, name)
+		err := p.printFile(ctx, streams.In, name)
 		if errors.Is(err, context.Canceled) { // by Ctrl-C; the counts are still printed
 			break
 		}
@@ -129,8 +129,9 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 	return ok, p.Finish()
 }
 
-// file decodes one capture.
-func (p *Printer) file(ctx context.Context, r io.Reader, name string) error {
+// printFile prints the capture with this name, or the one on stdin.
+func (p *Printer) printFile(ctx context.Context, stdin io.Reader, name string) error {
+	r := stdin
 	if name != Stdin {
 		f, err := cmdline.OpenFile(name)
 		if err != nil {
@@ -161,11 +162,14 @@ type lruCache[K comparable, V any] struct {
 	onEvict    func(*V) // may be nil
 }
 
-func newLRUCache[K comparable, V any](limit int, drop func(*V)) *lruCache[K, V] {
-	return &lruCache[K, V]{young: map[K]*V{}, limit: max(limit/2, 1), onEvict: drop}
+// newLRUCache returns a cache of at most limit values. onEvict, unless it is nil, is called with a
+// value that is removed.
+func newLRUCache[K comparable, V any](limit int, onEvict func(*V)) *lruCache[K, V] {
+	return &lruCache[K, V]{young: map[K]*V{}, limit: max(limit/2, 1), onEvict: onEvict}
 }
 
-// get returns the value of k. It adds a zero value if there is none.
+// get returns the value of k. It adds a zero value if there is none. When the young half is full,
+// it evicts the old half, and the young one becomes the old one.
 func (c *lruCache[K, V]) get(k K) *V {
 	if v, ok := c.young[k]; ok {
 		return v

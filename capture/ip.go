@@ -146,8 +146,8 @@ const (
 	FlagURG
 )
 
-// parse decodes the header of a datagram of length bytes, and returns the payload as far as captured. problem is empty
-// on success.
+// parse decodes the header of a datagram of length bytes, and returns the payload as far as
+// captured. problem is empty on success.
 func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 8 {
 		return nil, "UDP header is cut off"
@@ -162,8 +162,8 @@ func (u *UDP) parse(b []byte, length int) (rest []byte, problem string) {
 	return b[8:min(8+u.Length, len(b))], ""
 }
 
-// parse decodes the header of a segment of length bytes, and returns the payload as far as captured. problem is empty on
-// success.
+// parse decodes the header of a segment of length bytes, and returns the payload as far as
+// captured. problem is empty on success.
 func (t *TCP) parse(b []byte, length int) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "TCP header is cut off"

@@ -25,7 +25,7 @@ type mpaDirection struct {
 	frame    wire.StartFrame
 	hasFrame bool   // frame is set
 	base     uint32 // sequence number after the start-up frame
-	d        *wire.Deframer
+	deframer *wire.Deframer
 }
 
 // MPAStart is an MPA start-up frame: an MPA Request or Reply.
@@ -45,9 +45,9 @@ type FPDU struct {
 	Guessed bool
 }
 
-// feedMPA decodes in-order octets of a stream.
-func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
-	m := &h.mpa
+// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs.
+func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
+	m := &dir.mpa
 	b := g.data
 	if m.state == mpaUnsynced && !m.hasFrame && len(b) >= len(wire.RequestKey) {
 		// Without a SYN, the key identifies a start-up frame.
@@ -56,28 +56,28 @@ func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 		}
 	}
 	if m.state == mpaStartup {
-		b = s.parseStartFrame(h, g.seq, b)
+		b = s.parseStartFrame(dir, g.seq, b)
 	}
 	if len(b) == 0 {
 		return
 	}
 	seq := g.seq + uint32(len(g.data)-len(b))
-	if m.state == mpaFPDUs && m.d == nil {
-		m.d = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
+	if m.state == mpaFPDUs && m.deframer == nil {
+		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
 	}
 	if m.state == mpaUnsynced {
-		s.resync(h, reverse, seq, b)
+		s.resync(dir, reverse, seq, b)
 	}
 	if m.state != mpaFPDUs {
 		return
 	}
 	for len(b) > 0 {
-		f, rest, ok := m.d.Next(b)
+		f, rest, ok := m.deframer.Next(b)
 		if !ok {
 			s.notePartialFPDU(m)
 			return
 		}
-		s.addFPDU(h, reverse, &f)
+		s.addFPDU(dir, reverse, &f)
 		b = rest
 	}
 }
@@ -86,43 +86,44 @@ func (s *Stream) feedMPA(h, reverse *tcpDirection, g segment) {
 func (s *Stream) notePartialFPDU(m *mpaDirection) {
 	if p := &s.p; len(p.PDUs) == 0 {
 		p.Protocol = "iWARP"
-		p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.d.Pending())
+		p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
 	}
 }
 
-// skipMissing skips n octets that were not captured.
-func (s *Stream) skipMissing(h, reverse *tcpDirection, n int) {
-	m := &h.mpa
+// skipMissing skips n octets of direction dir that were not captured. If it cannot tell where the
+// next FPDU begins, feedMPA has to look for one.
+func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
+	m := &dir.mpa
 	if m.state == mpaStartup {
 		m.state = mpaUnsynced
 	}
 	if m.state != mpaFPDUs {
 		return
 	}
-	if m.d == nil {
-		m.d = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
+	if m.deframer == nil {
+		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
 	}
 	for n > 0 {
-		f, rest, ok := m.d.Skip(n)
+		f, rest, ok := m.deframer.Skip(n)
 		if !ok && rest > 0 {
 			m.state = mpaUnsynced
 			return
 		}
 		if ok {
-			s.addFPDU(h, reverse, &f)
+			s.addFPDU(dir, reverse, &f)
 		}
 		n = rest
 	}
 }
 
-// parseStartFrame decodes a start-up frame, which may span segments, and returns the
-// octets after it.
-func (s *Stream) parseStartFrame(h *tcpDirection, seq uint32, b []byte) (rest []byte) {
-	m, p := &h.mpa, &s.p
-	before := len(m.partial)
+// parseStartFrame decodes a start-up frame, which may span segments, and returns the octets after
+// it. seq is the sequence number of b.
+func (s *Stream) parseStartFrame(dir *tcpDirection, seq uint32, b []byte) (rest []byte) {
+	m, p := &dir.mpa, &s.p
+	buffered := len(m.partial)
 	whole := b
-	if before > 0 {
-		whole = append(m.partial, b[:min(len(b), wire.StartFrameLen+wire.MaxPrivateData-before)]...)
+	if buffered > 0 {
+		whole = append(m.partial, b[:min(len(b), wire.StartFrameLen+wire.MaxPrivateData-buffered)]...)
 	}
 	start := new(MPAStart)
 	rest, err := start.Parse(whole)
@@ -144,7 +145,7 @@ func (s *Stream) parseStartFrame(h *tcpDirection, seq uint32, b []byte) (rest []
 		m.state, m.partial = mpaOther, nil
 		return nil
 	}
-	used := len(whole) - len(rest) - before
+	used := len(whole) - len(rest) - buffered
 	m.frame, m.hasFrame, m.base, m.state, m.partial = start.StartFrame, true, seq+uint32(used), mpaFPDUs, nil
 	m.frame.PrivateData = nil // aliases the packet data
 	p.Protocol = "MPA"
@@ -161,10 +162,10 @@ func (m *mpaDirection) framing(peer *mpaDirection) wire.Framing {
 	return wire.FramingTo(&peer.frame, &m.frame)
 }
 
-// resync looks for an FPDU at the start of a segment, after missing octets or if the
-// connection started before the capture.
-func (s *Stream) resync(h, reverse *tcpDirection, seq uint32, b []byte) {
-	m, p := &h.mpa, &s.p
+// resync looks for an FPDU at the start of b, after missing octets or if the connection started
+// before the capture. seq is the sequence number of b.
+func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
+	m, p := &dir.mpa, &s.p
 	negotiated := m.hasFrame && reverse.mpa.hasFrame
 	framing, at := m.framing(&reverse.mpa), uint64(seq-m.base)
 	if !negotiated {
@@ -173,7 +174,7 @@ func (s *Stream) resync(h, reverse *tcpDirection, seq uint32, b []byte) {
 	ok := looksLikeFPDU(b, &framing, at, negotiated)
 	switch {
 	case ok:
-		m.state, m.d = mpaFPDUs, wire.NewDeframerAt(framing, at)
+		m.state, m.deframer = mpaFPDUs, wire.NewDeframerAt(framing, at)
 		p.Protocol = "iWARP"
 		p.mark(MarkMissingData, fmt.Sprintf("FPDUs found again at TCP octet %d", seq))
 	case m.hasFrame || reverse.mpa.hasFrame:
@@ -182,8 +183,8 @@ func (s *Stream) resync(h, reverse *tcpDirection, seq uint32, b []byte) {
 	}
 }
 
-// looksLikeFPDU reports whether b plausibly starts with an FPDU. If the framing was not
-// negotiated, the FPDU must be complete and its CRC correct or zero; it sets
+// looksLikeFPDU reports whether b, at octet at of the stream, plausibly starts with an FPDU. If
+// the framing was not negotiated, the FPDU must be complete and its CRC correct or zero; it sets
 // framing.CRC accordingly.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
@@ -217,11 +218,11 @@ func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) 
 	return framing.CRC || f.CRC == 0
 }
 
-// addFPDU decodes an FPDU and adds it to the current packet.
-func (s *Stream) addFPDU(h, reverse *tcpDirection, f *wire.FPDU) {
+// addFPDU decodes an FPDU of direction dir, adds it to the current packet, and marks its errors.
+func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 	p := &s.p
 	p.Protocol = "iWARP"
-	d := &FPDU{FPDU: *f, Framing: h.mpa.framing(&reverse.mpa), Guessed: !h.mpa.hasFrame || !reverse.mpa.hasFrame}
+	d := &FPDU{FPDU: *f, Framing: dir.mpa.framing(&reverse.mpa), Guessed: !dir.mpa.hasFrame || !reverse.mpa.hasFrame}
 	if d.Guessed {
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}

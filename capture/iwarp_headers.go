@@ -175,7 +175,7 @@ type part interface {
 	payloadLen() int
 }
 
-// part returns the pointer that is set.
+// part returns the RoCE packet, MPA start-up frame or FPDU, whichever d has.
 func (d *PDU) part() part {
 	switch {
 	case d.RoCE != nil:

@@ -58,8 +58,8 @@ type jsonHeader struct {
 	Fields map[string]any `json:"fields"`
 }
 
-// json prints a packet as a JSON object.
-func (p *Printer) json(s *Stream, pkt *Packet) error {
+// printJSON prints a packet as a JSON object.
+func (p *Printer) printJSON(s *Stream, pkt *Packet) error {
 	out := jsonPacket{
 		Number: pkt.Number, Since: pkt.SinceFirst.Seconds(), Interface: pkt.Interface.Name,
 		Direction: [...]string{"", "in", "out", ""}[pkt.Direction&3],

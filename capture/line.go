@@ -79,7 +79,7 @@ func interfaceName(i Interface) string {
 	return textfmt.PrintableLine(i.Name)
 }
 
-// time formats the timestamp in seconds, with 6 or 9 aligned decimals.
+// time formats the time since the first packet, or the one before with Delta, in seconds.
 func (p *Printer) time(pkt *Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"
@@ -136,7 +136,8 @@ func (e endpoints) format(s *Stream) string {
 	return "-"
 }
 
-// host formats one endpoint: its host name if s knows one, else its address, and the port if ports are shown.
+// host formats one endpoint: its host name if s knows one, else its address, and the port if ports
+// are shown.
 func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
@@ -152,7 +153,7 @@ func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 
 // arpNote summarises an ARP packet.
 func arpNote(b []byte) string {
-	if len(b) < 28 || binary.BigEndian.Uint32(b) != 0x00010800 || b[4] != 6 || b[5] != 4 {
+	if len(b) < 28 || binary.BigEndian.Uint32(b) != 0x00010800 || b[4] != 6 || b[5] != 4 { // not IPv4 over Ethernet
 		return fmt.Sprintf("%d bytes", len(b))
 	}
 	mac, from, to := net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:])), netip.AddrFrom4([4]byte(b[24:]))

@@ -45,7 +45,7 @@ func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	case len(b) < h.length:
 		p.Protocol, p.Note = "-", fmt.Sprintf("%d bytes, too short for a link header", len(b))
 		return nil, false
-	case h.typeAt < 0:
+	case h.typeAt < 0: // IP without a type field
 		return b[h.length:], true
 	}
 	p.Link.Type = binary.BigEndian.Uint16(b[h.typeAt:])
@@ -55,7 +55,7 @@ func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	return p.Link.decodeVLANs(b[h.length:]), true
 }
 
-// decodeVLANs removes VLAN tags.
+// decodeVLANs records the VLAN tags at the start of b, and returns the bytes after them.
 func (l *Link) decodeVLANs(b []byte) []byte {
 	for (l.Type == typeVLAN || l.Type == typeQinQ) && len(b) >= 4 && len(l.VLANs) < maxVLANs {
 		l.VLANs = append(l.VLANs, binary.BigEndian.Uint16(b)&0x0FFF)

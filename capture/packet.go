@@ -95,8 +95,8 @@ func (p *Packet) mark(kind MarkKind, text string) {
 	p.Marks = append(p.Marks, Mark{kind, text})
 }
 
-// stopDecoding notes a problem for which the packet is not decoded further. The packet is malformed, unless the
-// capture truncated it.
+// stopDecoding notes the problem for which the packet is not decoded further. It marks the packet
+// as malformed, unless the capture truncated it.
 func (p *Packet) stopDecoding(problem string) {
 	p.Note = problem
 	if p.Truncated() == 0 {
@@ -141,7 +141,7 @@ func (p *Packet) Headers() (all []Header) {
 		all = append(all, h)
 	}
 	if p.IP.Version != 0 {
-		all = append(all, p.IP.headers())
+		all = append(all, p.IP.header())
 	}
 	if p.UDP.Present {
 		h := Header{Name: "UDP"}
@@ -168,8 +168,8 @@ func (p *Packet) Headers() (all []Header) {
 	return all
 }
 
-// headers returns the fields of the IP header.
-func (ip *IP) headers() Header {
+// header returns the fields of the IP header.
+func (ip *IP) header() Header {
 	h := Header{Name: fmt.Sprintf("IPv%d", ip.Version)}
 	h.add("source", ip.Src.String())
 	h.add("destination", ip.Dst.String())

@@ -28,7 +28,8 @@ type page struct {
 	widthsFixed bool // the first page has been printed
 }
 
-// appendLine buffers a line, and prints the page if it is full or lines are not buffered.
+// appendLine buffers a line, and prints the page if it is full. Lines after the first page, and of
+// live captures, are printed at once.
 func (p *Printer) appendLine(l line) error {
 	p.page.lines = append(p.page.lines, l)
 	if p.page.live || p.page.widthsFixed || len(p.page.lines) >= pageLines {
@@ -104,12 +105,13 @@ func (p *Printer) format(l *line) string {
 			put(c+pad+"  ", "")
 		}
 	}
+	const minSummary = 16
 	marks := markText(l)
-	room := -1
+	room := -1 // for the summary; no limit
 	if p.opts.Width > 0 {
 		room = max(p.opts.Width-used-1, 0)
 		if n := utf8.RuneCountInString(marks); n > 0 {
-			room = max(room-n-2, min(room, 16))
+			room = max(room-n-2, min(room, minSummary))
 		}
 	}
 	colour := ""
@@ -188,14 +190,14 @@ func truncate(s string, n int) string {
 // ViewerCommand returns the command line that opens a capture in Wireshark, or prints it
 // with tshark: if asText is set, or there is no Wireshark or no display.
 func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, error) {
-	tool, noTshark := exec.LookPath("tshark")
+	tshark, noTshark := exec.LookPath("tshark")
 	gui, noGUI := exec.LookPath("wireshark")
 	if noGUI != nil && noTshark != nil {
 		return nil, ErrNotInstalled
 	}
 	var options []string
 	if noTshark == nil {
-		options = TsharkOptions(ctx, tool, file)
+		options = TsharkOptions(ctx, tshark, file)
 	} else {
 		options = DefaultTsharkOptions()
 	}
@@ -203,7 +205,7 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 		if noTshark != nil {
 			return nil, fmt.Errorf("there is no display for %s, and tshark is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
 		}
-		return append([]string{tool, "-r", file}, options...), nil
+		return append([]string{tshark, "-r", file}, options...), nil
 	}
 	return append(append([]string{gui}, options...), "-r", file), nil
 }

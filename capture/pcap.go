@@ -66,26 +66,26 @@ func openPcap(in *input, magic uint32) (*pcapFile, error) {
 func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
 func (f *pcapFile) hosts() *hostNames       { return &f.hostNames }
 
-// next implements source.
+// next implements source: it reads the next packet.
 func (f *pcapFile) next(r *record) error {
 	b, err := f.in.read(pcapRecordLen)
 	if err != nil {
 		return err
 	}
 	sec, frac := f.order.Uint32(b), f.order.Uint32(b[4:])
-	kept, length := f.order.Uint32(b[8:]), f.order.Uint32(b[12:])
-	if kept > maxPacketLen {
-		return fmt.Errorf("a packet claims %d bytes; no more than %d are believed", kept, maxPacketLen)
+	captured, length := f.order.Uint32(b[8:]), f.order.Uint32(b[12:])
+	if captured > maxPacketLen {
+		return fmt.Errorf("a packet claims %d bytes; no more than %d are believed", captured, maxPacketLen)
 	}
-	perSecond, unit := uint32(1e6), uint32(1e3)
+	perSecond, nanoseconds := uint32(1e6), uint32(1e3)
 	if f.nano {
-		perSecond, unit = 1e9, 1
+		perSecond, nanoseconds = 1e9, 1
 	}
 	if frac >= perSecond {
 		return fmt.Errorf("a timestamp has %d parts of a second; %d make one", frac, perSecond)
 	}
-	*r = record{time: time.Unix(int64(sec), int64(frac*unit)).UTC(), length: max(int(length), int(kept))}
-	if r.data, err = f.in.read(int(kept)); err != nil && kept > 0 {
+	*r = record{time: time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), length: max(int(length), int(captured))}
+	if r.data, err = f.in.read(int(captured)); err != nil && captured > 0 {
 		return truncatedIfEOF(err)
 	}
 	return nil

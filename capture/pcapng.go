@@ -64,7 +64,7 @@ func openPcapng(in *input) (*pcapngFile, error) {
 func (f *pcapngFile) interfaces() []Interface { return f.list }
 func (f *pcapngFile) hosts() *hostNames       { return &f.hostNames }
 
-// next reads blocks until it finds a packet.
+// next implements source: it reads blocks until it finds a packet.
 func (f *pcapngFile) next(r *record) error {
 	for {
 		head, err := f.in.read(8)
@@ -99,13 +99,13 @@ func (f *pcapngFile) next(r *record) error {
 	}
 }
 
-// readBody reads the rest of a block after the first read octets. It checks and removes
-// the trailing length.
-func (f *pcapngFile) readBody(kind, length uint32, read int) ([]byte, error) {
+// readBody returns the rest of a block, of whose length octets the first alreadyRead have been
+// read. It checks and removes the trailing length.
+func (f *pcapngFile) readBody(kind, length uint32, alreadyRead int) ([]byte, error) {
 	if length > maxBlockLen {
 		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
 	}
-	b, err := f.in.read(int(length) - read)
+	b, err := f.in.read(int(length) - alreadyRead)
 	if err != nil {
 		return nil, truncatedIfEOF(err)
 	}
@@ -168,29 +168,29 @@ func (f *pcapngFile) addInterface(b []byte) error {
 	if len(f.ifs) == maxInterfaces {
 		return fmt.Errorf("more than %d interfaces in a section", maxInterfaces)
 	}
-	ng := interfaceClock{perSecond: 1e6, snapLen: f.order.Uint32(b[4:])}
-	shown := Interface{Index: len(f.ifs), LinkType: LinkType(f.order.Uint16(b))}
+	clock := interfaceClock{perSecond: 1e6, snapLen: f.order.Uint32(b[4:])}
+	iface := Interface{Index: len(f.ifs), LinkType: LinkType(f.order.Uint16(b))}
 	err := f.forEachOption(b[8:], func(code uint16, value []byte) error {
 		switch {
 		case code == optionName:
-			shown.Name = string(value)
+			iface.Name = string(value)
 		case code == optionDescription:
-			shown.Description = string(value)
+			iface.Description = string(value)
 		case code == optionOffset && len(value) == 8:
-			ng.offset = int64(f.order.Uint64(value))
+			clock.offset = int64(f.order.Uint64(value))
 		case code == optionResolution && len(value) == 1:
 			var ok bool
-			if ng.perSecond, ok = ticksPerSecond(value[0]); !ok {
-				return fmt.Errorf("interface %q has a clock of resolution %#x", shown.Name, value[0])
+			if clock.perSecond, ok = ticksPerSecond(value[0]); !ok {
+				return fmt.Errorf("interface %q has a clock of resolution %#x", iface.Name, value[0])
 			}
 		}
 		return nil
 	})
-	f.ifs, f.list = append(f.ifs, ng), append(f.list, shown)
+	f.ifs, f.list = append(f.ifs, clock), append(f.list, iface)
 	return err
 }
 
-// ticksPerSecond decodes the option if_tsresol.
+// ticksPerSecond decodes the option if_tsresol; ok is false if the number is too large.
 func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 	exp := v & 0x7F
 	if v&0x80 != 0 {
@@ -203,8 +203,8 @@ func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 	return perSecond, exp < 20
 }
 
-// enhancedPacket reads an enhanced packet block or an obsolete packet block, which
-// differ in the size of the interface number.
+// enhancedPacket decodes an enhanced packet block or an obsolete packet block, which differ in the
+// size of the interface number, into r.
 func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	if len(b) < 20 {
 		return errors.New("a packet block is too short")
@@ -217,16 +217,16 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 		return fmt.Errorf("a packet of interface %d: the section has %d", iface, len(f.ifs))
 	}
 	ticks := uint64(f.order.Uint32(b[4:]))<<32 | uint64(f.order.Uint32(b[8:]))
-	kept, length := f.order.Uint32(b[12:]), f.order.Uint32(b[16:])
+	captured, length := f.order.Uint32(b[12:]), f.order.Uint32(b[16:])
 	b = b[20:]
-	if int64(kept) > int64(len(b)) {
-		return fmt.Errorf("a packet claims %d bytes in a block of %d", kept, len(b))
+	if int64(captured) > int64(len(b)) {
+		return fmt.Errorf("a packet claims %d bytes in a block of %d", captured, len(b))
 	}
 	*r = record{
 		iface: int(iface), time: f.ifs[iface].time(ticks),
-		data: b[:kept:kept], length: max(int(length), int(kept)),
+		data: b[:captured:captured], length: max(int(length), int(captured)),
 	}
-	return f.forEachOption(b[min((int(kept)+3)&^3, len(b)):], func(code uint16, value []byte) error {
+	return f.forEachOption(b[min((int(captured)+3)&^3, len(b)):], func(code uint16, value []byte) error {
 		switch {
 		case code == optionComment && len(r.comments) < maxComments:
 			r.comments = append(r.comments, string(value))
@@ -237,21 +237,21 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	})
 }
 
-// simplePacket reads a simple packet block, which has no time and belongs to the first interface.
+// simplePacket decodes a simple packet block, which has no time and belongs to the first interface.
 func (f *pcapngFile) simplePacket(b []byte, r *record) error {
 	if len(f.ifs) == 0 || len(b) < 4 {
 		return errors.New("a simple packet block without an interface or a length")
 	}
 	length := f.order.Uint32(b)
-	kept := min(int64(length), int64(len(b)-4))
+	captured := min(int64(length), int64(len(b)-4))
 	if snap := f.ifs[0].snapLen; snap != 0 {
-		kept = min(kept, int64(snap))
+		captured = min(captured, int64(snap))
 	}
-	*r = record{data: b[4 : 4+kept : 4+kept], length: max(int(length), int(kept))}
+	*r = record{data: b[4 : 4+captured : 4+captured], length: max(int(length), int(captured))}
 	return nil
 }
 
-// time converts ticks; it returns the zero time if they are out of range.
+// time converts a timestamp; it returns the zero time if it is out of range.
 func (i *interfaceClock) time(ticks uint64) time.Time {
 	hi, lo := bits.Mul64(ticks%i.perSecond, 1e9)
 	nano, _ := bits.Div64(hi, lo, i.perSecond) // does not overflow: ticks%perSecond < perSecond

@@ -46,7 +46,7 @@ var errLimitReached = errors.New("limit reached")
 // fails, for example with a *capture.CorruptError, it has printed all packets before.
 func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
-	err := p.packets(ctx, s)
+	err := p.printPackets(ctx, s)
 	p.stats.nameFlows(s)
 	if werr := p.flushPage(); werr != nil {
 		return werr
@@ -60,8 +60,9 @@ func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	return err
 }
 
-// packets prints the packets of a stream that match the filter, up to the limit.
-func (p *Printer) packets(ctx context.Context, s *Stream) error {
+// printPackets prints the packets of a stream that match the filter, up to the limit. It returns
+// io.EOF at the end of the stream.
+func (p *Printer) printPackets(ctx context.Context, s *Stream) error {
 	for {
 		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
 			return errLimitReached
@@ -78,19 +79,19 @@ func (p *Printer) packets(ctx context.Context, s *Stream) error {
 		}
 		p.shown++
 		p.stats.add(s, pkt)
-		if err := p.packet(s, pkt); err != nil {
+		if err := p.printPacket(s, pkt); err != nil {
 			return err
 		}
 	}
 }
 
-// packet prints one packet in the chosen format.
-func (p *Printer) packet(s *Stream, pkt *Packet) error {
+// printPacket prints one packet in the chosen format.
+func (p *Printer) printPacket(s *Stream, pkt *Packet) error {
 	switch {
 	case p.opts.StatsOnly:
 		return nil
 	case p.opts.JSON:
-		return p.json(s, pkt)
+		return p.printJSON(s, pkt)
 	}
 	for _, l := range p.lines(s, pkt) {
 		if err := p.appendLine(l); err != nil {

@@ -26,7 +26,8 @@ type RoCE struct {
 // gsiQP is the general services QP, which the CM uses.
 const gsiQP = 1
 
-// dissectRoCE decodes b, a UDP payload whose last missing octets were not captured.
+// dissectRoCE decodes b, the captured part of a UDP payload, after which the number of missing
+// octets was not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
 	p := &s.p
 	p.Protocol = "RoCEv2"
@@ -68,7 +69,8 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	}
 }
 
-// parse decodes a packet whose last missing octets were not captured.
+// parse decodes b, the captured part of a packet, after which the number of missing octets was not
+// captured.
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
@@ -103,15 +105,16 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	return nil
 }
 
-// checkICRC verifies the ICRC of a complete packet, and returns the ICRC field. b is the UDP payload.
+// checkICRC verifies the ICRC of a complete packet, and returns the ICRC field. b is the UDP
+// payload.
 func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
 		return ChecksumUnknown, 0
 	}
 	value := binary.LittleEndian.Uint32(b[len(b)-wire.ICRCLen:])
-	behind := p.IP.Length - udpHeaderLen - len(b) // bytes after the datagram in the IP packet
-	right, err := ib.ICRC(p.IP.packet[:len(p.IP.packet)-behind])
-	if err != nil || right != value {
+	trailing := p.IP.Length - udpHeaderLen - len(b) // bytes after the datagram in the IP packet
+	correct, err := ib.ICRC(p.IP.packet[:len(p.IP.packet)-trailing])
+	if err != nil || correct != value {
 		return ChecksumBad, value
 	}
 	return ChecksumGood, value

@@ -81,7 +81,7 @@ func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 func SyndromeText(s wire.Syndrome) string {
 	switch s.Kind() {
 	case wire.SyndromeAck:
-		if n, counted := wire.CreditCount(s.Value()); counted {
+		if n, valid := wire.CreditCount(s.Value()); valid {
 			return fmt.Sprintf("ACK credits %d", n)
 		}
 		return "ACK"
@@ -151,7 +151,7 @@ func (r *RoCE) bth() Header {
 	return h
 }
 
-// extensions returns the extension headers of the opcode; has reports whether it has one.
+// extensions returns the extension headers of the packet; has reports whether its opcode has one.
 func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header := func(set wire.HeaderSet, name string, fields ...Field) {
 		if has(set) {

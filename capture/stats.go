@@ -66,6 +66,9 @@ type stats struct {
 	naks          map[string]int // count by mark text
 }
 
+// maxNakTexts limits the number of different texts of NAKs that are counted.
+const maxNakTexts = 1000
+
 func newStats() stats {
 	return stats{
 		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[statsFlow]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
@@ -73,7 +76,7 @@ func newStats() stats {
 	}
 }
 
-// add counts a packet, in total and for its flow.
+// add counts a packet: in total, for its flow and for its operations, and its marks.
 func (st *stats) add(s *Stream, pkt *Packet) {
 	payload := 0
 	for i := range pkt.PDUs {
@@ -91,7 +94,7 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 			flow.Gaps++
 		case MarkNak, MarkRNR, MarkRejected:
 			flow.Naks++
-			if len(st.naks) < 1000 || st.naks[m.Text] > 0 {
+			if len(st.naks) < maxNakTexts || st.naks[m.Text] > 0 {
 				st.naks[m.Text]++
 			}
 		}
@@ -147,7 +150,7 @@ func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 // nameFlows moves the flows of a finished capture to namedFlows, with the host names
 // that are known at its end.
 func (st *stats) nameFlows(s *Stream) {
-	several := len(s.Interfaces()) > 1
+	severalInterfaces := len(s.Interfaces()) > 1
 	for key, t := range st.flows {
 		name := key.endpoints.format(s)
 		switch {
@@ -158,7 +161,7 @@ func (st *stats) nameFlows(s *Stream) {
 		default:
 			name += " TCP"
 		}
-		if several && key.iface < len(s.Interfaces()) {
+		if severalInterfaces && key.iface < len(s.Interfaces()) {
 			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
 		}
 		countersOf(st.namedFlows, name).merge(t)
@@ -266,7 +269,7 @@ func (st *stats) json(w io.Writer) error {
 	}})
 }
 
-// size formats a number of bytes.
+// size formats a number of bytes, in a larger unit from 10 of them on.
 func size(n int64) string {
 	switch {
 	case n >= 10<<30:

@@ -94,19 +94,20 @@ func (s *Stream) findConn() (c *conn, from int) {
 	return s.conns.get(connKey{s.p.Interface.Index, a, b}), from
 }
 
-// handleSYN starts a new connection and drops the state of an older one.
-func (s *Stream) handleSYN(h *tcpDirection) {
+// handleSYN starts a new connection in direction dir and drops the state of an older one.
+func (s *Stream) handleSYN(dir *tcpDirection) {
 	next := s.p.TCP.Seq + 1
-	if h.started && h.next == next {
+	if dir.started && dir.next == next {
 		s.p.mark(MarkRetransmission, "SYN has been seen")
 		return
 	}
-	s.outOfOrderLen -= h.outOfOrderLen
-	*h = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
+	s.outOfOrderLen -= dir.outOfOrderLen
+	*dir = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// checkAck evaluates the acknowledgement for the reverse direction.
-func (h *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
+// checkAck marks packet p of direction dir if it repeats an acknowledgement. It notes in reverse if p
+// acknowledges the first gap there, which will not be filled then.
+func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {
 		return
@@ -115,24 +116,24 @@ func (h *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 		reverse.gapAcked = true
 	}
 	pending := reverse.started && (int32(reverse.next-t.Ack) > 0 || len(reverse.outOfOrder) > 0)
-	if h.hasAck && t.Ack == h.lastAck && t.Window == h.lastWin && t.Length == 0 && t.Flags&FlagFIN == 0 && pending {
+	if dir.hasAck && t.Ack == dir.lastAck && t.Window == dir.lastWin && t.Length == 0 && t.Flags&FlagFIN == 0 && pending {
 		p.mark(MarkDuplicateAck, fmt.Sprintf("TCP acknowledges %d again", t.Ack))
 	}
-	h.hasAck, h.lastAck, h.lastWin = true, t.Ack, t.Window
+	dir.hasAck, dir.lastAck, dir.lastWin = true, t.Ack, t.Window
 }
 
 // handleSegment reassembles a segment with data: in order, out of order, or
 // retransmitted.
-func (s *Stream) handleSegment(h, reverse *tcpDirection, g segment) {
+func (s *Stream) handleSegment(dir, reverse *tcpDirection, g segment) {
 	p := &s.p
-	if !h.started { // the connection started before the capture
-		h.started, h.next = true, g.seq
-		h.mpa.state = mpaUnsynced
+	if !dir.started { // the connection started before the capture
+		dir.started, dir.next = true, g.seq
+		dir.mpa.state = mpaUnsynced
 	}
-	if h.gapAcked {
-		s.skipGap(h, reverse)
+	if dir.gapAcked {
+		s.skipGap(dir, reverse)
 	}
-	switch ahead := int(int32(g.seq - h.next)); { // int, because -math.MinInt32 overflows
+	switch ahead := int(int32(g.seq - dir.next)); { // int, because -math.MinInt32 overflows
 	case ahead < 0 && -ahead >= g.len():
 		p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
@@ -140,14 +141,14 @@ func (s *Stream) handleSegment(h, reverse *tcpDirection, g segment) {
 		p.mark(MarkRetransmission, fmt.Sprintf("the first %d TCP octets have been seen", -ahead))
 		g.trim(-ahead)
 	case ahead > 0:
-		s.bufferSegment(h, reverse, g, ahead)
+		s.bufferSegment(dir, reverse, g, ahead)
 		return
 	}
-	if len(h.outOfOrder) > 0 {
-		p.mark(MarkOutOfOrder, "fills a gap before TCP octet "+fmt.Sprint(h.outOfOrder[0].seq))
+	if len(dir.outOfOrder) > 0 {
+		p.mark(MarkOutOfOrder, "fills a gap before TCP octet "+fmt.Sprint(dir.outOfOrder[0].seq))
 	}
-	s.deliver(h, reverse, g)
-	s.deliverBuffered(h, reverse)
+	s.deliver(dir, reverse, g)
+	s.deliverBuffered(dir, reverse)
 }
 
 // trim drops the first n octets: those of data, then missing ones, which follow them.
@@ -157,64 +158,65 @@ func (g *segment) trim(n int) {
 	g.data, g.missing = g.data[cut:], g.missing-(n-cut)
 }
 
-// bufferSegment queues an out-of-order segment.
-func (s *Stream) bufferSegment(h, reverse *tcpDirection, g segment, ahead int) {
-	i, again := slices.BinarySearchFunc(h.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
+// bufferSegment queues segment g, which begins ahead octets after the next one in order. If too
+// much is queued, it skips the gap.
+func (s *Stream) bufferSegment(dir, reverse *tcpDirection, g segment, ahead int) {
+	i, found := slices.BinarySearchFunc(dir.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
 	switch {
-	case again && h.outOfOrder[i].len() >= g.len():
+	case found && dir.outOfOrder[i].len() >= g.len():
 		s.p.mark(MarkRetransmission, fmt.Sprintf("TCP octets %d-%d have been seen", g.seq, g.seq+uint32(g.len())-1))
 		return
-	case i < len(h.outOfOrder): // before the last gap
-		s.p.mark(MarkOutOfOrder, fmt.Sprintf("TCP octets come before those of %d", h.outOfOrder[i].seq))
+	case i < len(dir.outOfOrder): // before the last gap
+		s.p.mark(MarkOutOfOrder, fmt.Sprintf("TCP octets come before those of %d", dir.outOfOrder[i].seq))
 	default:
 		s.p.mark(MarkGap, fmt.Sprintf("TCP octets are missing before it, %d of them up to here", ahead))
 	}
 	g.data = slices.Clone(g.data)
-	h.outOfOrder = slices.Insert(h.outOfOrder, i, g)
-	h.outOfOrderLen += len(g.data)
+	dir.outOfOrder = slices.Insert(dir.outOfOrder, i, g)
+	dir.outOfOrderLen += len(g.data)
 	s.outOfOrderLen += len(g.data)
-	if len(h.outOfOrder) > maxOutOfOrderSegments || h.outOfOrderLen > maxOutOfOrderOctets || s.outOfOrderLen > maxOutOfOrderTotal {
-		s.skipGap(h, reverse)
-		s.deliverBuffered(h, reverse)
+	if len(dir.outOfOrder) > maxOutOfOrderSegments || dir.outOfOrderLen > maxOutOfOrderOctets || s.outOfOrderLen > maxOutOfOrderTotal {
+		s.skipGap(dir, reverse)
+		s.deliverBuffered(dir, reverse)
 	}
 }
 
-// skipGap continues after a gap that will not be filled.
-func (s *Stream) skipGap(h, reverse *tcpDirection) {
-	h.gapAcked = false
-	if len(h.outOfOrder) == 0 {
+// skipGap continues after the first gap of direction dir, which will not be filled.
+func (s *Stream) skipGap(dir, reverse *tcpDirection) {
+	dir.gapAcked = false
+	if len(dir.outOfOrder) == 0 {
 		return
 	}
-	missing := h.outOfOrder[0].seq - h.next
+	missing := dir.outOfOrder[0].seq - dir.next
 	s.p.mark(MarkMissingData, fmt.Sprintf("%d TCP octets are not in the capture", missing))
-	s.skipMissing(h, reverse, int(missing))
-	h.next = h.outOfOrder[0].seq
-	s.deliverBuffered(h, reverse)
+	s.skipMissing(dir, reverse, int(missing))
+	dir.next = dir.outOfOrder[0].seq
+	s.deliverBuffered(dir, reverse)
 }
 
 // deliverBuffered delivers queued segments that are now in order.
-func (s *Stream) deliverBuffered(h, reverse *tcpDirection) {
-	for len(h.outOfOrder) > 0 {
-		g := h.outOfOrder[0]
-		ahead := int32(g.seq - h.next)
+func (s *Stream) deliverBuffered(dir, reverse *tcpDirection) {
+	for len(dir.outOfOrder) > 0 {
+		g := dir.outOfOrder[0]
+		ahead := int32(g.seq - dir.next)
 		if ahead > 0 {
 			return
 		}
-		h.outOfOrderLen -= len(g.data)
+		dir.outOfOrderLen -= len(g.data)
 		s.outOfOrderLen -= len(g.data)
-		h.outOfOrder = slices.Delete(h.outOfOrder, 0, 1)
+		dir.outOfOrder = slices.Delete(dir.outOfOrder, 0, 1)
 		if int(-ahead) < g.len() {
 			g.trim(int(-ahead))
-			s.deliver(h, reverse, g)
+			s.deliver(dir, reverse, g)
 		}
 	}
 }
 
 // deliver passes an in-order segment to MPA.
-func (s *Stream) deliver(h, reverse *tcpDirection, g segment) {
-	h.next = g.seq + uint32(g.len())
-	s.feedMPA(h, reverse, g)
+func (s *Stream) deliver(dir, reverse *tcpDirection, g segment) {
+	dir.next = g.seq + uint32(g.len())
+	s.feedMPA(dir, reverse, g)
 	if g.missing > 0 {
-		s.skipMissing(h, reverse, g.missing)
+		s.skipMissing(dir, reverse, g.missing)
 	}
 }

@@ -200,7 +200,8 @@ var packetCases = []conformance.Case{{
 	}),
 }}
 
-// sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
+// sendTruncatedAndExtended sends a packet truncated at each octet of its blocks, and with octets
+// after them.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -221,7 +222,7 @@ func (h *host) checkCRC(a arrival) {
 // appendCRC appends the CRC of a packet.
 func appendCRC(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, iwarp.CRC32c(b)) }
 
-// fromPort changes the source port.
+// fromPort returns the route with another source port.
 func (w route) fromPort(port uint16) route {
 	w.from = netip.AddrPortFrom(w.from.Addr(), port)
 	return w
@@ -231,8 +232,8 @@ func (w route) fromPort(port uint16) route {
 func (q *deviceQP) expectNoEffect() {
 	q.expectIdle()
 	q.ExpectNoEvent()
-	q.ExpectUnchanged(q.targetMem, 0, 0)
-	q.ExpectUnchanged(q.localMem, 0, 0)
+	q.ExpectUntouched(q.targetMem)
+	q.ExpectUntouched(q.localMem)
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
@@ -278,7 +279,8 @@ func messageOffset(a arrival) uint64 {
 	return uint64(iwarp.Val(a.Segment.DDP.MO))
 }
 
-// isComplete reports whether sorted segments are a message without gaps, to its last one.
+// isComplete reports whether sorted segments are a whole message: without gaps, and with its last
+// segment.
 func isComplete(all []arrival) bool {
 	end := uint64(0)
 	for _, a := range all {
@@ -311,13 +313,15 @@ var pathCases = []conformance.Case{{
 	Defects: []string{"PathMTUIgnored"}, Run: onSetup(setup{receives: 1, recvLen: 512}, expectNarrowPathTraffic),
 }}
 
-// expectNarrowPathTraffic fails the case unless messages pass a path with a small MTU in both directions.
+// expectNarrowPathTraffic fails the case unless messages pass a path with a small MTU in both
+// directions: a packet of 512 octets to the device, and a message of many packets from it.
 func expectNarrowPathTraffic(p *peer) {
 	p.expectReceived(1, iwarp.Send(1, data(512-sendOverhead)))
 	p.expectWithinMTU(4 << 10)
 }
 
-// expectWithinMTU fails the case unless the device sends a message of n octets in packets within the path MTU.
+// expectWithinMTU fails the case unless the device sends a message of n octets in packets within
+// the path MTU.
 func (p *peer) expectWithinMTU(n int) {
 	p.PostSend(p.qp, p.sendWR(1, 0, n))
 	var message []byte

@@ -123,8 +123,8 @@ var udSendCases = []conformance.Case{{
 			p := q.peer(0)
 			p.expectErrorFor(wrong(q))
 			p.expectErrorState()
-			p.ExpectUnchanged(q.targetMem, 0, 0)
-			p.ExpectUnchanged(q.localMem, 0, 0)
+			p.ExpectUntouched(q.targetMem)
+			p.ExpectUntouched(q.localMem)
 			p.ExpectCompletion(1, verbs.WCWRFlushErr)
 		}
 		h.expectSilence(silencePeriod)
@@ -146,7 +146,7 @@ var udSendCases = []conformance.Case{{
 // immediateData is the immediate data of all cases.
 const immediateData = 0xcafef00d
 
-// writeRecordWR returns a Write with immediate data.
+// writeRecordWR returns a Write with immediate data, which the device sends as a Write-Record.
 func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
 	wr := p.wr(id, verbs.OpRDMAWriteImm, off, n)
 	wr.Imm = immediateData
@@ -181,7 +181,7 @@ const (
 	assemblyTimeout = 100 * time.Millisecond
 )
 
-// sendSegmentsOf splits a Send into segments of n octets.
+// sendSegmentsOf returns the segments of a Send, with n octets of the message each.
 func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
 	return iwarp.Send(msn, message).Segments(untaggedLen + n)
 }
@@ -342,9 +342,9 @@ var udReceiveCases = []conformance.Case{{
 		for i := range 4 {
 			q := qs[i%2]
 			q.peer(0).sendSegments(iwarp.Send(uint32(i), data(8+i)))
-			wc := h.ExpectRecv(uint64(i+1), areaLen+8+i)
+			wc := h.ExpectRecv(uint64(i+1), addrAreaLen+8+i)
 			h.Check(wc.QPN == q.qp.QPN(), "a completion that names the queue pair", "%#x", uint32(wc.QPN))
-			h.ExpectBytes(m, i*128+areaLen, data(8+i))
+			h.ExpectBytes(m, i*128+addrAreaLen, data(8+i))
 		}
 	}),
 }}

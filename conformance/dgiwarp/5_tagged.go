@@ -65,7 +65,7 @@ var taggedCases = []conformance.Case{{
 		p.expectNothingElse()
 		p.ExpectBytes(p.targetMem, 0, data(8))
 		p.ExpectBytes(p.targetMem, 8, data(300))
-		p.ExpectUnchanged(p.localMem, 0, 0)
+		p.ExpectUntouched(p.localMem)
 	}),
 }, {
 	ID: "dg/write/every-segment-is-checked", Cite: cite("5", "dg/tag/8"),
@@ -86,7 +86,7 @@ var taggedCases = []conformance.Case{{
 			p.expectErrorFor(q.writeToTarget(64, data(64)).Last(false), second(q))
 			p.ExpectBytes(q.targetMem, 64, data(64))
 			p.ExpectUnchanged(q.targetMem, 64, 64)
-			p.ExpectUnchanged(locked, 0, 0)
+			p.ExpectUntouched(locked)
 		}
 	}),
 }, {
@@ -99,7 +99,7 @@ var taggedCases = []conformance.Case{{
 		p.Must("another protection domain", err)
 		foreign := p.MemoryIn(pd, 64, allAccess)
 		p.expectErrorFor(writeTo(addrOf(foreign, 0), data(64)))
-		p.ExpectUnchanged(foreign, 0, 0)
+		p.ExpectUntouched(foreign)
 		p.expectErrorState()
 	}),
 }, {
@@ -116,7 +116,7 @@ var taggedCases = []conformance.Case{{
 		m.Snapshot()
 		p.Must("a region that can be deregistered", m.Close())
 		p.expectErrorFor(writeTo(at, make([]byte, 64)))
-		p.ExpectUnchanged(m, 0, 0)
+		p.ExpectUntouched(m)
 		p.expectErrorState()
 	}),
 }}
@@ -136,7 +136,8 @@ const (
 // byteRange is a range of octets that have arrived.
 type byteRange struct{ off, n int }
 
-// writeRecords returns the packets of a Write-Record to targetMem, with n octets each.
+// writeRecords returns the packets of a Write-Record of message to targetMem at off, with n octets
+// of the message each.
 func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
 	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
@@ -144,7 +145,7 @@ func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.
 // expectRecord fails the case unless the next completion is that of receive id, for a
 // Write-Record of length bytes at off of which these ranges have arrived.
 func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
-	wc := q.ExpectRecv(id, areaLen+recordLen+rangeLen*len(spans))
+	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))
 	at := q.targetAddr(off)
 	want := binary.BigEndian.AppendUint32(nil, at.STag)
@@ -155,7 +156,7 @@ func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) 
 		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
 		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
 	}
-	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+areaLen, want)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, want)
 }
 
 var recordCases = []conformance.Case{{
@@ -212,7 +213,7 @@ var recordCases = []conformance.Case{{
 			p.ExpectBytes(p.targetMem, off+64, data(96)[64:])
 			p.ExpectBytes(p.targetMem, off+32, was[i])
 		}
-		p.ExpectUnchanged(other, 0, 0)
+		p.ExpectUntouched(other)
 		p.ExpectUnchanged(p.targetMem, 0, 300)
 	}),
 }, {
@@ -292,7 +293,7 @@ var recordCases = []conformance.Case{{
 		pkts := p.writeRecords(1, 0, data(128), 16)
 		p.send(pkts[0], pkts[2], pkts[4], pkts[6])
 		p.expectRecord(1, 0, 128, byteRange{0, 16}, byteRange{32, 16})
-		p.ExpectUnchanged(p.localMem, 0, areaLen+recordLen+2*rangeLen)
+		p.ExpectUnchanged(p.localMem, 0, addrAreaLen+recordLen+2*rangeLen)
 	}),
 }, {
 	ID: "dg/record/more-ranges-than-fit", Cite: cite("5", "dg/tag/6"),

@@ -48,7 +48,7 @@ var errorCases = []conformance.Case{{
 			p.expectErrorMessage(wrong, m.causes...)
 			p.expectErrorState()
 			p.expectFailure(1)
-			p.ExpectUnchanged(q.targetMem, 0, 0)
+			p.ExpectUntouched(q.targetMem)
 		}
 	}),
 }, {
@@ -186,8 +186,8 @@ var errorCases = []conformance.Case{{
 		}
 		p.sendSegments(iwarp.Send(1, data(8)), p.writeToTarget(0, data(8)))
 		p.expectNothingElse()
-		p.ExpectUnchanged(p.targetMem, 0, 0)
-		p.ExpectUnchanged(p.localMem, 0, 0)
+		p.ExpectUntouched(p.targetMem)
+		p.ExpectUntouched(p.localMem)
 	}),
 }}
 
@@ -267,7 +267,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
 		other.expectRefusal(iwarp.ReasonNotReady)
 		p.expectSilence(silencePeriod)
-		p.ExpectUnchanged(p.targetMem, 0, 0)
+		p.ExpectUntouched(p.targetMem)
 	}),
 }, {
 	ID: "dg/error/refuses-behind-its-own-error", Cite: cite("6", "dg/err/8"),
@@ -333,6 +333,6 @@ var peerErrors = []peerError{
 		iwarp.RDMAPInvalidVersion),
 	{
 		name: "a message longer than the receive", causes: []iwarp.Cause{iwarp.DDPUntaggedTooLong}, consumesReceive: true,
-		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-areaLen+1)) },
+		segment: func(q *deviceQP) iwarp.Segment { return iwarp.Send(1, data(q.recvLen-addrAreaLen+1)) },
 	},
 }

@@ -148,7 +148,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// retransmitDelay returns the time from a packet to its retransmission.
+// retransmitDelay receives the retransmission of packet a, and returns its delay.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
 // skipRetransmissions waits for a completion, and skips retransmissions of packet seq.
@@ -197,7 +197,8 @@ func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	}
 }
 
-// expectNoRetransmission expects no retransmission of packet seq before the minimum timeout.
+// expectNoRetransmission expects no retransmission of packet seq for a quarter of the minimum
+// timeout.
 func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {
 		if a, ok := p.nextData(until - p.Now()); ok {
@@ -206,7 +207,8 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 	}
 }
 
-// drainFlight receives all that the window permits, and returns the next sequence number.
+// drainFlight receives data packets until the device's window is used up, and returns the next
+// sequence number.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

@@ -118,33 +118,33 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		for _, a := range p.drain(0) {
 			p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for a waiting packet", "%v", a.Packet)
 		}
-		p.ExpectUnchanged(p.targetMem, 0, 0)
+		p.ExpectUntouched(p.targetMem)
 	}),
 }})
 
-// sendBusy sends an Ack with window 0: no receive for packet 1.
+// sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
 // expectBusyPeersServed makes peers wait for receives, and fails the case unless each gets an Ack
 // with a window when a receive is posted for it.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
-	for _, x := range peers {
-		x.openFlow(zeroLengthWrite())
+	for _, busy := range peers {
+		busy.openFlow(zeroLengthWrite())
 	}
 	var sends []iwarp.Packet
-	for _, x := range peers {
-		s := x.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
+	for _, busy := range peers {
+		s := busy.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		sends = append(sends, s)
-		x.send(s)
-		x.expect(iwarp.RDAck(x.toDevice.epoch, 1).Window(0))
+		busy.send(s)
+		busy.expect(iwarp.RDAck(busy.toDevice.epoch, 1).Window(0))
 	}
-	for i, x := range peers {
+	for i, busy := range peers {
 		p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(i*p.recvLen, p.recvLen))
-		a := x.expect(iwarp.RDAck(x.toDevice.epoch, 1))
+		a := busy.expect(iwarp.RDAck(busy.toDevice.epoch, 1))
 		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
 		p.expectSilence(busySilence)
-		x.send(sends[i])
+		busy.send(sends[i])
 		p.expectRecv(uint64(i+1), data(8))
-		x.expectAck(2)
+		busy.expectAck(2)
 	}
 }

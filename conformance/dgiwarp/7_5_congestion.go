@@ -154,13 +154,13 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	return n
 }
 
-// expectTimeoutRetransmission fails the case unless the device retransmits at most 4 packets at a
-// timeout, from oldest on.
+// expectTimeoutRetransmission fails the case unless the device retransmits at a timeout, from packet
+// oldest on and at most minWindow packets.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
-	for again := false; !again; { // skip packets that were in flight
+	for retransmitted := false; !retransmitted; { // skip packets that were in flight
 		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok, fmt.Sprintf("a retransmission of packet %d at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
-		again = *a.Data.Seq == oldest
+		retransmitted = *a.Data.Seq == oldest
 	}
 	n := 1
 	for {

@@ -203,7 +203,8 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectResponse fails the case unless a request of the peer is answered in the device's flow.
+// expectResponse sends a request of the peer, and fails the case unless the device's next data
+// packet is the response want.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -245,23 +246,23 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 }
 
 // expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails
-// the case unless the second is an error with one of the causes.
+// the case unless the device reports the second with one of the causes and does not place it.
 func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
 	const first = 16
 	p := h.establishedPeer()
 	parts := sendSegmentsOf(1, data(2*first), first)
 	p.expectSegmentError(causes, parts[0], change(parts[1]))
-	p.ExpectUnchanged(p.localMem, 0, areaLen+first)
+	p.ExpectUnchanged(p.localMem, 0, addrAreaLen+first)
 }
 
-// expectResponseRefused answers a read with a changed Read Response, and fails the case unless it
-// is an error with the cause and is not placed.
+// expectResponseRefused answers a read with a changed Read Response, and fails the case unless the
+// device reports it with the cause and does not place it.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	p := h.establishedPeer()
 	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
 	p.ackAll()
 	p.expectSegmentError([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
-	p.ExpectUnchanged(p.localMem, 0, 0)
+	p.ExpectUntouched(p.localMem)
 }
 
 // A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
@@ -296,7 +297,7 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 			request := p.expectRequest(p.wr(9, verbs.OpAtomicFetchAdd, 1024, 8), iwarp.Op(iwarp.OpAtomicRequest))
 			p.ackAll()
 			p.expectSegmentError([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, iwarp.AtomicResponse(number, *request.Segment.AtomicRequest.ID, 7))
-			p.ExpectUnchanged(p.localMem, 0, 0)
+			p.ExpectUntouched(p.localMem)
 		}
 	}),
 }, {
@@ -318,7 +319,7 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 		for _, v := range []uint8{0, 2} {
 			p := h.establishedPeer()
 			p.expectSegmentError([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, p.writeToTarget(0, data(16)).RV(v))
-			p.ExpectUnchanged(p.targetMem, 0, 0)
+			p.ExpectUntouched(p.targetMem)
 			h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 		}
 	}),
@@ -352,7 +353,7 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 			p.ExpectBytes(p.targetMem, 64, data(16))
 			p.ExpectUnchanged(p.targetMem, 64, 16)
 		}
-		h.ExpectUnchanged(locked, 0, 0)
+		h.ExpectUntouched(locked)
 	}),
 }, {
 	ID: "dg/rdmap/empty-send-invalidates", Cite: cite("7.7", "dg/rdmap/2", "dg/tag/8"),
@@ -371,7 +372,7 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 		wc := p.expectRecv(1, nil)
 		p.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "a receive with the invalidated key", "%s", rig.Describe(&wc))
 		p.expectSegmentError([]iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPInvalidSTag}, writeTo(at, data(32)))
-		p.ExpectUnchanged(m, 0, 0)
+		p.ExpectUntouched(m)
 	}),
 }})
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -113,14 +114,14 @@ var verbsCases = []conformance.Case{{
 }}
 
 // checkAddressArea fails the case unless the address area of receives has the source and
-// destination of the packet, in an IP header at offset at.
+// destination of the packet, in an IP header at offset at: 0 for IPv6, else IPv4.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i)
 		from.route = from.route.fromPort(port)
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))
-		area := p.localMem.Buf[i*p.recvLen:][:areaLen]
+		area := p.localMem.Buf[i*p.recvLen:][:addrAreaLen]
 		got := binary.BigEndian.Uint16(area[2:])
 		p.Check(got == port, fmt.Sprintf("port %d in octets 2 and 3", port), "%d: % x", got, area)
 		header := area[at:]
@@ -128,7 +129,7 @@ func (p *peer) checkAddressArea(at int) {
 		if at != 0 {
 			src, dst, version, protocol = header[12:16], header[16:20], 4, header[9]
 		}
-		p.Check(header[0]>>4 == version && protocol == 17, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
+		p.Check(header[0]>>4 == version && protocol == packet.ProtocolUDP, fmt.Sprintf("a header of IPv%d and UDP", version), "% x", header)
 		p.Check(bytes.Equal(src, from.route.from.Addr().AsSlice()) && bytes.Equal(dst, from.route.to.Addr().AsSlice()),
 			fmt.Sprintf("from %v to %v", from.route.from.Addr(), from.route.to.Addr()), "% x", header)
 	}

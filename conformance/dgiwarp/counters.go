@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and checks the counters against the recorded
-// packets. body returns the counts that the record does not show.
+// counterCase returns a case about some counters, which runs body and checks the counters against
+// the recorded packets. body returns the counts that the record does not show.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/dg/" + name, Title: title, Sends: sends,
@@ -44,7 +44,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 }
 
 // receiveOnOtherQP waits until the device has processed all earlier packets: another queue
-// pair receives a later one. It returns the counts of that.
+// pair receives a later one. It returns the counts of this packet.
 func (h *host) receiveOnOtherQP() rig.Counts {
 	cq, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
 	h.Must("a completion queue", err)
@@ -127,7 +127,7 @@ func counterCases() []conformance.Case {
 			func(h *host) rig.Counts {
 				h.sendRequests()
 				for i, n := range []int{8, 16, 24} {
-					h.ExpectRecv(uint64(i+1), areaLen+n)
+					h.ExpectRecv(uint64(i+1), addrAreaLen+n)
 				}
 				return rig.Counts{cntReceives: rig.Exactly(3)}
 			}),
@@ -205,8 +205,8 @@ func exchangeMessages(p *rig.Pair) {
 	const messages, batch = 40, 8
 	near, far := p.Connect()
 	// The receiver of the first message, the device, sends a Challenge.
-	for _, way := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
-		from, to := way[0], way[1]
+	for _, direction := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
+		from, to := direction[0], direction[1]
 		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)
 		for range messages / batch {
 			for i := range batch {
@@ -241,8 +241,8 @@ func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 	}
 }
 
-// addSent counts a packet. It is not specified whether retransmissions count as data, and
-// whether an acknowledgement in a data packet counts.
+// addSent counts a packet of the device. seen has the data packets before it. It is not specified
+// whether retransmissions count as data, and whether an acknowledgement in a data packet counts.
 func addSent(counts rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
 	counts.Add(cntSentPackets, rig.Exactly(1))
 	if g.Ack != nil {

@@ -39,16 +39,16 @@ type setup struct {
 
 const (
 	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	// areaLen is the length of the address area before a received message.
-	areaLen = verbs.GRHLen
+	// addrAreaLen is the length of the address area before a received message.
+	addrAreaLen = verbs.GRHLen
 	// deviceKey is the default Q_Key. Its first bit is 0: with 1, verbs use the Q_Key of the
 	// queue pair in place of that of the request.
 	deviceKey = 0x0badcafe
 )
 
-// newQP creates a queue pair of the device.
+// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives.
 func (h *host) newQP(s setup) *deviceQP {
-	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: areaLen + cmp.Or(s.recvLen, 64)}
+	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: addrAreaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
 		s.cq = h.CQ
 	}
@@ -75,7 +75,7 @@ func (q *deviceQP) toRTS() {
 	q.ToRTS(q.qp, verbs.QPAttr{})
 }
 
-// ahAttr returns the address attributes of a host and UDP port.
+// ahAttr returns the address attributes of a host and UDP port, which is the flow label.
 func ahAttr(host netip.Addr, port uint32) verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(host), FlowLabel: port, HopLimit: 64}}
 }
@@ -90,9 +90,9 @@ func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 // expectRecv fails the case unless the next completion is that of receive id of the queue pair,
 // with the message. It returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
-	wc := q.ExpectRecv(id, areaLen+len(message))
+	wc := q.ExpectRecv(id, addrAreaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
-	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+areaLen, message)
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, message)
 	return wc
 }
 
@@ -111,7 +111,7 @@ func (q *deviceQP) writeToTarget(off int, b []byte) iwarp.Segment {
 
 func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
 
-// zeroLengthWrite returns a message without effect, receive and MSN.
+// zeroLengthWrite returns a message that has no effect, and needs no receive and no MSN.
 func zeroLengthWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
 
 // unknownSTag is a key that no region has.
@@ -136,6 +136,7 @@ type syncQP struct {
 // syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
 const syncQPN = 0x00ca4a51
 
+// newSyncQP creates a syncQP with its own completion queue.
 func newSyncQP(h *host) *syncQP {
 	c := new(syncQP)
 	var err error
@@ -147,9 +148,10 @@ func newSyncQP(h *host) *syncQP {
 }
 
 // syncBufLen is the buffer size of one message.
-const syncBufLen = areaLen + 8
+const syncBufLen = addrAreaLen + 8
 
-// sync sends a request that makes the queue pair reply.
+// sync sends a request that makes the queue pair reply: the start of a flow with RD, else a Send
+// that the application answers.
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
@@ -167,7 +169,7 @@ func (c *syncQP) sync() {
 	c.p.PostSend(c.p.qp, reply)
 }
 
-// replyPayload is the payload of the reply to the current request.
+// replyPayload returns the payload of the application's reply to the current request.
 func (c *syncQP) replyPayload() []byte { return binary.BigEndian.AppendUint64(nil, uint64(c.round)) }
 
 // isReply reports whether a packet is a reply of the synchronization queue pair, to any request.

@@ -17,7 +17,7 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	})
 }
 
-// timestamp returns the peer's clock in microseconds, as in data packets.
+// timestamp returns the time of the peer in microseconds, as in data packets.
 func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
 
 // dataPacket returns data packet seq of the peer's flow.
@@ -92,8 +92,8 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 		if !ok {
 			return
 		}
-		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.fromDeviceFlow.epoch && int32(iwarp.Val(a.Data.Seq)-p.fromDeviceFlow.next) < 0
-		if !again || p.fromDevice(want).Matches(a.ReceivedPacket) {
+		retransmitted := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.fromDeviceFlow.epoch && int32(iwarp.Val(a.Data.Seq)-p.fromDeviceFlow.next) < 0
+		if !retransmitted || p.fromDevice(want).Matches(a.ReceivedPacket) {
 			p.pending = append([]arrival{a}, p.pending...)
 			return
 		}
@@ -146,7 +146,8 @@ func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns the packet with the cookie.
+// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, which
+// must have the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
@@ -232,7 +233,7 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// expectDataRange fails the case unless the device's next data packets are n from first on.
+// expectDataRange fails the case unless the device's next data packets are the n from first on.
 func (p *peer) expectDataRange(first, n uint32) {
 	for seq := range n {
 		p.expectData(first + seq)

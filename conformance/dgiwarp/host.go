@@ -45,7 +45,7 @@ func (h *host) defaultRoute(n int) route {
 	return route{from: netip.AddrPortFrom(h.Peers[n], peerPort), to: netip.AddrPortFrom(h.Local[0], devicePort)}
 }
 
-// toAddr changes the destination address.
+// toAddr returns the route with another destination address.
 func (w route) toAddr(dst netip.Addr) route {
 	w.to = netip.AddrPortFrom(dst, w.to.Port())
 	return w
@@ -70,7 +70,8 @@ type arrival struct {
 	size int
 }
 
-// nextPacket returns the next packet of the device; false after the timeout.
+// nextPacket returns the next packet of the device; false after the timeout. Packets that syncDevice
+// kept come first.
 func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	if len(h.pending) > 0 {
 		a := h.pending[0]
@@ -95,8 +96,8 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		if !ok {
 			continue
 		}
-		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCRight {
-			h.Fail(fmt.Sprintf("the CRC %08x", a.RightCRC), "%08x in %v", iwarp.Val(a.CRC), a)
+		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCCorrect {
+			h.Fail(fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
 		}
 		return a, true
 	}
@@ -157,7 +158,8 @@ func (h *host) expectNoCompletionYet() {
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// packetAfterSync returns the first packet of the device but for the reply of syncQP.
+// packetAfterSync returns the first packet that the device sent before its reply to syncDevice; in
+// virtual time also one that it sends within quiet.
 func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	h.syncDevice()
 	if len(h.pending) == 0 && !h.Virtual {

@@ -39,8 +39,8 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th peer of the queue pair. Peers are distributed over the peer's addresses
-// round robin.
+// peer returns the n-th peer of the queue pair. Peers are distributed over the addresses of the
+// bench's peer side round robin.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -55,7 +55,7 @@ func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })
 }
 
-// onPeer makes the body of a case from a function that uses a peer of a queue pair with eight receives.
+// onPeer is onSetup for a queue pair with eight receives.
 func onPeer(body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 8}, body)
 }
@@ -113,13 +113,14 @@ func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
 	p.expectRecv(id, send.Payload)
 }
 
-// fromDevice adds the QPNs to an expected packet.
+// fromDevice adds the QPNs of the peer and the queue pair to an expected packet.
 func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
 
 // Work requests of the device to the peer, with n octets of localMem from off on.
 
+// wr returns a work request of the device to the peer, with n bytes of localMem from off on.
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: p.localMem.SGL(off, n),

@@ -57,7 +57,7 @@ func onConn(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4}, body)
 }
 
-// onEachConn makes the body of a case from a function that gets a new connection and each value.
+// onEachConn makes the body of a case that calls body for each value, with a new connection.
 func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, v := range values {
@@ -66,7 +66,7 @@ func onEachConn[T any](s setup, values []T, body func(*conn, T)) func(*conforman
 	})
 }
 
-// connect makes a connection.
+// connect makes a connection with the roles and start-up frames that s selects.
 func (h *host) connect(s setup) *conn {
 	hs := h.startHandshake(s)
 	hs.exchangeFrames()
@@ -77,7 +77,7 @@ func (h *host) connect(s setup) *conn {
 func (c *conn) nextSendMSN() uint32    { return c.sendMSN + 1 }
 func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode frames FPDUs for the peer's stream without sending them.
+// encode returns the octets of frames in the peer's stream, and counts their MSNs.
 func (c *conn) encode(frames ...iwarp.Frame) []byte {
 	var b []byte
 	for _, f := range frames {
@@ -100,7 +100,7 @@ func (c *conn) trackMSN(s iwarp.Segment) {
 	}
 }
 
-// write sends octets in a separate segment.
+// write sends octets in a TCP segment of their own.
 func (c *conn) write(b []byte) {
 	if err := c.tcp.Write(b); err != nil {
 		// The device may have reset the stream; the case checks what it sent before.
@@ -108,7 +108,7 @@ func (c *conn) write(b []byte) {
 	}
 }
 
-// send sends frames, each in a separate segment.
+// send sends frames, each in a separate TCP segment.
 func (c *conn) send(frames ...iwarp.Frame) {
 	for _, f := range frames {
 		c.write(c.encode(f))
@@ -128,7 +128,7 @@ func (c *conn) sendAndSync(frames ...iwarp.Frame) {
 	c.sync()
 }
 
-// sendCoalesced sends frames in as few segments as possible.
+// sendCoalesced sends frames in as few TCP segments as possible.
 func (c *conn) sendCoalesced(frames ...iwarp.Frame) { c.write(c.encode(frames...)) }
 
 // nextFPDU returns the next FPDU of the device; false after the timeout or at the end of the
@@ -164,7 +164,8 @@ func (c *conn) readStream(timeout time.Duration) bool {
 	}
 }
 
-// checkFraming fails the case if the MPA framing of an FPDU is wrong.
+// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless it checks that itself
+// (allowBadFrames).
 func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return
@@ -179,15 +180,15 @@ func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 		c.Check(m.Ptr == m.Want && m.Reserved == 0, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want),
 			"one that says %#04x%04x", m.Reserved, m.Ptr)
 	}
-	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCRight {
-		c.Fail(fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
+	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCCorrect {
+		c.Fail(fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
 	}
 }
 
 // maxULPDU is the maximum ULPDU length (RFC 5044 section 3).
 const maxULPDU = 64768
 
-// describeMissing describes what was received in place of an FPDU.
+// describeMissing describes what the device sent in place of a complete FPDU.
 func (c *conn) describeMissing() string {
 	switch {
 	case c.endErr != nil && len(c.deframer.Pending()) > 0:
@@ -232,7 +233,7 @@ func (c *conn) nextFPDUs(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// nextMessage returns the segments of the next message, up to its last.
+// nextMessage returns the segments of the next message of the device, which must be of opcode op.
 func (c *conn) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
 	for segments := []iwarp.ReceivedFPDU{}; ; {
 		g := c.expect(iwarp.Op(op))
@@ -253,13 +254,13 @@ func addrOf(m *rig.Memory, off int) iwarp.Addr {
 // targetAddr returns the address of an octet of targetMem.
 func (c *conn) targetAddr(off int) iwarp.Addr { return addrOf(c.targetMem, off) }
 
-// writeTo returns a Write of the peer.
+// writeTo returns a Write of the peer, of b to the address.
 func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
 
-// peerWrite returns a Write of the peer to targetMem.
+// peerWrite returns a Write of the peer, of b to targetMem at off.
 func (c *conn) peerWrite(off int, b []byte) iwarp.Segment { return writeTo(c.targetAddr(off), b) }
 
-// readFrom returns a Read Request of the peer.
+// readFrom returns a Read Request of the peer for n octets at the address.
 func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
 	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), uint32(n), at)
 }
@@ -267,7 +268,7 @@ func (c *conn) readFrom(at iwarp.Addr, n int) iwarp.Segment {
 // peerRead returns a Read Request of the peer for n octets of targetMem.
 func (c *conn) peerRead(off, n int) iwarp.Segment { return c.readFrom(c.targetAddr(off), n) }
 
-// postBatch posts n requests of the device in one call.
+// postBatch posts n requests of the device in one call. wr returns request i.
 func (c *conn) postBatch(n int, wr func(i int) verbs.SendWR) {
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and checks the counters against the recorded
-// streams. body returns the counts that the record does not show.
+// counterCase returns a case about some counters, which runs body and checks the counters against
+// the recorded streams. body returns the counts that the record does not show.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/iwarp/" + name, Title: title, Labels: []string{"service:rc"},
@@ -45,8 +45,8 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 	}, about)
 }
 
-// connectCounted makes a connection with posted receives. Cases about counters accept
-// frames that are not as they should be.
+// connectCounted makes a connection with posted receives. It accepts wrong framing, which cases
+// about counters do not check.
 func (h *host) connectCounted(receives int) *conn {
 	c := h.connect(setup{receives: receives, signalAll: true})
 	c.allowBadFrames = true
@@ -56,8 +56,8 @@ func (h *host) connectCounted(receives int) *conn {
 // lastTO is the address of the last Read of a connection.
 const lastTO = peerTO + 1<<20
 
-// readResponses waits until the device has processed all frames and reads its responses, up
-// to that to another Read.
+// readResponses sends a Read, and reads the device's frames up to its response: the device has then
+// processed all earlier frames.
 func (c *conn) readResponses() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
 	for {
@@ -78,27 +78,27 @@ func (c *conn) readToEnd() {
 }
 
 // addMessage counts a recorded frame. A message counts with its last segment.
-func addMessage(counts rig.Counts, h *iwarp.ParsedFrame) {
+func addMessage(counts rig.Counts, frame *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {
 			counts.Add(c, rig.Exactly(1))
 		}
 	}
-	fromDevice := h.Side == deviceSide
+	fromDevice := frame.Side == deviceSide
 	switch {
-	case h.Startup != nil:
+	case frame.Startup != nil:
 		if !fromDevice {
 			add(cntRequestsRcvd)
 		}
-	case h.FPDU.MPA.CRCStatus != nil && *h.FPDU.MPA.CRCStatus == iwarp.CRCWrong: // not counted
+	case frame.FPDU.MPA.CRCStatus != nil && *frame.FPDU.MPA.CRCStatus == iwarp.CRCWrong: // not counted
 	case fromDevice:
 		add(cntFPDUsSent, cntSegmentsSent)
-		if h.FPDU.Op() == iwarp.OpTerminate {
+		if frame.FPDU.Op() == iwarp.OpTerminate {
 			add(cntTerminatesSent)
 		}
 	default:
 		add(cntFPDUsRcvd, cntSegmentsRcvd)
-		if c := messagesRcvd[h.FPDU.Op()]; c != nil && iwarp.Val(h.FPDU.DDP.Last) {
+		if c := messagesRcvd[frame.FPDU.Op()]; c != nil && iwarp.Val(frame.FPDU.DDP.Last) {
 			add(c)
 		}
 	}
@@ -257,11 +257,12 @@ func postRequests(h *host) int {
 			c.send(iwarp.ReadResponseTo(g.Segment, make([]byte, 16)))
 		}
 	}
-	for range 5 {
+	const sends, reads = 3, 2
+	for range sends + reads {
 		wc := c.NextCompletion() // the order is not checked here
 		c.Check(wc.Status == verbs.WCSuccess, "a success", "%v", wc.Status)
 	}
-	return 3
+	return sends
 }
 
 // needsAtomics restricts a case to devices with atomics.

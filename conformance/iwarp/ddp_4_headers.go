@@ -38,7 +38,7 @@ var ddpControlCases = []conformance.Case{{
 	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
 		c.ExpectNoSuccess()
-		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.ExpectUntouched(c.localMem)
 	}),
 }, {
 	ID: "ddp/control/last-flag-of-a-send", Cite: cite("rfc5041/4.1/3", "rfc5041/4.1/4"),
@@ -143,15 +143,17 @@ func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 // Headers built independently of package packet/iwarp, to find errors that its encoder and
 // parser share.
 
-// taggedHeader returns the header of a single-segment tagged message.
-func taggedHeader(ulp byte, stag uint32, to uint64) []byte {
-	b := binary.BigEndian.AppendUint32([]byte{0xc1, ulp}, stag)
+// taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
+// octet.
+func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{0xc1, rdmap}, stag)
 	return binary.BigEndian.AppendUint64(b, to)
 }
 
-// untaggedHeaderOctets returns the header of the first message of queue qn.
-func untaggedHeaderOctets(ctrl, ulp byte, qn, mo uint32) []byte {
-	b := []byte{ctrl, ulp, 0, 0, 0, 0}
+// untaggedHeaderOctets returns a header of the first message of queue qn, with the control octets of
+// DDP and RDMAP.
+func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
+	b := []byte{ddp, rdmap, 0, 0, 0, 0}
 	for _, v := range []uint32{qn, 1, mo} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}

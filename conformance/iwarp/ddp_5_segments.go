@@ -19,7 +19,7 @@ func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 
 // expectPayloadWithinMULPDU is expectPayload, and checks that no ULPDU exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
-	most := mulpdu(c.tcp.MSS(), false)
+	most := mulpdu(c.tcp.MSS(), withoutMarkers)
 	for _, g := range segments {
 		c.Check(len(g.ULPDU) <= most, fmt.Sprintf("segments of at most %d octets in TCP segments of %d", most, c.tcp.MSS()), "%d", len(g.ULPDU))
 	}
@@ -44,7 +44,7 @@ var ddpSegmentCases = []conformance.Case{{
 	Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
 	Expects: "all octets of each, in segments that fit into those of TCP",
 	Defects: []string{"MSSIgnored"}, Run: onLongMessages(func(c *conn) {
-		most := mulpdu(c.tcp.MSS(), false)
+		most := mulpdu(c.tcp.MSS(), withoutMarkers)
 		for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
 			c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
 			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
@@ -122,7 +122,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
 		c.expectRecvs(16, 32)
 		c.sync()
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "ddp/segment/empty-response-needs-no-key", Cite: cite("rfc5041/5.2/6"), Level: conformance.Should,

@@ -19,7 +19,7 @@ func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...makeSegment) {
 	}
 }
 
-// onEachRefused makes the body of a case from expectEachRefused.
+// onEachRefused makes the body of a case that calls expectEachRefused.
 func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance.Bench) error {
 	return onHost(func(h *host) { h.expectEachRefused(causes, wrong...) })
 }
@@ -28,7 +28,7 @@ func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance
 // the queue exists but does not carry that opcode.
 var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
-// sendToQueue returns a Send to another queue.
+// sendToQueue returns a Send to queue qn in place of 0.
 func sendToQueue(qn uint32) makeSegment {
 	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
 }
@@ -171,7 +171,7 @@ var ddpFaults = []peerFault{
 	codedFault(iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }),
 }
 
-// codedFault is ddpFault with the name of the cause.
+// codedFault is ddpFault, named after the cause.
 func codedFault(cause iwarp.Cause, segment makeSegment) peerFault {
 	return ddpFault(cause.String(), cause, segment)
 }
@@ -185,7 +185,7 @@ var ddpReportCases = []conformance.Case{{
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
 		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
 		c.ExpectNoSuccess()
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "ddp/error/told-once", Cite: cite("rfc5041/7.1/12"),
@@ -268,5 +268,5 @@ func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segmen
 	c := h.connect(setup{})
 	c.expectRefusal(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))), cause)
 	c.expectFailures(1)
-	c.ExpectUnchanged(c.localMem, 0, 0)
+	c.ExpectUntouched(c.localMem)
 }

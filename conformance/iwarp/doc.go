@@ -134,5 +134,5 @@ func plausibleFPDU(g iwarp.ReceivedFPDU) bool {
 			return false
 		}
 	}
-	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCRight
+	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCCorrect
 }

@@ -20,7 +20,7 @@ func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
 // excessiveDepth is an ORD that no device supports.
 const excessiveDepth = 16382
 
-// replyExcessiveORD sends a Reply with an ORD above the IRD of any device.
+// replyExcessiveORD answers the device's Request with an ORD above the IRD of any device.
 func (hs *handshake) replyExcessiveORD() *conn {
 	hs.recvEnhancedRequest()
 	hs.sendReply(withDepths(defaultOrd, excessiveDepth))
@@ -136,17 +136,17 @@ func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	if !iwarp.Val(e.PeerToPeer) {
 		rig.NotApplicable("the device does not request the peer-to-peer model")
 	}
-	ok := offeredRTRs(e)&kind != 0
+	offered := offeredRTRs(e)&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {
-		if !ok {
+		if !offered {
 			return f.Reject(true)
 		}
 		return f.PeerToPeer(kind)
 	})
-	if !ok {
+	if !offered {
 		hs.expectConnError()
 	}
-	return ok
+	return offered
 }
 
 // onAgreedRTR makes the body of a case from a function that uses a connection on which the

@@ -12,7 +12,7 @@ import (
 // anyRTR is every kind of RTR.
 const anyRTR = iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead
 
-// withDepths sets IRD and ORD of the peer's start-up frame.
+// withDepths returns an edit of the peer's start-up frame that sets IRD and ORD.
 func withDepths(ird, ord uint16) func(startupFrame) startupFrame {
 	return func(f startupFrame) startupFrame { return f.Depths(ird, ord) }
 }
@@ -36,11 +36,12 @@ func (hs *handshake) expectEnhancedReply() iwarp.Enhanced {
 // enhancedFlags are flags A to D of enhanced data.
 type enhancedFlags struct{ a, b, c, d bool }
 
+// flagsOf returns the flags A to D of enhanced data.
 func flagsOf(e iwarp.Enhanced) enhancedFlags {
 	return enhancedFlags{iwarp.Val(e.PeerToPeer), iwarp.Val(e.SendRTR), iwarp.Val(e.WriteRTR), iwarp.Val(e.ReadRTR)}
 }
 
-// String names the flags that are set.
+// String returns the letters of the flags that are set, as in "AC".
 func (f enhancedFlags) String() string {
 	s := ""
 	for i, set := range []bool{f.a, f.b, f.c, f.d} {
@@ -213,7 +214,8 @@ func writeRTRRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
 }
 
-// onUnknownKeys makes the body of a case that sends RTRs with unknown STags and offsets.
+// onUnknownKeys makes the body of a case that calls body with unknown STags and offsets for an RTR,
+// each on a new connection.
 func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {

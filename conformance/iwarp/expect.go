@@ -38,7 +38,8 @@ func formatTerminate(causes []iwarp.Cause) string {
 // any if there are none. It parses the RFC's bit order and that of Linux's siw; other cases
 // check the bit order.
 func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
-	if siw, ok := g.InSiwBitOrder(c.deviceConn != nil); ok {
+	started := c.deviceConn != nil
+	if siw, ok := g.InSiwBitOrder(started); ok {
 		g.Segment = siw
 	}
 	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
@@ -59,8 +60,8 @@ func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Seg
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
-	c.ExpectUnchanged(c.localMem, 0, 0)
-	c.ExpectUnchanged(c.targetMem, 0, 0)
+	c.ExpectUntouched(c.localMem)
+	c.ExpectUntouched(c.targetMem)
 }
 
 // expectAbortBy sends a frame, and expects the end of the stream, perhaps after a Terminate.
@@ -147,8 +148,8 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectSilence fails the case if the device sends anything or ends the stream. It waits for
-// quiet in virtual time, and for a read on another connection in real time.
+// expectSilence fails the case if the device sends anything or ends the stream. It waits for quiet
+// in virtual time, and until reads on another connection are answered in real time.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
 	timeout := c.syncUnlessVirtual(quiet)
@@ -166,7 +167,8 @@ func (c *conn) expectSilence(quiet time.Duration) {
 	}
 }
 
-// drain returns the FPDUs that the device sends until it is silent.
+// drain returns the FPDUs that the device has sent in response to earlier frames, and in virtual
+// time within quiet after each other.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	timeout := c.syncUnlessVirtual(quiet)
 	for {
@@ -241,7 +243,7 @@ func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send every kind of message but a Terminate.
+// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns them.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -317,13 +319,14 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 
 // parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
 func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
-	if t, ok := g.InSiwBitOrder(true); ok {
+	const started = true // MPA start-up has finished
+	if t, ok := g.InSiwBitOrder(started); ok {
 		return t
 	}
 	return g.Segment
 }
 
-// expectQuotedDDPHeader expects the DDP header of the invalid segment in a Terminate.
+// expectQuotedDDPHeader expects that Terminate t quotes the DDP header of the wrong segment.
 func (c *conn) expectQuotedDDPHeader(t, wrong iwarp.Segment) {
 	want := iwarp.Terminate(0).About(wrong).Terminate.DDPHeader
 	got := t.Terminate.DDPHeader
@@ -353,7 +356,8 @@ func (h *host) bindableMemory(n int) *rig.Memory {
 	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
 }
 
-// newWindow binds a window of type 2 to 64 octets, and returns the memory and its address.
+// newWindow binds a window of type 2 to 64 octets of new memory, and returns the memory and the
+// address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
 	m := c.bindableMemory(64)
 	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
@@ -372,10 +376,11 @@ func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32
 	return uint32(key)
 }
 
-// sendBatch sends n messages in one write. message may use the MSN after the previous one.
+// sendBatch sends n messages in one write. message returns message i; it may use the MSN after that
+// of the previous one.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
-	const usual = 64 // approximate octets of a framed request
-	b := make([]byte, 0, n*usual)
+	const frameLen = 64 // approximate octets of a framed request
+	b := make([]byte, 0, n*frameLen)
 	for i := range n {
 		b = append(b, c.encode(message(i))...)
 	}

@@ -49,7 +49,8 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the device listen and accept, and connects the peer.
+// startPassive makes the device's application listen and accept, and opens a TCP connection of the
+// peer to it.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -77,7 +78,7 @@ func (h *host) sendRequest(s setup, f startupFrame) *handshake {
 	return hs
 }
 
-// startActive makes the application connect to the peer, which accepts one TCP connection.
+// startActive makes the device's application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
 	if err := hs.peerListener.Close(); err != nil {
@@ -168,7 +169,8 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 	return got
 }
 
-// enterFullOperation configures framing with the negotiated markers and CRCs.
+// enterFullOperation configures the framing of FPDUs with the markers and CRCs that the start-up
+// frames negotiated. It returns the connection.
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
@@ -250,7 +252,7 @@ func enhancedRequest() startupFrame {
 }
 
 // sendReply answers the device's Request in the same revision, with the requested depths and
-// the cheapest of the offered RTRs.
+// the cheapest of the offered RTRs. edit, unless it is nil, changes the Reply.
 func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev))
 	if e := hs.gotFrame.Enhanced; e != nil {

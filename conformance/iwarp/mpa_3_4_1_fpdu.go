@@ -16,6 +16,9 @@ func setupMSS(mss int) conformance.Setup {
 	return conformance.Setup{Family: 4, MTU: mss + headers}
 }
 
+// withoutMarkers is the parameter of mulpdu for a stream without markers.
+const withoutMarkers = false
+
 // mulpdu returns the MULPDU for an MSS, by the formulas of RFC 5044 section 4.5.
 func mulpdu(mss int, markers bool) int {
 	n := mss - 6 - mss%4
@@ -35,9 +38,10 @@ func (c *conn) longestULPDU(n int) int {
 	return most
 }
 
-// expectFullSegments fails the case unless a long message has ULPDUs of the MULPDU.
+// expectFullSegments fails the case unless the longest ULPDU of a long message has the length of the
+// MULPDU.
 func expectFullSegments(c *conn) {
-	want := mulpdu(c.tcp.MSS(), false)
+	want := mulpdu(c.tcp.MSS(), withoutMarkers)
 	got := c.longestULPDU(8000)
 	c.Check(got == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, c.tcp.MSS()), "up to %d", got)
 }
@@ -61,7 +65,7 @@ var mpaRecordCases = []conformance.Case{{
 	Sends:   "nothing: the device writes 256 KiB over a path with an MTU of 65535",
 	Expects: "ULPDUs of at most 64768 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
-		if mss := c.tcp.MSS(); mulpdu(mss, false) < maxULPDU {
+		if mss := c.tcp.MSS(); mulpdu(mss, withoutMarkers) < maxULPDU {
 			rig.NotApplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
 		}
 		c.allowBadFrames = true
@@ -87,7 +91,8 @@ var mpaRecordCases = []conformance.Case{{
 	Expects: "ULPDUs of at most 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
 	Defects: []string{"MarkersForgotten"}, Run: onMarkersFromDevice(func(c *conn) {
 		mss := c.tcp.MSS()
-		want := mulpdu(mss, true)
+		const markers = true
+		want := mulpdu(mss, markers)
 		c.PostSend(c.qp, c.writeWR(1, 0, 8000))
 		for _, g := range c.nextMessage(iwarp.OpWrite) {
 			c.Check(len(g.ULPDU) <= want, fmt.Sprintf("ULPDUs of at most %d octets in segments of %d", want, mss), "one of %d", len(g.ULPDU))
@@ -208,7 +213,7 @@ var mpaFPDUCases = []conformance.Case{{
 		for n := 1; n <= 3; n++ {
 			g := c.expectSent(c.sendWR(9, 0, n), iwarp.Send(uint32(n), c.localMem.Buf[:n]))
 			c.ExpectCompletion(9, verbs.WCSuccess)
-			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+			c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.CorrectCRC), "%08x", iwarp.Val(g.MPA.CRC))
 		}
 		c.expectSendDelivered(1, 1)
 		b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))

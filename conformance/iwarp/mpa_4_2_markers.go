@@ -38,7 +38,7 @@ func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.sync()
 }
 
-// deviceMarkers makes the device write n octets, and returns the markers.
+// deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
 func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 	c.allowBadFrames = true
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
@@ -49,7 +49,7 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 }
 
 // expectLeadingMarker fails the case unless the device's stream begins with a marker and a
-// length. No FPDU may have been parsed before.
+// length. The case must not have parsed an FPDU before.
 func (c *conn) expectLeadingMarker() {
 	for len(c.deframer.Pending()) < 6 {
 		if !c.readStream(c.ResponseTimeout()) {
@@ -154,14 +154,14 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of a message at position in the stream whose FPDU
-// ends at the next marker.
+// payloadToMarker returns the payload length of a message at a position in the stream, with a DDP
+// header of header octets, whose FPDU ends at the next marker.
 func payloadToMarker(position uint64, header int) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
-		n -= 4
+		n -= 4 // a marker before the FPDU
 	}
-	return n - 2 - header - 4
+	return n - 2 - header - 4 // ULPDU_Length, header, CRC
 }
 
 // secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
@@ -223,7 +223,7 @@ var mpaPositionCases = []conformance.Case{{
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		g := c.secondFPDUAtMarker()
 		c.Check(g.Markers[0].Ptr == 0, "a marker with a pointer of 0", "%d", g.Markers[0].Ptr)
-		c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+		c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.CorrectCRC), "%08x", iwarp.Val(g.MPA.CRC))
 	}),
 }, {
 	ID: "mpa/marker/several-point-to-one-start", Cite: cite("rfc5044/4.3/6"),

@@ -13,7 +13,7 @@ import (
 
 // checkCRC fails the case unless the CRC of an FPDU is correct.
 func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
-	c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x", g.RightCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
+	c.Check(iwarp.Val(g.MPA.CRC) == g.CorrectCRC, fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g.Segment)
 }
 
 // expectCRCs fails the case unless the device sends CRCs and checks them.
@@ -209,7 +209,7 @@ var mpaCoverageCases = []conformance.Case{{
 		g := c.expectSent(c.readWR(1, 0, 64), iwarp.Op(iwarp.OpReadRequest))
 		c.expectRefusal(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC(), iwarp.MPACRC)
 		c.expectFailure(1)
-		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.ExpectUntouched(c.localMem)
 	}),
 }, {
 	ID: "mpa/crc/every-bit-counts", Cite: cite("rfc5044/4.4/9", "rfc5044/4.4/6"),

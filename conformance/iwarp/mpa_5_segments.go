@@ -11,14 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// writeInPieces writes octets in pieces that end at ends, each in a separate segment, with a
-// pause after each.
-func (c *conn) writeInPieces(b []byte, places ...int) {
+// writeInPieces writes octets in pieces that end at ends, and the rest, each in a separate TCP
+// segment, with a pause after each.
+func (c *conn) writeInPieces(b []byte, ends ...int) {
 	at := 0
-	for _, p := range append(places, len(b)) {
-		c.write(b[at:p])
+	for _, end := range append(ends, len(b)) {
+		c.write(b[at:end])
 		c.Sleep(segmentPause)
-		at = p
+		at = end
 	}
 }
 
@@ -161,7 +161,7 @@ var mpaSegmentCases = []conformance.Case{{
 		b := c.encode(c.peerWrite(0, data(512)))
 		c.write(b[:len(b)-4])
 		c.expectSilence(silencePeriod)
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 		c.write(b[len(b)-4:])
 		c.sync()
 		c.ExpectBytes(c.targetMem, 0, data(512))
@@ -288,16 +288,16 @@ var segmentCases = []conformance.Case{{
 }}
 
 // expectWholeFPDUs receives a Write of n octets, and fails the case unless each segment holds
-// complete FPDUs only.
+// complete FPDUs only. mss is the length of the segments.
 func (c *rawConn) expectWholeFPDUs(mss, n int) {
-	for taken := 0; taken < n; {
+	for received := 0; received < n; {
 		if !c.readStream(c.ResponseTimeout()) {
 			c.Fail("a Write", "%s", c.describeMissing())
 		}
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			c.checkFraming(&g)
 			c.checkFPDU(iwarp.Op(iwarp.OpWrite), g)
-			taken += len(g.Payload)
+			received += len(g.Payload)
 		}
 		left := len(c.deframer.Pending())
 		c.Check(left == 0, fmt.Sprintf("whole FPDUs in segments of up to %d octets", mss), "one that ends %d octets after the start of an FPDU", left)

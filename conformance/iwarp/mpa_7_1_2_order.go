@@ -11,7 +11,7 @@ import (
 )
 
 // onResponderSilent makes the body of a case that fails if a responder sends before it has
-// received the first FPDU, which the peer sends in pieces. The application posts a Send before
+// received the first FPDU, which the peer sends in the pieces of cut. The application posts a Send before
 // each piece; the device may accept or refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
@@ -20,10 +20,10 @@ func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte
 			rig.NotApplicable("the device does not accept a Write as RTR")
 		}
 		c := hs.enterFullOperation()
-		taken := 0
+		posted := 0
 		for _, piece := range cut(c.encode(first)) {
 			if n, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(9, 1024, 16)}); err == nil {
-				taken += n
+				posted += n
 			} else {
 				c.Note("post_send: %v", err)
 			}
@@ -31,10 +31,10 @@ func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte
 			c.write(piece)
 		}
 		hs.expectConnected()
-		if taken == 0 {
+		if posted == 0 {
 			c.PostSend(c.qp, c.sendWR(9, 1024, 16))
 		}
-		for i := range max(taken, 1) {
+		for i := range max(posted, 1) {
 			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[1024:1040]))
 		}
 	})
@@ -74,7 +74,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.establishAfter(iwarp.Reply().Reject(false))
 	}),
 }, {
-	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
+	ID: "mpa/order/first-fpdu-behind-the-reply-is-posted", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
 	Title:   "A responder processes an FPDU that arrives right after its Reply",
 	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
 	Expects: "the Sends are delivered",

@@ -33,7 +33,8 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case that fails if a Reply leads to a connection.
+// onInvalidReplies makes the body of a case that fails if a Reply, made invalid by one of the edits,
+// leads to a connection.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
@@ -272,14 +273,18 @@ func privateDataParam(b []byte) *verbs.ConnParam {
 func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 	n := len(want)
 	if iwarp.Val(f.S) {
-		n += 4
+		n += 4 // enhanced data
 	}
 	got := int(iwarp.Val(f.PDLength))
 	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
 	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
 }
 
-// onPrivateData makes the body of a case in which the device sends private data of each length.
+// Roles of the device in onPrivateData.
+const initiator, responder = true, false
+
+// onPrivateData makes the body of a case in which the device, as initiator if active is set, sends
+// private data of each length.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {
@@ -301,19 +306,19 @@ var mpaPrivateCases = []conformance.Case{{
 	Title:   "PD_Length is the length of all private data, enhanced data included",
 	Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",
 	Expects: "Requests with the data and its length",
-	Defects: []string{"EnhancedUncounted"}, Run: onPrivateData(true, 1, 16, 100),
+	Defects: []string{"EnhancedUncounted"}, Run: onPrivateData(initiator, 1, 16, 100),
 }, {
 	ID: "mpa/private/length-of-252-octets", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length is correct for lengths around 256",
 	Sends:   "Replies; the device connects with 251, 252, 253 and 256 octets of private data",
 	Expects: "Requests with the data and its length",
-	Defects: []string{"LengthWraps"}, Run: onPrivateData(true, 251, 252, 253, 256),
+	Defects: []string{"LengthWraps"}, Run: onPrivateData(initiator, 251, 252, 253, 256),
 }, {
 	ID: "mpa/private/length-of-a-reply", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length of a Reply is the length of its private data",
 	Sends:   "Requests; the device accepts with 1, 16, 251, 252 and 256 octets of private data",
 	Expects: "Replies with the data and its length",
-	Defects: []string{"LengthWraps"}, Run: onPrivateData(false, 1, 16, 251, 252, 256),
+	Defects: []string{"LengthWraps"}, Run: onPrivateData(responder, 1, 16, 251, 252, 256),
 }, {
 	ID: "mpa/private/above-512-closes", Cite: cite("rfc5044/7.1.1/13"),
 	Title:   "A Request with more than 512 octets of private data ends the stream",

@@ -16,9 +16,9 @@ type rawConn struct {
 }
 
 // onRawTCP makes the body of a case from a function that uses a connection over raw TCP.
-func onRawTCP(shape conformance.TCPOptions, s setup, body func(*rawConn)) func(*conformance.Bench) error {
+func onRawTCP(options conformance.TCPOptions, s setup, body func(*rawConn)) func(*conformance.Bench) error {
 	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
-		tcp.SetOptions(shape)
+		tcp.SetOptions(options)
 		body(h.connectRaw(s))
 	})
 }
@@ -33,12 +33,13 @@ func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) e
 		if err != nil {
 			return err
 		}
-		by := *b
-		by.Streams = tcp
-		return onHost(func(h *host) { body(h, tcp) })(&by)
+		bench := *b
+		bench.Streams = tcp
+		return onHost(func(h *host) { body(h, tcp) })(&bench)
 	}
 }
 
+// connectRaw is connect on a bench whose streams are raw TCP.
 func (h *host) connectRaw(s setup) *rawConn {
 	c := h.connect(s)
 	segments, ok := c.tcp.(conformance.RawStream)
@@ -48,7 +49,7 @@ func (h *host) connectRaw(s setup) *rawConn {
 	return &rawConn{c, segments}
 }
 
-// hold queues frames without sending them, and returns the offset of each frame's end.
+// hold queues frames without sending them, and returns the offset of each frame's end in the queue.
 func (c *rawConn) hold(frames ...iwarp.Frame) (ends []int) {
 	var b []byte
 	for _, f := range frames {
@@ -61,7 +62,8 @@ func (c *rawConn) hold(frames ...iwarp.Frame) (ends []int) {
 	return ends
 }
 
-// release sends ranges of the held octets, a segment each, with a pause after each.
+// release sends pieces, ranges [from, to) of the held octets, in a segment each, with a pause after
+// each.
 func (c *rawConn) release(pieces ...[2]int) {
 	for _, p := range pieces {
 		c.Note("send held octets %d to %d in a segment", p[0], p[1])
@@ -97,7 +99,7 @@ func (c *rawConn) expectDelivered(room int, lengths ...int) {
 func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	for at := 0; at < ends[len(ends)-1]; {
 		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
-		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 {
+		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 { // in pad or CRC
 			end = ends[i]
 		}
 		pieces = append(pieces, [2]int{max(0, at-c.Rand.IntN(30)), end})
@@ -113,7 +115,8 @@ func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap sets an initial sequence number that wraps after this number of octets.
+// isnBeforeWrap returns options with an initial sequence number for which the sequence number wraps
+// after the SYN and this number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

@@ -24,7 +24,8 @@ type peerFault struct {
 
 // ddpFault returns a peerFault whose Terminate quotes the DDP header.
 func ddpFault(name string, cause iwarp.Cause, segment makeSegment) peerFault {
-	return peerFault{name, []iwarp.Cause{cause}, func(c *conn) iwarp.Frame { return segment(c) }, true, false}
+	frame := func(c *conn) iwarp.Frame { return segment(c) }
+	return peerFault{name: name, causes: []iwarp.Cause{cause}, frame: frame, quotesDDP: true}
 }
 
 var (
@@ -71,13 +72,13 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
-		n += 2
+		n += 2 // the segment length
 	}
 	if iwarp.Val(h.HasDDP) {
 		n += len(h.DDPHeader)
 	}
 	if iwarp.Val(h.HasRDMAP) {
-		n += 28
+		n += 28 // the header of a Read Request
 	}
 	return n
 }

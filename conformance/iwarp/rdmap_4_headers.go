@@ -49,7 +49,7 @@ var rdmapControlCases = []conformance.Case{{
 	Expects: "the end of the stream, and memory unchanged",
 	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(c.peerWrite(0, data(16)).Tagged(false))
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "rdmap/header/version-is-one", Cite: cite("rfc5040/4.1/3"),
@@ -161,7 +161,7 @@ var rdmapRequestCases = []conformance.Case{{
 			c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, 20, c.targetAddr(40)))
 			c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[40:60]))
 		}
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "rdmap/read/sizes", Cite: cite("rfc5040/4.4/3"),

@@ -94,7 +94,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Expects: "exactly the requested data",
 	Defects: []string{"SegmentEdgeLost"}, Run: onLongMessages(func(c *conn) {
 		c.allowBadFrames = true // the case does not check the pad
-		full := mulpdu(c.tcp.MSS(), false) - ddpTaggedLen
+		full := mulpdu(c.tcp.MSS(), withoutMarkers) - ddpTaggedLen
 		for i, n := range []int{1, full - 1, full, full + 1, 2 * full, 2*full + 1, 60000} {
 			c.send(c.peerRead(3*i, n))
 			c.expectReadResponse(c.targetMem.Buf[3*i:][:n])
@@ -201,7 +201,7 @@ func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.
 			}
 			c.expectAbort()
 			c.expectFailures(1)
-			c.ExpectUnchanged(c.targetMem, 0, 0)
+			c.ExpectUntouched(c.targetMem)
 			c.ExpectUnchanged(c.localMem, 64, 32)
 		}
 	})
@@ -273,7 +273,7 @@ var rdmapResponseCases = []conformance.Case{{
 	Expects: "the end of the stream, and memory unchanged",
 	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "rdmap/response/unasked-for-is-named", Cite: cite("rfc5040/5.2.2/6"), Level: conformance.Should,

@@ -26,7 +26,8 @@ func (c *conn) expectQPError() {
 	}
 }
 
-// hasEvent reports whether an asynchronous event of one of the types is raised.
+// hasEvent reports whether the device raises an asynchronous event of one of the types. It skips
+// others.
 func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	for {
 		e, err := h.Device.WaitAsync(shortWait)
@@ -221,8 +222,8 @@ var rdmapStreamCases = []conformance.Case{{
 	}),
 }}
 
-// onRequestAfterRead makes the body of a case that fails if a request that was posted after a
-// read completes before it.
+// onRequestAfterRead makes the body of a case that fails if a request completes before a read that
+// was posted before it. after returns the request, with ID 12; the device sends it with opcode op.
 func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
 	return onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))

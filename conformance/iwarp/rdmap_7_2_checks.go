@@ -77,12 +77,12 @@ const keySamples = 100
 // collectKeys returns the keys of regions that stay registered, and of regions that are
 // deregistered at once. It fails the case if either are predictable.
 func (h *host) collectKeys() (all []verbs.RKey) {
-	for _, stay := range []bool{true, false} {
+	for _, keep := range []bool{true, false} {
 		keys := make([]verbs.RKey, keySamples)
 		for i := range keys {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()
-			if !stay {
+			if !keep {
 				h.Must("a region that can be deregistered", m.MR.Close())
 			}
 		}

@@ -11,35 +11,36 @@ import (
 
 // The word is the first aligned eight octets of targetMem, the target of the peer's atomics.
 
-// wordAddr returns the address that is off octets after the word.
+// wordAddr returns the address off octets after the word of targetMem, eight aligned octets on which
+// cases test atomics.
 func (c *conn) wordAddr(off int) iwarp.Addr { return c.targetAddr(c.targetMem.WordOffset(0) + off) }
 
-// wordOctets returns the octets of the word, which are in the host's byte order: the RFC specifies
-// the byte order on the wire only.
+// wordOctets returns the octets of targetMem's word for atomics. They are in the host's byte order:
+// the RFC specifies the byte order on the wire only.
 func (c *conn) wordOctets() []byte { return c.targetMem.Buf[c.targetMem.WordOffset(0):][:8] }
 
-// word returns the value of the word.
+// word returns the value of targetMem's word for atomics.
 func (c *conn) word() uint64 { return binary.NativeEndian.Uint64(c.wordOctets()) }
 
-// setWord sets the value of the word.
+// setWord sets the value of targetMem's word for atomics.
 func (c *conn) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(c.wordOctets(), v)
 	c.targetMem.Snapshot()
 }
 
-// expectWord fails the case unless the word is want, and the rest of targetMem is unchanged.
+// expectWord fails the case unless targetMem's word for atomics is want, and the rest unchanged.
 func (c *conn) expectWord(want uint64) {
 	// ExpectUnchanged synchronizes with the device before the word is read.
 	c.ExpectUnchanged(c.targetMem, c.targetMem.WordOffset(0), 8)
 	c.Check(c.word() == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word())
 }
 
-// peerFetchAdd returns a FetchAdd of the peer to the word.
+// peerFetchAdd returns a FetchAdd of the peer to targetMem's word for atomics.
 func (c *conn) peerFetchAdd(id uint32, add uint64) iwarp.Segment {
 	return iwarp.FetchAdd(c.nextRequestMSN(), id, c.wordAddr(0), add)
 }
 
-// peerCmpSwap returns a CmpSwap of the peer to the word.
+// peerCmpSwap returns a CmpSwap of the peer to targetMem's word for atomics.
 func (c *conn) peerCmpSwap(id uint32, compare, swap uint64) iwarp.Segment {
 	return iwarp.CompareSwap(c.nextRequestMSN(), id, c.wordAddr(0), compare, swap)
 }
@@ -58,7 +59,7 @@ var rdmapxMessageCases = []conformance.Case{{
 			return
 		}
 		c.expectAnswer(c.peerFetchAdd(1, 0), iwarp.AtomicResponse(1, 1, c.word()))
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUntouched(c.targetMem)
 	}),
 }, {
 	ID: "rdmapx/message/control-fields", Cite: cite("rfc7306/4.1/1"), Needs: verbs.CapAtomics,

@@ -14,7 +14,7 @@ type Difference struct{ Field, Want, Got string }
 // Differences lists the fields that differ, in the order of the packet.
 type Differences []Difference
 
-// String formats them as "PSN: want 100, got 101; MSN: want 1, got 2".
+// String formats the differences as "PSN: want 100, got 101; MSN: want 1, got 2".
 func (d Differences) String() string {
 	parts := make([]string, len(d))
 	for i, x := range d {
@@ -24,13 +24,15 @@ func (d Differences) String() string {
 }
 
 // Want formats the expected values: "PSN 100, MSN 1".
-func (d Differences) Want() string { return d.side(func(x Difference) string { return x.Want }) }
+func (d Differences) Want() string {
+	return d.formatValues(func(x Difference) string { return x.Want })
+}
 
 // Got formats the actual values: "PSN 101, MSN 2".
-func (d Differences) Got() string { return d.side(func(x Difference) string { return x.Got }) }
+func (d Differences) Got() string { return d.formatValues(func(x Difference) string { return x.Got }) }
 
-// side formats one value of each difference after its field's name.
-func (d Differences) side(value func(Difference) string) string {
+// formatValues formats one value of each difference, chosen by value, after its field's name.
+func (d Differences) formatValues(value func(Difference) string) string {
 	parts := make([]string, len(d))
 	for i, x := range d {
 		parts[i] = x.Field + " " + value(x)
@@ -38,14 +40,14 @@ func (d Differences) side(value func(Difference) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Add adds a field that differs.
+// Add adds a field with its expected and its actual value.
 func (d *Differences) Add(field, want, got string) {
 	*d = append(*d, Difference{field, want, got})
 }
 
 // DiffFields compares two headers of one type, which are structs as [AppendFields] takes them,
-// or pointers to such. It adds the fields that are set in want and differ in got. Field names
-// get the prefix.
+// or pointers to such. It adds to d the fields that are set in want and differ in got, with
+// prefix before their names.
 func DiffFields(d *Differences, prefix string, want, got any) {
 	w, g := structOf(want), structOf(got)
 	for _, f := range layoutOf(w.Type()).fields {
@@ -82,19 +84,19 @@ func DiffBytes(d *Differences, name string, want, got []byte) {
 		d.Add(name, fmt.Sprintf("%d B", len(want)), fmt.Sprintf("%d B", len(got)))
 		return
 	}
-	const shown = 8
-	first, n := 0, 0
+	const maxShown = 8
+	first, differing := 0, 0
 	for i := len(want) - 1; i >= 0; i-- {
 		if want[i] != got[i] {
-			first, n = i, n+1
+			first, differing = i, differing+1
 		}
 	}
-	end := min(first+shown, len(want))
+	end := min(first+maxShown, len(want))
 	d.Add(name, fmt.Sprintf("%x at byte %d", want[first:end], first),
-		fmt.Sprintf("%x there (%d of %d bytes differ)", got[first:end], n, len(want)))
+		fmt.Sprintf("%x there (%d of %d bytes differ)", got[first:end], differing, len(want)))
 }
 
-// diff adds the field if it is set in want and differs in got.
+// diff adds field f to d if its value is set in want and differs in got.
 func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 	name := prefix + f.name
 	switch f.kind {
@@ -137,7 +139,7 @@ func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 // Line describes a packet for people: parts that are separated by spaces.
 type Line []string
 
-// Addf adds a part.
+// Addf adds a formatted part to the line.
 func (l *Line) Addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
 
 func (l *Line) String() string { return strings.Join(*l, " ") }

@@ -45,7 +45,8 @@ type Ethernet struct {
 	Type     uint16
 }
 
-// Append appends the frame, padded to the minimum length, without FCS.
+// Append appends the frame with this header and the payload, padded to the minimum length,
+// without FCS.
 func (h Ethernet) Append(b, payload []byte) []byte {
 	at := len(b)
 	b = append(append(b, h.Dst[:]...), h.Src[:]...)

@@ -113,7 +113,7 @@ func (f *field) get(b []byte, v reflect.Value) {
 	}
 }
 
-// number returns an unsigned integer, or a bool as 0 or 1.
+// number returns the value of v, which is an unsigned integer, or a bool: 0 or 1.
 func number(v reflect.Value) uint64 {
 	if v.Kind() != reflect.Bool {
 		return v.Uint()
@@ -124,29 +124,29 @@ func number(v reflect.Value) uint64 {
 	return 0
 }
 
-// getBits returns the number in the bits of b that begin at bit, the most significant first.
-func getBits(b []byte, bit, bits int) (n uint64) {
-	if bit%8 == 0 && bits == 64 {
-		return binary.BigEndian.Uint64(b[bit/8:])
+// getBits returns the big-endian number in count bits of b, from bit at on.
+func getBits(b []byte, at, count int) (n uint64) {
+	if at%8 == 0 && count == 64 {
+		return binary.BigEndian.Uint64(b[at/8:])
 	}
-	for bits > 0 {
-		take := min(8-bit%8, bits)
-		chunk := b[bit/8] << (bit % 8) >> (8 - take)
+	for count > 0 {
+		take := min(8-at%8, count)
+		chunk := b[at/8] << (at % 8) >> (8 - take)
 		n = n<<take | uint64(chunk)
-		bit, bits = bit+take, bits-take
+		at, count = at+take, count-take
 	}
 	return n
 }
 
-// putBits writes the lower bits of n into b from bit on, the most significant first.
-func putBits(b []byte, bit, bits int, n uint64) {
-	for bits > 0 {
-		take := min(8-bit%8, bits)
-		shift := 8 - bit%8 - take
+// putBits writes the lower count bits of n into b, big-endian, from bit at on.
+func putBits(b []byte, at, count int, n uint64) {
+	for count > 0 {
+		take := min(8-at%8, count)
+		shift := 8 - at%8 - take
 		mask := byte(1<<take-1) << shift
-		chunk := byte(n>>(bits-take)) << shift
-		b[bit/8] = b[bit/8]&^mask | chunk&mask
-		bit, bits = bit+take, bits-take
+		chunk := byte(n>>(count-take)) << shift
+		b[at/8] = b[at/8]&^mask | chunk&mask
+		at, count = at+take, count-take
 	}
 }
 
@@ -212,7 +212,7 @@ func layoutOf(t reflect.Type) *layout {
 	return l
 }
 
-// newField returns the field with an index in struct t, from its tag at and its other tags.
+// newField describes field sf, which has this index in struct t, by its tags; at is the tag at.
 func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")

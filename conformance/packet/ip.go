@@ -52,7 +52,8 @@ type IP struct {
 	FlowLabel *uint32
 }
 
-// Is6 reports whether the header is an IPv6 header: whether one of its addresses is.
+// Is6 reports whether the header is an IPv6 header: whether one of its addresses is an IPv6
+// address.
 func (h IP) Is6() bool { return is6(h.Src) || is6(h.Dst) }
 
 func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
@@ -67,7 +68,8 @@ func (h IP) WithoutComputed() IP {
 	return h
 }
 
-// Append appends the packet with this header and the payload.
+// Append appends the packet with this header and the payload. Nil fields are computed, or get
+// their defaults.
 func (h IP) Append(b, payload []byte) []byte {
 	if h.Is6() {
 		return h.append6(b, payload)
@@ -172,7 +174,7 @@ func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 }
 
 // ParseIPHeader parses the IPv4 or IPv6 header at the start of b, and returns its length, which
-// includes options or a fragment header.
+// includes options or a fragment header. After an error, size is the length of the parsed part.
 func ParseIPHeader(b []byte) (h IP, size int, err error) {
 	if len(b) == 0 {
 		return IP{}, 0, fmt.Errorf("IP header: %w: no byte", ErrShort)
@@ -212,7 +214,7 @@ func parse4(b []byte) (h IP, size int, err error) {
 	return h, size, nil
 }
 
-// parse6 parses an IPv6 header and a fragment header after it, and returns their length.
+// parse6 parses an IPv6 header, and a fragment header if one follows, and returns their length.
 func parse6(b []byte) (h IP, size int, err error) {
 	if len(b) < 40 {
 		return IP{Version: new(uint8(6))}, 0, fmt.Errorf("IPv6 header: %w: %d of 40 bytes", ErrShort, len(b))

@@ -73,28 +73,28 @@ func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
 		Type: m[0], Router: m[4]&0x80 != 0, Solicited: m[4]&0x40 != 0, Override: m[4]&0x20 != 0,
 		Target: netip.AddrFrom16([16]byte(m[8:])),
 	}
-	for o := m[24:]; len(o) >= 8; {
-		size := 8 * int(o[1])
-		if size == 0 || size > len(o) {
-			return h, n, fmt.Errorf("neighbour discovery: option of %d bytes where %d are left", size, len(o))
+	for options := m[24:]; len(options) >= 8; {
+		size := 8 * int(options[1])
+		if size == 0 || size > len(options) {
+			return h, n, fmt.Errorf("neighbour discovery: option of %d bytes where %d are left", size, len(options))
 		}
-		if o[0] == 1 || o[0] == 2 {
-			n.MAC = MAC(o[2:])
+		if options[0] == 1 || options[0] == 2 { // source or target link-layer address
+			n.MAC = MAC(options[2:])
 		}
-		o = o[size:]
+		options = options[size:]
 	}
 	return h, n, nil
 }
 
-// Answer appends the packet that answers solicitation n, whose IP header was h: the target is at
-// mac.
+// Answer appends the packet that answers solicitation n with IP header h: an advertisement that
+// the target has this MAC.
 func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
-	a := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
+	advertisement := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
 	dst := h.Src
 	if !dst.IsValid() || dst.IsUnspecified() { // duplicate address detection: answer to all nodes
-		a.Solicited, dst = false, netip.IPv6LinkLocalAllNodes()
+		advertisement.Solicited, dst = false, netip.IPv6LinkLocalAllNodes()
 	}
-	return a.Append(b, n.Target, dst)
+	return advertisement.Append(b, n.Target, dst)
 }
 
 // Operations of ARP.
@@ -115,7 +115,7 @@ type ARP struct {
 // arpEthernetIPv4 is the start of the message: hardware type, protocol type, lengths.
 var arpEthernetIPv4 = []byte{0, 1, 8, 0, 6, 4}
 
-// Append appends the message, the payload of a frame.
+// Append appends the message, which is the payload of an Ethernet frame.
 func (a ARP) Append(b []byte) []byte {
 	sender, target := addr4(a.Sender), addr4(a.Target)
 	b = append(append(b, arpEthernetIPv4...), byte(a.Op>>8), byte(a.Op))
@@ -123,7 +123,7 @@ func (a ARP) Append(b []byte) []byte {
 	return append(append(b, a.TargetMAC[:]...), target[:]...)
 }
 
-// ParseARP parses the payload of a frame, which may have padding.
+// ParseARP parses the payload of an Ethernet frame, and ignores its padding.
 func ParseARP(b []byte) (a ARP, err error) {
 	if len(b) < 28 {
 		return a, fmt.Errorf("ARP: %w: %d of 28 bytes", ErrShort, len(b))
@@ -138,7 +138,7 @@ func ParseARP(b []byte) (a ARP, err error) {
 	}, nil
 }
 
-// Reply returns the reply to a request: the target address is at mac.
+// Reply returns the reply to request a, which says that its target has this MAC.
 func (a ARP) Reply(mac MAC) ARP {
 	return ARP{Op: ARPReply, SenderMAC: mac, Sender: a.Target, TargetMAC: a.SenderMAC, Target: a.Sender}
 }

@@ -290,7 +290,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 		const batch = 64
 		for range icrcAttempts / batch {
 			for range batch {
-				c.Send(c.peerWrite(0, 0).Sealed(randomICRC(c.Rand)))
+				c.Send(c.peerWrite(0, 0).ChooseICRC(randomICRC(c.Rand)))
 			}
 			c.Sync()
 			n := len(c.skipped)

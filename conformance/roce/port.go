@@ -85,7 +85,7 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 		}
 		pkt, err := ib.Parse(f.Packet)
 		if p.UDPSockets {
-			pkt = pkt.Unseen() // without the fields that sockets do not report
+			pkt = pkt.AsFromSocket()
 		}
 		switch {
 		case errors.Is(err, ib.ErrNotRoCE):
@@ -137,7 +137,7 @@ func (p *Port) expectPacket(want ib.Packet) Arrival {
 // checkPacket fails the case unless a packet matches want. The case ends as unsupported
 // if want has fields that the bench cannot see.
 func (p *Port) checkPacket(want ib.Packet, got Arrival) {
-	if unseen := want.About(got.Packet); len(unseen) > 0 {
+	if unseen := want.UnseenFields(got.Packet); len(unseen) > 0 {
 		rig.BenchCannot("sockets do not show %s", strings.Join(unseen, ", "))
 	}
 	if d := want.Diff(got.Packet); d != nil {

@@ -61,9 +61,9 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		for id := range 4 {
 			c.PostRecv(srq, uint64(id+1), c.LocalMem.SGE(64*id, 64))
 		}
-		c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN).WithCredits(ib.NoCredits))
-		c.exchange(c.peerWrite(1, 8), c.deviceAck(1, ib.AnyMSN).WithCredits(ib.NoCredits))
-		c.exchange(c.peerRead(2, 8).AckReq(), ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
+		c.exchange(c.peerSend(0, 16), c.deviceAck(0, ib.AnyMSN).WithCredits(ib.NoCreditCount))
+		c.exchange(c.peerWrite(1, 8), c.deviceAck(1, ib.AnyMSN).WithCredits(ib.NoCreditCount))
+		c.exchange(c.peerRead(2, 8).AckReq(), ib.ReadResponseOnly(c.PeerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCreditCount))
 	}),
 }, {
 	ID: "rc/credit/requester-stops-where-they-end", Cite: ibta("", "rc/credit/2"), Needs: verbs.CapCredits,

@@ -27,7 +27,7 @@ const DontFragment = 0x4000
 // FlowLabelMask are the bits of the IPv6 flow label in the first word of the header.
 const FlowLabelMask = 1<<20 - 1
 
-// AppendUDP appends the IP packet of a datagram.
+// AppendUDP appends the IP packet of a datagram, with UDP header and checksum.
 func AppendUDP(b []byte, d *Datagram) []byte {
 	length := UDPHeaderLen + len(d.Payload)
 	b = AppendIP(b, d, ProtocolUDP, length)
@@ -42,7 +42,8 @@ func AppendUDP(b []byte, d *Datagram) []byte {
 	return b
 }
 
-// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of length bytes.
+// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of
+// length bytes.
 func AppendIP(b []byte, d *Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	if !d.Is4() {
@@ -75,7 +76,8 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
-// ReadIP sets d to the addresses and fields of an IP header, which is complete. The ports are 0.
+// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are
+// 0.
 func ReadIP(header []byte, d *Datagram) {
 	if header[0]>>4 == 6 {
 		word := binary.BigEndian.Uint32(header)
@@ -87,7 +89,7 @@ func ReadIP(header []byte, d *Datagram) {
 	d.Src, d.Dst = netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, 0)
 }
 
-// IPAddrs returns the source and the destination in an IP header, which is complete.
+// IPAddrs returns the source and the destination in an IP header, which must be complete.
 func IPAddrs(header []byte) (src, dst netip.Addr) {
 	if header[0]>>4 == 6 {
 		return netip.AddrFrom16([16]byte(header[8:])), netip.AddrFrom16([16]byte(header[24:]))
@@ -98,8 +100,8 @@ func IPAddrs(header []byte) (src, dst netip.Addr) {
 // Checksum returns the Internet checksum (RFC 1071) of b. It is 0 if b has a correct checksum field.
 func Checksum(b []byte) uint16 { return ^FoldSum(SumWords(0, b)) }
 
-// TransportChecksum returns the checksum of a ProtocolUDP datagram or ProtocolTCP segment, whose checksum field is 0. For ProtocolUDP it is
-// never 0, which would mean no checksum.
+// TransportChecksum returns the checksum of b, a UDP datagram or TCP segment whose checksum field
+// is 0. For UDP it is never 0, which would mean no checksum.
 func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	check := ^FoldSum(SumWords(PseudoHeaderSum(src, dst, protocol, len(b)), b))
 	if check == 0 && protocol == ProtocolUDP {
@@ -108,8 +110,8 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum returns the SumWords of the pseudo-header of a ProtocolTCP or ProtocolUDP checksum. length is that of the ProtocolTCP or ProtocolUDP
-// header and payload.
+// PseudoHeaderSum returns the SumWords of the pseudo-header of a TCP or UDP checksum. length is
+// that of the TCP or UDP header and payload.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {
@@ -124,8 +126,8 @@ func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	return sum
 }
 
-// SumWords adds b to a sum in the ones' complement arithmetic of the Internet checksum, eight bytes at a time. FoldSum
-// reduces the result to 16 bits. An odd last byte is the upper byte of a word.
+// SumWords adds b to a sum in the ones' complement arithmetic of the Internet checksum, eight bytes
+// at a time. FoldSum reduces the result to 16 bits. An odd last byte is the upper byte of a word.
 func SumWords(sum uint64, b []byte) uint64 {
 	var carry uint64
 	for ; len(b) >= 8; b = b[8:] {

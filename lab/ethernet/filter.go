@@ -30,7 +30,7 @@ func NewFilter(next uswitch.FrameHandler, blocked func(src, dst netip.Addr) bool
 // Blocked returns the number of dropped frames.
 func (f *Filter) Blocked() uint64 { return f.count }
 
-// Apply implements uswitch.FrameHandler.
+// Apply implements uswitch.FrameHandler. It drops blocked frames.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
 	if f.lastBlocked = ok && f.blocked(src, dst); f.lastBlocked {
@@ -114,7 +114,7 @@ func (p *Impairer) explanation() string {
 	return strings.Join(effects, ", ")
 }
 
-// enableExplanation implements explainer.
+// enableExplanation implements explainer, for the next handler.
 func (f *Filter) enableExplanation() {
 	if e, ok := f.next.(explainer); ok {
 		e.enableExplanation()

@@ -55,7 +55,7 @@ func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 		return nil, err
 	}
 	p.pipe = pipe
-	for i := range cfg.Events {
+	for i := range cfg.Events { // only reorder events hold packets back
 		p.held.enabled = p.held.enabled || cfg.Events[i].Action.Kind == impair.Reorder
 	}
 	return p, nil
@@ -74,7 +74,7 @@ type udpDissector struct {
 	impairer *Impairer
 }
 
-// Dissect implements impair.Dissector; false unless the current packet is UDP.
+// Dissect implements impair.Dissector. It returns false unless the current packet is UDP.
 func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	if d.impairer.headers.proto != link.ProtocolUDP {
 		return 0, 0, false
@@ -82,7 +82,7 @@ func (d *udpDissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	return d.Dissector.Dissect(payload)
 }
 
-// SetField implements impair.Dissector; an error unless the current packet is UDP.
+// SetField implements impair.Dissector. It returns an error unless the current packet is UDP.
 func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) error {
 	if d.impairer.headers.proto != link.ProtocolUDP {
 		return fmt.Errorf("field %s: the packet is not UDP", field)
@@ -173,7 +173,7 @@ func (p *Impairer) NextTimer() time.Duration {
 	return time.Duration(next) + p.start
 }
 
-// HandleTimer implements uswitch.FrameHandler.
+// HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe releases.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	if p.explainEnabled {
 		p.before = p.pipe.Counters()

@@ -17,8 +17,8 @@ const (
 	protoICMP   = 1
 	protoIGMP   = 2
 	protoICMPv6 = 58
-	// protoFragment stands for a packet without a complete transport header.
-	protoFragment = 44
+	// protoOpaque stands for a packet without a complete transport header, such as a fragment.
+	protoOpaque = 44
 
 	// transportLen is the transport header length before the payload: that of
 	// UDP. It is the same for each protocol, so that the IP length follows from
@@ -35,7 +35,7 @@ type headers struct {
 	proto   uint8
 }
 
-// parse sets h to the header offsets of the IP packet in a frame; false if there
+// parse sets h to the header offsets of the IP packet in frame b. It returns false if there
 // is none or it is longer than the frame.
 func (h *headers) parse(b []byte) bool {
 	*h = headers{}
@@ -89,7 +89,7 @@ func (h *headers) parseIPv4(b []byte) bool {
 	}
 	h.l4, h.end, h.proto = h.l3+header, h.l3+total, ip[9]
 	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 { // more fragments, or a fragment offset
-		h.proto = protoFragment
+		h.proto = protoOpaque
 	}
 	return true
 }
@@ -121,18 +121,18 @@ func (h *headers) parseIPv6(b []byte) bool {
 	return true
 }
 
-// checkTransport sets h.proto to protoFragment if the UDP or TCP header is
+// checkTransport sets h.proto to protoOpaque if the UDP or TCP header is
 // incomplete or contradicts the packet's length.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
 	case link.ProtocolUDP:
 		if len(t) < link.UDPHeaderLen || int(binary.BigEndian.Uint16(t[4:])) != len(t) {
-			h.proto = protoFragment
+			h.proto = protoOpaque
 		}
 	case link.ProtocolTCP:
 		if len(t) < 20 || int(t[12]>>4)*4 < 20 || int(t[12]>>4)*4 > len(t) {
-			h.proto = protoFragment
+			h.proto = protoOpaque
 		}
 	}
 }
@@ -150,8 +150,8 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// datagram sets d to the packet, as a link would receive it. The ports are 0
-// unless it is UDP.
+// datagram sets d to the IP packet in frame b, as a link would receive it. The ports
+// are 0 unless it is UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	link.ReadIP(b[h.l3:], d)
 	d.Payload = b[h.payload:h.end:h.end]
@@ -161,7 +161,7 @@ func (h *headers) datagram(b []byte, d *link.Datagram) {
 	}
 }
 
-// checksumAt returns the offset of the transport checksum; false for other
+// checksumAt returns the offset of the UDP or TCP checksum; false for other
 // protocols.
 func (h *headers) checksumAt() (int, bool) {
 	switch h.proto {
@@ -182,7 +182,7 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	return link.SumWords(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
-// setChecksum sets the transport checksum. If partial is set, the sender has left
+// setChecksum sets the transport checksum of frame b. If partial is set, the sender has left
 // the checksum to the NIC, and the field holds only the sum over the
 // pseudo-header. A UDP checksum of 0 (none) is kept.
 func (h *headers) setChecksum(b []byte, partial bool) {

@@ -21,7 +21,8 @@ type frameTemplate struct {
 	header []byte
 }
 
-// set copies the headers of frame b, whose offsets are h.
+// set copies the headers of frame b, whose offsets are h. partial tells that the sender left the
+// transport checksum to the NIC.
 func (e *frameTemplate) set(h *headers, b []byte, partial bool) {
 	e.headers, e.partial = *h, partial
 	e.header = append(e.header[:0], b[:h.dataOffset(b)]...)

@@ -126,7 +126,7 @@ type tcpSegment struct {
 	flags byte
 }
 
-// parse parses a frame; false if it has no complete TCP segment.
+// parse sets t to the TCP segment in frame b; false if there is no complete one.
 func (t *tcpSegment) parse(b []byte) bool {
 	if !t.headers.parse(b) || t.proto != link.ProtocolTCP {
 		return false
@@ -141,11 +141,11 @@ func (t *tcpSegment) parse(b []byte) bool {
 	return true
 }
 
-// flip inverts the bits mask of the byte at an offset of the frame, and corrects the TCP checksum, so that only checks above TCP
-// detect the change.
+// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP
+// checksum, so that only checks above TCP detect the change.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask
-	if !f.ChecksumPartial {
-		t.setChecksum(f.Bytes, false)
+	if partial := f.ChecksumPartial; !partial {
+		t.setChecksum(f.Bytes, partial)
 	}
 }

@@ -58,7 +58,7 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 // NextTimer implements uswitch.FrameHandler.
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
-// HandleTimer implements uswitch.FrameHandler.
+// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler emits.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.observeFunc)
@@ -104,8 +104,9 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 		t.scratch = append(t.scratch[:0], b...)
 		b = t.scratch
 		if at, ok := h.checksumAt(); ok {
+			const partial = false
 			b[at], b[at+1] = 0xff, 0xff // not 0, which means no checksum
-			h.setChecksum(b, false)
+			h.setChecksum(b, partial)
 		}
 	}
 	t.capture.file.Write(pcaplink.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})

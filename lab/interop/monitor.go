@@ -134,7 +134,7 @@ func (c *conn) withCRC() bool { return *c.startup[initiator].C || *c.startup[res
 // countFPDU counts a frame and its faults; crc says that the CRC was agreed on.
 func (s *Side) countFPDU(f *iwarp.ReceivedFPDU, crc bool) {
 	s.FPDUs++
-	if crc && *f.MPA.CRCStatus != iwarp.CRCRight {
+	if crc && *f.MPA.CRCStatus != iwarp.CRCCorrect {
 		s.BadCRCs++
 	}
 	if len(bytes.Trim(f.MPA.Pad, "\x00")) > 0 {

@@ -8,7 +8,8 @@ import (
 )
 
 // Or returns p with its nil fields set from defaults: for example the addresses, ports and
-// QPN of a connection. Extension headers are taken as a whole; payload and trailers are not.
+// QPN of a connection. It takes nil extension headers from defaults as a whole, and never the
+// payload or trailers.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
@@ -18,14 +19,15 @@ func (p Packet) Or(defaults Packet) Packet {
 	return p
 }
 
-// Build returns the IP packet with its trailer.
+// Build returns the IP packet with its trailer. It computes the ICRC, then makes the changes of
+// [Packet.InFlight], and last those of [Packet.Damaged].
 func (p Packet) Build() []byte {
-	size := len(p.IP.Append(nil, nil))
+	ipHeaderLen := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)
-	right := icrcOf(b[:len(b)-len(p.Behind)], size, p.IP.Is6())
-	icrc := value(p.ICRC, right)
+	correct := icrcOf(b[:len(b)-len(p.Behind)], ipHeaderLen, p.IP.Is6())
+	icrc := value(p.ICRC, correct)
 	if p.chooseICRC != nil {
-		icrc = p.chooseICRC(right)
+		icrc = p.chooseICRC(correct)
 	}
 	if len(p.inFlight) > 0 {
 		p = clone(p) // the changes must not modify the caller's packet
@@ -52,7 +54,7 @@ func (p Packet) assemble(icrc uint32) []byte {
 	return p.IP.Append(nil, append(udp.Append(nil, p.IP, b), p.Behind...))
 }
 
-// bth returns the BTH with computed fields.
+// bth returns the BTH with a computed PadCnt, and with BECN in a CNP, where they are not set.
 func (p Packet) bth() BTH {
 	h := p.BTH
 	if h.PadCnt == nil {
@@ -64,7 +66,8 @@ func (p Packet) bth() BTH {
 	return h
 }
 
-// pad returns the bytes between payload and ICRC.
+// pad returns the pad bytes after the payload: those that are set, else zeros up to a multiple
+// of four bytes. A packet with a Body has none but those that are set.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad
@@ -98,7 +101,8 @@ func (p Packet) body() []byte {
 	return append(append(b, payload...), p.pad()...)
 }
 
-// aeth returns the AETH of the packet, or a default one, with a syndrome.
+// aeth returns the AETH of the packet, or an empty one. It sets a missing value of the syndrome
+// to the default of its kind.
 func (p Packet) aeth() AETH {
 	h := value(p.AETH, AETH{})
 	if h.Value == nil {
@@ -113,12 +117,12 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces pointers and slices in v by copies.
+// copyPointers replaces the pointers and slices in struct v by pointers to copies, and copies.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		switch {
-		case !f.CanSet(): // unexported; methods copy it
+		case !f.CanSet(): // unexported fields are copied by the methods that extend them
 		case f.Kind() == reflect.Struct:
 			copyPointers(f)
 		case f.Kind() == reflect.Slice && !f.IsNil():

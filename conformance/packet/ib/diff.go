@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Diff returns the fields of got that differ from the expected packet p.
+// Diff returns the fields of got that differ from the expected packet p. Fields that are nil in
+// p match any value.
 func (p Packet) Diff(got Packet) packet.Differences {
 	var d packet.Differences
 	p.IP.Diff(&d, got.IP)
@@ -37,9 +38,9 @@ func (p Packet) Matches(got Packet) bool { return len(p.Diff(got)) == 0 }
 
 // diffAETH compares AETHs, with the syndrome as one field.
 func diffAETH(d *packet.Differences, want, got *AETH) {
-	var s packet.Differences
-	packet.DiffFields(&s, "", AETH{Kind: want.Kind, Value: want.Value}, got)
-	if len(s) > 0 {
+	var syndrome packet.Differences
+	packet.DiffFields(&syndrome, "", AETH{Kind: want.Kind, Value: want.Value}, got)
+	if len(syndrome) > 0 {
 		d.Add("syndrome", want.describe(), got.describe())
 	}
 	packet.DiffValue(d, "MSN", "%d", want.MSN, got.MSN)

@@ -47,12 +47,12 @@ func (p Packet) Faults(mtu int) []Fault {
 	if p.raw == nil || p.ICRC == nil {
 		return fs // the other fields were not parsed
 	}
-	if !p.fromSocket {
-		fs.network(p)
+	if !p.fromSocket { // a socket does not report these headers
+		fs.checkIPAndUDP(p)
 	}
-	fs.bth(p)
-	fs.payload(p, mtu)
-	fs.extensions(p)
+	fs.checkBTH(p)
+	fs.checkPayload(p, mtu)
+	fs.checkExtensions(p)
 	return fs
 }
 
@@ -62,15 +62,15 @@ func (fs *faults) add(rule FaultRule, format string, args ...any) {
 	*fs = append(*fs, Fault{rule, fmt.Sprintf(format, args...)})
 }
 
-// network checks the IP and UDP headers.
-func (fs *faults) network(p Packet) {
+// checkIPAndUDP checks the IP and UDP headers.
+func (fs *faults) checkIPAndUDP(p Packet) {
 	if h := p.IP; !h.Is6() {
 		if len(h.Options) > 0 {
 			fs.add(FaultIPHeader, "%d bytes of options", len(h.Options))
 		}
-		fresh, _, _ := packet.ParseIPHeader(h.WithoutComputed().Append(nil, p.Raw()[4*int(*h.IHL):]))
-		if *fresh.Checksum != *h.Checksum {
-			fs.add(FaultIPHeader, "checksum %#04x, right is %#04x", *h.Checksum, *fresh.Checksum)
+		correct, _, _ := packet.ParseIPHeader(h.WithoutComputed().Append(nil, p.Raw()[4*int(*h.IHL):]))
+		if *correct.Checksum != *h.Checksum {
+			fs.add(FaultIPHeader, "checksum %#04x, right is %#04x", *h.Checksum, *correct.Checksum)
 		}
 		if !*h.DF || *h.ReservedFlag {
 			fs.add(FaultFragment, "flags: reserved %v, DF %v", *h.ReservedFlag, *h.DF)
@@ -79,15 +79,15 @@ func (fs *faults) network(p Packet) {
 	if sum := *p.UDP.Checksum; sum != 0 {
 		_, datagram, _, _ := packet.ParseIP(p.Raw())
 		_, payload, _, _ := packet.ParseUDP(datagram)
-		right, _, _, _ := packet.ParseUDP(p.UDP.WithoutComputed().Append(nil, p.IP, payload))
-		if *right.Checksum != sum {
-			fs.add(FaultUDPSum, "%#04x, right is %#04x", sum, *right.Checksum)
+		correct, _, _, _ := packet.ParseUDP(p.UDP.WithoutComputed().Append(nil, p.IP, payload))
+		if *correct.Checksum != sum {
+			fs.add(FaultUDPSum, "%#04x, right is %#04x", sum, *correct.Checksum)
 		}
 	}
 }
 
-// bth checks the BTH.
-func (fs *faults) bth(p Packet) {
+// checkBTH checks the BTH.
+func (fs *faults) checkBTH(p Packet) {
 	h := p.BTH
 	if *h.TVer != 0 {
 		fs.add(FaultTVer, "%d", *h.TVer)
@@ -103,14 +103,14 @@ func (fs *faults) bth(p Packet) {
 	case info.Transport == UC || info.Transport == UD:
 		fs.add(FaultUnreliable, "AckReq on %v", p.Opcode())
 	}
-	ends := info.Position == Last || info.Position == Only
-	if *h.SE && !(ends && (info.Kind == KindSend || info.Kind == KindWrite && info.Has(HdrImmDt))) {
+	endsMessage := info.Position == Last || info.Position == Only
+	if *h.SE && !(endsMessage && (info.Kind == KindSend || info.Kind == KindWrite && info.Has(HdrImmDt))) {
 		fs.add(FaultSolicited, "SE on %v", p.Opcode())
 	}
 }
 
-// payload checks padding and payload length; mtu is 0 if it is not known.
-func (fs *faults) payload(p Packet, mtu int) {
+// checkPayload checks padding and payload length; mtu is 0 if it is not known.
+func (fs *faults) checkPayload(p Packet, mtu int) {
 	n := len(p.Payload)
 	if want := -n & 3; int(*p.BTH.PadCnt) != want {
 		fs.add(FaultPadCnt, "%d for %d bytes", *p.BTH.PadCnt, n)
@@ -145,8 +145,8 @@ func (fs *faults) payload(p Packet, mtu int) {
 	}
 }
 
-// extensions checks the extension headers, and the contents of a CNP.
-func (fs *faults) extensions(p Packet) {
+// checkExtensions checks the extension headers, and the contents of a CNP.
+func (fs *faults) checkExtensions(p Packet) {
 	reserved := uint32(0)
 	if h := p.DETH; h != nil {
 		reserved |= uint32(*h.Resv)

@@ -39,7 +39,7 @@ func At[A ~uint64 | ~int | ~uintptr, K ~uint32 | ~int](va A, rkey K, n int) RETH
 	return RETH{VA: new(uint64(va)), RKey: new(uint32(rkey)), Len: new(uint32(n))}
 }
 
-// Skip returns the range without its first n bytes.
+// Skip returns the RETH for the same memory without its first n bytes.
 func (h RETH) Skip(n int) RETH {
 	if h.VA != nil {
 		h.VA = new(*h.VA + uint64(n))
@@ -50,7 +50,7 @@ func (h RETH) Skip(n int) RETH {
 	return h
 }
 
-// Sized returns the range with the same start and n bytes.
+// Sized returns the RETH for n bytes from the same address on.
 func (h RETH) Sized(n int) RETH {
 	h.Len = new(uint32(n))
 	return h
@@ -135,13 +135,13 @@ type AETH struct {
 	// invalid.
 	Kind *AckKind `at:"0,3"`
 	// Value is the rest of the syndrome: credits, RNR timer or NAK code. The default of
-	// an ACK is NoCredits.
+	// an ACK is NoCreditCount.
 	Value *uint8 `at:"0.3,5"`
 	// MSN is the number of messages that the responder has completed.
 	MSN *uint32 `at:"1,24"`
 }
 
-// Syndrome is the first byte of the AETH.
+// Syndrome returns the first byte of the AETH, with defaults for nil fields.
 func (h AETH) Syndrome() uint8 {
 	kind := value(h.Kind, AckPositive)
 	return uint8(kind)<<5 | value(h.Value, kind.defaultValue())
@@ -173,10 +173,11 @@ func (k AckKind) String() string {
 	return fmt.Sprintf("reserved ACK %d", uint8(k))
 }
 
-// defaultValue is the rest of the syndrome if it is not set: an ACK has no credit count.
+// defaultValue returns the value of a syndrome in which none is set: that of an ACK says that
+// there is no credit count.
 func (k AckKind) defaultValue() uint8 {
 	if k == AckPositive {
-		return NoCredits
+		return NoCreditCount
 	}
 	return 0
 }
@@ -202,20 +203,20 @@ func (c NakCode) String() string {
 	return fmt.Sprintf("code %d", uint8(c))
 }
 
-// NoCredits is the credit code of a responder without end-to-end credits.
-const NoCredits = 31
+// NoCreditCount is the credit code of a responder without end-to-end credits.
+const NoCreditCount = 31
 
 // Credits returns the number of receives that a credit code of an AETH stands for. valid is
-// false for NoCredits, which stands for no number.
+// false for NoCreditCount, the code without a number.
 func Credits(code uint8) (n int, valid bool) {
 	code &= 31
 	switch {
-	case code == NoCredits:
+	case code == NoCreditCount:
 		return 0, false
 	case code < 4:
 		return int(code), true
 	}
-	// From there on every second code doubles it: 4, 6, 8, 12, 16, 24 and so on.
+	// From code 4 on every second code doubles the number: 4, 6, 8, 12, 16, 24 and so on.
 	n = 4 << ((code - 4) / 2)
 	if code%2 == 1 {
 		n += n / 2

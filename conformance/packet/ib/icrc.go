@@ -29,21 +29,21 @@ func ICRC(ip []byte) (uint32, error) {
 	return icrcOf(ip, size, h.Is6()), nil
 }
 
-// icrcOf is ICRC for an IP header of known size and family, whatever its version field says.
-func icrcOf(ip []byte, size int, isIPv6 bool) uint32 {
+// icrcOf is ICRC for an IP header of known length and family, whatever its version field says.
+func icrcOf(ip []byte, headerLen int, isIPv6 bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip[:len(ip)-icrcLen]...)
 	h := b[8:]
 	if isIPv6 {
-		h[0] |= 0x0f
-		setOnes(h[1:4])
-		setOnes(h[7:8])
+		h[0] |= 0x0f    // traffic class
+		setOnes(h[1:4]) // traffic class and flow label
+		setOnes(h[7:8]) // hop limit
 	} else {
-		setOnes(h[1:2])
-		setOnes(h[8:9])
-		setOnes(h[10:12])
+		setOnes(h[1:2])   // TOS
+		setOnes(h[8:9])   // TTL
+		setOnes(h[10:12]) // checksum
 	}
-	setOnes(h[size+6 : size+8])
-	setOnes(h[size+udpLen+4 : size+udpLen+5])
+	setOnes(h[headerLen+6 : headerLen+8])               // UDP checksum
+	setOnes(h[headerLen+udpLen+4 : headerLen+udpLen+5]) // FECN, BECN and reserved bits of the BTH
 	return crc32.ChecksumIEEE(b)
 }
 
@@ -61,12 +61,12 @@ func (p Packet) CheckICRC() error {
 	if p.raw == nil || p.ICRC == nil {
 		return errors.New("no ICRC: the packet was not parsed completely")
 	}
-	right, err := ICRC(p.raw[:len(p.raw)-len(p.Behind)])
+	correct, err := ICRC(p.raw[:len(p.raw)-len(p.Behind)])
 	if err != nil {
 		return err
 	}
-	if right != *p.ICRC {
-		return fmt.Errorf("%w: %#08x, want %#08x", ErrICRC, *p.ICRC, right)
+	if correct != *p.ICRC {
+		return fmt.Errorf("%w: %#08x, want %#08x", ErrICRC, *p.ICRC, correct)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ var ErrNotCM = errors.New("no CM message")
 // CM returns a packet with a CM message, from QP 1 to QP 1.
 func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 
-// CMWith is CM with a MAD header; its nil fields get the values of the message.
+// CMWith is CM with a given MAD header; a nil attribute is set to that of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
 		h.Attr = new(m.attr())
@@ -60,7 +60,7 @@ func (p Packet) CM() (MAD, Message, error) {
 	if err != nil {
 		return h, nil, err
 	}
-	if *h.Class != 7 || *h.Method != 3 {
+	if *h.Class != 7 || *h.Method != 3 { // communication management; Send
 		return h, nil, fmt.Errorf("%w: class %#02x, method %#02x", ErrNotCM, *h.Class, *h.Method)
 	}
 	m, err := parseMessage(*h.Attr, body)
@@ -73,13 +73,14 @@ func parseMessage(attr Attr, body []byte) (Message, error) {
 	if i < 0 || i >= len(messages) {
 		return nil, fmt.Errorf("%w: attribute %#04x", ErrNotCM, uint16(attr))
 	}
-	to := reflect.New(reflect.TypeOf(messages[i]))
-	_, err := packet.ParseFields(body, to.Interface())
-	m, _ := to.Elem().Interface().(Message)
+	parsed := reflect.New(reflect.TypeOf(messages[i]))
+	_, err := packet.ParseFields(body, parsed.Interface())
+	m, _ := parsed.Elem().Interface().(Message)
 	return m, err
 }
 
-// DiffCM returns the fields of got that differ from the expected message.
+// DiffCM returns the fields of got that differ from the expected message; nil in want matches any
+// value.
 func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
@@ -110,7 +111,7 @@ func describeCM(h MAD, m Message) string {
 		l.Addf("request %08x service %#x", *m.RequestID, *m.ServiceID)
 	case SIDRREP:
 		l.Addf("request %08x status %d qp %#x", *m.RequestID, *m.Status, *m.QPN)
-	default:
+	default: // all others have both IDs
 		v := reflect.ValueOf(m)
 		l.Addf("comm %08x for %08x", v.FieldByName("LocalCommID").Elem(), v.FieldByName("RemoteCommID").Elem())
 	}

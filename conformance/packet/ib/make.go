@@ -1,136 +1,136 @@
 package ib
 
-// Op returns a packet with any opcode and no other field set, for invalid packets or
+// Op returns a packet with this opcode and no other field set, for invalid packets or
 // expectations of few fields.
 func Op(op Opcode) Packet { return Packet{BTH: BTH{Opcode: &op}} }
 
-// request is a packet without extension headers.
-func request(op Opcode, psn PSN, payload []byte) Packet {
+// newPacket returns a packet without extension headers.
+func newPacket(op Opcode, psn PSN, payload []byte) Packet {
 	p := Op(op).WithPSN(psn)
 	p.Payload = payload
 	return p
 }
 
 // SendFirst is the first packet of a SEND.
-func SendFirst(psn PSN, payload []byte) Packet { return request(OpSendFirst, psn, payload) }
+func SendFirst(psn PSN, payload []byte) Packet { return newPacket(OpSendFirst, psn, payload) }
 
 // SendMiddle is a middle packet of a SEND.
-func SendMiddle(psn PSN, payload []byte) Packet { return request(OpSendMiddle, psn, payload) }
+func SendMiddle(psn PSN, payload []byte) Packet { return newPacket(OpSendMiddle, psn, payload) }
 
 // SendLast is the last packet of a SEND.
-func SendLast(psn PSN, payload []byte) Packet { return request(OpSendLast, psn, payload) }
+func SendLast(psn PSN, payload []byte) Packet { return newPacket(OpSendLast, psn, payload) }
 
 // SendLastImm is the last packet of a SEND with immediate data.
 func SendLastImm(psn PSN, imm uint32, payload []byte) Packet {
-	return request(OpSendLastImm, psn, payload).WithImm(imm)
+	return newPacket(OpSendLastImm, psn, payload).WithImm(imm)
 }
 
 // SendLastInv is the last packet of a SEND with invalidate.
 func SendLastInv[K ~uint32 | ~int](psn PSN, rkey K, payload []byte) Packet {
-	return request(OpSendLastInv, psn, payload).WithIETH(uint32(rkey))
+	return newPacket(OpSendLastInv, psn, payload).WithIETH(uint32(rkey))
 }
 
 // SendOnly is a single-packet SEND.
-func SendOnly(psn PSN, payload []byte) Packet { return request(OpSendOnly, psn, payload) }
+func SendOnly(psn PSN, payload []byte) Packet { return newPacket(OpSendOnly, psn, payload) }
 
 // SendOnlyImm is a single-packet SEND with immediate data.
 func SendOnlyImm(psn PSN, imm uint32, payload []byte) Packet {
-	return request(OpSendOnlyImm, psn, payload).WithImm(imm)
+	return newPacket(OpSendOnlyImm, psn, payload).WithImm(imm)
 }
 
 // SendOnlyInv is a single-packet SEND with invalidate.
 func SendOnlyInv[K ~uint32 | ~int](psn PSN, rkey K, payload []byte) Packet {
-	return request(OpSendOnlyInv, psn, payload).WithIETH(uint32(rkey))
+	return newPacket(OpSendOnlyInv, psn, payload).WithIETH(uint32(rkey))
 }
 
 // WriteFirst is the first packet of a WRITE; the RETH has the length of the message.
 func WriteFirst(psn PSN, to RETH, payload []byte) Packet {
-	return request(OpWriteFirst, psn, payload).WithRETH(to)
+	return newPacket(OpWriteFirst, psn, payload).WithRETH(to)
 }
 
 // WriteMiddle is a middle packet of a WRITE.
-func WriteMiddle(psn PSN, payload []byte) Packet { return request(OpWriteMiddle, psn, payload) }
+func WriteMiddle(psn PSN, payload []byte) Packet { return newPacket(OpWriteMiddle, psn, payload) }
 
 // WriteLast is the last packet of a WRITE.
-func WriteLast(psn PSN, payload []byte) Packet { return request(OpWriteLast, psn, payload) }
+func WriteLast(psn PSN, payload []byte) Packet { return newPacket(OpWriteLast, psn, payload) }
 
 // WriteLastImm is the last packet of a WRITE with immediate data.
 func WriteLastImm(psn PSN, imm uint32, payload []byte) Packet {
-	return request(OpWriteLastImm, psn, payload).WithImm(imm)
+	return newPacket(OpWriteLastImm, psn, payload).WithImm(imm)
 }
 
 // WriteOnly is a single-packet WRITE.
 func WriteOnly(psn PSN, to RETH, payload []byte) Packet {
-	return request(OpWriteOnly, psn, payload).WithRETH(to)
+	return newPacket(OpWriteOnly, psn, payload).WithRETH(to)
 }
 
 // WriteOnlyImm is a single-packet WRITE with immediate data.
 func WriteOnlyImm(psn PSN, to RETH, imm uint32, payload []byte) Packet {
-	return request(OpWriteOnlyImm, psn, payload).WithRETH(to).WithImm(imm)
+	return newPacket(OpWriteOnlyImm, psn, payload).WithRETH(to).WithImm(imm)
 }
 
 // ReadRequest is a READ request.
-func ReadRequest(psn PSN, from RETH) Packet { return request(OpReadRequest, psn, nil).WithRETH(from) }
+func ReadRequest(psn PSN, from RETH) Packet { return newPacket(OpReadRequest, psn, nil).WithRETH(from) }
 
 // FetchAdd is a FETCH_ADD request; the length of the RETH is not sent.
 func FetchAdd(psn PSN, at RETH, add uint64) Packet {
-	p := request(OpFetchAdd, psn, nil)
+	p := newPacket(OpFetchAdd, psn, nil)
 	p.AtomicETH = &AtomicETH{VA: at.VA, RKey: at.RKey, SwapAdd: &add}
 	return p
 }
 
 // CompareSwap is a COMPARE_SWAP request; the length of the RETH is not sent.
 func CompareSwap(psn PSN, at RETH, compare, swap uint64) Packet {
-	p := request(OpCompareSwap, psn, nil)
+	p := newPacket(OpCompareSwap, psn, nil)
 	p.AtomicETH = &AtomicETH{VA: at.VA, RKey: at.RKey, SwapAdd: &swap, Compare: &compare}
 	return p
 }
 
 // AtomicWrite is an ATOMIC WRITE request. A valid one has eight bytes of payload.
 func AtomicWrite(psn PSN, to RETH, payload []byte) Packet {
-	return request(OpAtomicWrite, psn, payload).WithRETH(to)
+	return newPacket(OpAtomicWrite, psn, payload).WithRETH(to)
 }
 
 // Flush is a FLUSH request.
 func Flush(psn PSN, placement, selectivity uint8, of RETH) Packet {
-	p := request(OpFlush, psn, nil).WithRETH(of)
+	p := newPacket(OpFlush, psn, nil).WithRETH(of)
 	p.FETH = &FETH{Placement: &placement, Selectivity: &selectivity}
 	return p
 }
 
 // Datagram is a SEND of UD.
 func Datagram(psn PSN, qkey, srcQP uint32, payload []byte) Packet {
-	return request(OpUDSendOnly, psn, payload).WithDETH(qkey, srcQP)
+	return newPacket(OpUDSendOnly, psn, payload).WithDETH(qkey, srcQP)
 }
 
 // DatagramImm is a SEND of UD with immediate data.
 func DatagramImm(psn PSN, qkey, srcQP, imm uint32, payload []byte) Packet {
-	return request(OpUDSendOnlyImm, psn, payload).WithDETH(qkey, srcQP).WithImm(imm)
+	return newPacket(OpUDSendOnlyImm, psn, payload).WithDETH(qkey, srcQP).WithImm(imm)
 }
 
-// none is an empty payload; nil would match any.
-var none = []byte{}
+// noPayload is an empty payload; nil would match any.
+var noPayload = []byte{}
 
-// response is a packet with the AETH of an ACK.
+// response returns a packet with the AETH of an ACK.
 func response(op Opcode, psn PSN, msn uint32, payload []byte) Packet {
-	p := request(op, psn, payload)
+	p := newPacket(op, psn, payload)
 	p.AETH = &AETH{Kind: new(AckPositive)}
 	return p.WithMSN(msn)
 }
 
-// Ack acknowledges all packets up to psn. It matches any credits, and is built with none.
-func Ack(psn PSN, msn uint32) Packet { return response(OpAcknowledge, psn, msn, none) }
+// Ack acknowledges all packets up to psn. It matches any credit count, and is built without one.
+func Ack(psn PSN, msn uint32) Packet { return response(OpAcknowledge, psn, msn, noPayload) }
 
 // Nak is a NAK for packet psn.
 func Nak(psn PSN, code NakCode, msn uint32) Packet {
-	p := response(OpAcknowledge, psn, msn, none)
+	p := response(OpAcknowledge, psn, msn, noPayload)
 	p.AETH.Kind, p.AETH.Value = new(AckNegative), new(uint8(code))
 	return p
 }
 
-// RNR is an RNR NAK for packet psn.
+// RNR is an RNR NAK for packet psn, with the code of a timer.
 func RNR(psn PSN, timer uint8, msn uint32) Packet {
-	p := response(OpAcknowledge, psn, msn, none)
+	p := response(OpAcknowledge, psn, msn, noPayload)
 	p.AETH.Kind, p.AETH.Value = new(AckRNR), &timer
 	return p
 }
@@ -142,7 +142,7 @@ func ReadResponseFirst(psn PSN, msn uint32, payload []byte) Packet {
 
 // ReadResponseMiddle is a middle response packet of a READ.
 func ReadResponseMiddle(psn PSN, payload []byte) Packet {
-	return request(OpReadResponseMiddle, psn, payload)
+	return newPacket(OpReadResponseMiddle, psn, payload)
 }
 
 // ReadResponseLast is the last response packet of a READ.
@@ -157,11 +157,11 @@ func ReadResponseOnly(psn PSN, msn uint32, payload []byte) Packet {
 
 // AtomicAck is the response to an atomic.
 func AtomicAck(psn PSN, msn uint32, original uint64) Packet {
-	p := response(OpAtomicAcknowledge, psn, msn, none)
+	p := response(OpAtomicAcknowledge, psn, msn, noPayload)
 	p.AtomicAck = &AtomicAckETH{Original: &original}
 	return p
 }
 
-// CNP is a congestion notification packet for a queue pair. It is built with BECN and
+// CNP is a congestion notification packet. [Packet.To] sets its queue pair. It is built with BECN and
 // matches with and without, since the specification does not require the bit.
-func CNP() Packet { return request(OpCNP, 0, nil) }
+func CNP() Packet { return newPacket(OpCNP, 0, nil) }

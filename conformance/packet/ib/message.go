@@ -1,6 +1,6 @@
 package ib
 
-// parts splits data into packets of mtu bytes; empty data is one packet.
+// parts splits data into payloads of at most mtu bytes; empty data is one empty payload.
 func parts(data []byte, mtu int) [][]byte {
 	out := [][]byte{data[:min(mtu, len(data))]}
 	for at := mtu; at < len(data); at += mtu {
@@ -9,7 +9,8 @@ func parts(data []byte, mtu int) [][]byte {
 	return out
 }
 
-// message makes the packets of one message; ops are first, middle, last and only.
+// message returns the packets of one message. first, middle, last and only are the opcodes for
+// their positions in it.
 func message(psn PSN, data []byte, mtu int, first, middle, last, only Opcode) []Packet {
 	all := parts(data, mtu)
 	ps := make([]Packet, 0, len(all))
@@ -23,12 +24,12 @@ func message(psn PSN, data []byte, mtu int, first, middle, last, only Opcode) []
 		case i == len(all)-1:
 			op = last
 		}
-		ps = append(ps, request(op, psn.Add(i), part))
+		ps = append(ps, newPacket(op, psn.Add(i), part))
 	}
 	return ps
 }
 
-// Packets returns the number of packets, and of PSNs, of a message of n bytes.
+// Packets returns the number of packets, each with one PSN, of a message of n bytes.
 func Packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu) }
 
 // Send returns the packets of a SEND; the last has AckReq.

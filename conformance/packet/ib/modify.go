@@ -18,10 +18,10 @@ func (p Packet) WithPSN(psn PSN) Packet {
 	return p
 }
 
-// On changes the transport of the opcode: SendOnly(psn, data).On(UC).
+// On changes the transport of the opcode: SendOnly(psn, data).On(UC) has opcode UC SEND_ONLY.
 func (p Packet) On(t Transport) Packet { return p.WithOpcode(t.Op(p.Opcode())) }
 
-// OnXRC makes it an XRC packet for a shared receive queue.
+// OnXRC makes the packet an XRC packet for the shared receive queue with number srq.
 func (p Packet) OnXRC(srq uint32) Packet {
 	p = p.On(XRC)
 	p.XRCETH = &XRCETH{SRQ: &srq}
@@ -58,8 +58,8 @@ func (p Packet) WithPKey(pkey uint16) Packet { p.BTH.PKey = &pkey; return p }
 // WithTVer sets the transport header version.
 func (p Packet) WithTVer(v uint8) Packet { p.BTH.TVer = &v; return p }
 
-// WithReserved sets the reserved bits of the BTH: six after FECN and BECN, seven after
-// AckReq.
+// WithReserved sets the reserved bits of the BTH: the six after FECN and BECN, and the seven
+// after AckReq.
 func (p Packet) WithReserved(resv6, resv7 uint8) Packet {
 	p.BTH.Resv6, p.BTH.Resv7 = &resv6, &resv7
 	return p
@@ -68,7 +68,7 @@ func (p Packet) WithReserved(resv6, resv7 uint8) Packet {
 // WithPadCnt sets the PadCnt field only.
 func (p Packet) WithPadCnt(n uint8) Packet { p.BTH.PadCnt = &n; return p }
 
-// WithPad sets the pad bytes and PadCnt; an empty slice is none.
+// WithPad sets the pad bytes, and thereby PadCnt unless it is set; an empty slice is no padding.
 func (p Packet) WithPad(pad []byte) Packet { p.Pad = pad; return p }
 
 // WithPayload sets the payload.
@@ -149,19 +149,22 @@ func (p Packet) WithDstPort(port uint16) Packet { p.UDP.DstPort = &port; return 
 // WithUDPChecksum sends the correct UDP checksum instead of 0.
 func (p Packet) WithUDPChecksum() Packet { p.udpChecksum = true; return p }
 
-// WithTrailer adds bytes after the IP packet, like the padding of a short frame.
+// WithTrailer sets the bytes after the IP packet, like the padding of a short frame.
 func (p Packet) WithTrailer(b []byte) Packet { p.Trailer = b; return p }
 
-// Sealed lets f choose the ICRC, given the correct one.
-func (p Packet) Sealed(f func(right uint32) uint32) Packet { p.chooseICRC = f; return p }
+// ChooseICRC sends the ICRC that choose returns, given the correct one.
+func (p Packet) ChooseICRC(choose func(correct uint32) uint32) Packet {
+	p.chooseICRC = choose
+	return p
+}
 
 // BadICRC flips one bit of the ICRC.
 func (p Packet) BadICRC() Packet {
-	return p.Sealed(func(right uint32) uint32 { return right ^ 1 })
+	return p.ChooseICRC(func(correct uint32) uint32 { return correct ^ 1 })
 }
 
 // SwappedICRC sends the most significant byte of the ICRC first.
-func (p Packet) SwappedICRC() Packet { return p.Sealed(bits.ReverseBytes32) }
+func (p Packet) SwappedICRC() Packet { return p.ChooseICRC(bits.ReverseBytes32) }
 
 // InFlight changes the packet after its ICRC was computed, like a device on the path.
 // Lengths and checksums are computed for the changed packet:

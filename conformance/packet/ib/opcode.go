@@ -227,22 +227,21 @@ func makeOpcodes() map[Opcode]OpInfo {
 	}
 	for op, info := range rcOps {
 		add(RC, op)
-		if op <= OpWriteOnlyImm {
+		if op <= OpWriteOnlyImm { // UC has SEND and WRITE only
 			add(UC, op)
 		}
 		if op == OpSendOnly || op == OpSendOnlyImm {
 			add(UD, op, HdrDETH)
 		}
-		// Responses have no XRCETH.
-		rd, xrc := []Header{HdrRDETH, HdrDETH}, []Header{HdrXRCETH}
-		if info.Response {
-			rd, xrc = rd[:1], nil
+		rdHeaders, xrcHeaders := []Header{HdrRDETH, HdrDETH}, []Header{HdrXRCETH}
+		if info.Response { // without DETH or XRCETH
+			rdHeaders, xrcHeaders = rdHeaders[:1], nil
 		}
-		if op <= OpFetchAdd {
-			add(RD, op, rd...)
+		if op <= OpFetchAdd { // RD lacks the later operations of RC
+			add(RD, op, rdHeaders...)
 		}
 		if op <= OpSendOnlyInv {
-			add(XRC, op, xrc...)
+			add(XRC, op, xrcHeaders...)
 		}
 	}
 	return all

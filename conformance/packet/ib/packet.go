@@ -31,12 +31,12 @@ type Packet struct {
 	// Trailer are bytes after the IP packet in its frame.
 	Trailer []byte
 
-	raw         []byte                    // parsed bytes, without trailer
-	inFlight    []func(*Packet)           // changes after the ICRC was computed
-	damage      []func([]byte)            // changes to the finished IP packet
-	chooseICRC  func(right uint32) uint32 // see Sealed
-	udpChecksum bool                      // send the correct UDP checksum, not 0
-	fromSocket  bool                      // see Unseen
+	raw         []byte                      // parsed bytes, without trailer
+	inFlight    []func(*Packet)             // changes after the ICRC was computed
+	damage      []func([]byte)              // changes to the finished IP packet
+	chooseICRC  func(correct uint32) uint32 // see ChooseICRC
+	udpChecksum bool                        // send the correct UDP checksum, not 0
+	fromSocket  bool                        // see AsFromSocket
 }
 
 // Extensions are the extension headers of a packet, in their order after the BTH: field h is

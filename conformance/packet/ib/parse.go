@@ -57,7 +57,7 @@ func Parse(b []byte) (Packet, error) {
 	return p, err
 }
 
-// parseTransport parses from the BTH to the ICRC.
+// parseTransport parses the payload of the UDP datagram: from the BTH to the ICRC.
 func (p *Packet) parseTransport(b []byte) error {
 	body, err := packet.ParseFields(b, &p.BTH)
 	if err != nil {
@@ -66,8 +66,8 @@ func (p *Packet) parseTransport(b []byte) error {
 	if len(body) < icrcLen {
 		return fmt.Errorf("ICRC: %w: %d of %d bytes", packet.ErrShort, len(body), icrcLen)
 	}
-	body, tail := body[:len(body)-icrcLen], body[len(body)-icrcLen:]
-	p.ICRC = new(binary.LittleEndian.Uint32(tail))
+	body, icrc := body[:len(body)-icrcLen], body[len(body)-icrcLen:]
+	p.ICRC = new(binary.LittleEndian.Uint32(icrc))
 
 	info, known := p.Info()
 	for _, h := range info.Headers {
@@ -97,8 +97,8 @@ func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding and
-// ICRC), which building then computes.
+// WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding
+// and ICRC), which [Packet.Build] then computes. A UDP checksum is computed if there was one.
 func (p Packet) WithoutComputed() Packet {
 	p.udpChecksum = value(p.UDP.Checksum, 0) != 0
 	p.IP, p.UDP = p.IP.WithoutComputed(), p.UDP.WithoutComputed()

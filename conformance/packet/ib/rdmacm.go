@@ -18,7 +18,7 @@ const (
 // UDQKey is the Q_Key of rdma_cm datagram services.
 const UDQKey = 0x01234567
 
-// ServiceID returns the service ID of a port of rdma_cm.
+// ServiceID returns the service ID of rdma_cm for a port of a port space.
 func ServiceID(space uint8, port uint16) uint64 {
 	return 1<<24 | uint64(space)<<16 | uint64(port)
 }
@@ -34,7 +34,8 @@ type AddrHeader struct {
 	Src, Dst  netip.Addr
 }
 
-// Append appends the header; user data follows it.
+// Append appends the header, after which the application's private data follows. An IPVersion
+// of 0 stands for that of Src.
 func (h AddrHeader) Append(b []byte) []byte {
 	v := h.IPVersion
 	if v == 0 {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Unseen returns a parsed packet without the fields that a UDP socket does not report: IPv4
+// AsFromSocket returns a parsed packet without the fields that a UDP socket does not report: IPv4
 // fields other than addresses, traffic class and hop limit, UDP fields other than the
 // ports, and trailing bytes.
-func (p Packet) Unseen() Packet {
+func (p Packet) AsFromSocket() Packet {
 	h := &p.IP
 	h.IHL, h.Length, h.ID, h.ReservedFlag, h.DF, h.MF, h.FragOff, h.Checksum, h.Options = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	p.UDP.Length, p.UDP.Checksum = nil, nil
@@ -18,9 +18,9 @@ func (p Packet) Unseen() Packet {
 	return p
 }
 
-// About returns the names of fields that the expected packet p has and that a UDP socket did not report of got. The case
-// cannot judge them.
-func (p Packet) About(got Packet) (unseen []string) {
+// UnseenFields returns the names of fields that are set in the expected packet p, and that the
+// UDP socket which received got did not report. A case cannot judge them.
+func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	if !got.fromSocket {
 		return nil
 	}
@@ -60,28 +60,28 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	if len(b) < 20 || b[0]>>4 != 4 {
 		return 0, false, false
 	}
-	const flag = 0x40 // DF, in byte 6
-	b[4], b[5], b[6] = 0, 0, b[6]&^flag
-	right, err := ICRC(b)
+	const flagDF = 0x40 // in byte 6
+	b[4], b[5], b[6] = 0, 0, b[6]&^flagDF
+	correct, err := ICRC(b)
 	if err != nil {
 		return 0, false, false
 	}
-	difference := right ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
+	difference := correct ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
 	var rows icrcRows
 	for i := range 17 {
-		at, bit := 4+i/8, byte(0x80)>>(i%8)
+		at, bit := 4+i/8, byte(0x80)>>(i%8) // of the identification
 		if i == 16 {
-			at, bit = 6, flag
+			at, bit = 6, flagDF
 		}
 		b[at] ^= bit
-		with, _ := ICRC(b)
+		flipped, _ := ICRC(b)
 		b[at] ^= bit
-		if r := rows.reduce(icrcRow{changes: with ^ right, bits: 1 << (16 - i)}); r.changes != 0 {
+		if r := rows.reduce(icrcRow{changes: flipped ^ correct, bits: 1 << (16 - i)}); r.changes != 0 {
 			rows[bits.Len32(r.changes)-1] = r
 		}
 	}
-	left := rows.reduce(icrcRow{changes: difference})
-	return uint16(left.bits >> 1), left.bits&1 != 0, left.changes == 0
+	solution := rows.reduce(icrcRow{changes: difference})
+	return uint16(solution.bits >> 1), solution.bits&1 != 0, solution.changes == 0
 }
 
 // icrcRow is a set of header bits, identification and DF, with the ICRC bits they flip.
@@ -90,7 +90,8 @@ type icrcRow struct{ changes, bits uint32 }
 // icrcRows are rows by the first ICRC bit that they flip.
 type icrcRows [32]icrcRow
 
-// reduce subtracts rows from a row, by its leading bits.
+// reduce clears bits of r.changes, from the highest on, by subtracting (XOR) the row whose highest
+// bit it is.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

@@ -27,7 +27,7 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// title names the packet by its syndrome or message, or else its opcode.
+// title names the packet by the kind of an acknowledgement, the CM message, or else the opcode.
 func (p Packet) title() string {
 	op := p.Opcode()
 	switch {
@@ -39,9 +39,9 @@ func (p Packet) title() string {
 			name = t.String() + " " + name
 		}
 		return name
-	case op == OpUDSendOnly && p.DestQP() == 1:
-		if m, msg, err := p.CM(); err == nil {
-			return describeCM(m, msg)
+	case op == OpUDSendOnly && p.DestQP() == GSIQPN:
+		if h, m, err := p.CM(); err == nil {
+			return describeCM(h, m)
 		}
 	}
 	return op.String()
@@ -55,7 +55,7 @@ func addHeaders(l *packet.Line, p Packet) {
 	if h := p.XRCETH; h != nil {
 		packet.AddField(l, "srq %#x", h.SRQ)
 	}
-	if h := p.DETH; h != nil && !(p.Opcode() == OpUDSendOnly && p.DestQP() == 1) {
+	if h := p.DETH; h != nil && !(p.Opcode() == OpUDSendOnly && p.DestQP() == GSIQPN) {
 		packet.AddField(l, "qkey %#x", h.QKey)
 		packet.AddField(l, "from %#x", h.SrcQP)
 	}
@@ -93,14 +93,14 @@ func addHeaders(l *packet.Line, p Packet) {
 	}
 }
 
-// addSyndrome adds the value of a syndrome unless it is the default.
+// addSyndrome adds the value of a syndrome unless it is not set, or is no credit count.
 func addSyndrome(l *packet.Line, h AETH) {
 	if h.Value == nil {
 		return
 	}
 	switch value(h.Kind, AckPositive) {
 	case AckPositive:
-		if n, told := Credits(*h.Value); told {
+		if n, valid := Credits(*h.Value); valid {
 			l.Addf("credits %d", n)
 		}
 	case AckRNR:
@@ -122,7 +122,7 @@ func (h AETH) describe() string {
 	return l.String()
 }
 
-// addBits adds the set bits of the BTH, and fields without their default value.
+// addBits adds the bits of the BTH that are 1, and its fields that differ from their defaults.
 func addBits(l *packet.Line, h BTH) {
 	l.AddFlag("SE", h.SE)
 	l.AddFlag("MigReq", h.MigReq)

@@ -123,12 +123,12 @@ func TestSeals(t *testing.T) {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
 	seven := func(uint32) uint32 { return 7 }
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.Sealed(seven)} {
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.ChooseICRC(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := *reparse(t, p.Sealed(seven)).ICRC; got != 7 {
+	if got := *reparse(t, p.ChooseICRC(seven)).ICRC; got != 7 {
 		t.Errorf("ICRC %d, want 7", got)
 	}
 	b := p.Damaged(func(ip []byte) { ip[1] = 0xff }).Build()
@@ -224,11 +224,11 @@ func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
 		want   Packet
 		unseen int
 	}{{df, 1}, {sum, 1}, {df.Or(sum), 2}, {ttl, 0}} {
-		if len(c.want.About(parsed)) > 0 || len(c.want.About(parsed.Unseen())) != c.unseen {
+		if len(c.want.UnseenFields(parsed)) > 0 || len(c.want.UnseenFields(parsed.AsFromSocket())) != c.unseen {
 			t.Errorf("%v", c.want)
 		}
 	}
-	if f := parsed.Unseen().Faults(0); len(f) > 0 {
+	if f := parsed.AsFromSocket().Faults(0); len(f) > 0 {
 		t.Errorf("%v", f)
 	}
 	if parsed.IP.DF == nil {

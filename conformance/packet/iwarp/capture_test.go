@@ -122,11 +122,11 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 	t.Helper()
 	state := CRCZero
 	if strings.Contains(path, "siwcrc") {
-		state = CRCRight
+		state = CRCCorrect
 	}
 	var d ConnDeframer
 	var said, built [2][]byte
-	framers := [2]Framer{{CRC: state == CRCRight}, {CRC: state == CRCRight}}
+	framers := [2]Framer{{CRC: state == CRCCorrect}, {CRC: state == CRCCorrect}}
 	for _, p := range c.pieces {
 		said[p.side] = append(said[p.side], p.data...)
 		for _, h := range d.Feed(p.side, p.data) {

@@ -109,8 +109,8 @@ var typeNames = map[uint8]string{
 // lower layer have no list of codes, and all of them are valid.
 func (c Cause) Listed() bool {
 	_, ok := causeNames[c]
-	typ := uint8(c >> 8)
-	return ok || typ == 0x00 || typ == 0x13
+	layerAndType := uint8(c >> 8)
+	return ok || layerAndType == 0x00 || layerAndType == 0x13
 }
 
 // String formats layer, type and code: "ddp/tagged invalid stag".

@@ -12,15 +12,15 @@ type ReceivedFPDU struct {
 	Segment
 	MPA MPA // received length, pad and CRC
 
-	Offset   uint64   // stream offset of its first octet, including a marker before it
-	Raw      []byte   // all octets, with markers and CRC
-	ULPDU    []byte   // without markers and CRC
-	Markers  []Marker // markers in it, and the one before it
-	RightCRC uint32   // the correct CRC
-	Odd      []string // descriptions of unusual values
+	Offset     uint64   // stream offset of its first octet, including a marker before it
+	Raw        []byte   // all octets, with markers and CRC
+	ULPDU      []byte   // without markers and CRC
+	Markers    []Marker // markers in it, and the one before it
+	CorrectCRC uint32   // the correct CRC
+	Odd        []string // descriptions of unusual values
 }
 
-// String formats the segment and the unusual values of its frame.
+// String formats the segment and the unusual values of its frame; a zero CRC is none.
 func (g ReceivedFPDU) String() string {
 	s := g.Segment.String()
 	for _, odd := range g.oddFrame(false) {
@@ -58,46 +58,46 @@ func (d *Deframer) Pending() []byte { return d.buf }
 
 // Next returns the next FPDU; false if it is incomplete.
 func (d *Deframer) Next() (ReceivedFPDU, bool) {
-	c := markerReader{b: d.buf, at: d.Position, on: d.Markers}
-	c.begin()
-	length, ok := c.take(lengthLen)
+	r := markerReader{b: d.buf, at: d.Position, inUse: d.Markers}
+	r.begin()
+	length, ok := r.take(lengthLen)
 	if !ok {
 		return ReceivedFPDU{}, false
 	}
 	n := int(binary.BigEndian.Uint16(length))
 	pad := padLen(n)
-	if len(c.b) < n+pad+crcLen { // incomplete
+	if len(r.b) < n+pad+crcLen { // incomplete
 		return ReceivedFPDU{}, false
 	}
-	ulpdu, _ := c.take(n)
-	padding, _ := c.take(pad)
-	c.markerIfDue()
-	right := CRC32c(d.buf[:len(d.buf)-len(c.b)])
-	field, ok := c.take(crcLen)
-	if !ok || c.short {
+	ulpdu, _ := r.take(n)
+	padding, _ := r.take(pad)
+	r.markerIfDue() // the CRC covers a marker between pad and CRC
+	correct := CRC32c(d.buf[:len(d.buf)-len(r.b)])
+	field, ok := r.take(crcLen)
+	if !ok || r.short {
 		return ReceivedFPDU{}, false
 	}
-	size := len(d.buf) - len(c.b)
+	size := len(d.buf) - len(r.b)
 	crc := binary.LittleEndian.Uint32(field)
 	g := ReceivedFPDU{
-		Segment:  ParseSegment(ulpdu),
-		MPA:      MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCStatus: new(crcState(crc, right))},
-		Offset:   d.Position,
-		Raw:      append([]byte{}, d.buf[:size]...),
-		ULPDU:    ulpdu,
-		Markers:  c.markers,
-		RightCRC: right,
+		Segment:    ParseSegment(ulpdu),
+		MPA:        MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCStatus: new(crcState(crc, correct))},
+		Offset:     d.Position,
+		Raw:        append([]byte{}, d.buf[:size]...),
+		ULPDU:      ulpdu,
+		Markers:    r.markers,
+		CorrectCRC: correct,
 	}
 	g.Odd = append(g.oddFrame(d.CRC), g.Oddities()...)
-	d.buf, d.Position = d.buf[size:], c.at
+	d.buf, d.Position = d.buf[size:], r.at
 	return g, true
 }
 
 // crcState compares a received CRC with the correct one.
-func crcState(got, right uint32) CRCState {
+func crcState(got, correct uint32) CRCState {
 	switch got {
-	case right:
-		return CRCRight
+	case correct:
+		return CRCCorrect
 	case 0:
 		return CRCZero
 	default:
@@ -105,8 +105,7 @@ func crcState(got, right uint32) CRCState {
 	}
 }
 
-// oddFrame lists unusual values of the frame: a wrong CRC, and a zero CRC where CRCs are in
-// use.
+// oddFrame lists unusual values of the frame. A zero CRC is unusual only if CRCs are in use.
 func (g ReceivedFPDU) oddFrame(crcInUse bool) (odd oddities) {
 	if n := Val(g.MPA.Length); n > maxULPDU {
 		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
@@ -123,7 +122,7 @@ func (g ReceivedFPDU) oddFrame(crcInUse bool) (odd oddities) {
 		}
 	}
 	if state := Val(g.MPA.CRCStatus); state == CRCWrong || state == CRCZero && crcInUse {
-		odd.addf("CRC %08x %v, right is %08x", Val(g.MPA.CRC), state, g.RightCRC)
+		odd.addf("CRC %08x %v, right is %08x", Val(g.MPA.CRC), state, g.CorrectCRC)
 	}
 	return odd
 }
@@ -146,12 +145,12 @@ type markerReader struct {
 	b       []byte
 	at      uint64
 	start   uint64
-	on      bool
+	inUse   bool
 	short   bool
 	markers []Marker
 }
 
-// begin removes a marker that is due before the FPDU.
+// begin removes a marker that is due before the FPDU, and notes where the FPDU starts.
 func (r *markerReader) begin() {
 	r.start = r.at
 	r.markerIfDue()
@@ -160,7 +159,7 @@ func (r *markerReader) begin() {
 
 // markerIfDue removes a marker at the current stream offset. It sets short if the marker is incomplete.
 func (r *markerReader) markerIfDue() {
-	if !r.on || r.at%markerInterval != 0 {
+	if !r.inUse || r.at%markerInterval != 0 {
 		return
 	}
 	if len(r.b) < markerLen {
@@ -202,11 +201,11 @@ type ConnDeframer struct {
 
 // direction is the state of one direction of a connection.
 type direction struct {
-	start   StartupFrame
-	started bool
-	waiting []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
-	fpdus   Deframer
-	framed  bool
+	startup    StartupFrame
+	hasStartup bool
+	waiting    []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
+	fpdus      Deframer
+	inFPDUs    bool
 }
 
 // ParsedFrame is a parsed start-up frame or FPDU.
@@ -221,41 +220,42 @@ type ParsedFrame struct {
 func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
 	var frames []ParsedFrame
 	me, other := &d.sides[side], &d.sides[1-side]
-	if me.framed {
+	if me.inFPDUs {
 		me.fpdus.Feed(b)
-		return me.next(side, frames)
+		return me.appendFPDUs(side, frames)
 	}
 	me.waiting = append(me.waiting, b...)
-	if !me.started {
+	if !me.hasStartup {
 		start, rest, ok := ParseStartupFrame(me.waiting)
 		if !ok {
 			return nil
 		}
-		me.start, me.waiting, me.started = start, rest, true
-		frames = append(frames, ParsedFrame{Side: side, Startup: &me.start})
+		me.startup, me.waiting, me.hasStartup = start, rest, true
+		frames = append(frames, ParsedFrame{Side: side, Startup: &me.startup})
 	}
-	if me.started && other.started {
-		frames = me.frame(other, side, frames)
-		frames = other.frame(me, 1-side, frames)
+	if me.hasStartup && other.hasStartup {
+		frames = me.startFPDUs(other, side, frames)
+		frames = other.startFPDUs(me, 1-side, frames)
 	}
 	return frames
 }
 
-// frame switches a side from start-up frames to FPDUs, and appends those that are complete to frames.
-func (l *direction) frame(other *direction, side int, frames []ParsedFrame) []ParsedFrame {
-	if l.framed {
+// startFPDUs switches a side from start-up frames to FPDUs, and appends the complete FPDUs to
+// frames. The start-up frames of both sides decide on markers and CRCs.
+func (l *direction) startFPDUs(other *direction, side int, frames []ParsedFrame) []ParsedFrame {
+	if l.inFPDUs {
 		return frames
 	}
-	l.framed = true
-	l.fpdus.Markers = Val(other.start.M)
-	l.fpdus.CRC = Val(l.start.C) || Val(other.start.C)
+	l.inFPDUs = true
+	l.fpdus.Markers = Val(other.startup.M)
+	l.fpdus.CRC = Val(l.startup.C) || Val(other.startup.C)
 	l.fpdus.Feed(l.waiting)
 	l.waiting = nil
-	return l.next(side, frames)
+	return l.appendFPDUs(side, frames)
 }
 
-// next appends the complete FPDUs of a side to frames.
-func (l *direction) next(side int, frames []ParsedFrame) []ParsedFrame {
+// appendFPDUs appends the complete FPDUs of a side to frames.
+func (l *direction) appendFPDUs(side int, frames []ParsedFrame) []ParsedFrame {
 	for {
 		g, ok := l.fpdus.Next()
 		if !ok {
@@ -267,7 +267,7 @@ func (l *direction) next(side int, frames []ParsedFrame) []ParsedFrame {
 
 // Pending returns the octets of a side that belong to no complete frame.
 func (d *ConnDeframer) Pending(side int) []byte {
-	if l := &d.sides[side]; !l.framed {
+	if l := &d.sides[side]; !l.inFPDUs {
 		return l.waiting
 	}
 	return d.sides[side].fpdus.Pending()

@@ -25,7 +25,7 @@ type CRCState uint8
 
 // States of a CRC.
 const (
-	CRCRight CRCState = iota
+	CRCCorrect CRCState = iota
 	CRCWrong
 	CRCZero // zero, and not the correct CRC
 )
@@ -62,10 +62,10 @@ type Frame interface {
 	String() string
 }
 
-// FPDU returns the segment with default framing.
+// FPDU implements [Frame]: it returns the segment with default framing.
 func (s Segment) FPDU() FPDU { return FPDU{Segment: s} }
 
-// FPDU is f.
+// FPDU implements [Frame]: it returns f.
 func (f FPDU) FPDU() FPDU { return f }
 
 // BadCRC flips one bit of the CRC, even if CRCs are not in use.
@@ -113,21 +113,22 @@ func (f FPDU) body() []byte {
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field, given the correct CRC.
-func (m MPA) crc(right uint32, inUse bool) uint32 {
-	state := CRCRight
+// crc returns the CRC field: that of m if it is set, else the correct CRC, or 0 if CRCs are not in
+// use.
+func (m MPA) crc(correct uint32, inUse bool) uint32 {
+	defaultState := CRCCorrect
 	if !inUse {
-		state = CRCZero
+		defaultState = CRCZero
 	}
 	switch {
 	case m.CRC != nil:
 		return *m.CRC
-	case packet.Get(m.CRCStatus, state) == CRCRight:
-		return right
-	case packet.Get(m.CRCStatus, state) == CRCZero:
+	case packet.Get(m.CRCStatus, defaultState) == CRCCorrect:
+		return correct
+	case packet.Get(m.CRCStatus, defaultState) == CRCZero:
 		return 0
 	default:
-		return right ^ 1
+		return correct ^ 1
 	}
 }
 
@@ -173,7 +174,7 @@ type Framer struct {
 // the deliberate errors of the frame.
 func (f *Framer) Append(b []byte, frame Frame) []byte {
 	fpdu := frame.FPDU()
-	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, on: f.Markers}
+	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, inUse: f.Markers}
 	crcStart := len(b)
 	w.begin()
 	w.write(fpdu.body())
@@ -190,10 +191,11 @@ type markerWriter struct {
 	at    uint64 // stream offset
 	start uint64 // stream offset of the FPDU
 	edit  func(*Marker)
-	on    bool
+	inUse bool
 }
 
-// begin inserts a marker that is due before the FPDU, with pointer 0.
+// begin inserts a marker that is due before the FPDU, with pointer 0, and notes where the FPDU
+// starts.
 func (w *markerWriter) begin() {
 	w.start = w.at
 	w.markerIfDue()
@@ -202,7 +204,7 @@ func (w *markerWriter) begin() {
 
 // markerIfDue inserts a marker if one is due at the current stream offset.
 func (w *markerWriter) markerIfDue() {
-	if !w.on || w.at%markerInterval != 0 {
+	if !w.inUse || w.at%markerInterval != 0 {
 		return
 	}
 	ptr := uint16(w.at - w.start)

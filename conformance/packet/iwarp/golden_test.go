@@ -170,7 +170,7 @@ func TestGoldenFramesAreRead(t *testing.T) {
 		}
 		want := CRCZero
 		if g.crc {
-			want = CRCRight
+			want = CRCCorrect
 		}
 		if state := *got.MPA.CRCStatus; state != want {
 			t.Errorf("%s: CRC is %v, want %v", g.id, state, want)

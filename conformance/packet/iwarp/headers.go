@@ -37,8 +37,8 @@ type AtomicRequestHeader struct {
 	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
 }
 
-// filled returns the header with default masks.
-func (h AtomicRequestHeader) filled() AtomicRequestHeader {
+// withDefaultMasks returns h with defaults for nil masks: a swap compares and changes all bits.
+func (h AtomicRequestHeader) withDefaultMasks() AtomicRequestHeader {
 	mask := uint64(0)
 	if Val(h.Operation) == AtomicCompareSwap {
 		mask = ^mask
@@ -124,7 +124,8 @@ func (h TerminateHeader) append(b []byte) []byte {
 	return append(b, h.RDMAPHeader...)
 }
 
-// parseTerminate parses the parts that the control bits announce, as far as present.
+// parseTerminate parses the parts that the control bits announce, as far as present, and returns
+// the octets after them; nil if the control word is incomplete.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	h, b = packet.ParseAs[TerminateHeader](b)
 	if h == nil {
@@ -145,7 +146,7 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	return h, b
 }
 
-// ddpHeaderLen returns the length of the header that begins with ctrl.
+// ddpHeaderLen returns the length of a DDP header whose first octet is ctrl.
 func ddpHeaderLen(ctrl byte) int {
 	if ctrl&bitTagged != 0 {
 		return taggedLen
@@ -161,7 +162,7 @@ func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
 	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
 }
 
-// QuotedSegment returns the quoted segment; false if none is quoted.
+// QuotedSegment returns the headers of the quoted segment; false if none is quoted.
 func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 	if h == nil || len(h.DDPHeader) == 0 {
 		return Segment{}, false
@@ -196,9 +197,9 @@ func (s Segment) InSiwBitOrder(started bool) (Segment, bool) {
 func inSiwOrder(ctrl []byte, started bool) bool {
 	code := ctrl[1]
 	switch {
-	case ctrl[2]&0x07 != 0:
+	case ctrl[2]&0x07 != 0: // the three header bits
 		return true
-	case ctrl[2]&0xe0 != 0:
+	case ctrl[2]&0xe0 != 0: // the same in the RFC's order
 		return false
 	}
 	switch ctrl[0] {
@@ -206,7 +207,7 @@ func inSiwOrder(ctrl []byte, started bool) bool {
 		return true
 	case 0x02: // MPA errors in siw's order, remote operation errors in the RFC's
 		return code >= 2 && code <= 4 || !started && (code == 6 || code == 7)
-	case 0x20: // the reverse
+	case 0x20: // remote operation errors in siw's order, MPA errors in the RFC's
 		return started && (code == 5 || code == 6)
 	case 0x10: // protection errors in siw's order; in the RFC's only code 0 is valid
 		return code != 0

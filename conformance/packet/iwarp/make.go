@@ -11,7 +11,7 @@ type Addr struct {
 // At returns the Addr of stag and to.
 func At(stag uint32, to uint64) Addr { return Addr{stag, to} }
 
-// Op is a segment of an opcode, without payload and RDMAP header.
+// Op returns a segment of an opcode, without payload and RDMAP header.
 func Op(op Opcode) Segment { return Segment{RDMAP: RDMAP{Opcode: &op}} }
 
 // Any matches any segment.
@@ -162,7 +162,7 @@ func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; retu
 // Cut truncates the segment to n octets. The FPDU around it is complete.
 func (s Segment) Cut(n int) Segment { s.CutAt = &n; return s }
 
-// edited returns a changed copy of a header; of the zero header if it is nil.
+// edited returns a copy of a header, changed by edit; nil counts as the zero header.
 func edited[Header any](header *Header, edit func(*Header)) *Header {
 	h := Val(header)
 	edit(&h)
@@ -187,18 +187,18 @@ func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
 	return s
 }
 
-// About makes a Terminate quote the wrong segment as RFC 5040 section 7.1 requires: its
+// About makes a Terminate quote the segment that caused it, as RFC 5040 section 7.1 requires: its
 // length, its DDP header and, for a Read Request, its RDMAP header.
 func (s Segment) About(wrong Segment) Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		b := wrong.Append(nil)
-		n := min(untaggedLen, len(b))
-		if n > 0 {
-			n = min(ddpHeaderLen(b[0]), n)
+		headerLen := min(untaggedLen, len(b))
+		if headerLen > 0 {
+			headerLen = min(ddpHeaderLen(b[0]), headerLen)
 		}
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(true), new(true), new(wrong.Read != nil)
 		h.SegmentLength = new(uint16(len(b)))
-		h.DDPHeader = b[:n]
+		h.DDPHeader = b[:headerLen]
 		h.RDMAPHeader = nil
 		if wrong.Read != nil {
 			h.RDMAPHeader = packet.AppendFields(nil, wrong.Read)
@@ -206,8 +206,8 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate quote the DDP header of the wrong segment. It matches
-// any length and other quoted headers.
+// Quoting makes an expected Terminate quote the DDP header of the segment that caused it, with
+// any length and RDMAP header.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
@@ -225,24 +225,24 @@ func (s Segment) QuotingNothing() Segment {
 func (s Segment) Segments(ulpdu int) []Segment {
 	whole := s.Append(nil)
 	header := len(s.appendHeaders(nil))
-	room := ulpdu - header
-	if len(whole) <= ulpdu || room <= 0 || header > untaggedLen {
+	maxPayload := ulpdu - header
+	if len(whole) <= ulpdu || maxPayload <= 0 || header > untaggedLen {
 		return []Segment{s}
 	}
 	payload := whole[header:]
-	var cut []Segment
-	for at := 0; at < len(payload); at += room {
-		part := s.WithPayload(payload[at:min(at+room, len(payload))])
+	var segments []Segment
+	for at := 0; at < len(payload); at += maxPayload {
+		part := s.WithPayload(payload[at:min(at+maxPayload, len(payload))])
 		part.PayloadLen, part.CutAt = nil, nil
 		if s.IsTagged() {
 			part = part.TO(Val(s.DDP.TO) + uint64(at))
 		} else {
 			part = part.MO(Val(s.DDP.MO) + uint32(at))
 		}
-		if at+room < len(payload) {
+		if at+maxPayload < len(payload) {
 			part = part.Last(false)
 		}
-		cut = append(cut, part)
+		segments = append(segments, part)
 	}
-	return cut
+	return segments
 }

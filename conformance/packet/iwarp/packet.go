@@ -69,13 +69,14 @@ const GroupQP uint32 = 0x00ffffff
 // PacketPath has the queue pairs and the key of a flow.
 type PacketPath struct{ Dest, Source, Key uint32 }
 
-// Over sets the fields of a path that are unset in the packet.
+// Over sets the queue pairs and the key of the packet to those of path, where they are unset.
 func (p Packet) Over(path PacketPath) Packet {
 	p.Header = packet.Or(p.Header, PacketHeader{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
 	return p
 }
 
-// Append appends the packet.
+// Append appends the header, blocks, segment and trailer, cut at CutAt, and then the CRC. Nil
+// fields get their defaults.
 func (p Packet) Append(b []byte) []byte {
 	start := len(b)
 	b = packet.AppendFields(b, packet.Or(p.Header, PacketHeader{
@@ -105,7 +106,7 @@ func (p Packet) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), true))
 }
 
-// segment returns the ULPDU, with the header of a Write-Record.
+// segment returns the ULPDU, with its header if it is a Write-Record.
 func (p Packet) segment() *Segment {
 	if p.Segment == nil || p.Record == nil {
 		return p.Segment
@@ -139,7 +140,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// append appends the block with its SACK.
+// append appends the block with its SACK bitmap.
 func (a AckBlock) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
 	for _, w := range a.SACK {
@@ -148,7 +149,8 @@ func (a AckBlock) append(b []byte) []byte {
 	return b
 }
 
-// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even its fields are there.
+// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even
+// its fields are there.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a = new(AckBlock)
 	b, err := packet.ParseFields(b, a)
@@ -176,15 +178,16 @@ func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
 
 // Arrived reports whether the block acknowledges packet seq.
 func (a *AckBlock) Arrived(seq uint32) bool {
-	behind := int32(seq - Val(a.Next))
-	if behind < 0 {
+	distance := int32(seq - Val(a.Next))
+	if distance < 0 {
 		return true
 	}
-	w, bit := (behind-1)/32, uint(behind-1)%32
-	return behind > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
+	w, bit := (distance-1)/32, uint(distance-1)%32
+	return distance > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
 }
 
-// SACKOf returns the bitmap that acknowledges the given packets, all of them after next.
+// SACKOf returns the bitmap that acknowledges the arrived packets, all of them after next: bit 0
+// of its first word stands for packet next+1.
 func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	var words []uint32
 	for _, seq := range arrived {
@@ -224,6 +227,7 @@ func (d DataBlock) append(b []byte) []byte {
 	return b
 }
 
+// diff adds the fields of got that differ from the expected block d.
 func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
 	packet.DiffFields(to, "Data.", d, got)
 	packet.DiffHeader(to, "Start", "Start.", d.Start, got.Start)

@@ -116,7 +116,7 @@ func TestEveryPacketBitIsCompared(t *testing.T) {
 			if strict.Matches(ParsePacket(damaged.Append(nil))) {
 				t.Errorf("%s: bit %d may be anything", g.id, bit)
 			}
-			if got := ParsePacket(b); *got.CRCStatus == CRCRight {
+			if got := ParsePacket(b); *got.CRCStatus == CRCCorrect {
 				t.Errorf("%s: the CRC is right whatever bit %d is", g.id, bit)
 			}
 			b[bit/8] ^= 0x80 >> (bit % 8)

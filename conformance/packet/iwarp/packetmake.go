@@ -3,7 +3,7 @@ package iwarp
 // AnyPacket matches any packet.
 func AnyPacket() Packet { return Packet{} }
 
-// PacketOf is a packet of a kind.
+// PacketOf returns a packet of a kind, with no other field set.
 func PacketOf(kind PacketKind) Packet { return Packet{Header: PacketHeader{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.
@@ -38,12 +38,12 @@ func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 	return writeRecord(msn, at, 0, uint32(len(data)), data, immediate)
 }
 
-// WriteRecords are the packets of a Write-Record message, with at most room octets of data
+// WriteRecords returns the packets of a Write-Record message, with at most maxData octets of data
 // each.
-func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, room int) []Packet {
+func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) []Packet {
 	var all []Packet
-	for mo := 0; mo == 0 || mo < len(data); mo += room {
-		end := min(mo+room, len(data))
+	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
+		end := min(mo+maxData, len(data))
 		p := writeRecord(msn, at, uint32(mo), uint32(len(data)), data[mo:end], immediate)
 		if end < len(data) {
 			p = p.EditSegment(func(s Segment) Segment { return s.Last(false) })
@@ -53,7 +53,8 @@ func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, room int) 
 	return all
 }
 
-// writeRecord is the packet of a Write-Record message of length octets that carries data at message offset mo.
+// writeRecord returns the packet with the data at message offset mo of a Write-Record message of
+// length octets. at is the address of the message.
 func writeRecord(msn uint32, at Addr, mo, length uint32, data []byte, immediate uint32) Packet {
 	p := UD(Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
 	p.Record = &RecordHeader{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}
@@ -87,13 +88,13 @@ func (p Packet) Version(v uint8) Packet { p.Header.Version = &v; return p }
 // OfKind sets the kind field only.
 func (p Packet) OfKind(k PacketKind) Packet { p.Header.Kind = &k; return p }
 
-// AckNow requests an immediate acknowledgement.
+// AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Marked reports that a packet arrived with CE.
+// Marked sets the flag of an acknowledgement that a packet arrived with CE.
 func (p Packet) Marked() Packet { p.Header.Marked = new(true); return p }
 
-// Repeats reports an unnecessary retransmission.
+// Repeats sets the flag of an acknowledgement that a packet was retransmitted unnecessarily.
 func (p Packet) Repeats() Packet { p.Header.Repeats = new(true); return p }
 
 // Starting adds a StartBlock to a data packet.
@@ -124,11 +125,11 @@ func (p Packet) EditAck(edit func(*AckBlock)) Packet {
 // Echo sets the echoed timestamp of the acknowledgement.
 func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.Echo = &v }) }
 
-// Window sets the receive window in packets; 0 is busy.
+// Window sets the receive window in packets; 0 says that the receiver is busy.
 func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
 
-// SACK sets the bitmap of the acknowledgement. An empty one matches an acknowledgement
-// without packets after a gap.
+// SACK sets the bitmap of the acknowledgement. An empty one matches only an acknowledgement of no
+// packets after a gap.
 func (p Packet) SACK(words ...uint32) Packet {
 	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
 }
@@ -139,7 +140,7 @@ func (p Packet) EditHeader(edit func(*PacketHeader)) Packet { edit(&p.Header); r
 // Trailing adds trailing octets.
 func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...); return p }
 
-// Cut truncates the packet to n octets, with a correct CRC.
+// Cut truncates the packet to n octets; a correct CRC follows them.
 func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
 
 // BadCRC flips one bit of the CRC.

@@ -11,9 +11,9 @@ import (
 // ReceivedPacket is a packet as it was received.
 type ReceivedPacket struct {
 	Packet
-	Raw      []byte
-	RightCRC uint32
-	Odd      oddities // descriptions of unusual values
+	Raw        []byte
+	CorrectCRC uint32
+	Odd        oddities // descriptions of unusual values
 }
 
 // ParsePacket parses a packet of any octets. Incomplete blocks are nil, and remaining octets are
@@ -22,10 +22,10 @@ func ParsePacket(b []byte) ReceivedPacket {
 	g := ReceivedPacket{Raw: append([]byte{}, b...)}
 	b = g.Raw
 	if n := len(b) - crcLen; n >= 0 {
-		g.RightCRC = CRC32c(b[:n])
+		g.CorrectCRC = CRC32c(b[:n])
 		crc := binary.LittleEndian.Uint32(b[n:])
 		g.CRC = &crc
-		g.CRCStatus = new(crcState(crc, g.RightCRC))
+		g.CRCStatus = new(crcState(crc, g.CorrectCRC))
 		b = b[:n:n]
 	}
 	rest, err := packet.ParseFields(b, &g.Header)
@@ -64,7 +64,8 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a reliable packet. It returns the rest, and whether a block is incomplete.
+// parseRD parses the blocks of a reliable packet. It returns the rest, and whether a block is
+// incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -87,7 +88,8 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	return nil, false
 }
 
-// parseSegment parses the rest as a ULPDU.
+// parseSegment parses b, the rest of the packet, as a ULPDU. A tagged one of the experimental
+// opcode is a Write-Record.
 func (p *Packet) parseSegment(b []byte) {
 	s := ParseSegment(b)
 	if s.Op() == OpExperimental && s.Verbatim == nil && s.IsTagged() {
@@ -115,7 +117,7 @@ func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 // Matches reports whether got matches the expected packet.
 func (p Packet) Matches(got ReceivedPacket) bool { return len(p.Diff(got)) == 0 }
 
-// diffPart compares optional parts of a packet by diff; nil in want matches any.
+// diffPart compares an optional part of a packet, called name, by diff; nil in want matches any.
 func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
 	switch {
 	case want == nil:
@@ -126,7 +128,8 @@ func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func
 	}
 }
 
-// findOddities lists unusual values as text. Cases decide whether one is an error.
+// findOddities adds unusual values of the packet to g.Odd as text. Cases decide whether one is an
+// error. short tells that a block was incomplete.
 func (g *ReceivedPacket) findOddities(short bool) {
 	h := &g.Header
 	if *h.Version != version {
@@ -160,12 +163,12 @@ func (g *ReceivedPacket) findOddities(short bool) {
 	if g.Segment != nil {
 		g.oddSegment()
 	}
-	if *g.CRCStatus != CRCRight {
-		g.Odd.addf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.RightCRC)
+	if *g.CRCStatus != CRCCorrect {
+		g.Odd.addf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.CorrectCRC)
 	}
 }
 
-// oddRD lists unusual values in the blocks of a reliable packet.
+// oddRD adds unusual values in the blocks of a reliable packet to g.Odd.
 func (g *ReceivedPacket) oddRD() {
 	h := &g.Header
 	if *h.Kind != KindRD {
@@ -190,7 +193,7 @@ func (g *ReceivedPacket) oddRD() {
 	}
 }
 
-// oddSegment lists unusual values of the segment.
+// oddSegment adds unusual values of the segment to g.Odd.
 func (g *ReceivedPacket) oddSegment() {
 	s := *g.Segment
 	switch {
@@ -245,7 +248,7 @@ func (p Packet) String() string {
 	if len(p.Trailer) > 0 {
 		l.Addf("and %d B more", len(p.Trailer))
 	}
-	if state := Val(p.CRCStatus); state != CRCRight {
+	if state := Val(p.CRCStatus); state != CRCCorrect {
 		l.Addf("with CRC %v", state)
 	}
 	return l.String()

@@ -78,7 +78,8 @@ func (s Segment) IsTagged() bool {
 // Op returns the opcode; Write if it is nil.
 func (s Segment) Op() Opcode { return Val(s.RDMAP.Opcode) }
 
-// Append appends the segment.
+// Append appends Verbatim if it is set; else headers and payload, with the payload cut or filled
+// with zeros to PayloadLen, and the segment cut at CutAt.
 func (s Segment) Append(b []byte) []byte {
 	if s.Verbatim != nil {
 		return append(b, s.Verbatim...)
@@ -110,7 +111,7 @@ func (s Segment) appendHeaders(b []byte) []byte {
 	case s.Terminate != nil:
 		b = s.Terminate.append(b)
 	case s.AtomicRequest != nil:
-		b = packet.AppendFields(b, s.AtomicRequest.filled())
+		b = packet.AppendFields(b, s.AtomicRequest.withDefaultMasks())
 	case s.AtomicResponse != nil:
 		b = packet.AppendFields(b, s.AtomicResponse)
 	case s.Immediate != nil:
@@ -119,7 +120,7 @@ func (s Segment) appendHeaders(b []byte) []byte {
 	return append(b, s.OtherHeader...)
 }
 
-// appendDDP appends the DDP header.
+// appendDDP appends the DDP header, which includes the control octet and Invalidate STag of RDMAP.
 func (s Segment) appendDDP(b []byte) []byte {
 	d, r := &s.DDP, &s.RDMAP
 	tagged := s.IsTagged()
@@ -139,9 +140,9 @@ func (s Segment) appendDDP(b []byte) []byte {
 // compares every bit.
 func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
 
-// ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
-// remaining octets are payload; Append returns the same octets. The T bit decides which
-// header is parsed. The result does not alias b.
+// ParseSegment parses a ULPDU of any octets. The T bit decides which DDP header is parsed. A ULPDU
+// too short for it is kept in Verbatim, and a truncated RDMAP header as payload, so that Append
+// returns the same octets. The result does not alias b.
 func ParseSegment(b []byte) Segment {
 	b = append([]byte{}, b...)
 	var s Segment

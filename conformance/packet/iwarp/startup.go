@@ -75,7 +75,7 @@ func (s StartupFrame) Markers(v bool) StartupFrame { s.M = &v; return s }
 // CRC sets C: the sender requests CRCs in both directions.
 func (s StartupFrame) CRC(v bool) StartupFrame { s.C = &v; return s }
 
-// Reject sets R.
+// Reject sets R: a Reply rejects the connection.
 func (s StartupFrame) Reject(v bool) StartupFrame { s.R = &v; return s }
 
 // SFlag sets the S flag only.
@@ -157,7 +157,7 @@ func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 // Strict returns the frame with all nil fields set to their defaults. As an expectation it
 // compares every bit.
 func (s StartupFrame) Strict() StartupFrame {
-	length := s.PDLength
+	length := s.PDLength // restored at the end: a wrong length would change what is parsed
 	s.PDLength = nil
 	s, _, _ = ParseStartupFrame(s.Append(nil))
 	s.PDLength = new(packet.Get(length, *s.PDLength))
@@ -183,7 +183,7 @@ func (s StartupFrame) Oddities() []string {
 	default:
 		odd.addf("key %q", key)
 	}
-	odd.unless("reserved bits", Val(s.Reserved), 0)
+	odd.addUnless("reserved bits", Val(s.Reserved), 0)
 	rev := packet.Get(s.Rev, 1)
 	if rev != 1 && rev != revEnhanced {
 		odd.addf("revision %d", rev)
@@ -235,7 +235,7 @@ func (s StartupFrame) String() string {
 	return l.String()
 }
 
-// describe adds the depths and the set flags.
+// describe adds IRD, ORD and the flags that are set.
 func (e *Enhanced) describe(l *packet.Line) {
 	packet.AddField(l, "ird %d", e.IRD)
 	packet.AddField(l, "ord %d", e.ORD)

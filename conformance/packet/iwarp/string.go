@@ -30,7 +30,7 @@ func (s Segment) String() string {
 	return l.String()
 }
 
-// describePlace adds the fields that say where the segment goes.
+// describePlace adds the fields that say where the segment goes, and the STag it invalidates.
 func (s Segment) describePlace(l *packet.Line) {
 	packet.AddField(l, "stag %#x", s.DDP.STag)
 	packet.AddField(l, "to %#x", s.DDP.TO)
@@ -96,17 +96,17 @@ func (s Segment) describeOddControl(l *packet.Line) {
 		l.Addf("qn %d", *qn)
 	}
 	for _, x := range []struct {
-		name   string
-		v      *uint8
-		always uint8
+		name  string
+		value *uint8
+		usual uint8
 	}{
 		{"dv", s.DDP.Version, version},
 		{"rv", s.RDMAP.Version, version},
 		{"ddp-reserved", s.DDP.Reserved, 0},
 		{"rdmap-reserved", s.RDMAP.Reserved, 0},
 	} {
-		if x.v != nil && *x.v != x.always {
-			l.Addf("%s %#x", x.name, *x.v)
+		if x.value != nil && *x.value != x.usual {
+			l.Addf("%s %#x", x.name, *x.value)
 		}
 	}
 }
@@ -148,12 +148,13 @@ func (s Segment) Oddities() []string {
 	return odd
 }
 
-// oddControl lists unusual values of the control fields. f is the layout of the opcode, known if it is assigned.
+// oddControl adds unusual values of the control fields. f is the layout of the opcode's messages,
+// known tells whether the opcode is assigned.
 func (s Segment) oddControl(odd *oddities, f form, known bool) {
-	odd.unless("DV", packet.Get(s.DDP.Version, version), version)
-	odd.unless("RV", packet.Get(s.RDMAP.Version, version), version)
-	odd.unless("reserved bits of DDP", Val(s.DDP.Reserved), 0)
-	odd.unless("reserved bits of RDMAP", Val(s.RDMAP.Reserved), 0)
+	odd.addUnless("DV", packet.Get(s.DDP.Version, version), version)
+	odd.addUnless("RV", packet.Get(s.RDMAP.Version, version), version)
+	odd.addUnless("reserved bits of DDP", Val(s.DDP.Reserved), 0)
+	odd.addUnless("reserved bits of RDMAP", Val(s.RDMAP.Reserved), 0)
 	if !known {
 		return
 	}
@@ -176,33 +177,33 @@ func (s Segment) oddControl(odd *oddities, f form, known bool) {
 	}
 }
 
-// oddHeader checks messages with an RDMAP header and no payload.
+// oddHeader adds unusual values of a message with an RDMAP header and no payload.
 func (s Segment) oddHeader(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return
 	}
-	there := s.Read != nil || s.Terminate != nil || s.AtomicRequest != nil || s.AtomicResponse != nil || s.Immediate != nil
+	hasHeader := s.Read != nil || s.Terminate != nil || s.AtomicRequest != nil || s.AtomicResponse != nil || s.Immediate != nil
 	switch n := len(s.Payload); {
-	case !there:
+	case !hasHeader:
 		odd.addf("the header of %v is %d octets, of which there are %d", s.Op(), f.header, n)
 	case n > 0:
 		odd.addf("%d octets behind the header of %v", n, s.Op())
 	}
 	if a := s.AtomicRequest; a != nil {
-		odd.unless("reserved bits of the atomic", Val(a.Reserved), 0)
+		odd.addUnless("reserved bits of the atomic", Val(a.Reserved), 0)
 		if op := Val(a.Operation); op != AtomicFetchAdd && op != AtomicCompareSwap {
 			odd.addf("atomic operation %d is not assigned", op)
 		}
 	}
 }
 
-// odd lists unusual values of a Terminate in segment s.
+// odd adds unusual values of a Terminate in segment s.
 func (h *TerminateHeader) odd(odd *oddities, s Segment) {
 	if h == nil {
 		return
 	}
-	odd.unless("MSN of TERMINATE", packet.Get(s.DDP.MSN, firstMSN), firstMSN)
-	odd.unless("reserved bits of TERMINATE", Val(h.Reserved), 0)
+	odd.addUnless("MSN of TERMINATE", packet.Get(s.DDP.MSN, firstMSN), firstMSN)
+	odd.addUnless("reserved bits of TERMINATE", Val(h.Reserved), 0)
 	if c := Val(h.Cause); !c.Listed() {
 		odd.addf("cause %d/%d/%02x is in no list", c.Layer(), c.Type(), c.Code())
 	}
@@ -221,9 +222,9 @@ type oddities []string
 
 func (o *oddities) addf(format string, args ...any) { *o = append(*o, fmt.Sprintf(format, args...)) }
 
-// unless adds a field that does not have its usual value.
-func (o *oddities) unless(field string, got, always any) {
-	if fmt.Sprint(got) != fmt.Sprint(always) {
-		o.addf("%s: %v instead of %v", field, got, always)
+// addUnless adds a field that does not have its usual value.
+func (o *oddities) addUnless(field string, got, usual any) {
+	if fmt.Sprint(got) != fmt.Sprint(usual) {
+		o.addf("%s: %v instead of %v", field, got, usual)
 	}
 }

@@ -126,11 +126,12 @@ func (c *Capture) Flush() error { return c.file.Flush() }
 // writer.
 func (c *Capture) Close() error { return c.file.Close() }
 
-// Wrap returns a link that passes the traffic of l and captures it, as the interface name: the
-// datagrams that Send took and Recv returned, at the time of the call. The result is a
+// Wrap returns a link that passes the traffic of l, and captures it at a new interface called name:
+// the datagrams that Send took and Recv returned, at the time of the call. The result is a
 // link.GroupLink or a link.Waiter if l is.
 func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
-	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: !l.Features().SetsIPID}
+	viaSocket := !l.Features().SetsIPID // the kernel makes the headers
+	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: viaSocket}
 	g, isGroup := l.(link.GroupLink)
 	w, isWaiter := l.(link.Waiter)
 	switch {
@@ -178,7 +179,7 @@ func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		if t.socketHeaders {
+		if t.socketHeaders { // the socket ignores variants
 			d.Variants = 0
 		}
 		t.intf.Write(now, Outbound, &d)

@@ -16,7 +16,8 @@ const (
 	defaultHopLimit = 64
 )
 
-// appendFrame appends the packet of a UDP datagram with all headers to b.
+// appendFrame appends the packet of a UDP datagram with all headers to b. DF is set even if d has
+// the variant MayFragment.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	sent := *d
 	sent.Variants &= link.NoChecksum

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WrapStreams returns a net that captures the streams of n, as the interface name. The real TCP
-// segments are not known: written and read bytes become segments of the stream's MSS at
+// WrapStreams returns a net that captures the streams of n, at a new interface called name. The real
+// TCP segments are not known: written and read bytes become segments of the stream's MSS at
 // the time of the call, between a handshake and a FIN or RST. An outbound segment
 // acknowledges all bytes that were read, an inbound one all that were written. The result
 // is a link.StreamWaiter if n is.
@@ -57,7 +57,7 @@ func (t *capturedNet) Dial(now mono.Time, local, remote netip.AddrPort) (link.St
 	return captured, nil
 }
 
-// newStream wraps a new stream, and adds it to the open streams.
+// newStream wraps a new stream, numbers it, and adds it to the open streams.
 func (t *capturedNet) newStream(s link.StreamLink) *capturedStream {
 	captured := &capturedStream{StreamLink: s, net: t}
 	t.count++
@@ -65,7 +65,7 @@ func (t *capturedNet) newStream(s link.StreamLink) *capturedStream {
 	return captured
 }
 
-// Listen implements link.StreamNet.
+// Listen implements link.StreamNet. The listener captures the streams that it accepts.
 func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListener, error) {
 	l, err := t.StreamNet.Listen(addr, backlog)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *capturedStream) writeFIN(now mono.Time) {
 	s.sent++
 }
 
-// Connected implements link.StreamLink.
+// Connected implements link.StreamLink, and captures the handshake of a connected stream.
 func (s *capturedStream) Connected(now mono.Time) bool {
 	if !s.StreamLink.Connected(now) {
 		return false
