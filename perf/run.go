@@ -21,6 +21,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -245,8 +246,8 @@ type Options struct {
 
 // orDefault returns the options with defaults instead of zero values.
 func (o Options) orDefault() Options {
-	o.Rounds = orElse(o.Rounds, 7)
-	o.Slice = orElse(o.Slice, 120*time.Millisecond)
+	o.Rounds = cmp.Or(o.Rounds, 7)
+	o.Slice = cmp.Or(o.Slice, 120*time.Millisecond)
 	if o.Sizes == nil {
 		for n := 64; n <= 4<<20; n *= 4 {
 			o.Sizes = append(o.Sizes, n)

@@ -119,10 +119,7 @@ func (s *sender) postAll() error {
 // poll processes completions and credits, and posts messages into the free slots. It returns
 // the number of completed messages, and whether any completion or credit arrived.
 func (s *sender) poll() (completed int, progress bool, err error) {
-	n, err := s.sends.Poll(s.wcs)
-	if err == nil {
-		err = checkSuccess(s.wcs[:n])
-	}
+	n, err := pollSuccess(s.sends, s.wcs)
 	if err != nil {
 		return 0, false, err
 	}
@@ -226,10 +223,7 @@ func (s *sender) fence() error {
 	}
 	var timer spinTimer
 	for left := len(s.qps); left > 0; {
-		n, err := s.sends.Poll(s.wcs)
-		if err == nil {
-			err = checkSuccess(s.wcs[:n])
-		}
+		n, err := pollSuccess(s.sends, s.wcs)
 		if err != nil {
 			return err
 		}

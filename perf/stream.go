@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -32,7 +33,7 @@ const (
 
 // Run runs one side of the stream. The client returns the goodput in Gb/s.
 func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
-	st.Duration = orElse(st.Duration, 100*time.Millisecond)
+	st.Duration = cmp.Or(st.Duration, 100*time.Millisecond)
 	switch {
 	case st.Bytes < 1:
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
