@@ -88,11 +88,7 @@ func (f *compatibility) checkNIC() string {
 
 // reasonOf returns the text of an error without its position in the file.
 func reasonOf(err error) string {
-	var inFile *scenarios.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &inFile):
+	if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
 		return inFile.Err.Error()
 	}
 	return err.Error()
