@@ -130,7 +130,7 @@ func (c *Call) WaitForever(detach bool) error {
 		return context.Cause(c.ctx)
 	}
 	_ = c.conn.SetDeadline(time.Time{})
-	if !detach && c.ctx.Err() != nil { // the line above may have removed the deadline of its end
+	if !detach && c.ctx.Err() != nil { // the call above may have removed the deadline that the context set when it ended
 		_ = c.conn.SetDeadline(past)
 	}
 	return nil
