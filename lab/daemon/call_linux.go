@@ -130,7 +130,8 @@ func (c *Call) WaitForever(detach bool) error {
 		return context.Cause(c.ctx)
 	}
 	_ = c.conn.SetDeadline(time.Time{})
-	if !detach && c.ctx.Err() != nil { // the call above may have removed the deadline that the context set when it ended
+	// SetDeadline may have removed the deadline that the end of the context has set.
+	if !detach && c.ctx.Err() != nil {
 		_ = c.conn.SetDeadline(past)
 	}
 	return nil

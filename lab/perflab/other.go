@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-var errNotLinux = fmt.Errorf("performance is measured with system calls of Linux: %w on %s", errors.ErrUnsupported, runtime.GOOS)
+var errNotLinux = fmt.Errorf("measurements need Linux: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 
 // measure fails: it is written for Linux only.
 func measure(context.Context, *job, perf.Options) (*perf.Result, error) { return nil, errNotLinux }
