@@ -51,8 +51,9 @@ type idleTimer struct {
 	since time.Time
 }
 
-// streamEnded reports whether the stream has ended: a side has failed, all segments before next
-// have arrived, or none has arrived for stallTimeout after the sender has finished.
+// streamEnded reports whether a receiver without new segments may stop: a side has failed, or the
+// sender has finished and the last segment has arrived, or none has for stallTimeout. next is the
+// sequence number after the highest received.
 func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true
