@@ -114,7 +114,7 @@ func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64
 }
 
 // runServer receives until all messages of the client have arrived, and sends their number
-// back. Without receives (WRITE and READ) it sends back the number of the client.
+// back. Without receives (WRITE and READ) it sends back the number that the client reports.
 func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 	if w.window == 0 {
 		if err := c.side.barrier(ctx); err != nil {

@@ -176,8 +176,9 @@ func (g *defectGrid) drawTopics(height float64) {
 	}
 }
 
-// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a
-// class. y is the top of the row.
+// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a CSS
+// class: hit for cases that detect the defect as they should, also for others that detect it, miss
+// and noVerdict for those that should but do not. y is the top of the row.
 func (g *defectGrid) drawDefectCheck(m *DefectCheck, y float64) {
 	state := checkState(m)
 	fmt.Fprintf(g, `<g class="m %s">`, state)

@@ -107,7 +107,7 @@ func (v *jobView) addTables(all []Values) {
 		}
 		g := &v.Groups[len(v.Groups)-1]
 		name := strings.TrimLeft(t.Name, " ")
-		isPart := name != t.Name // see Row.Name
+		isPart := name != t.Name // an indented row is a part of the row above
 		g.Rows = append(g.Rows, rowView{name, isPart, t.ShowSum(), t.Show(t.Min), t.Show(t.Max)})
 	}
 }

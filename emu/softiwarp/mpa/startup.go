@@ -80,8 +80,8 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 	}
 }
 
-// checkFrame returns the error of an invalid frame. err is the result of parsing the octets
-// received so far.
+// checkFrame returns the error of an invalid frame, nil while it is incomplete or valid. err is the
+// result of parsing the octets received so far.
 func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):
