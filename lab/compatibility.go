@@ -73,7 +73,7 @@ type compatibility struct {
 
 // checkNIC checks that the provider supports the settings of the "nic" section, and sets the
 // capabilities of the NICs for the checks that follow.
-func (f *compatibility) checkNIC() string {
+func (f *compatibility) checkNIC() (why string) {
 	setup, err := setupOf(f.s, f.p, "", nil)
 	if err != nil {
 		return reasonOf(err)
@@ -88,11 +88,7 @@ func (f *compatibility) checkNIC() string {
 
 // reasonOf returns the text of an error without its position in the file.
 func reasonOf(err error) string {
-	var inFile *scenarios.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &inFile):
+	if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
 		return inFile.Err.Error()
 	}
 	return err.Error()
@@ -100,9 +96,9 @@ func reasonOf(err error) string {
 
 // checkServices checks that the provider has the transport services of the workload (rc, ud, …),
 // and the properties of them that the workload depends on.
-func (f *compatibility) checkServices() string {
+func (f *compatibility) checkServices() (why string) {
 	if missing := f.w.UnsupportedServices(f.caps); len(missing) > 0 {
-		why := fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(missing, ", "))
+		why = fmt.Sprintf("%s has no %s", f.p.Title, strings.Join(missing, ", "))
 		if f.p.ReliableCaps != 0 {
 			why += ": there are no connections, and its reliable service is rd"
 		}
@@ -122,7 +118,7 @@ func (f *compatibility) checkServices() string {
 
 // checkReceives checks that the provider's receivers may post receives late (RNR), if those of
 // the workload do.
-func (f *compatibility) checkReceives() string {
+func (f *compatibility) checkReceives() (why string) {
 	w := &f.w
 	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
 		return ""
@@ -131,7 +127,7 @@ func (f *compatibility) checkReceives() string {
 }
 
 // checkPathMTU checks that the path MTU of a queue pair can be set, if the workload sets it.
-func (f *compatibility) checkPathMTU() string {
+func (f *compatibility) checkPathMTU() (why string) {
 	if f.p.OverTCP && len(f.w.MTU) > 0 {
 		return "it sets the path MTU of queue pairs: TCP chooses the segment size"
 	}
@@ -143,7 +139,7 @@ func (f *compatibility) checkPathMTU() string {
 
 // checkEvents checks that events name packets on a packet transport, and offsets on
 // a stream transport.
-func (f *compatibility) checkEvents() string {
+func (f *compatibility) checkEvents() (why string) {
 	for i := range f.s.Events {
 		switch atOffset := f.s.Events[i].Offset != nil; {
 		case f.p.OverTCP && !atOffset:
@@ -157,7 +153,7 @@ func (f *compatibility) checkEvents() string {
 
 // checkErrors checks that work requests can complete with the expected errors. Only TCP tells a
 // peer that a process was killed, which flushes its requests.
-func (f *compatibility) checkErrors() string {
+func (f *compatibility) checkErrors() (why string) {
 	kills := slices.ContainsFunc(f.s.Faults, func(fault scenarios.Fault) bool { return fault.Do == scenarios.Kill })
 	flushed := []string{scenarios.StatusName(verbs.WCWRFlushErr)}
 	for _, host := range slices.Sorted(maps.Keys(f.want.Errors)) {
@@ -176,7 +172,7 @@ func (f *compatibility) checkErrors() string {
 
 // checkCounts checks that retransmitted, marked and lost packets can occur and are counted, if
 // the scenario expects some.
-func (f *compatibility) checkCounts() string {
+func (f *compatibility) checkCounts() (why string) {
 	expectsSome := func(r scenarios.Range) bool { return r.Min != nil && *r.Min > 0 }
 	switch {
 	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
@@ -216,7 +212,7 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 
 // checkReconnects checks that a fault or an event breaks TCP connections, if
 // reconnects are expected.
-func (f *compatibility) checkReconnects() string {
+func (f *compatibility) checkReconnects() (why string) {
 	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""
 	}
@@ -231,7 +227,7 @@ func (f *compatibility) checkReconnects() string {
 
 // checkTrunks checks that impairments and events of simulated streams are at hosts, and not
 // between switches.
-func (f *compatibility) checkTrunks() string {
+func (f *compatibility) checkTrunks() (why string) {
 	if !f.p.OverTCP || f.tier != scenarios.Sim {
 		return ""
 	}

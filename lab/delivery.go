@@ -13,11 +13,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Values of expect.delivered.
+// Values of expect.delivered; anything is also one of expect.memory.
 const (
 	exactlyOnce = "exactly-once"
 	atMostOnce  = "at-most-once"
-	anyNumber   = "any"
+	anything    = "any"
 )
 
 // defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly
@@ -25,7 +25,7 @@ const (
 func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
-			return anyNumber
+			return anything
 		}
 	}
 	if slices.Contains(c.Excuses, "gives_up") {
@@ -41,7 +41,7 @@ func (j *checker) checkDelivered() {
 	if want == "" {
 		want = defaultDelivery(&j.Plan.Scenario.Workload)
 	}
-	if want == anyNumber {
+	if want == anything {
 		return
 	}
 	var wrong []string
@@ -63,7 +63,9 @@ func (j *checker) checkDelivered() {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's messages twice", r.name(), f.Duplicates, f.Peer))
 				timing = false
 			}
-			if want == exactlyOnce && f.Arrived != f.Expected && !j.wasKilled(f.Peer) && r.State != Killed {
+			peer := j.rank(f.Peer)
+			peerKilled := peer != nil && peer.State == Killed
+			if want == exactlyOnce && f.Arrived != f.Expected && !peerKilled && r.State != Killed {
 				wrong = append(wrong, fmt.Sprintf("%s received %d of rank %d's %d messages", r.name(), f.Arrived, f.Peer, f.Expected))
 				timing = timing && j.missingByTimeout(r, &f)
 			}
@@ -77,20 +79,20 @@ func (j *checker) checkDelivered() {
 	j.setTiming(timing)
 }
 
-// wasKilled reports whether a fault killed a rank.
-func (j *checker) wasKilled(rank int) bool {
-	for i := range j.Ranks {
-		if j.Ranks[i].Rank == rank {
-			return j.Ranks[i].State == Killed
+// rank returns the rank with a number; nil if there is none.
+func (o *Observation) rank(number int) *Rank {
+	for i := range o.Ranks {
+		if o.Ranks[i].Rank == number {
+			return &o.Ranks[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // checkMemory checks that all memory that programs compared was identical. If the scenario has
 // "expect.memory", some memory must have been compared.
 func (j *checker) checkMemory() {
-	if j.want.Memory == anyNumber {
+	if j.want.Memory == anything {
 		return
 	}
 	wrong := j.violationTexts(func(k traffic.ViolationKind) bool { return k == traffic.Contents })
@@ -126,7 +128,7 @@ func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []
 // checkViolations checks the number of violations that programs found; without an expectation
 // there must be none. Those in the memory check are counted, and not listed again.
 func (j *checker) checkViolations() {
-	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anyNumber }
+	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anything }
 	inMemory, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })
 	n, got := len(inMemory)+len(others), "none"
 	switch {

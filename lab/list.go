@@ -32,7 +32,7 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 	for _, s := range selected {
 		all = append(all, ListedScenario{
 			Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tiers: tiersOf(s.Scenario),
-			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: incompatibleOnAllTiers(s.Scenario),
+			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: whyIncompatible(s.Scenario),
 		})
 	}
 	return all
@@ -48,7 +48,7 @@ func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	var b, incompatible strings.Builder
 	compatible := 0
 	for _, s := range selected {
-		if why := incompatibleOnAllTiers(s.Scenario); why != "" {
+		if why := whyIncompatible(s.Scenario); why != "" {
 			fmt.Fprintf(&incompatible, "%-*s  %s\n", width, s.Name, why)
 			continue
 		}
@@ -75,9 +75,9 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}
 }
 
-// incompatibleOnAllTiers returns why a scenario cannot run with its NICs on its last tier; empty if
-// it can on one of its tiers.
-func incompatibleOnAllTiers(s *scenarios.Scenario) (why string) {
+// whyIncompatible returns why a scenario with its NICs can run on none of its tiers: the reason for
+// the last tier. It returns "" if the scenario can run on one of them.
+func whyIncompatible(s *scenarios.Scenario) (why string) {
 	for _, tier := range tiersOf(s) {
 		if why = Incompatibility(s, tier); why == "" {
 			return ""

@@ -86,8 +86,9 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	return p, nil
 }
 
-// addPorts fills in Ports, first those of hosts and then one for each trunk, and ends. Both ends
-// of a cable have an entry in ends; that of an end without a port is the other one, reversed.
+// addPorts fills in p.Ports, first those of hosts and then one for each trunk, and p.ends, in which
+// both ends of a cable have an entry. An end without a port of its own refers to the port of the
+// other end, reversed.
 func (p *Plan) addPorts() error {
 	t := p.Topology
 	p.ends = make(map[cableEnd]portEnd, 2*len(t.Cables))

@@ -21,23 +21,23 @@ type faultInterval struct {
 	notRecovered string // name of a rank that received nothing more, though messages were missing
 }
 
-// faultIntervals joins the begin and end steps of each fault, and measures the
-// recovery.
+// faultIntervals returns an interval for each fault, from its begin and end steps, with the time
+// that the recovery took.
 func (o *Observation) faultIntervals() []faultInterval {
 	var all []faultInterval
 	for i := range o.Steps {
-		d := &o.Steps[i]
-		if !d.Undo {
-			s := faultInterval{begin: d.At, step: d.Step, ranks: o.affectedRanks(d.Step)}
-			if d.Do == scenarios.QPError { // has no duration
-				s.end = d.At
+		step := &o.Steps[i]
+		if !step.Undo {
+			interval := faultInterval{begin: step.At, step: step.Step, ranks: o.affectedRanks(step.Step)}
+			if step.Do == scenarios.QPError { // has no duration
+				interval.end = step.At
 			}
-			all = append(all, s)
+			all = append(all, interval)
 			continue
 		}
 		for k := range all {
-			if all[k].step.Fault == d.Fault && all[k].step.Repetition == d.Repetition {
-				all[k].end = d.At
+			if all[k].step.Fault == step.Fault && all[k].step.Repetition == step.Repetition {
+				all[k].end = step.At
 			}
 		}
 	}

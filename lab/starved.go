@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -34,8 +35,8 @@ type SchedStat struct {
 	Ran, Waited time.Duration
 }
 
-// share returns the share of its runnable time that the process waited.
-func (w *SchedStat) share() float64 {
+// waitedPart returns the part of its runnable time, 0 to 1, that the process waited for a CPU.
+func (w *SchedStat) waitedPart() float64 {
 	if w.Waited == 0 {
 		return 0
 	}
@@ -49,19 +50,11 @@ func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	if len(all) == 0 {
 		return
 	}
-	most := slices.MaxFunc(all, func(a, b SchedStat) int {
-		switch sa, sb := a.share(), b.share(); {
-		case sa < sb:
-			return -1
-		case sa > sb:
-			return 1
-		}
-		return 0
-	})
+	most := slices.MaxFunc(all, func(a, b SchedStat) int { return cmp.Compare(a.waitedPart(), b.waitedPart()) })
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
 }
 
-// maxLateness returns the maximum delay of a fault.
+// maxLateness returns by how much the latest step of a fault was executed after its time.
 func (o *Observation) maxLateness() (most time.Duration) {
 	for _, executed := range o.Steps {
 		most = max(most, executed.At-executed.Step.At)
@@ -77,7 +70,7 @@ func (o *Observation) isStarved() bool {
 		return false
 	}
 	w := SchedStat{Ran: s.Ran, Waited: s.Waited}
-	return s.Late > maxLate || s.Others >= othersShare && w.share() >= waitedShare && s.Waited >= o.shortestTimer()
+	return s.Late > maxLate || s.Others >= othersShare && w.waitedPart() >= waitedShare && s.Waited >= o.shortestTimer()
 }
 
 // shortestTimer returns the shortest timeout or time limit of the scenario. A
@@ -116,11 +109,10 @@ func isTimeoutStatus(name string) bool {
 // its ends timed out. Messages that were acknowledged to the sender, and are
 // missing at a receiver that finished, are lost.
 func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
-	k := slices.IndexFunc(j.Ranks, func(x Rank) bool { return x.Rank == f.Peer })
-	if k < 0 {
+	sender := j.rank(f.Peer)
+	if sender == nil {
 		return false
 	}
-	sender := &j.Ranks[k]
 	if r.State == Finished && sender.Report != nil {
 		for _, sent := range sender.Report.Flows {
 			if sent.Peer == r.Rank && sent.Acked > f.Arrived {

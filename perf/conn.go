@@ -51,7 +51,7 @@ type connInfo struct {
 
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
-// connect creates a conn and connects it with that of the other side.
+// connect creates the queue pairs of this side, and connects them with those of the other side.
 func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error) {
 	c = &conn{side: s}
 	defer func() {
@@ -167,14 +167,15 @@ func (c *conn) info() (connInfo, error) {
 // port returns the port number; a Port of 0 means 1.
 func (s *Side) port() uint8 { return max(1, s.Port) }
 
-// checkSuccess returns an error for the first completion whose status is not success.
-func checkSuccess(wcs []verbs.WC) error {
-	for i := range wcs {
+// pollSuccess polls cq for up to len(wcs) completions. It fails if one is not successful.
+func pollSuccess(cq verbs.CQ, wcs []verbs.WC) (n int, err error) {
+	n, err = cq.Poll(wcs)
+	for i := 0; i < n && err == nil; i++ {
 		if wcs[i].Status != verbs.WCSuccess {
-			return fmt.Errorf("%v completed with %v", wcs[i].Opcode, wcs[i].Status)
+			err = fmt.Errorf("%v completed with %v", wcs[i].Opcode, wcs[i].Status)
 		}
 	}
-	return nil
+	return n, err
 }
 
 // spinTimer measures how long a program has been spinning. It reads the clock only

@@ -68,10 +68,7 @@ func (p *creditTracker) available(qp int) int { return int(p.window - (p.sent[qp
 
 // poll processes received credits and returns their number.
 func (p *creditTracker) poll() (int, error) {
-	n, err := p.recvs.Poll(p.wcs)
-	if err == nil {
-		err = checkSuccess(p.wcs[:n])
-	}
+	n, err := pollSuccess(p.recvs, p.wcs)
 	for k := 0; k < n && err == nil; k++ {
 		id := int(p.wcs[k].WRID)
 		qp, slot := id/maxCredits, id%maxCredits
@@ -81,8 +78,8 @@ func (p *creditTracker) poll() (int, error) {
 	return n, err
 }
 
-// grant applies a credit: the receiver has reposted so many receives in total. Lost messages
-// used no receive and are added. A credit that is older than the last one is ignored.
+// grant applies a credit, which has the total number of receives that the receiver has reposted.
+// Lost messages used no receive and are added. It ignores a credit older than the last one.
 func (p *creditTracker) grant(qp int, reposted uint32) {
 	if granted := reposted + p.lost[qp]; int32(granted-p.granted[qp]) > 0 {
 		p.granted[qp] = granted
@@ -132,10 +129,7 @@ func (g *creditSender) send(qp, receives int) error {
 	g.granted[qp] += uint32(receives)
 	var timer spinTimer
 	for {
-		n, err := g.sends.Poll(g.wcs)
-		if err == nil {
-			err = checkSuccess(g.wcs[:n])
-		}
+		n, err := pollSuccess(g.sends, g.wcs)
 		if err != nil {
 			return err
 		}

@@ -18,17 +18,17 @@ var pingSizes = []int{8, 64}
 
 // RunIWARP measures iWARP devices against plain TCP: WRITEs of all sizes, half
 // round trips, the rate of small messages, and idle memory. Unless datagrams is
-// nil, it also measures the datagram-iWARP devices of that bench against those of streams.
+// nil, it also measures the datagram-iWARP devices of datagrams against the devices of streams.
 func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
 	r := &run{Bench: streams, Options: opt.orDefault(), baseline: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
 	// Each part with its number of progress steps.
 	parts := []part{
-		{1, r.memory},
-		{w.writeSteps(), w.writes},
-		{2 * len(pingSizes) * r.Rounds, w.pings},
-		{r.Rounds, r.rates},
-		{2 * len(r.Sizes), func(ctx context.Context) error { return r.sweep(ctx, verbs.OpSend, verbs.OpRDMARead) }},
+		{1, r.measureMemory},
+		{w.writeSteps(), w.compareWrites},
+		{2 * len(pingSizes) * r.Rounds, w.comparePings},
+		{r.Rounds, r.measureRates},
+		{2 * len(r.Sizes), func(ctx context.Context) error { return r.measureStreams(ctx, verbs.OpSend, verbs.OpRDMARead) }},
 	}
 	if datagrams != nil {
 		parts = append(parts, part{4 * r.Rounds, w.compareDatagrams})
@@ -72,16 +72,16 @@ func (w *iwarpRun) writeRounds(bytes int) int {
 	return min(w.Rounds, sweepRounds)
 }
 
-// writes compares WRITEs of all sizes with plain TCP, with CRC and with the CRC offloaded.
+// compareWrites compares WRITEs of all sizes with plain TCP, with CRC and with the CRC offloaded.
 // Only the size targetWriteBytes, with CRC, has a target.
-func (w *iwarpRun) writes(ctx context.Context) error {
+func (w *iwarpRun) compareWrites(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
 		for _, n := range w.Sizes {
 			slice := w.Slice
 			if n != targetWriteBytes {
 				slice /= 2
 			}
-			d, err := w.write(ctx, n, offloaded, w.writeRounds(n), slice)
+			d, err := w.compareWrite(ctx, n, offloaded, w.writeRounds(n), slice)
 			if err != nil {
 				return err
 			}
@@ -101,11 +101,11 @@ func (w *iwarpRun) writes(ctx context.Context) error {
 	return nil
 }
 
-// pings compares half round trips with plain TCP, spinning and blocking; each has a target.
-func (w *iwarpRun) pings(ctx context.Context) error {
+// comparePings compares half round trips with plain TCP, spinning and blocking; each has a target.
+func (w *iwarpRun) comparePings(ctx context.Context) error {
 	for _, blocking := range []bool{false, true} {
 		for _, n := range pingSizes {
-			d, err := w.latency(ctx, n, blocking)
+			d, err := w.compareLatency(ctx, n, blocking)
 			if err != nil {
 				return err
 			}
@@ -165,12 +165,12 @@ const targetWriteBytes = 1 << 20
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	r := &run{Bench: b, Options: opt.orDefault(), baseline: "bare sockets"}
 	err := r.measure(ctx, []part{
-		{1, r.memory},
-		{2 * r.Rounds, r.bigWrites},
-		{2 * r.Rounds, func(ctx context.Context) error { return r.latencies(ctx, 8) }},
-		{r.Rounds, r.rates},
+		{1, r.measureMemory},
+		{2 * r.Rounds, r.compareBigWrites},
+		{2 * r.Rounds, func(ctx context.Context) error { return r.compareLatencies(ctx, 8) }},
+		{r.Rounds, r.measureRates},
 		{3 * len(r.Sizes), func(ctx context.Context) error {
-			return r.sweep(ctx, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead)
+			return r.measureStreams(ctx, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead)
 		}},
 	})
 	if err != nil {
@@ -180,10 +180,10 @@ func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	return &r.result, nil
 }
 
-// bigWrites compares WRITEs of 1 MiB, with and without CRC.
-func (r *run) bigWrites(ctx context.Context) error {
+// compareBigWrites compares WRITEs of 1 MiB, with and without CRC.
+func (r *run) compareBigWrites(ctx context.Context) error {
 	for _, offloaded := range []bool{false, true} {
-		d, err := r.write(ctx, targetWriteBytes, offloaded, r.Rounds, r.Slice)
+		d, err := r.compareWrite(ctx, targetWriteBytes, offloaded, r.Rounds, r.Slice)
 		if err != nil {
 			return err
 		}
@@ -201,10 +201,10 @@ func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	}
 }
 
-// latencies compares half round trips of one size, spinning and blocking.
-func (r *run) latencies(ctx context.Context, bytes int) error {
+// compareLatencies compares half round trips of one size, spinning and blocking.
+func (r *run) compareLatencies(ctx context.Context, bytes int) error {
 	for _, blocking := range []bool{false, true} {
-		if _, err := r.latency(ctx, bytes, blocking); err != nil {
+		if _, err := r.compareLatency(ctx, bytes, blocking); err != nil {
 			return err
 		}
 	}

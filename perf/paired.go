@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -99,8 +100,8 @@ type Rate struct {
 
 // Run runs one side. The client returns messages per second.
 func (r Rate) Run(ctx context.Context, s *Side) (perSecond float64, err error) {
-	r.Bytes, r.Depth, r.QPs = orElse(r.Bytes, 64), orElse(r.Depth, 64), orElse(r.QPs, 1)
-	r.Duration = orElse(r.Duration, 100*time.Millisecond)
+	r.Bytes, r.Depth, r.QPs = cmp.Or(r.Bytes, 64), cmp.Or(r.Depth, 64), cmp.Or(r.QPs, 1)
+	r.Duration = cmp.Or(r.Duration, 100*time.Millisecond)
 	// A quarter of the queue is posted at a time, with a signaled last message.
 	burst := max(1, r.Depth/4)
 	messages, took, err := oneWayTraffic{

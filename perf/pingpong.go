@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,7 +35,7 @@ const (
 
 // Run runs one side. The client returns the median half round trip in µs.
 func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err error) {
-	p.Bytes, p.Rounds = orElse(p.Bytes, 8), orElse(p.Rounds, 10_000)
+	p.Bytes, p.Rounds = cmp.Or(p.Bytes, 8), cmp.Or(p.Rounds, 10_000)
 	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes, notify: p.Blocking})
 	if err != nil {
 		return 0, err
@@ -144,10 +145,7 @@ func (p *pingPongSide) sendOne() error {
 func (p *pingPongSide) waitSends(sends int) error {
 	var timer spinTimer
 	for p.completed < sends {
-		n, err := p.sends.Poll(p.wcs)
-		if err == nil {
-			err = checkSuccess(p.wcs[:n])
-		}
+		n, err := pollSuccess(p.sends, p.wcs)
 		if err != nil {
 			return err
 		}
@@ -192,19 +190,7 @@ func (p *pingPongSide) recvOne() error {
 
 // tryRecv polls once, and reports whether a message has arrived.
 func (p *pingPongSide) tryRecv() (received bool, err error) {
-	n, err := p.recvs.Poll(p.wcs[:1])
-	if err == nil {
-		err = checkSuccess(p.wcs[:n])
-	}
+	n, err := pollSuccess(p.recvs, p.wcs[:1])
 	p.consumed += n
 	return n > 0, err
-}
-
-// orElse returns v, or the default if v is the zero value.
-func orElse[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,13 +62,14 @@ func (p Program) String() string {
 		if p.PingPong.WaitForSend {
 			how += ", confirmed"
 		}
-		return fmt.Sprintf("half round trip %s, %s", sizeName(orElse(p.PingPong.Bytes, 8)), how)
+		return fmt.Sprintf("half round trip %s, %s", sizeName(cmp.Or(p.PingPong.Bytes, 8)), how)
 	case p.Rate != nil:
-		return fmt.Sprintf("sends of %s, %d QPs", sizeName(orElse(p.Rate.Bytes, 64)), orElse(p.Rate.QPs, 1))
+		return fmt.Sprintf("sends of %s, %d QPs", sizeName(cmp.Or(p.Rate.Bytes, 64)), cmp.Or(p.Rate.QPs, 1))
 	}
 	return "nothing"
 }
 
+// opName returns the name of an operation in results.
 func opName(op verbs.WROpcode) string {
 	switch op {
 	case verbs.OpRDMAWrite:
@@ -80,14 +82,15 @@ func opName(op verbs.WROpcode) string {
 	return op.String()
 }
 
-func sizeName(n int) string {
+// sizeName formats a size in the largest binary unit of which it is a multiple.
+func sizeName(bytes int) string {
 	switch {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", n>>10)
+	case bytes >= 1<<20 && bytes%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	case bytes >= 1<<10 && bytes%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", bytes>>10)
 	}
-	return fmt.Sprintf("%d B", n)
+	return fmt.Sprintf("%d B", bytes)
 }
 
 // WithConnection connects a queue pair with one of the other side, calls f, and closes the

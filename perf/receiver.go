@@ -64,10 +64,7 @@ func (r *receiver) repost(qp int) error {
 // poll processes received messages without waiting, and returns their number. It reposts
 // used receives, and grants credits for them, in batches of repostCount.
 func (r *receiver) poll() (int, error) {
-	n, err := r.recvs.Poll(r.wcs)
-	if err == nil {
-		err = checkSuccess(r.wcs[:n])
-	}
+	n, err := pollSuccess(r.recvs, r.wcs)
 	if err != nil {
 		return 0, err
 	}

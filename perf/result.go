@@ -3,6 +3,7 @@ package perf
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -224,7 +225,7 @@ func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
 			fmt.Fprintf(b, "\ncompared with %s\n", baseline)
 			fmt.Fprintln(tab, "\tgot\tlimit\tratio\tnoise\t")
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, formatExact(c.Got, c.Unit), formatExact(c.Limit, c.Unit), formatValue(c.Ratio, ""), percent(c.Noise))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, formatWithUnit(c.Got, c.Unit), formatWithUnit(c.Limit, c.Unit), formatValue(c.Ratio, ""), percent(c.Noise))
 	}
 	tab.Flush()
 }
@@ -232,39 +233,33 @@ func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
 // writeStreams writes a table of the goodput of streams: a row for each message size and a
 // column for each operation.
 func (q *Result) writeStreams(w io.Writer) {
-	rows := map[int]map[string]float64{} // goodput by size and operation
+	type cell struct {
+		bytes int
+		op    string
+	}
+	gbps := map[cell]float64{}
 	var sizes []int
+	var ops []string
 	for _, s := range q.Streams {
-		if rows[s.Bytes] == nil {
-			rows[s.Bytes] = map[string]float64{}
+		gbps[cell{s.Bytes, s.Op}] = s.Gbps
+		if !slices.Contains(sizes, s.Bytes) {
 			sizes = append(sizes, s.Bytes)
 		}
-		rows[s.Bytes][s.Op] = s.Gbps
+		if !slices.Contains(ops, s.Op) {
+			ops = append(ops, s.Op)
+		}
 	}
 	if len(sizes) == 0 {
 		return
 	}
-	ops := operations(q.Streams)
 	fmt.Fprintf(w, "Gb/s\t%s\t\n", strings.Join(ops, "\t"))
-	for _, n := range sizes {
-		fmt.Fprintf(w, "%s\t", sizeName(n))
+	for _, bytes := range sizes {
+		fmt.Fprintf(w, "%s\t", sizeName(bytes))
 		for _, op := range ops {
-			fmt.Fprintf(w, "%.2f\t", rows[n][op])
+			fmt.Fprintf(w, "%.2f\t", gbps[cell{bytes, op}])
 		}
 		fmt.Fprintln(w)
 	}
-}
-
-// operations returns the operations of streams, each once, in order.
-func operations(streams []StreamRate) (ops []string) {
-	seen := map[string]bool{}
-	for _, s := range streams {
-		if !seen[s.Op] {
-			seen[s.Op] = true
-			ops = append(ops, s.Op)
-		}
-	}
-	return ops
 }
 
 // formatValue formats a value in short form: rates in millions per second, and without a
@@ -279,6 +274,7 @@ func formatValue(v float64, unit string) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-func formatExact(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
+// formatWithUnit formats a value with two decimals.
+func formatWithUnit(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }

@@ -21,6 +21,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -67,8 +68,8 @@ func (r *run) step(doing string) {
 	r.done++
 }
 
-// memory measures the resident memory of an idle host.
-func (r *run) memory(ctx context.Context) (err error) {
+// measureMemory measures the resident memory of an idle host.
+func (r *run) measureMemory(ctx context.Context) (err error) {
 	r.step("memory of an idle host")
 	r.result.Memory.IdleMB, err = r.IdleMB(ctx)
 	return err
@@ -100,10 +101,10 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 	return &d, nil
 }
 
-// write measures WRITEs against plain sockets. The sockets copy and compute CRCs, too; with
-// offloaded, neither the devices compute CRCs nor the sockets copy or compute. Each of the
-// rounds has samples that last slice.
-func (r *run) write(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
+// compareWrite measures WRITEs against plain sockets, which copy and compute CRCs, too. With
+// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. A sample
+// lasts slice.
+func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {
 		baseline.Name = r.baseline
@@ -122,9 +123,9 @@ func (r *run) trips(blocking bool) int {
 	return n
 }
 
-// latency measures half round trips against plain sockets that wait in the same way,
+// compareLatency measures half round trips against plain sockets that wait in the same way,
 // blocking or spinning. It stores the highest ratio and noise of all sizes in the result.
-func (r *run) latency(ctx context.Context, bytes int, blocking bool) (*PairedSeries, error) {
+func (r *run) compareLatency(ctx context.Context, bytes int, blocking bool) (*PairedSeries, error) {
 	trips, how := r.trips(blocking), "spinning"
 	if blocking {
 		how = "blocking"
@@ -145,9 +146,9 @@ func (r *run) latency(ctx context.Context, bytes int, blocking bool) (*PairedSer
 	return d, nil
 }
 
-// rates measures the message rate over each number of queue pairs, relative to the
+// measureRates measures the message rate over each number of queue pairs, relative to the
 // first of QPs, which is measured before and after.
-func (r *run) rates(ctx context.Context) error {
+func (r *run) measureRates(ctx context.Context) error {
 	series := make([]Series, len(r.QPs)+1)
 	order := slices.Concat(r.QPs, r.QPs[:1])
 	for range r.Rounds {
@@ -185,8 +186,8 @@ func (r *run) rates(ctx context.Context) error {
 // sweepRounds is the number of samples for sizes without a target.
 const sweepRounds = 3
 
-// sweep measures streams of all message sizes for each operation.
-func (r *run) sweep(ctx context.Context, ops ...verbs.WROpcode) error {
+// measureStreams measures streams of all message sizes for each operation.
+func (r *run) measureStreams(ctx context.Context, ops ...verbs.WROpcode) error {
 	for _, op := range ops {
 		for _, n := range r.Sizes {
 			m := deviceMeasurement(r.Bench, Program{Stream: &Stream{Op: op, Bytes: n, Duration: r.Slice / 2}}, withCRC)
@@ -245,8 +246,8 @@ type Options struct {
 
 // orDefault returns the options with defaults instead of zero values.
 func (o Options) orDefault() Options {
-	o.Rounds = orElse(o.Rounds, 7)
-	o.Slice = orElse(o.Slice, 120*time.Millisecond)
+	o.Rounds = cmp.Or(o.Rounds, 7)
+	o.Slice = cmp.Or(o.Slice, 120*time.Millisecond)
 	if o.Sizes == nil {
 		for n := 64; n <= 4<<20; n *= 4 {
 			o.Sizes = append(o.Sizes, n)

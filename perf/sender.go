@@ -22,7 +22,7 @@ type sender struct {
 	creditEvery int            // messages per credit of the receiver
 	wcs         []verbs.WC
 	posted      int  // messages, in total
-	open        int  // posted messages that have not completed
+	inFlight    int  // posted messages that have not completed
 	stopping    bool // post no more
 }
 
@@ -98,7 +98,7 @@ func (s *sender) post(qp int) error {
 		s.free[qp] -= n
 		s.posts[qp] += n
 		s.posted += n
-		s.open += n
+		s.inFlight += n
 		if s.credits != nil {
 			s.credits.sent[qp] += uint32(n)
 		}
@@ -119,16 +119,13 @@ func (s *sender) postAll() error {
 // poll processes completions and credits, and posts messages into the free slots. It returns
 // the number of completed messages, and whether any completion or credit arrived.
 func (s *sender) poll() (completed int, progress bool, err error) {
-	n, err := s.sends.Poll(s.wcs)
-	if err == nil {
-		err = checkSuccess(s.wcs[:n])
-	}
+	n, err := pollSuccess(s.sends, s.wcs)
 	if err != nil {
 		return 0, false, err
 	}
 	for k := range n {
 		s.free[s.wcs[k].WRID] += s.signalEvery
-		s.open -= s.signalEvery
+		s.inFlight -= s.signalEvery
 	}
 	// Post only after counting all completions: the bursts are larger.
 	for k := range n {
@@ -155,7 +152,7 @@ func (s *sender) run(ctx context.Context, d time.Duration, least int) (messages 
 		return 0, 0, err
 	}
 	var timer spinTimer
-	for !s.stopping || s.open > 0 {
+	for !s.stopping || s.inFlight > 0 {
 		n, progress, err := s.poll()
 		if err != nil {
 			return 0, 0, err
@@ -182,12 +179,12 @@ const lossTimeout = 10 * time.Millisecond
 // sends more; after waitTimeout it returns an error. timer runs since the last progress.
 func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 	switch waited := timer.waited(); {
-	case s.side.Service == ServiceUD && s.open == 0 && waited > lossTimeout:
+	case s.side.Service == ServiceUD && s.inFlight == 0 && waited > lossTimeout:
 		timer.reset()
 		s.credits.assumeLost()
 		return s.postAll()
 	case waited > waitTimeout:
-		return fmt.Errorf("%d of %d messages did not complete within %v", s.open, s.posted, waitTimeout)
+		return fmt.Errorf("%d of %d messages did not complete within %v", s.inFlight, s.posted, waitTimeout)
 	}
 	return ctx.Err()
 }
@@ -226,10 +223,7 @@ func (s *sender) fence() error {
 	}
 	var timer spinTimer
 	for left := len(s.qps); left > 0; {
-		n, err := s.sends.Poll(s.wcs)
-		if err == nil {
-			err = checkSuccess(s.wcs[:n])
-		}
+		n, err := pollSuccess(s.sends, s.wcs)
 		if err != nil {
 			return err
 		}

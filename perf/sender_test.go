@@ -43,7 +43,7 @@ func TestCompletionsOfOnePollArePostedTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.postAll(); err != nil || len(qp.posts) != 2 || s.open != 32 {
+	if err := s.postAll(); err != nil || len(qp.posts) != 2 || s.inFlight != 32 {
 		t.Fatalf("posts of %v, %v", qp.posts, err)
 	}
 	qp.posts, cq.ready = nil, 9

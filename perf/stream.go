@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -32,7 +33,7 @@ const (
 
 // Run runs one side of the stream. The client returns the goodput in Gb/s.
 func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
-	st.Duration = orElse(st.Duration, 100*time.Millisecond)
+	st.Duration = cmp.Or(st.Duration, 100*time.Millisecond)
 	switch {
 	case st.Bytes < 1:
 		return 0, fmt.Errorf("stream: message of %d bytes", st.Bytes)
@@ -113,7 +114,7 @@ func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64
 }
 
 // runServer receives until all messages of the client have arrived, and sends their number
-// back. Without receives (WRITE and READ) it sends back the number of the client.
+// back. Without receives (WRITE and READ) it sends back the number that the client reports.
 func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 	if w.window == 0 {
 		if err := c.side.barrier(ctx); err != nil {

@@ -32,20 +32,20 @@ func faultState(f *Fault) kit.State {
 	return kit.Impaired
 }
 
-// looks implements kit.Looks by the counters of a result.
-type looks struct {
+// fabricPainter implements kit.Painter by the counters of a result.
+type fabricPainter struct {
 	links       map[[2]string][]*Link // by their ends
 	ranks       map[string][]*Rank    // by host
 	faultStates map[string]kit.State  // the worst state that a fault caused, by host or link
 	used        [kit.Down + 1]bool    // states that occur in the drawing
-	fewLabels   bool                  // omit titles of hosts and cables in the state kit.Fine
+	fewTitles   bool                  // omit titles of hosts and cables in the state kit.Fine
 }
 
-// newLooks indexes the links of a result by their ends, its ranks by host, and the states that
-// its faults cause by host or link.
-func newLooks(r *Result) *looks {
-	const maxLabelledRanks = 24
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewLabels: len(r.Ranks) > maxLabelledRanks}
+// newFabricPainter returns a painter of a result's fabric: it indexes the links by their ends, the
+// ranks by host, and the states that faults cause by host or link.
+func newFabricPainter(r *Result) *fabricPainter {
+	const maxRanksWithTitles = 24
+	l := &fabricPainter{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewTitles: len(r.Ranks) > maxRanksWithTitles}
 	for i := range r.Links {
 		link := &r.Links[i]
 		ends := [2]string{link.From, link.To}
@@ -71,9 +71,9 @@ func portName(p topology.Port) string {
 	return p.Node + "/" + p.NIC
 }
 
-// Cable implements kit.Looks: it draws both directions of a cable as one line in the worse
+// Cable implements kit.Painter: it draws both directions of a cable as one line in the worse
 // state of the two, with the number of lost packets.
-func (l *looks) Cable(c *topology.Cable) kit.Part {
+func (l *fabricPainter) Cable(c *topology.Cable) kit.Part {
 	a, b := portName(c.A), portName(c.B)
 	var p kit.Part
 	text := []string{a + " – " + b}
@@ -95,7 +95,7 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 		p.Label = textfmt.SI(float64(lost), "") + " lost"
 	}
 	l.used[p.State] = true
-	if !l.fewLabels || p.State != kit.Fine {
+	if !l.fewTitles || p.State != kit.Fine {
 		p.Title = strings.Join(text, "\n")
 	}
 	return p
@@ -113,9 +113,9 @@ func directionTitle(l *Link) string {
 	return s
 }
 
-// Host implements kit.Looks: it draws a host as down if a rank on it did not finish, and else in
+// Host implements kit.Painter: it draws a host as down if a rank on it did not finish, and else in
 // the state that faults caused.
-func (l *looks) Host(h *topology.Host) kit.Part {
+func (l *fabricPainter) Host(h *topology.Host) kit.Part {
 	p := kit.Part{State: l.faultStates[h.Name]}
 	title := h.Name
 	for _, r := range l.ranks[h.Name] {
@@ -124,7 +124,7 @@ func (l *looks) Host(h *topology.Host) kit.Part {
 		}
 		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", r.Rank, rankState(r), textfmt.Bytes(r.Bytes), count(r.Messages))
 	}
-	if !l.fewLabels || p.State != kit.Fine {
+	if !l.fewTitles || p.State != kit.Fine {
 		p.Title = title
 	}
 	l.used[p.State] = true
@@ -132,7 +132,7 @@ func (l *looks) Host(h *topology.Host) kit.Part {
 }
 
 // legend explains the states that occur in the drawing.
-func (l *looks) legend() []legendView {
+func (l *fabricPainter) legend() []legendView {
 	texts := map[kit.State]string{kit.Impaired: "disturbed, nothing lost", kit.Lossy: "lost packets", kit.Down: "cut off, or did not finish"}
 	var out []legendView
 	for s := kit.Impaired; s <= kit.Down; s++ {

@@ -74,9 +74,9 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		v.Elapsed = textfmt.Duration(r.Elapsed)
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
-		looks := newLooks(r)
-		d := kit.Draw(r.Fabric, looks)
-		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), looks.legend()
+		painter := newFabricPainter(r)
+		d := kit.Draw(r.Fabric, painter)
+		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), painter.legend()
 	}
 	return v
 }

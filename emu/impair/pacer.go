@@ -40,8 +40,7 @@ type Pacer struct {
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
-// Next adds n bytes at now behind the backlog, and returns when the last of them has
-// left.
+// Next appends n bytes to the backlog at now, and returns when the last of them has left.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/perflab"
+	"github.com/fabrictest/fabrictest/perf"
 )
 
 // contest is what is measured of several providers.
@@ -31,12 +33,17 @@ var contests = []contest{
 func report(b *testing.B, unit, baseName string, rounds int, base, ours func() (float64, error)) {
 	b.Helper()
 	for b.Loop() {
-		c, err := perflab.Compare(rounds, base, ours)
-		must.Do(b, err)
-		b.ReportMetric(c.Base, baseName+"-"+unit)
-		b.ReportMetric(c.Other, unit)
-		b.ReportMetric(c.Ratio, "ratio")
-		b.ReportMetric(c.Noise, "noise")
+		var d perf.PairedSeries
+		measurement := func(measure func() (float64, error)) perf.Measurement {
+			return perf.Measurement{Unit: unit, Measure: func(context.Context) (float64, error) { return measure() }}
+		}
+		for range rounds {
+			must.Do(b, d.Round(b.Context(), measurement(base), measurement(ours)))
+		}
+		b.ReportMetric(perf.Median(d.Baseline.Values), baseName+"-"+unit)
+		b.ReportMetric(perf.Median(d.Device.Values), unit)
+		b.ReportMetric(d.Ratio(), "ratio")
+		b.ReportMetric(d.Noise(), "noise")
 	}
 }
 
@@ -62,9 +69,9 @@ func BenchmarkStream(b *testing.B) {
 				report(b, "Gb/s", "raw", 5, func() (float64, error) {
 					x, y := h.bare()
 					if c.name == iwarp.name {
-						return perflab.RawTCPStream(x, y, perflab.RawTCPStreamConfig{Bytes: 1 << 20, Work: true, Duration: slice})
+						return perflab.RawTCPStream(x, y, perflab.RawStreamConfig{Bytes: 1 << 20, Work: true, Duration: slice})
 					}
-					r, err := perflab.RawUDPStream(x, y, perflab.RawUDPStreamConfig{Duration: slice})
+					r, err := perflab.RawUDPStream(x, y, perflab.RawStreamConfig{Bytes: 4096, Work: true, Duration: slice})
 					return r.Gbps(), err
 				}, func() (float64, error) { return h.play(b, c, 64, false, writes(slice)) })
 			})
@@ -83,10 +90,9 @@ func BenchmarkPingPong(b *testing.B) {
 					report(b, "µs", "raw", 5, func() (float64, error) {
 						x, y := h.bare()
 						if c.name == iwarp.name {
-							return perflab.RawTCPPingPong(x, y, perflab.RawTCPPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+							return perflab.RawTCPPingPong(x, y, perflab.RawPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
 						}
-						r, err := perflab.RawUDPPingPong(x, y, perflab.RawUDPPingPongConfig{Rounds: rounds, Bytes: size + 16, Block: block})
-						return r.HalfMicros(), err
+						return perflab.RawUDPPingPong(x, y, perflab.RawPingPongConfig{Bytes: size + 16, Rounds: rounds, Block: block})
 					}, func() (float64, error) { return h.play(b, c, size, block, halfRound(rounds)) })
 				})
 			})

@@ -178,7 +178,7 @@ type Tap struct {
 	Sent func(d *link.Datagram)
 }
 
-// Send implements link.PacketLink.
+// Send implements link.PacketLink. It calls t.Sent with each datagram that the link has sent.
 func (t Tap) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range n {

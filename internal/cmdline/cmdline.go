@@ -64,11 +64,7 @@ func Quote(s string) string {
 
 // Join returns a command line of words, each quoted if a shell needs that.
 func Join(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = Quote(w)
-	}
-	return strings.Join(quoted, " ")
+	return new(Line).Args(words...).String()
 }
 
 // Line is a command line to be printed, for a user to run again.

@@ -113,19 +113,15 @@ func (s *source) apply(hunks []Hunk) (string, error) {
 	return strings.Join(append(lines, added...), "\n"), nil
 }
 
+// equalTrimmed reports whether two lines are equal but for white space at both ends.
+func equalTrimmed(a, b string) bool { return strings.TrimSpace(a) == strings.TrimSpace(b) }
+
 // find returns the index in lines of the only occurrence of the lines want. It ignores white
 // space at both ends of a line.
 func find(lines, want []string) (int, error) {
 	found := -1
 	for i := range len(lines) - len(want) + 1 {
-		same := true
-		for j := range want {
-			if strings.TrimSpace(lines[i+j]) != strings.TrimSpace(want[j]) {
-				same = false
-				break
-			}
-		}
-		switch {
+		switch same := slices.EqualFunc(lines[i:i+len(want)], want, equalTrimmed); {
 		case same && found >= 0:
 			return 0, fmt.Errorf("the text occurs more than once: add context or an @@ line:\n%s", strings.Join(want, "\n"))
 		case same:

@@ -14,22 +14,23 @@ const module = "github.com/fabrictest/fabrictest"
 
 // Overlay writes copies of the files in the module root that mutants change, with the variants of
 // all mutants, to dir. It returns the name of a file for the -overlay flag of the Go tool, which
-// replaces the files, and names.go of this package, by the copies.
+// replaces these files by the copies, and names.go of this package by one that has the names of
+// the mutants and, for each, the numbers of the functions that it changes.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return "", err
 	}
-	files := map[string][]int{} // indexes of the mutants of a file
-	var order, names []string   // files in the order of mutants, and mutants
+	mutantsOf := map[string][]int{} // indexes of mutants, by the file that they change
+	var files, names []string       // keys of mutantsOf in the order of mutants, and names of mutants
 	for i := range mutants {
 		names = append(names, mutants[i].Name)
 		for _, h := range mutants[i].Hunks {
-			if files[h.File] == nil {
-				order = append(order, h.File)
+			if mutantsOf[h.File] == nil {
+				files = append(files, h.File)
 			}
-			if !slices.Contains(files[h.File], i) {
-				files[h.File] = append(files[h.File], i)
+			if !slices.Contains(mutantsOf[h.File], i) {
+				mutantsOf[h.File] = append(mutantsOf[h.File], i)
 			}
 		}
 	}
@@ -41,7 +42,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 		replace[filepath.Join(root, filepath.FromSlash(name))] = to
 		return os.WriteFile(to, []byte(text), 0o666)
 	}
-	for _, name := range order {
+	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if err != nil {
 			return "", err
@@ -53,7 +54,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, i := range files[name] {
+		for _, i := range mutantsOf[name] {
 			if err := v.addMutant(i+1, &mutants[i]); err != nil {
 				return "", fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
 			}

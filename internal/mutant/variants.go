@@ -3,6 +3,7 @@ package mutant
 import (
 	"fmt"
 	"go/ast"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -67,7 +68,7 @@ func (v *variants) addMutant(number int, m *Mutant) error {
 		}
 	}
 	decls := mutated.decls()
-	for _, name := range sortedKeys(decls) {
+	for _, name := range slices.Sorted(maps.Keys(decls)) {
 		if err := v.addDecl(number, name, mutated, decls[name]); err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (v *variants) render() string {
 		text     string
 	}
 	var all []replacement
-	for _, name := range sortedKeys(v.dispatch) {
+	for _, name := range slices.Sorted(maps.Keys(v.dispatch)) {
 		d := v.decls[name].(*ast.FuncDecl)
 		for i, p := range params(d) {
 			if p.Name == "_" {
@@ -182,7 +183,7 @@ func (v *variants) render() string {
 		start := v.offset(d.Body.Lbrace) + 1
 		all = append(all, replacement{start, start, variantCalls(d, v.numbers.addFunction(v.dispatch[name]), v.dispatch[name])})
 	}
-	for _, name := range sortedKeys(v.fields) {
+	for _, name := range slices.Sorted(maps.Keys(v.fields)) {
 		end := v.offset(v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType).Fields.Closing)
 		all = append(all, replacement{end, end, strings.Join(v.fields[name], "\n") + "\n"})
 	}
@@ -239,13 +240,4 @@ func variantCalls(d *ast.FuncDecl, function int, mutants []int) string {
 		}
 	}
 	return b.String() + "\n}\n"
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

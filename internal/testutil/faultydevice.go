@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -224,7 +225,7 @@ func Duplicate(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC { return appen
 
 // Drop is a change that removes a completion.
 func Drop(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
-	return append(append([]verbs.WC(nil), wcs[:i]...), wcs[i+1:]...)
+	return slices.Delete(slices.Clone(wcs), i, i+1)
 }
 
 // FlipBit is a change that flips a bit in the middle of the data that a receive, read or atomic has

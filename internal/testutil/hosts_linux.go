@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -41,10 +42,7 @@ func HostPair(tb testing.TB, mtu int) (a, b *Host) {
 	}
 	var hosts [2]*Host
 	for i := range hosts {
-		ns, err := netns.New()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		ns := must.Get(netns.New())(tb)
 		tb.Cleanup(func() { ns.Close() })
 		n := byte(i + 1)
 		hosts[i] = &Host{
@@ -53,9 +51,7 @@ func HostPair(tb testing.TB, mtu int) (a, b *Host) {
 			V6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: n}),
 		}
 	}
-	if err := connect(hosts[0], hosts[1], mtu); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, connect(hosts[0], hosts[1], mtu))
 	return hosts[0], hosts[1]
 }
 

@@ -14,20 +14,17 @@ import (
 
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Golden fails the test if a file differs from the text got. With update it writes the file first.
 func Golden(t *testing.T, file string, got []byte, update bool) {
 	t.Helper()
 	if update {
-		if err := os.WriteFile(file, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o666))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the generated text\n%s\nIf the change is intended, repeat the test with -update", file, got)
 	}
@@ -56,9 +53,7 @@ func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 		return strings.ToLower(strings.ReplaceAll(in.String(), ".", "_"))
 	}
 	for _, dir := range d.Packages {
-		if err := r.AddGoComments(own, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.AddGoComments(own, dir))
 	}
 	r.LookupComment = func(in reflect.Type, field string) string {
 		if field == "" {
@@ -104,18 +99,10 @@ func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
 // CompileSchema returns a validator for a JSON schema, given as its text.
 func CompileSchema(t *testing.T, text []byte) *validator.Schema {
 	t.Helper()
-	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(text)))(t)
 	c := validator.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.AddResource("schema.json", doc))
+	s := must.Get(c.Compile("schema.json"))(t)
 	return s
 }

@@ -130,7 +130,8 @@ func (c *Call) WaitForever(detach bool) error {
 		return context.Cause(c.ctx)
 	}
 	_ = c.conn.SetDeadline(time.Time{})
-	if !detach && c.ctx.Err() != nil { // the line above may have removed the deadline of its end
+	// SetDeadline may have removed the deadline that the end of the context has set.
+	if !detach && c.ctx.Err() != nil {
 		_ = c.conn.SetDeadline(past)
 	}
 	return nil
@@ -190,7 +191,7 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The lab may have ended by now: its reply is still in the socket.
+	// If the process has ended by now (ESRCH), its reply is still in the socket.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

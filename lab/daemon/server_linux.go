@@ -227,7 +227,7 @@ func (c *Client) ReplyJSON(v any) error {
 // Down answers a request and ends the lab. It never returns, so that the connection stays open
 // until the process exits, which tells the client that the lab has ended.
 func (c *Client) Down() {
-	_ = c.Reply(nil) // the client may not wait
+	_ = c.Reply(nil) // the client may have disconnected
 	c.stop()
 	select {}
 }

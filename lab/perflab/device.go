@@ -27,7 +27,8 @@ var deviceKinds = map[conformance.Protocol]deviceKind{
 	conformance.DatagramIWARP: {openProvider(conformance.DatagramIWARP), perf.ServiceUD},
 }
 
-// openProvider returns the opener for emulated devices of a protocol, on sockets.
+// openProvider returns a function that opens emulated devices of a protocol on sockets. An
+// offloaded device neither computes nor checks CRCs, as if hardware did.
 func openProvider(protocol conformance.Protocol) opener {
 	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
 		p := nics.OfProtocol(protocol)

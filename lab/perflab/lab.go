@@ -15,7 +15,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -48,6 +47,17 @@ type labMessage struct {
 	Done   float64      `json:"done,omitempty"`
 	Result *perf.Result `json:"result,omitempty"`
 	Error  string       `json:"error,omitempty"`
+}
+
+// Quick measures soft-RoCE against plain UDP sockets: see perf.RunQuick.
+func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
+	return runInLab(ctx, "quick", opts)
+}
+
+// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against
+// soft-iWARP: see perf.RunIWARP.
+func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
+	return runInLab(ctx, "iwarp", opts)
 }
 
 // runInLab runs a plan in a new lab process, which creates two hosts and removes them at the
@@ -129,36 +139,4 @@ func LabMain() error {
 		msg.Error = err.Error()
 	}
 	return out.Encode(msg)
-}
-
-// mtu carries packets with 4 KiB of payload.
-const mtu = 9000
-
-// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it.
-func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
-	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
-	if err != nil {
-		return nil, err
-	}
-	fabric, err := netns.Build(t, netns.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, fabric.Close()) }()
-	var hosts [2]Host
-	var cpus [2]int
-	cpus[0], cpus[1] = twoCPUs()
-	for i := range hosts {
-		h := fabric.Host(t.Hosts[i].Name)
-		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(false), CPU: cpus[i], Start: h.NS.Start}
-	}
-	m, err := open(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
-	if err != nil {
-		return nil, err
-	}
-	result, err = j.run(ctx, m, opt)
-	if cerr := m.Close(); err == nil {
-		err = cerr
-	}
-	return result, err
 }

@@ -10,20 +10,16 @@ import (
 
 // LinkPingPong measures round trips between two links that are bound to addrA and addrB. To
 // block they must be Waiters. The links must be idle, and stay open.
-func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg RawUDPPingPongConfig) (RawUDPPingPongResult, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return RawUDPPingPongResult{}, err
-	}
+func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg RawPingPongConfig) (halfMicros float64, err error) {
 	pa, err := newLinkEnd(a, addrB, cfg)
 	if err != nil {
-		return RawUDPPingPongResult{}, err
+		return 0, err
 	}
 	pb, err := newLinkEnd(b, addrA, cfg)
 	if err != nil {
-		return RawUDPPingPongResult{}, err
+		return 0, err
 	}
-	return runPingPong(cfg, pa, pb)
+	return runPingPong(cfg, [2]int{}, pa, pb)
 }
 
 type linkEnd struct {
@@ -33,7 +29,7 @@ type linkEnd struct {
 	in     [16]link.Datagram
 }
 
-func newLinkEnd(l link.PacketLink, peer netip.AddrPort, cfg RawUDPPingPongConfig) (*linkEnd, error) {
+func newLinkEnd(l link.PacketLink, peer netip.AddrPort, cfg RawPingPongConfig) (*linkEnd, error) {
 	p := &linkEnd{l: l}
 	p.out[0] = link.Datagram{Dst: peer, Payload: make([]byte, cfg.Bytes)}
 	if cfg.Block {
@@ -58,7 +54,7 @@ func (p *linkEnd) receive() error {
 	for turns := 1; ; turns++ {
 		if p.waiter != nil {
 			// Wait before the first Recv, as blocking recvfrom does.
-			if err := p.waiter.WaitReadable(replyTimeout); err != nil {
+			if err := p.waiter.WaitReadable(ioTimeout); err != nil {
 				return err
 			}
 		}

@@ -7,14 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// LinkStream measures the goodput from link tx to link rx, with the same work per segment
-// as Stream. The links must be idle, and stay open.
-func LinkStream(tx, rx link.PacketLink, to netip.AddrPort, cfg RawUDPStreamConfig) (RawUDPStreamResult, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return RawUDPStreamResult{}, err
-	}
-	return runStream(cfg, newLinkSender(tx, to, cfg), &linkReceiver{l: rx, ds: make([]link.Datagram, 64)})
+// LinkStream measures the goodput from the link of tx to link rx, with the same work per
+// segment as RawUDPStream. The links must be idle, and stay open.
+func LinkStream(tx *linkSender, rx link.PacketLink, cfg RawStreamConfig) (RawUDPStreamResult, error) {
+	return runStream(cfg, [2]int{}, tx, &linkReceiver{l: rx, ds: make([]link.Datagram, 64)})
 }
 
 type linkSender struct {
@@ -24,13 +20,14 @@ type linkSender struct {
 	left []link.Datagram // rest of the batch
 }
 
-func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg RawUDPStreamConfig) *linkSender {
-	t := &linkSender{l: l, ds: make([]link.Datagram, cfg.BatchSegments)}
-	arena := make([]byte, cfg.BatchSegments*cfg.SegmentBytes)
+// newLinkSender returns a sender of segments that are adjacent in memory, or scattered.
+func newLinkSender(l link.PacketLink, to netip.AddrPort, segmentBytes int, scattered bool) *linkSender {
+	t := &linkSender{l: l, ds: make([]link.Datagram, batchSegments(segmentBytes))}
+	arena := make([]byte, len(t.ds)*segmentBytes)
 	for i := range t.ds {
-		buf := arena[i*cfg.SegmentBytes:][:cfg.SegmentBytes]
-		if cfg.Scattered {
-			buf = make([]byte, cfg.SegmentBytes+64)[:cfg.SegmentBytes]
+		buf := arena[i*segmentBytes:][:segmentBytes]
+		if scattered {
+			buf = make([]byte, segmentBytes+64)[:segmentBytes]
 		}
 		t.bufs = append(t.bufs, buf)
 		t.ds[i] = link.Datagram{Dst: to, Payload: buf}

@@ -43,7 +43,7 @@ func newMachine(tb testing.TB) *testbed {
 		}
 	}
 	self := must.Get(os.Executable())(tb)
-	be := must.Get(open(hosts, append([]string{self}, HostArgs...), os.Stderr))(tb)
-	tb.Cleanup(func() { must.Do(tb, be.Close()) })
-	return be
+	pair := must.Get(startProcesses(hosts, append([]string{self}, HostArgs...), os.Stderr))(tb)
+	tb.Cleanup(func() { must.Do(tb, pair.stop()) })
+	return &testbed{hosts, pair}
 }

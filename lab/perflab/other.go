@@ -3,33 +3,18 @@
 package perflab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
+
+	"github.com/fabrictest/fabrictest/perf"
 )
 
-var errNotLinux = fmt.Errorf("bare sockets are measured by Linux's system calls: %w on %s", errors.ErrUnsupported, runtime.GOOS)
+var errNotLinux = fmt.Errorf("measurements need Linux: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 
-// RawTCPStream fails: the measurements are written for Linux only.
-func RawTCPStream(_, _ RawEndpoint, _ RawTCPStreamConfig) (float64, error) {
-	return 0, errNotLinux
-}
+// measure fails: it is written for Linux only.
+func measure(context.Context, *job, perf.Options) (*perf.Result, error) { return nil, errNotLinux }
 
-// RawTCPPingPong fails: the measurements are written for Linux only.
-func RawTCPPingPong(_, _ RawEndpoint, _ RawTCPPingPongConfig) (float64, error) {
-	return 0, errNotLinux
-}
-
-// RawUDPStream fails: the measurements are written for Linux only.
-func RawUDPStream(_, _ RawEndpoint, _ RawUDPStreamConfig) (RawUDPStreamResult, error) {
-	return RawUDPStreamResult{}, errNotLinux
-}
-
-// RawUDPPingPong fails: the measurements are written for Linux only.
-func RawUDPPingPong(_, _ RawEndpoint, _ RawUDPPingPongConfig) (RawUDPPingPongResult, error) {
-	return RawUDPPingPongResult{}, errNotLinux
-}
-
-func yield() { runtime.Gosched() }
-
-func onCPU(_ int, f func() error) error { return f() }
+// bindProcess fails: it is written for Linux only.
+func bindProcess(int) error { return errNotLinux }

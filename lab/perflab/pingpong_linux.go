@@ -2,84 +2,107 @@ package perflab
 
 import (
 	"fmt"
-	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/perf"
 )
 
-// RawTCPPingPong sends a message back and forth, with one send and one recv per
-// side and trip if TCP does not segment it. It returns the median half round trip
-// in µs.
-func RawTCPPingPong(a, b RawEndpoint, cfg RawTCPPingPongConfig) (halfMicros float64, err error) {
+// RawTCPPingPong sends a message back and forth over TCP, with one send and one recv per side
+// and trip if TCP does not segment it. It returns the median half round trip in µs.
+func RawTCPPingPong(a, b RawEndpoint, cfg RawPingPongConfig) (halfMicros float64, err error) {
+	return rawPingPong(a, b, cfg, connectTCP)
+}
+
+// RawUDPPingPong sends a datagram back and forth, with one sendto and one recvfrom per side and
+// trip. It returns the median half round trip in µs.
+func RawUDPPingPong(a, b RawEndpoint, cfg RawPingPongConfig) (halfMicros float64, err error) {
+	return rawPingPong(a, b, cfg, openUDPPair)
+}
+
+// rawPingPong runs a ping-pong between two sockets that open returns.
+func rawPingPong(a, b RawEndpoint, cfg RawPingPongConfig,
+	open func(a, b RawEndpoint, block bool) (client, server socket, err error),
+) (halfMicros float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}
-	client, server, err := connect(a, b, cfg.Block)
+	client, server, err := open(a, b, cfg.Block)
 	if err != nil {
 		return 0, err
 	}
 	defer client.close()
 	defer server.close()
+	return runPingPong(cfg, [2]int{a.CPU, b.CPU}, newPingPongSocket(client, cfg), newPingPongSocket(server, cfg))
+}
+
+// pingPonger is one side of a ping-pong.
+type pingPonger interface {
+	send() error
+	// receive returns when a message has arrived, or fails after ioTimeout.
+	receive() error
+}
+
+// runPingPong measures round trips: ping sends first and pong answers, each on its CPU of cpus,
+// counted from 1; 0 is any. It returns the median half round trip in µs.
+func runPingPong(cfg RawPingPongConfig, cpus [2]int, ping, pong pingPonger) (halfMicros float64, err error) {
 	const warmup = 4 // samples that are not counted
 	samples := warmup + max(1, cfg.Rounds/tripsPerSample)
-	times := make([]time.Duration, 0, samples)
-	ping, pong := newPingPongSide(client, cfg), newPingPongSide(server, cfg)
-	err = runBothSides(a, b, client, server, func() error {
+	times := make([]float64, 0, samples)
+	// After an error the other side ends within ioTimeout.
+	err = runOnCPUs(cpus, func() error {
 		for range samples {
 			start := time.Now()
-			for range tripsPerSample {
-				if err := ping.exchange(ping.sendAll, ping.recvAll); err != nil {
-					return fmt.Errorf("TCP ping: %w", err)
-				}
+			if err := runTrips(tripsPerSample, ping.send, ping.receive); err != nil {
+				return err
 			}
-			times = append(times, time.Since(start))
+			times = append(times, float64(time.Since(start).Nanoseconds()))
 		}
 		return nil
-	}, func() error {
-		for range samples * tripsPerSample {
-			if err := pong.exchange(pong.recvAll, pong.sendAll); err != nil {
-				return fmt.Errorf("TCP pong: %w", err)
-			}
-		}
-		return nil
-	})
+	}, func() error { return runTrips(samples*tripsPerSample, pong.receive, pong.send) })
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("ping-pong: %w", err)
 	}
-	times = times[warmup:]
-	slices.Sort(times)
-	median := times[len(times)/2]
-	return float64(median.Nanoseconds()) / 1e3 / tripsPerSample / 2, nil
+	return perf.Median(times[warmup:]) / 1e3 / tripsPerSample / 2, nil
 }
 
-// pingPongSide is one side of a ping-pong.
-type pingPongSide struct {
+// runTrips calls first and then, in this order, trips times.
+func runTrips(trips int, first, then func() error) error {
+	for range trips {
+		if err := first(); err != nil {
+			return err
+		}
+		if err := then(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pingPongSocket implements pingPonger with a socket. An error shuts a TCP connection down, so
+// that the other side ends too.
+type pingPongSocket struct {
 	socket
-	buf  []byte
-	recv func([]byte) (int, error)
+	message []byte
+	recv    func([]byte) (int, error)
 }
 
-// newPingPongSide returns a side that receives blocking or spinning, as cfg says.
-func newPingPongSide(s socket, cfg RawTCPPingPongConfig) *pingPongSide {
-	p := &pingPongSide{socket: s, buf: make([]byte, cfg.Bytes), recv: s.receive}
+// newPingPongSocket returns a side that receives blocking or spinning, as cfg says.
+func newPingPongSocket(s socket, cfg RawPingPongConfig) *pingPongSocket {
+	p := &pingPongSocket{socket: s, message: make([]byte, cfg.Bytes), recv: s.receive}
 	if cfg.Block {
 		p.recv = s.receiveBlocking
 	}
 	return p
 }
 
-// exchange sends and receives one message, in the order of its arguments.
-func (p *pingPongSide) exchange(first, then func() error) error {
-	if err := first(); err != nil {
-		return err
-	}
-	return then()
-}
-
-// sendAll sends a whole message, spinning while the socket is full.
-func (p *pingPongSide) sendAll() error {
-	for rest := p.buf; len(rest) > 0; {
+// send implements pingPonger. It spins while the socket is full.
+func (p *pingPongSocket) send() error {
+	for rest := p.message; len(rest) > 0; {
 		n, err := p.socket.send(rest)
 		if err != nil {
+			p.shutdown()
 			return err
 		}
 		rest = rest[max(n, 0):]
@@ -87,24 +110,36 @@ func (p *pingPongSide) sendAll() error {
 	return nil
 }
 
-// recvAll receives a whole message. It reads the clock for ioTimeout only once in many polls.
-func (p *pingPongSide) recvAll() error {
-	var spins int
-	var since time.Time
-	for rest := p.buf; len(rest) > 0; {
+// receive implements pingPonger. It reads the clock only once in many polls.
+func (p *pingPongSocket) receive() error {
+	const pollsPerClockRead = 4096
+	var deadline time.Time
+	polls := 0
+	for rest := p.message; len(rest) > 0; {
 		n, err := p.recv(rest)
+		if polls++; err == nil && polls%pollsPerClockRead == 0 && timedOut(&deadline) {
+			err = errNoReply
+		}
 		if err != nil {
+			p.shutdown()
 			return err
 		}
 		rest = rest[n:]
-		if spins++; spins%(1<<14) != 0 {
-			continue
-		}
-		if since.IsZero() {
-			since = time.Now()
-		} else if time.Since(since) > ioTimeout {
-			return fmt.Errorf("nothing received within %v", ioTimeout)
-		}
 	}
 	return nil
+}
+
+// shutdown shuts a TCP connection down. It ignores errors: UDP sockets have no connection.
+func (s socket) shutdown() { _ = unix.Shutdown(s.fd, unix.SHUT_RDWR) }
+
+var errNoReply = fmt.Errorf("nothing received within %v: a message was lost, or the peer has stopped", ioTimeout)
+
+// timedOut reports whether the deadline has passed. The first call, with a zero deadline, sets
+// it to ioTimeout from now.
+func timedOut(deadline *time.Time) bool {
+	now := time.Now()
+	if deadline.IsZero() {
+		*deadline = now.Add(ioTimeout)
+	}
+	return now.After(*deadline)
 }

@@ -22,7 +22,7 @@ func TestRawTCPStream(t *testing.T) {
 		a, b := endpoints(addr)
 		for _, work := range []bool{false, true} {
 			for _, n := range []int{1, 64, 100_000, 4 << 20} {
-				v, err := RawTCPStream(a, b, RawTCPStreamConfig{Bytes: n, Work: work, Duration: 5 * time.Millisecond})
+				v, err := RawTCPStream(a, b, RawStreamConfig{Bytes: n, Work: work, Duration: 5 * time.Millisecond})
 				if strings.Contains(addr, ":") && isNoAddress(err) {
 					t.Skip("no IPv6 here")
 				}
@@ -42,7 +42,7 @@ func TestRawTCPPingPong(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
 	for _, block := range []bool{false, true} {
 		for _, n := range []int{1, 100_000} {
-			v, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: n, Rounds: 200, Block: block})
+			v, err := RawTCPPingPong(a, b, RawPingPongConfig{Bytes: n, Rounds: 200, Block: block})
 			if err != nil || v <= 0 {
 				t.Errorf("%d bytes, blocking %v: %v µs, %v", n, block, v, err)
 			}
@@ -52,14 +52,14 @@ func TestRawTCPPingPong(t *testing.T) {
 
 func TestInvalidConfigsFail(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
-	if _, err := RawTCPStream(a, b, RawTCPStreamConfig{Duration: time.Second}); err == nil {
+	if _, err := RawTCPStream(a, b, RawStreamConfig{Duration: time.Second}); err == nil {
 		t.Error("a stream of messages of no size")
 	}
-	if _, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: 8}); err == nil {
+	if _, err := RawTCPPingPong(a, b, RawPingPongConfig{Bytes: 8}); err == nil {
 		t.Error("a ping-pong of no rounds")
 	}
 	b.Addr = netip.MustParseAddrPort("192.0.2.1:0")
-	if _, err := RawTCPPingPong(a, b, RawTCPPingPongConfig{Bytes: 8, Rounds: 1}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
+	if _, err := RawTCPPingPong(a, b, RawPingPongConfig{Bytes: 8, Rounds: 1}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
 		t.Errorf("a socket on somebody else's address: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestReceiverHandlesAnySegmentation(t *testing.T) {
 		broken := append([]byte(nil), stream...)
 		broken[rng.IntN(len(broken))] ^= 1
 		for i, s := range [][]byte{stream, broken} {
-			r := newReceiver(socket{}, RawTCPStreamConfig{Bytes: message, Work: true})
+			r := newReceiver(socket{}, RawStreamConfig{Bytes: message, Work: true})
 			var err error
 			for len(s) > 0 && err == nil {
 				n := min(len(s), 1+rng.IntN(1<<uint(1+rng.IntN(17))))
@@ -101,15 +101,17 @@ func TestReceiverHandlesAnySegmentation(t *testing.T) {
 
 func TestFailedSideEndsOther(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
-	client, server, err := connect(a, b, true)
+	cfg := RawPingPongConfig{Bytes: 8, Rounds: 1, Block: true}
+	client, server, err := connectTCP(a, b, cfg.Block)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.close()
 	defer server.close()
-	p := newPingPongSide(server, RawTCPPingPongConfig{Bytes: 8, Block: true})
+	failing := newPingPongSocket(client, cfg)
+	failing.recv = func([]byte) (int, error) { return 0, errClosed }
 	start := time.Now()
-	err = runBothSides(a, b, client, server, func() error { return errClosed }, p.recvAll)
+	_, err = runPingPong(cfg, [2]int{}, failing, newPingPongSocket(server, cfg))
 	if err == nil || time.Since(start) > ioTimeout/2 {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}

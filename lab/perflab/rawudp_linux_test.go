@@ -1,6 +1,7 @@
 package perflab
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/perf"
 )
 
 // wire is a veth pair with bare sockets and links on both ends.
@@ -36,30 +38,29 @@ func newWire(tb testing.TB, v6 bool) *wire {
 	}
 }
 
-func (w *wire) stream(cfg RawUDPStreamConfig) (float64, error) {
+func (w *wire) stream(cfg RawStreamConfig) (float64, error) {
 	return goodput(RawUDPStream(w.a, w.b, cfg))
 }
 
-func (w *wire) linkStream(cfg RawUDPStreamConfig) (float64, error) {
-	return goodput(LinkStream(w.linkA, w.linkB, w.linkB.Info().Local, cfg))
+func (w *wire) linkStream(cfg RawStreamConfig, scattered bool) (float64, error) {
+	tx := newLinkSender(w.linkA, w.linkB.Info().Local, cfg.Bytes, scattered)
+	return goodput(LinkStream(tx, w.linkB, cfg))
 }
 
 // goodput returns the goodput, and fails if segments were lost.
 func goodput(r RawUDPStreamResult, err error) (float64, error) {
-	if err == nil && (r.Lost() != 0 || r.Corrupt != 0 || r.Received == 0) {
-		err = fmt.Errorf("stream was not clean: %v", r)
+	if err == nil && (r.Received != r.Sent || r.Received == 0) {
+		err = fmt.Errorf("stream was not clean: %+v", r)
 	}
 	return r.Gbps(), err
 }
 
-func (w *wire) pingPong(cfg RawUDPPingPongConfig) (float64, error) {
-	r, err := RawUDPPingPong(w.a, w.b, cfg)
-	return r.HalfMicros(), err
+func (w *wire) pingPong(cfg RawPingPongConfig) (float64, error) {
+	return RawUDPPingPong(w.a, w.b, cfg)
 }
 
-func (w *wire) linkPingPong(cfg RawUDPPingPongConfig) (float64, error) {
-	r, err := LinkPingPong(w.linkA, w.linkB, w.linkA.Info().Local, w.linkB.Info().Local, cfg)
-	return r.HalfMicros(), err
+func (w *wire) linkPingPong(cfg RawPingPongConfig) (float64, error) {
+	return LinkPingPong(w.linkA, w.linkB, w.linkA.Info().Local, w.linkB.Info().Local, cfg)
 }
 
 var families = []struct {
@@ -70,16 +71,15 @@ var families = []struct {
 func TestMeasurementsOnVeth(t *testing.T) {
 	for _, f := range families {
 		w := newWire(t, f.v6)
-		stream := RawUDPStreamConfig{Duration: 20 * time.Millisecond}
-		scattered := RawUDPStreamConfig{Duration: 20 * time.Millisecond, Scattered: true}
+		stream := RawStreamConfig{Bytes: 4096, Work: true, Duration: 20 * time.Millisecond}
 		for name, measure := range map[string]func() (float64, error){
 			"stream":           func() (float64, error) { return w.stream(stream) },
-			"link stream":      func() (float64, error) { return w.linkStream(stream) },
-			"scattered stream": func() (float64, error) { return w.linkStream(scattered) },
-			"spin":             func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100}) },
-			"block":            func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
-			"link spin":        func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100}) },
-			"link block":       func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
+			"link stream":      func() (float64, error) { return w.linkStream(stream, false) },
+			"scattered stream": func() (float64, error) { return w.linkStream(stream, true) },
+			"spin":             func() (float64, error) { return w.pingPong(RawPingPongConfig{Bytes: 64, Rounds: 100}) },
+			"block":            func() (float64, error) { return w.pingPong(RawPingPongConfig{Bytes: 64, Rounds: 100, Block: true}) },
+			"link spin":        func() (float64, error) { return w.linkPingPong(RawPingPongConfig{Bytes: 64, Rounds: 100}) },
+			"link block":       func() (float64, error) { return w.linkPingPong(RawPingPongConfig{Bytes: 64, Rounds: 100, Block: true}) },
 		} {
 			if v, err := measure(); err != nil || v <= 0 {
 				t.Errorf("%s over %s: %v, %v", name, f.name, v, err)
@@ -96,13 +96,14 @@ func TestMeasurementWithoutPeerFails(t *testing.T) {
 	// be sent to the wrong place.
 	l := must.Get(udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")}))(t)
 	defer l.Close()
-	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), RawUDPStreamConfig{}); err == nil {
+	stream := RawStreamConfig{Bytes: 4096, Duration: time.Millisecond}
+	if _, err := LinkStream(newLinkSender(l, netip.MustParseAddrPort("127.0.0.3:1"), stream.Bytes, false), l, stream); err == nil {
 		t.Error("a stream to nobody succeeded")
 	}
-	if _, err := RawUDPStream(RawEndpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, RawEndpoint{}, RawUDPStreamConfig{}); err == nil {
+	if _, err := RawUDPStream(RawEndpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, RawEndpoint{}, stream); err == nil {
 		t.Error("a stream from a foreign address succeeded")
 	}
-	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, RawUDPPingPongConfig{Block: true}); err == nil {
+	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, RawPingPongConfig{Bytes: 64, Rounds: 50, Block: true}); err == nil {
 		t.Error("a link that cannot block did")
 	}
 }
@@ -115,20 +116,21 @@ type plain struct{ link.PacketLink }
 func BenchmarkStream(b *testing.B) {
 	for _, f := range families {
 		for _, work := range []struct {
-			name string
-			cfg  RawUDPStreamConfig
+			name      string
+			cfg       RawStreamConfig
+			scattered bool
 		}{
-			{"copy and crc", RawUDPStreamConfig{}},
-			{"copy and crc, scattered", RawUDPStreamConfig{Scattered: true}},
-			{"copy and crc, 1 KiB", RawUDPStreamConfig{SegmentBytes: 1024}},
-			{"bare", RawUDPStreamConfig{NoCopy: true, NoCRC: true}},
+			{name: "copy and crc", cfg: RawStreamConfig{Bytes: 4096, Work: true}},
+			{name: "copy and crc, scattered", cfg: RawStreamConfig{Bytes: 4096, Work: true}, scattered: true},
+			{name: "copy and crc, 1 KiB", cfg: RawStreamConfig{Bytes: 1024, Work: true}},
+			{name: "bare", cfg: RawStreamConfig{Bytes: 4096}},
 		} {
 			b.Run(f.name+"/"+work.name, func(b *testing.B) {
 				w := newWire(b, f.v6)
 				work.cfg.Duration = 100 * time.Millisecond
 				compare(b, "Gb/s",
 					func() (float64, error) { return w.stream(work.cfg) },
-					func() (float64, error) { return w.linkStream(work.cfg) })
+					func() (float64, error) { return w.linkStream(work.cfg, work.scattered) })
 			})
 		}
 	}
@@ -139,10 +141,10 @@ func BenchmarkPingPong(b *testing.B) {
 	for _, f := range families {
 		for _, play := range []struct {
 			name string
-			cfg  RawUDPPingPongConfig
+			cfg  RawPingPongConfig
 		}{
-			{"spin", RawUDPPingPongConfig{Rounds: 2000}},
-			{"block", RawUDPPingPongConfig{Rounds: 2000, Block: true}},
+			{"spin", RawPingPongConfig{Bytes: 64, Rounds: 2000}},
+			{"block", RawPingPongConfig{Bytes: 64, Rounds: 2000, Block: true}},
 		} {
 			b.Run(f.name+"/"+play.name, func(b *testing.B) {
 				w := newWire(b, f.v6)
@@ -157,10 +159,16 @@ func BenchmarkPingPong(b *testing.B) {
 // compare runs one round per iteration and reports medians.
 func compare(b *testing.B, unit string, base, other func() (float64, error)) {
 	b.Helper()
-	c := must.Get(Compare(max(5, b.N), base, other))(b)
-	b.ReportMetric(c.Base, "raw-"+unit)
-	b.ReportMetric(c.Other, "link-"+unit)
-	b.ReportMetric(c.Ratio, "link/raw")
-	b.ReportMetric(c.Noise, "noise")
+	var d perf.PairedSeries
+	measurement := func(measure func() (float64, error)) perf.Measurement {
+		return perf.Measurement{Unit: unit, Measure: func(context.Context) (float64, error) { return measure() }}
+	}
+	for range max(5, b.N) {
+		must.Do(b, d.Round(b.Context(), measurement(base), measurement(other)))
+	}
+	b.ReportMetric(perf.Median(d.Baseline.Values), "raw-"+unit)
+	b.ReportMetric(perf.Median(d.Device.Values), "link-"+unit)
+	b.ReportMetric(d.Ratio(), "link/raw")
+	b.ReportMetric(d.Noise(), "noise")
 	b.ReportMetric(0, "ns/op")
 }

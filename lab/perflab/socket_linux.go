@@ -3,7 +3,6 @@ package perflab
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -11,19 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is one end of a TCP connection.
-type socket struct{ fd int }
+// socket is one end of a TCP connection, or a UDP socket.
+type socket struct {
+	fd int
+	// peer is the destination of datagrams, an Inet6 or an Inet4 address; nil if the socket
+	// is connected.
+	peer     *unix.RawSockaddrInet6
+	peerSize uint32
+}
 
 func (s socket) close() { unix.Close(s.fd) }
 
-// send sends a part of b. It returns -1 if a non-blocking socket is full.
+// send sends a part of b to the peer. It returns -1 if a non-blocking socket is full.
 func (s socket) send(b []byte) (int, error) {
-	return s.rawCall(unix.SYS_SENDTO, "send", b, unix.MSG_NOSIGNAL)
+	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(s.peer)), uintptr(s.peerSize))
+	return nonBlockingResult("send", n, errno)
 }
 
 // receive receives bytes. It returns 0 if a non-blocking socket has none.
 func (s socket) receive(b []byte) (int, error) {
-	n, err := s.rawCall(unix.SYS_RECVFROM, "recv", b, 0)
+	r, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), 0, 0, 0)
+	n, err := nonBlockingResult("recv", r, errno)
 	if n == 0 && err == nil {
 		err = errClosed
 	}
@@ -32,10 +41,8 @@ func (s socket) receive(b []byte) (int, error) {
 
 var errClosed = errors.New("the other side has closed the connection")
 
-// rawCall makes a non-blocking system call without the Go scheduler. It returns -1
-// if it would block.
-func (s socket) rawCall(number uintptr, name string, b []byte, flags uintptr) (int, error) {
-	n, _, errno := syscall.RawSyscall6(number, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
+// nonBlockingResult converts the result of a system call. It returns -1 if the call would block.
+func nonBlockingResult(name string, n uintptr, errno syscall.Errno) (int, error) {
 	switch errno {
 	case 0:
 		return int(n), nil
@@ -56,89 +63,132 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 			return int(n), nil
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN: // SO_RCVTIMEO
-			return 0, fmt.Errorf("nothing received within %v", ioTimeout)
+			return 0, errNoReply
 		default:
 			return 0, fmt.Errorf("recv: %w", errno)
 		}
 	}
 }
 
-// connect opens a TCP connection from a to b with TCP_NODELAY. Its sockets are blocking or not.
-func connect(a, b RawEndpoint, block bool) (client, server socket, err error) {
-	var listener, from int
-	var at unix.Sockaddr
-	if err = inNetNS(b.NetNS, func() error {
-		listener, err = bindTCP(b.Addr)
-		if err == nil {
-			err = unix.Listen(listener, 1)
-		}
-		if err == nil {
-			at, err = unix.Getsockname(listener)
-		}
-		return err
-	}); err != nil {
-		return client, server, fmt.Errorf("TCP socket on %v: %w", b.Addr, err)
+// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its
+// sockets block.
+func connectTCP(a, b RawEndpoint, block bool) (client, server socket, err error) {
+	listener, err := bind(unix.SOCK_STREAM, b)
+	if err != nil {
+		return client, server, err
 	}
-	defer unix.Close(listener)
-	if err = inNetNS(a.NetNS, func() error {
-		if from, err = bindTCP(a.Addr); err == nil {
-			err = unix.Connect(from, at)
-		}
-		return err
-	}); err != nil {
-		return client, server, fmt.Errorf("TCP from %v to %v: %w", a.Addr, b.Addr, err)
+	defer listener.close()
+	if err := unix.Listen(listener.fd, 1); err != nil {
+		return client, server, fmt.Errorf("listen: %w", err)
 	}
-	client = socket{from}
-	to, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+	listenAddr, err := unix.Getsockname(listener.fd)
+	if err != nil {
+		return client, server, fmt.Errorf("getsockname: %w", err)
+	}
+	if client, err = bind(unix.SOCK_STREAM, a); err != nil {
+		return client, server, err
+	}
+	if err = unix.Connect(client.fd, listenAddr); err == nil {
+		server.fd, _, err = unix.Accept4(listener.fd, unix.SOCK_CLOEXEC)
+	}
 	if err != nil {
 		client.close()
-		return client, server, fmt.Errorf("accept: %w", err)
+		return client, server, fmt.Errorf("TCP from %v to %v: %w", a.Addr, b.Addr, err)
 	}
-	server = socket{to}
 	for _, s := range []socket{client, server} {
-		if err := s.setOptions(block); err != nil {
-			client.close()
-			server.close()
-			return client, server, err
-		}
+		err = errors.Join(err, s.setBlocking(block), s.setOption("TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	}
-	return client, server, nil
+	if err != nil {
+		client.close()
+		server.close()
+	}
+	return client, server, err
 }
 
-// setOptions sets TCP_NODELAY, a receive timeout of ioTimeout, and whether the socket blocks.
-func (s socket) setOptions(block bool) error {
-	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return fmt.Errorf("TCP_NODELAY: %w", err)
+// openUDPPair opens two UDP sockets that send to each other. block says whether they block.
+func openUDPPair(a, b RawEndpoint, block bool) (sa, sb socket, err error) {
+	if sa, err = openUDP(a, block); err != nil {
+		return sa, sb, err
 	}
-	wait := unix.NsecToTimeval(ioTimeout.Nanoseconds())
-	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+	if sb, err = openUDP(b, block); err != nil {
+		sa.close()
+		return sa, sb, err
+	}
+	if err = errors.Join(sa.setPeer(sb), sb.setPeer(sa)); err != nil {
+		sa.close()
+		sb.close()
+	}
+	return sa, sb, err
+}
+
+// openUDP opens a UDP socket with a large receive queue that forbids fragmentation.
+func openUDP(e RawEndpoint, block bool) (socket, error) {
+	s, err := bind(unix.SOCK_DGRAM, e)
+	if err != nil {
+		return s, err
+	}
+	const queueBytes = 4 << 20
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queueBytes) != nil {
+		err = s.setOption("SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes)
+	}
+	level, option, do := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
+	if e.Addr.Addr().Is4() {
+		level, option, do = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
+	}
+	if err = errors.Join(err, s.setOption("MTU_DISCOVER", level, option, do), s.setBlocking(block)); err != nil {
+		s.close()
+	}
+	return s, err
+}
+
+// setPeer makes the address of to the destination of datagrams.
+func (s *socket) setPeer(to socket) error {
+	s.peer, s.peerSize = new(unix.RawSockaddrInet6), unix.SizeofSockaddrInet6
+	_, _, errno := syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(to.fd),
+		uintptr(unsafe.Pointer(s.peer)), uintptr(unsafe.Pointer(&s.peerSize)))
+	if errno != 0 {
+		return fmt.Errorf("getsockname: %w", errno)
+	}
+	return nil
+}
+
+// setBlocking sets whether the socket blocks, and that it blocks for at most ioTimeout.
+func (s socket) setBlocking(block bool) error {
+	timeout := unix.NsecToTimeval(ioTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return fmt.Errorf("SO_RCVTIMEO: %w", err)
 	}
 	return unix.SetNonblock(s.fd, !block)
 }
 
-// bind opens a socket, sets its options and binds it to an address.
-func bind(typ int, addr netip.AddrPort, setOptions func(fd int) error) (int, error) {
-	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()})
-	if addr.Addr().Is4() {
-		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+// setOption sets an option of setsockopt(2). name is used in errors.
+func (s socket) setOption(name string, level, option, value int) error {
+	if err := unix.SetsockoptInt(s.fd, level, option, value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	fd, err := unix.Socket(family, typ|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	if err = setOptions(fd); err == nil {
-		err = unix.Bind(fd, sa)
-	}
-	if err != nil {
-		unix.Close(fd)
-	}
-	return fd, err
+	return nil
 }
 
-// bindTCP opens a TCP socket on an address.
-func bindTCP(addr netip.AddrPort) (int, error) {
-	return bind(unix.SOCK_STREAM, addr, func(int) error { return nil })
+// bind opens a socket of a type such as SOCK_STREAM at an endpoint.
+func bind(socketType int, e RawEndpoint) (s socket, err error) {
+	addr, port := e.Addr.Addr(), int(e.Addr.Port())
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: port, Addr: addr.As16()})
+	if addr.Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: addr.As4()}
+	}
+	err = inNetNS(e.NetNS, func() (err error) {
+		s.fd, err = unix.Socket(family, socketType|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err == nil {
+		if err = unix.Bind(s.fd, sa); err != nil {
+			s.close()
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("socket on %v: %w", e.Addr, err)
+	}
+	return s, err
 }
 
 // inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the
@@ -180,22 +230,13 @@ func onNewThread(f func() error) error {
 	return <-done
 }
 
-// runBothSides runs runClient and runServer, each on the CPU of its endpoint, and returns when
-// both have ended. A side that fails shuts its socket down, which ends the other.
-func runBothSides(a, b RawEndpoint, client, server socket, runClient, runServer func() error) error {
-	served := make(chan error, 1)
-	go func() { served <- onCPU(b.CPU, func() error { return shutdownOnError(server, runServer) }) }()
-	err := onCPU(a.CPU, func() error { return shutdownOnError(client, runClient) })
-	return errors.Join(err, <-served)
-}
-
-// shutdownOnError runs f, and shuts the socket down if it fails, so that the other side ends too.
-func shutdownOnError(s socket, f func() error) error {
-	err := f()
-	if err != nil {
-		_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // the first error counts
-	}
-	return err
+// runOnCPUs runs two functions, each on a thread that is bound to its CPU, counted from 1; 0 is
+// any. It returns when both have ended.
+func runOnCPUs(cpus [2]int, first, second func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- onCPU(cpus[1], second) }()
+	err := onCPU(cpus[0], first)
+	return errors.Join(err, <-ended)
 }
 
 // wait sleeps until the socket is ready for events of poll(2), at most 10 ms.
@@ -206,3 +247,6 @@ func (s socket) wait(events int16) error {
 	}
 	return nil
 }
+
+// yield lets another thread run, if there are fewer processors than spinning goroutines.
+func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

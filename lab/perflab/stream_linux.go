@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,12 +14,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the
 // first send to the last arrival.
-func RawTCPStream(a, b RawEndpoint, cfg RawTCPStreamConfig) (gbps float64, err error) {
+func RawTCPStream(a, b RawEndpoint, cfg RawStreamConfig) (gbps float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}
 	const block = false
-	client, server, err := connect(a, b, block)
+	client, server, err := connectTCP(a, b, block)
 	if err != nil {
 		return 0, err
 	}
@@ -27,23 +28,26 @@ func RawTCPStream(a, b RawEndpoint, cfg RawTCPStreamConfig) (gbps float64, err e
 	out, in := newSender(client, cfg), newReceiver(server, cfg)
 	var start, end time.Time
 	total := make(chan uint64, 1)
-	err = runBothSides(a, b, client, server, func() error {
+	// A side that fails shuts the connection down, which ends the other.
+	err = runOnCPUs([2]int{a.CPU, b.CPU}, func() error {
 		defer close(total)
 		start = time.Now()
 		if err := out.run(start.Add(cfg.Duration)); err != nil {
-			return fmt.Errorf("TCP stream: %w", err)
+			client.shutdown()
+			return err
 		}
 		total <- out.sent
 		return nil
 	}, func() error {
 		if err := in.run(total); err != nil {
-			return fmt.Errorf("TCP stream: %w", err)
+			server.shutdown()
+			return err
 		}
 		end = time.Now()
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("TCP stream: %w", err)
 	}
 	return float64(in.received) * 8 / float64(end.Sub(start).Nanoseconds()), nil
 }
@@ -56,11 +60,13 @@ type chunker struct {
 	memory  []byte
 }
 
+// newChunker returns a chunker with memory for at least one message.
 func newChunker(message int) chunker {
 	return chunker{message: message, memory: make([]byte, max(memoryBytes, message))}
 }
 
-// next returns the memory of the next chunk.
+// next returns the memory of the next chunk. Messages are adjacent in memory, which is used as a
+// ring; a chunk is a whole message, or the next chunkMax bytes of a longer one.
 func (p *chunker) next() []byte {
 	if p.left == 0 {
 		p.left = p.message
@@ -86,7 +92,7 @@ type sender struct {
 }
 
 // newSender returns the sending side, with its memory filled.
-func newSender(s socket, cfg RawTCPStreamConfig) *sender {
+func newSender(s socket, cfg RawStreamConfig) *sender {
 	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
 	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
 	for i := range out.memory {
@@ -129,46 +135,46 @@ func (s *sender) nextBatch() []byte {
 		s.sent += uint64(n)
 		return s.memory[s.off-n : s.off]
 	}
-	all := s.buf
+	batch := s.buf
 	for range s.batch {
-		chunkMem := s.next()
-		from := len(all)
-		all = append(all, chunkMem...)
-		all = binary.LittleEndian.AppendUint32(all, crc32.Checksum(all[from:], castagnoli))
-		s.sent += uint64(len(chunkMem))
+		chunk := s.next()
+		batch = append(batch, chunk...)
+		batch = binary.LittleEndian.AppendUint32(batch, crc32.Checksum(chunk, castagnoli))
+		s.sent += uint64(len(chunk))
 	}
-	return all
+	return batch
 }
 
 // receiver is the receiving side. It handles any segmentation of the stream.
 type receiver struct {
 	socket
 	chunker
-	work     bool
-	buf      []byte
-	chunk    int    // size of the current chunk; 0 before the first byte
-	to       []byte // destination of the rest of the chunk
-	crc      uint32 // of the received part of the chunk
-	tail     []byte // received bytes of the chunk's CRC
-	received uint64 // bytes of complete chunks
+	work       bool
+	buf        []byte
+	chunkBytes int    // size of the current chunk; 0 before the first byte
+	dest       []byte // destination of the rest of the chunk
+	crc        uint32 // of the received part of the chunk
+	trailer    []byte // received bytes of the chunk's CRC
+	received   uint64 // bytes of complete chunks
 }
 
-func newReceiver(s socket, cfg RawTCPStreamConfig) *receiver {
-	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), tail: make([]byte, 0, crcBytes)}
+// newReceiver returns the receiving side.
+func newReceiver(s socket, cfg RawStreamConfig) *receiver {
+	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
 }
 
 // run receives until all sent bytes have arrived. Their number comes from total when the
 // sender has finished; a closed channel means that the sender failed.
 func (r *receiver) run(total <-chan uint64) error {
-	want := ^uint64(0)
-	var since time.Time
+	want := uint64(math.MaxUint64) // not known yet
+	var idleSince time.Time
 	for spins := 1; r.received < want; spins++ {
 		n, err := r.receiveSome()
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			spins, since = 0, time.Time{}
+			spins, idleSince = 0, time.Time{}
 			continue
 		}
 		select {
@@ -186,9 +192,9 @@ func (r *receiver) run(total <-chan uint64) error {
 		if err := r.wait(unix.POLLIN); err != nil {
 			return err
 		}
-		if since.IsZero() {
-			since = time.Now()
-		} else if time.Since(since) > ioTimeout {
+		if idleSince.IsZero() {
+			idleSince = time.Now()
+		} else if time.Since(idleSince) > ioTimeout {
 			return fmt.Errorf("%d bytes received, and no more within %v", r.received, ioTimeout)
 		}
 	}
@@ -213,26 +219,26 @@ func (r *receiver) receiveSome() (int, error) {
 // may be spread over several calls.
 func (r *receiver) consume(b []byte) error {
 	for len(b) > 0 {
-		if r.chunk == 0 {
-			r.to = r.next()
-			r.chunk = len(r.to)
+		if r.chunkBytes == 0 {
+			r.dest = r.next()
+			r.chunkBytes = len(r.dest)
 		}
-		if n := min(len(r.to), len(b)); n > 0 {
+		if n := min(len(r.dest), len(b)); n > 0 {
 			r.crc = crc32.Update(r.crc, castagnoli, b[:n])
-			copy(r.to, b[:n])
-			r.to, b = r.to[n:], b[n:]
+			copy(r.dest, b[:n])
+			r.dest, b = r.dest[n:], b[n:]
 			continue
 		}
-		n := min(crcBytes-len(r.tail), len(b))
-		r.tail, b = append(r.tail, b[:n]...), b[n:]
-		if len(r.tail) < crcBytes {
+		n := min(crcBytes-len(r.trailer), len(b))
+		r.trailer, b = append(r.trailer, b[:n]...), b[n:]
+		if len(r.trailer) < crcBytes {
 			continue
 		}
-		if sum := binary.LittleEndian.Uint32(r.tail); sum != r.crc {
+		if sum := binary.LittleEndian.Uint32(r.trailer); sum != r.crc {
 			return fmt.Errorf("a chunk with CRC %08x arrived with %08x", r.crc, sum)
 		}
-		r.received += uint64(r.chunk)
-		r.chunk, r.crc, r.tail = 0, 0, r.tail[:0]
+		r.received += uint64(r.chunkBytes)
+		r.chunkBytes, r.crc, r.trailer = 0, 0, r.trailer[:0]
 	}
 	return nil
 }

@@ -208,8 +208,8 @@ func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	return run, nil
 }
 
-// identity returns the description of the device and its host for the certificate.
-func (c *Certification) identity() certificate.Subject {
+// subject returns the description of the device and its host for the certificate.
+func (c *Certification) subject() certificate.Subject {
 	id, attr := c.lab.Identity(), c.lab.Attr()
 	deviceAddrs, _ := c.lab.Addresses()
 	s := certificate.Subject{
@@ -229,7 +229,7 @@ func (c *Certification) identity() certificate.Subject {
 	if claims := conformance.CapNames(attr.Caps); claims != "" {
 		s.Claims = strings.Split(claims, ", ")
 	}
-	if c.Deviations != "" {
+	if c.Deviations != "" { // the name of the kind of device, or a file with this name
 		s.Kind = strings.TrimSuffix(filepath.Base(c.Deviations), ".yaml")
 	}
 	return s
@@ -259,7 +259,7 @@ func addrStrings(addrs []netip.Addr) (all []string) {
 
 // Certificate makes the certificate of a run, writes it to the folder, and returns both.
 func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
-	if cert, err = certificate.New(run, c.identity(), c.judgeIdentity()); err != nil {
+	if cert, err = certificate.New(run, c.subject(), c.judgeIdentity()); err != nil {
 		return nil, "", err
 	}
 	return cert, c.judge.Dir, cert.WriteFolder(c.judge.Dir)

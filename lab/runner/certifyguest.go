@@ -58,7 +58,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	fmt.Fprintf(status, "The guest is ready after %.1f s.\n", lab.Status()[0].BootSecs)
 	g := kernel.NewAgentHost(lab)
 	if GuestProtocol(cfg) == conformance.RoCE {
-		g.Addresses = secondAddresses
+		g.Addresses = secondAddresses // some cases need devices with several addresses
 	}
 	client, err := g.Start(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel())
 	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
 	if isRawWire(c.Wire, GuestProtocol(cfg)) {
-		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeNetworks
+		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeAddresses
 	}
 	run, err = c.Judge(ctx, client, g.Addr, opt)
 	if errors.Is(err, agent.ErrLost) { // before the first case; later the results report it
@@ -89,13 +89,13 @@ func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	return false
 }
 
-// judgeNetworks are the judge's addresses on a raw wire.
-var judgeNetworks = []netip.Prefix{
+// judgeAddresses are the judge's addresses on a raw wire.
+var judgeAddresses = []netip.Prefix{
 	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), guest.WireHost6.Bits()),
 	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), guest.WireHost4.Bits()),
 }
 
-// secondAddresses are added to the guest: some cases need devices with several addresses.
+// secondAddresses are added to the guest.
 var secondAddresses = []netip.Prefix{
 	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), guest.WireHost6.Bits()),
 	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),

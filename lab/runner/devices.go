@@ -59,8 +59,7 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 		}
 		if err := checkDefects(p, d.Defects); err != nil {
 			lastErr = err
-			var foreign *nics.ForeignDefectError
-			if len(o.Names) > 0 || !errors.As(err, &foreign) {
+			if _, foreign := errors.AsType[*nics.ForeignDefectError](err); len(o.Names) > 0 || !foreign {
 				return nil, err
 			}
 			continue
@@ -145,13 +144,13 @@ func Catalog() *judge.Catalog {
 // describeDefect returns what a defect does, what it imitates, and which devices can have it. spec
 // is its name, which a number may follow.
 func describeDefect(spec string) string {
-	for _, q := range nics.AllDefects() {
-		if judge.DefectName(q.Name) == judge.DefectName(spec) {
+	for _, d := range nics.AllDefects() {
+		if judge.DefectName(d.Name) == judge.DefectName(spec) {
 			imitates := ""
-			if q.Imitates != "" {
-				imitates = "; as " + q.Imitates
+			if d.Imitates != "" {
+				imitates = "; as " + d.Imitates
 			}
-			return fmt.Sprintf("%s%s (%s)", q.Does, imitates, strings.Join(q.Of, ", "))
+			return fmt.Sprintf("%s%s (%s)", d.Does, imitates, strings.Join(d.Of, ", "))
 		}
 	}
 	return "no device can have this defect yet"
@@ -245,8 +244,8 @@ func NeedsMutants(j *judge.Judge) bool {
 	return false
 }
 
-// DropMutants makes a judge check cases without mutants, where they cannot be built for the reason
-// why. It returns an error if a device must have a mutant.
+// DropMutants makes a judge check cases without mutants. It returns an error if a device must have
+// a mutant. why is the reason why mutants cannot be built here.
 func DropMutants(j *judge.Judge, why error) error {
 	for _, d := range j.Devices {
 		if i := slices.IndexFunc(d.Defects, nics.IsMutant); i >= 0 {

@@ -151,7 +151,7 @@ func clauses(run *conform.Run) (all []Clause) {
 				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
 				switch {
 				case len(results[row.ID]) > 0:
-					c.State, c.Cases = worst(results[row.ID])
+					c.State, c.Cases = clauseState(results[row.ID])
 					applies = true
 				case row.Untestable != "":
 					c.State = Untestable
@@ -166,9 +166,9 @@ func clauses(run *conform.Run) (all []Clause) {
 	return all
 }
 
-// worst returns the worst verdict of the results of a clause's cases, and the sorted IDs of the
-// cases.
-func worst(results []*conform.Result) (s State, cases []string) {
+// clauseState returns the state of a clause, the worst verdict of the results of its cases, and the
+// sorted IDs of the cases.
+func clauseState(results []*conform.Result) (s State, cases []string) {
 	verdicts := make([]conform.Verdict, 0, len(results))
 	for _, r := range results {
 		cases, verdicts = append(cases, r.ID), append(verdicts, r.Verdict)
@@ -206,9 +206,9 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 		}
 	}
 	testable := 0
-	for s, k := range n {
+	for s, clauses := range n {
 		if s != Untestable {
-			testable += k
+			testable += clauses
 		}
 	}
 	count := func(s State, what string) string {

@@ -27,7 +27,7 @@ func judged(verdicts ...conform.Verdict) *conform.Run {
 		r := conform.Result{ID: id, Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{row}, Verdict: v}
 		if v != conform.Unsupported {
 			r.Capture = "captures/" + id + ".pcapng"
-			r.Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: conform.Came, Text: "ACK"}}}
+			r.Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: conform.Received, Text: "ACK"}}}
 		}
 		d.Results = append(d.Results, r)
 	}

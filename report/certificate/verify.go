@@ -148,7 +148,7 @@ func (c *Certificate) checkCaptures(dir string) error {
 // hasPackets reports whether a packet was sent or received.
 func hasPackets(l *conform.Ladder) bool {
 	for i := range l.Steps {
-		if k := l.Steps[i].Kind; k == conform.Sent || k == conform.Came {
+		if k := l.Steps[i].Kind; k == conform.Sent || k == conform.Received {
 			return true
 		}
 	}

@@ -178,13 +178,13 @@ type Step struct {
 
 // Kinds of steps.
 const (
-	Sent    = "sent"     // sent by the peer
-	Came    = "came"     // received from the device
-	Note    = "note"     // action of the application on the device
-	FinSent = "fin-sent" // FIN sent by the peer
-	FinCame = "fin-came" // FIN received from the device
-	Reset   = "reset"    // a stream was reset
-	Gap     = "gap"      // omitted steps
+	Sent        = "sent"     // sent by the peer
+	Received    = "came"     // received from the device
+	Note        = "note"     // action of the application on the device
+	FinSent     = "fin-sent" // FIN sent by the peer
+	FinReceived = "fin-came" // FIN received from the device
+	Reset       = "reset"    // a stream was reset
+	Gap         = "gap"      // omitted steps
 )
 
 // Document is a specification.

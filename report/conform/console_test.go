@@ -40,7 +40,7 @@ func judged() *conform.Run {
 	bad.Reason, bad.Want, bad.Got, bad.Capture = "want one, got two\x1b[2J", "one", "two\x1b[2J", "captures/rc/psn/b.pcapng"
 	bad.Ladder = new(conform.Ladder)
 	for i := range 20 {
-		bad.Ladder.Steps = append(bad.Ladder.Steps, conform.Step{At: time.Duration(i) * time.Microsecond, Kind: conform.Came, Text: fmt.Sprintf("ACK psn %d", i)})
+		bad.Ladder.Steps = append(bad.Ladder.Steps, conform.Step{At: time.Duration(i) * time.Microsecond, Kind: conform.Received, Text: fmt.Sprintf("ACK psn %d", i)})
 	}
 	roce.Results[2].Reason, roce.Results[5].Reason = "the device does not claim UC", "the device does not claim UC"
 	known := &roce.Results[4]

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
@@ -69,10 +70,9 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 
 // shownVerdicts returns the verdicts that occur, the best first.
 func shownVerdicts(c Counts) (shown []Verdict) {
-	all := Verdicts()
-	for i := len(all) - 1; i >= 0; i-- {
-		if c[all[i]] > 0 {
-			shown = append(shown, all[i])
+	for _, v := range slices.Backward(Verdicts()) {
+		if c[v] > 0 {
+			shown = append(shown, v)
 		}
 	}
 	return shown
@@ -111,13 +111,7 @@ func partsOf(run *Run, dev *Device) (docs []*part) {
 		if doc.counts.Total() == 0 {
 			continue
 		}
-		kept := doc.parts[:0]
-		for _, s := range doc.parts {
-			if s.counts.Total() > 0 {
-				kept = append(kept, s)
-			}
-		}
-		doc.parts = kept
+		doc.parts = slices.DeleteFunc(doc.parts, func(p *part) bool { return p.counts.Total() == 0 })
 		docs = append(docs, doc)
 	}
 	return docs

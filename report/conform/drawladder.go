@@ -69,12 +69,14 @@ func drawLadder(r *Result) template.HTML {
 	return template.HTML(head.String() + d.String() + "</svg>")
 }
 
-// culpritOf returns the index of the step that caused the failure: the last step whose text
-// is part of Got; -1 if there is none.
+// culpritOf guesses the index of the step that caused the failure: the last step of the device or
+// the application whose text is part of Got; -1 if there is none. It skips short texts, which
+// would match by chance.
 func culpritOf(r *Result) int {
+	const minText = 4
 	for i := len(r.Ladder.Steps) - 1; i >= 0; i-- {
 		s := &r.Ladder.Steps[i]
-		if len(s.Text) > 3 && s.Kind != Sent && s.Kind != Gap && strings.Contains(r.Got, s.Text) {
+		if len(s.Text) >= minText && s.Kind != Sent && s.Kind != Gap && strings.Contains(r.Got, s.Text) {
 			return i
 		}
 	}
@@ -98,7 +100,7 @@ func (d *ladder) drawStep(s *Step, culprit bool) {
 		d.y += 24
 	case Sent, FinSent:
 		d.drawArrow(s, peerLane, deviceLane)
-	case Came, FinCame, Reset:
+	case Received, FinReceived, Reset:
 		d.drawArrow(s, deviceLane, peerLane)
 	default:
 		d.drawNote(s)
@@ -109,7 +111,7 @@ func (d *ladder) drawStep(s *Step, culprit bool) {
 // cssName returns the CSS class of a kind of step; that of a note for an unknown kind.
 func cssName(kind string) string {
 	switch kind {
-	case Sent, Came, Note, FinSent, FinCame, Reset, Gap:
+	case Sent, Received, Note, FinSent, FinReceived, Reset, Gap:
 		return kind
 	}
 	return Note
@@ -253,7 +255,7 @@ func wrap(s string, n, maxLines int) (lines []string) {
 }
 
 // arrows are the directions of steps: the device is on the left, the peer on the right.
-var arrows = map[string]string{Sent: "<--", FinSent: "<--", Came: "-->", FinCame: "-->", Reset: "-x-", Note: "   ", Gap: " : "}
+var arrows = map[string]string{Sent: "<--", FinSent: "<--", Received: "-->", FinReceived: "-->", Reset: "-x-", Note: "   ", Gap: " : "}
 
 // Text formats the ladder as text, with the device on the left.
 func (l *Ladder) Text() string {

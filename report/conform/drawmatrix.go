@@ -111,20 +111,29 @@ func drawMatrix(d *Device) template.HTML {
 	}
 	cell := min(14, max(1.6, gridWidth/float64(max(1, len(columns)))))
 	width, height := gridLeft+cell*float64(len(columns))+30, gridTop+gridRow*float64(len(d.DefectChecks))+8
-	var b strings.Builder
+	g := &defectGrid{columns: columns, cell: cell, columnOf: columnOf, noVerdict: noVerdict}
 	ids := make([]string, len(columns))
 	for i, c := range columns {
 		ids[i] = kit.Escape(c.id)
 	}
-	fmt.Fprintf(&b, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
+	fmt.Fprintf(g, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
 		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
-	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.DefectChecks))
-	drawTopics(&b, columns, cell, height)
+	fmt.Fprintf(g, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.DefectChecks))
+	g.drawTopics(height)
 	for y, m := range sortByColumn(d.DefectChecks, columnOf) {
-		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), columnOf, noVerdict)
+		g.drawDefectCheck(m, float64(gridTop+gridRow*y))
 	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String())
+	g.WriteString("</svg>")
+	return template.HTML(g.String())
+}
+
+// defectGrid is the SVG text of the grid of defects and cases.
+type defectGrid struct {
+	strings.Builder
+	columns   []gridColumn
+	columnOf  map[string]int  // index in columns, by case
+	cell      float64         // width of a column
+	noVerdict map[string]bool // by case
 }
 
 // sortByColumn sorts defects by the column of the first case that detects them, preferably of
@@ -145,9 +154,10 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	return rows
 }
 
-// drawTopics draws a line and a label for the columns of each topic, of width cell each. It
-// omits labels that would overlap.
-func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) {
+// drawTopics draws a line, down to height, and a label for the columns of each topic. It omits
+// labels that would overlap.
+func (g *defectGrid) drawTopics(height float64) {
+	columns, cell := g.columns, g.cell
 	const room = 11 // width of a slanted label
 	end := -room * 1.0
 	for i := 0; i < len(columns); {
@@ -156,36 +166,37 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 			j++
 		}
 		x := gridLeft + cell*float64(i)
-		fmt.Fprintf(b, `<path class="topic" d="M%.1f %dV%.0f"/>`, x, gridTop-4, height-8)
+		fmt.Fprintf(g, `<path class="topic" d="M%.1f %dV%.0f"/>`, x, gridTop-4, height-8)
 		mid := x + cell*float64(j-i)/2
 		if mid-end >= room {
-			fmt.Fprintf(b, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, kit.Escape(columns[i].topic))
+			fmt.Fprintf(g, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, kit.Escape(columns[i].topic))
 			end = mid
 		}
 		i = j
 	}
 }
 
-// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a
-// class. y is the top of the row, cell the width of a column.
-func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, columnOf map[string]int, noVerdict map[string]bool) {
+// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a CSS
+// class: hit for cases that detect the defect as they should, also for others that detect it, miss
+// and noVerdict for those that should but do not. y is the top of the row.
+func (g *defectGrid) drawDefectCheck(m *DefectCheck, y float64) {
 	state := checkState(m)
-	fmt.Fprintf(b, `<g class="m %s">`, state)
+	fmt.Fprintf(g, `<g class="m %s">`, state)
 	if state != "caught" {
-		fmt.Fprintf(b, `<rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/>`, gridLeft, y, cell*float64(columns), gridRow-1)
+		fmt.Fprintf(g, `<rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/>`, gridLeft, y, g.cell*float64(len(g.columns)), gridRow-1)
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, kit.Escape(m.Defect))
+	fmt.Fprintf(g, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, kit.Escape(m.Defect))
 	cells := make(map[string]*strings.Builder)
 	mark := func(id, class string) {
-		i, ok := columnOf[id]
+		i, ok := g.columnOf[id]
 		if !ok {
 			return
 		}
 		if cells[class] == nil {
 			cells[class] = new(strings.Builder)
 		}
-		w := max(cell-0.5, 2)
-		fmt.Fprintf(cells[class], "M%.1f %.0fh%.1fv%dh-%.1fz", gridLeft+cell*float64(i), y, w, gridRow-1, w)
+		w := max(g.cell-0.5, 2)
+		fmt.Fprintf(cells[class], "M%.1f %.0fh%.1fv%dh-%.1fz", gridLeft+g.cell*float64(i), y, w, gridRow-1, w)
 	}
 	for _, id := range m.Caught {
 		class := "also"
@@ -197,7 +208,7 @@ func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, column
 	for _, id := range m.Expects {
 		switch {
 		case slices.Contains(m.Caught, id):
-		case noVerdict[id]:
+		case g.noVerdict[id]:
 			mark(id, "noVerdict")
 		default:
 			mark(id, "miss")
@@ -205,8 +216,8 @@ func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, column
 	}
 	for _, class := range []string{"also", "hit", "noVerdict", "miss"} {
 		if cells[class] != nil {
-			fmt.Fprintf(b, `<path class="%s" d="%s"/>`, class, cells[class])
+			fmt.Fprintf(g, `<path class="%s" d="%s"/>`, class, cells[class])
 		}
 	}
-	b.WriteString("</g>")
+	g.WriteString("</g>")
 }

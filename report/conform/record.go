@@ -25,8 +25,8 @@ const (
 )
 
 var kinds = map[conformance.EventKind]string{
-	conformance.EventNote: Note, conformance.EventSent: Sent, conformance.EventReceived: Came,
-	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinCame, conformance.EventReset: Reset,
+	conformance.EventNote: Note, conformance.EventSent: Sent, conformance.EventReceived: Received,
+	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinReceived, conformance.EventReset: Reset,
 }
 
 // eventsByTime returns the events of a record sorted by time, and how many the record has
@@ -184,7 +184,7 @@ func withChecksum(b []byte) []byte {
 	}
 	b = slices.Clone(b)
 	u = b[ipv6Header:][:len(u)]
-	pseudo := slices.Clone(b[8:ipv6Header])
+	pseudo := slices.Clone(b[8:ipv6Header]) // source and destination address
 	pseudo = append(binary.BigEndian.AppendUint32(pseudo, uint32(len(u))), 0, 0, 0, packet.ProtocolUDP)
 	sum := packet.Checksum(pseudo, u)
 	if sum == 0 { // 0 means that there is no checksum (RFC 768)

@@ -59,7 +59,7 @@ func TestLadderIsInOrderOfTime(t *testing.T) {
 	must.Do(t, w.Send(udp(2)))
 	must.Get(w.Recv(0))(t)
 	l := conform.NewLadder(r, words)
-	if len(l.Steps) != 2 || l.Steps[0].Kind != conform.Came || l.Steps[0].At != 5 || l.Steps[1].Kind != conform.Sent || l.Beyond != 0 {
+	if len(l.Steps) != 2 || l.Steps[0].Kind != conform.Received || l.Steps[0].At != 5 || l.Steps[1].Kind != conform.Sent || l.Beyond != 0 {
 		t.Errorf("%+v", l)
 	}
 }

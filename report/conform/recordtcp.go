@@ -44,8 +44,8 @@ const (
 )
 
 // newFlow returns a flow between the ends of a stream. The side that dialled sends the SYN.
-func newFlow(e conformance.StreamInfo, peerDialled bool) *flow {
-	return &flow{peer: end{addr: e.Peer, next: peerFirst}, device: end{addr: e.Device, next: deviceFirst}, peerDialled: peerDialled}
+func newFlow(s conformance.StreamInfo, peerDialled bool) *flow {
+	return &flow{peer: end{addr: s.Peer, next: peerFirst}, device: end{addr: s.Device, next: deviceFirst}, peerDialled: peerDialled}
 }
 
 // segment is a segment of the handshake.

@@ -87,7 +87,7 @@ func ladder() *conform.Ladder {
 		{At: 8400 * time.Nanosecond, Kind: conform.Gap, Text: "31 more"},
 		{At: 9500 * time.Nanosecond, Kind: conform.Note, Text: "completion of 1: IBV_WC_RECV, 8 bytes"},
 		{At: 60*time.Second + 9500, Kind: conform.Note, Text: "post IBV_WR_RDMA_READ 2"},
-		{At: 60*time.Second + 12*time.Microsecond, Kind: conform.Came, Text: "ACK psn 257 msn 1"},
+		{At: 60*time.Second + 12*time.Microsecond, Kind: conform.Received, Text: "ACK psn 257 msn 1"},
 	}}
 }
 
@@ -98,7 +98,7 @@ func stream() conform.Result {
 	r.Ladder = &conform.Ladder{Steps: []conform.Step{
 		{At: 1, Kind: conform.Sent, Stream: 1, Text: "MPA REQUEST rev 2 " + fmt.Sprint(make([]int, 200))},
 		{At: 2, Kind: conform.FinSent, Stream: 1, Text: "FIN"},
-		{At: 3, Kind: conform.FinCame, Stream: 1, Text: "FIN"},
+		{At: 3, Kind: conform.FinReceived, Stream: 1, Text: "FIN"},
 		{At: 4, Kind: conform.Reset, Stream: 2, Text: "(stream 2) RST"},
 	}}
 	return r

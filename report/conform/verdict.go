@@ -46,12 +46,7 @@ func (r *Run) Counts() Counts {
 
 // Good reports whether no result fails the run and no case has a fault.
 func (r *Run) Good() bool {
-	for v, n := range r.Counts() {
-		if v.Bad() && n > 0 {
-			return false
-		}
-	}
-	return len(r.Faults) == 0
+	return len(r.Bad()) == 0 && len(r.Faults) == 0
 }
 
 // Judged is a result with its device.
@@ -61,16 +56,19 @@ type Judged struct {
 }
 
 // Bad returns the results that fail the run, in order.
-func (r *Run) Bad() (bad []Judged) {
+func (r *Run) Bad() []Judged { return r.resultsWith(Verdict.Bad) }
+
+// resultsWith returns the results whose verdict match accepts, in order.
+func (r *Run) resultsWith(match func(Verdict) bool) (all []Judged) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		for j := range d.Results {
-			if d.Results[j].Verdict.Bad() {
-				bad = append(bad, Judged{d, &d.Results[j]})
+			if match(d.Results[j].Verdict) {
+				all = append(all, Judged{d, &d.Results[j]})
 			}
 		}
 	}
-	return bad
+	return all
 }
 
 // Label returns the name of the device, with the kernel that it imitates.
@@ -97,15 +95,8 @@ var levels = []string{"MUST", "SHOULD", "MAY"}
 
 // Deviating returns the results with a deviation on record, the strongest requirements
 // first.
-func (r *Run) Deviating() (all []Judged) {
-	for i := range r.Devices {
-		d := &r.Devices[i]
-		for j := range d.Results {
-			if d.Results[j].Verdict == Deviates {
-				all = append(all, Judged{d, &d.Results[j]})
-			}
-		}
-	}
+func (r *Run) Deviating() []Judged {
+	all := r.resultsWith(func(v Verdict) bool { return v == Deviates })
 	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })
 	return all
 }

@@ -153,8 +153,8 @@ func memoryOf(stats Values) (kinds []uint64, sum uint64) {
 }
 
 // reported returns the statistics of the ranks that have some.
-func (j *Job) reported() []Values {
-	return slices.DeleteFunc(slices.Clone(j.Stats), func(s Values) bool { return s == nil })
+func reported(stats []Values) []Values {
+	return slices.DeleteFunc(slices.Clone(stats), func(s Values) bool { return s == nil })
 }
 
 // point returns the point of a workload, a design and a number of ranks; nil if it was not

@@ -188,12 +188,7 @@ func ParseStats(reports []json.RawMessage) ([]Values, error) {
 // WriteStats prints the sum, minimum and maximum of each statistic over the ranks, whose
 // statistics may be nil. It omits statistics that are zero for all ranks.
 func WriteStats(w io.Writer, all []Values) error {
-	var present []Values
-	for _, s := range all {
-		if s != nil {
-			present = append(present, s)
-		}
-	}
+	present := reported(all)
 	const format = "%-34s %12s %12s %12s\n"
 	fmt.Fprintf(w, format, fmt.Sprintf("%d of %s", len(present), textfmt.Plural(len(all), "rank")), "sum", "min", "max")
 	for _, t := range Totals(present) {

@@ -50,7 +50,7 @@ func newJobView(j *Job) *jobView {
 		outcome = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
 	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, textfmt.Plural(j.Ranks, "rank"), outcome)
-	all := j.reported() // statistics of the ranks
+	all := reported(j.Stats) // statistics of the ranks
 	if n := j.Ranks - len(all); n > 0 {
 		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", textfmt.Plural(n, "rank"), j.Ranks)
 	}
@@ -107,7 +107,7 @@ func (v *jobView) addTables(all []Values) {
 		}
 		g := &v.Groups[len(v.Groups)-1]
 		name := strings.TrimLeft(t.Name, " ")
-		isPart := name != t.Name // see Row.Name
+		isPart := name != t.Name // an indented row is a part of the row above
 		g.Rows = append(g.Rows, rowView{name, isPart, t.ShowSum(), t.Show(t.Min), t.Show(t.Max)})
 	}
 }

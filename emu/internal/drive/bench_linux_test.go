@@ -235,7 +235,7 @@ func BenchmarkStreamPingPong(b *testing.B) {
 				const rounds = 1000
 				for b.Loop() {
 					for range 15 {
-						µs, err := perflab.RawTCPPingPong(ends[0], ends[1], perflab.RawTCPPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+						µs, err := perflab.RawTCPPingPong(ends[0], ends[1], perflab.RawPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
 						must.Do(b, err)
 						bare = append(bare, time.Duration(µs*1e3))
 						ours = append(ours, halfRoundTrip(rounds,
@@ -276,7 +276,7 @@ func BenchmarkStreamBandwidth(b *testing.B) {
 		}
 		for b.Loop() {
 			for range 3 {
-				gbps, err := perflab.RawTCPStream(ends[0], ends[1], perflab.RawTCPStreamConfig{Bytes: 256 << 10, Duration: 100 * time.Millisecond})
+				gbps, err := perflab.RawTCPStream(ends[0], ends[1], perflab.RawStreamConfig{Bytes: 256 << 10, Duration: 100 * time.Millisecond})
 				must.Do(b, err)
 				bare = append(bare, time.Duration(total*8/gbps))
 				ours = append(ours, once(

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // refused: a dial to an address without a listener succeeds, and the stream then ends with
@@ -14,9 +15,7 @@ import (
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
-	if err := l.Close(); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, l.Close())
 	d := s.dial(addr)
 	s.waitUntil("Read returns an error", func(now mono.Time) bool {
 		n, err := d.Read(now, make([]byte, 1))
@@ -29,21 +28,15 @@ func (s *streamTest) refused() {
 	if d.Connected(s.now) {
 		s.Error("a refused stream is connected")
 	}
-	if _, err := d.Write(s.settledTime(), []byte("x")); !errors.Is(err, link.ErrRefused) {
-		s.Errorf("Write: %v", err)
-	}
+	must.Fail(s, "Write", must.Err(d.Write(s.settledTime(), []byte("x"))), link.ErrRefused)
 }
 
 // halfClose: after CloseWrite the peer reads EOF, writes fail, and the other direction stays open.
 func (s *streamTest) halfClose() {
 	d, a := s.pair()
-	if err := d.CloseWrite(s.now); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, d.CloseWrite(s.now))
 	s.expectEOF(a)
-	if _, err := d.Write(s.settledTime(), []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
-		s.Errorf("Write after CloseWrite: %v", err)
-	}
+	must.Fail(s, "Write after CloseWrite", must.Err(d.Write(s.settledTime(), []byte("x"))), link.ErrWriteClosed)
 	if err := d.CloseWrite(s.now); err != nil {
 		s.Errorf("CloseWrite again: %v", err)
 	}
@@ -58,9 +51,7 @@ func (s *streamTest) eofAfterBytes() {
 	d, a := s.pair()
 	want := pattern(40_000)
 	s.write(d, want)
-	if err := d.CloseWrite(s.now); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, d.CloseWrite(s.now))
 	if got := s.read(a, len(want)); !bytes.Equal(got, want) {
 		s.Error("the received bytes differ")
 	}
@@ -76,9 +67,7 @@ func (s *streamTest) reusedIDs() {
 		if i == 0 {
 			first = d.ID()
 		}
-		if err := errors.Join(d.CloseWrite(s.now), a.CloseWrite(s.now)); err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, errors.Join(d.CloseWrite(s.now), a.CloseWrite(s.now)))
 		s.expectEOF(a)
 		s.expectEOF(d)
 		if d.ID() > first+4 {
@@ -95,9 +84,7 @@ func (s *streamTest) abort() {
 		if i == 1 {
 			aborter, peer = peer, aborter
 		}
-		if err := aborter.Abort(s.now); err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, aborter.Abort(s.now))
 		s.expectEnd(peer, link.ErrReset)
 		s.expectEnd(aborter, link.ErrReset)
 		for _, end := range []link.StreamLink{peer, aborter} {
@@ -118,9 +105,7 @@ func (s *streamTest) bytesBeforeReset() {
 	for range 3 {
 		s.settledTime() // a reset discards bytes that are still to be sent
 	}
-	if err := d.Abort(s.now); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, d.Abort(s.now))
 	s.settledTime()
 	if _, err := a.Write(s.settledTime(), []byte("x")); err != nil && !errors.Is(err, link.ErrReset) {
 		s.Errorf("Write: %v", err)
@@ -134,9 +119,7 @@ func (s *streamTest) bytesBeforeReset() {
 func (s *streamTest) abortEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
-	if err := d.Abort(s.now); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, d.Abort(s.now))
 	s.expectEnd(d, link.ErrReset)
 	if d = s.dial(l.Addr()); d.ID() == 0 {
 		s.Error("a new stream has no ID")
@@ -147,9 +130,7 @@ func (s *streamTest) abortEarly() {
 func (s *streamTest) closeEarly() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
-	if err := d.CloseWrite(s.now); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, d.CloseWrite(s.now))
 	a := s.accept(l)
 	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
 	s.expectEOF(a)
@@ -166,14 +147,8 @@ func (s *streamTest) anyAddress() {
 	if s.AddrB.Is4() {
 		unspecified = netip.IPv4Unspecified()
 	}
-	l, err := s.B.Listen(netip.AddrPortFrom(unspecified, 0), 5)
-	if err != nil {
-		s.Fatal(err)
-	}
-	d, err := s.A.Dial(s.now, netip.AddrPortFrom(unspecified, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port()))
-	if err != nil {
-		s.Fatal(err)
-	}
+	l := must.Get(s.B.Listen(netip.AddrPortFrom(unspecified, 0), 5))(s)
+	d := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(unspecified, 0), netip.AddrPortFrom(s.AddrB, l.Addr().Port())))(s)
 	a := s.accept(l)
 	if a.LocalAddr() != d.RemoteAddr() || a.RemoteAddr().Addr().IsUnspecified() {
 		s.Errorf("accepted at %v from %v", a.LocalAddr(), a.RemoteAddr())
@@ -187,28 +162,18 @@ func (s *streamTest) anyAddress() {
 // inUse: a second listener cannot have the address of an open one, but that of a closed one.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
-	if _, err := s.B.Listen(l.Addr(), 1); !errors.Is(err, link.ErrAddrInUse) {
-		s.Errorf("listening twice: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		s.Fatal(err)
-	}
+	must.Fail(s, "listening twice", must.Err(s.B.Listen(l.Addr(), 1)), link.ErrAddrInUse)
+	must.Do(s, l.Close())
 	s.listen(l.Addr().Port())
-	if err := l.Close(); !errors.Is(err, link.ErrClosed) {
-		s.Errorf("Close again: %v", err)
-	}
-	if _, err := l.Accept(s.settledTime()); !errors.Is(err, link.ErrClosed) {
-		s.Errorf("Accept after Close: %v", err)
-	}
+	must.Fail(s, "Close again", l.Close(), link.ErrClosed)
+	must.Fail(s, "Accept after Close", must.Err(l.Accept(s.settledTime())), link.ErrClosed)
 }
 
 // closedListener: dials to a closed listener are refused, and its accepted streams stay open.
 func (s *streamTest) closedListener() {
 	l := s.listen(0)
 	d, a := s.connect(l)
-	if err := l.Close(); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, l.Close())
 	s.write(d, []byte("hello"))
 	if got := s.read(a, 5); string(got) != "hello" {
 		s.Errorf("got %q", got)
@@ -221,9 +186,7 @@ func (s *streamTest) neverAccepted() {
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	s.waitUntil("the dialer is connected", func(mono.Time) bool { return d.Connected(s.now) })
-	if err := l.Close(); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, l.Close())
 	s.expectEnd(d, link.ErrReset)
 }
 
@@ -288,13 +251,8 @@ func (s *streamTest) closedNet() {
 	}
 	s.write(keptPeer, []byte("unread"))
 	s.write(kept, []byte("bye"))
-	if err := kept.CloseWrite(s.now); err != nil {
-		s.Fatal(err)
-	}
-	other, err := s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, kept.CloseWrite(s.now))
+	other := must.Get(s.A.Listen(netip.AddrPortFrom(s.AddrA, 0), 1))(s)
 	s.settledTime()
 	s.closed = true
 	if err := s.A.Close(); err != nil {
@@ -325,18 +283,15 @@ func (s *streamTest) invalidArguments() {
 	if s.AddrB.Is4() {
 		foreign = netip.MustParseAddr("192.0.2.77")
 	}
-	if _, err := s.B.Listen(netip.AddrPortFrom(foreign, 0), 1); !errors.Is(err, link.ErrUnreachable) {
-		s.Errorf("listening on an address of another host: %v", err)
-	}
-	if _, err := s.A.Dial(s.now, netip.AddrPortFrom(foreign, 0), netip.AddrPortFrom(s.AddrB, 9)); !errors.Is(err, link.ErrUnreachable) {
-		s.Errorf("dialing from an address of another host: %v", err)
-	}
+	foreignPort := netip.AddrPortFrom(foreign, 0)
+	must.Fail(s, "listening on an address of another host", must.Err(s.B.Listen(foreignPort, 1)), link.ErrUnreachable)
+	_, err := s.A.Dial(s.now, foreignPort, netip.AddrPortFrom(s.AddrB, 9))
+	must.Fail(s, "dialing from an address of another host", err, link.ErrUnreachable)
 	l := s.listen(0)
 	d := s.dial(l.Addr())
 	s.accept(l)
-	if _, err := s.A.Dial(s.now, d.LocalAddr(), l.Addr()); !errors.Is(err, link.ErrAddrInUse) {
-		s.Errorf("dialing with the addresses of an open stream: %v", err)
-	}
+	_, err = s.A.Dial(s.now, d.LocalAddr(), l.Addr())
+	must.Fail(s, "dialing with the addresses of an open stream", err, link.ErrAddrInUse)
 	otherFamily := netip.MustParseAddrPort("127.0.0.1:9")
 	if s.AddrA.Is4() {
 		otherFamily = netip.MustParseAddrPort("[::1]:9")

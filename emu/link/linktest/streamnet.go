@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // StreamBench is a pair of hosts under test.
@@ -94,20 +95,14 @@ func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 // listen listens on a port of B; 0 is any port.
 func (s *streamTest) listen(port uint16) link.StreamListener {
 	s.Helper()
-	l, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, port), 16)
-	if err != nil {
-		s.Fatal(err)
-	}
+	l := must.Get(s.B.Listen(netip.AddrPortFrom(s.AddrB, port), 16))(s)
 	return l
 }
 
 // dial starts to connect a stream from A.
 func (s *streamTest) dial(to netip.AddrPort) link.StreamLink {
 	s.Helper()
-	d, err := s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to)
-	if err != nil {
-		s.Fatal(err)
-	}
+	d := must.Get(s.A.Dial(s.now, netip.AddrPortFrom(s.AddrA, 0), to))(s)
 	return d
 }
 

@@ -15,6 +15,7 @@
 package tcplink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -55,12 +56,8 @@ const (
 // withDefaults returns the configuration with default limits for zero values, and an error if it
 // is invalid.
 func (c Config) withDefaults() (Config, error) {
-	if c.MaxStreams == 0 {
-		c.MaxStreams = DefaultMaxStreams
-	}
-	if c.MaxListeners == 0 {
-		c.MaxListeners = DefaultMaxListeners
-	}
+	c.MaxStreams = cmp.Or(c.MaxStreams, DefaultMaxStreams)
+	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)
 	switch {
 	case c.MaxStreams < 0 || c.MaxListeners < 0:
 		return c, fmt.Errorf("MaxStreams %d, MaxListeners %d: neither may be negative", c.MaxStreams, c.MaxListeners)

@@ -40,7 +40,7 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 }
 
 // offeredRTR returns the RTRs in a responder's Reply: the requested ones that it supports, or
-// all that it supports if there is none in common.
+// all that it supports if there is none in common. The policy OfferOneRTR offers one only.
 func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0

@@ -80,6 +80,9 @@ func (o *output) borrow(b []byte) {
 	o.queued += uint64(len(b))
 }
 
+// isFPDU is the argument of end for an FPDU.
+const isFPDU = true
+
 // end marks the end of a frame, which is an FPDU or not (a Request or Reply).
 func (o *output) end(fpdu bool) {
 	o.frames.Push(frame{end: o.queued, ring: o.head, generation: o.generation, fpdu: fpdu})

@@ -41,12 +41,12 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	} else {
 		c.framePlain(header, payload, load)
 	}
-	c.out.end(true)
+	c.out.end(isFPDU)
 }
 
-// Output appends to into the next buffers to write: with align, those of one frame. They remain
+// Output appends to bufs the next buffers to write: with align, those of one frame. They remain
 // valid, and are returned again, until Sent has counted them.
-func (c *Conn) Output(into [][]byte) [][]byte {
+func (c *Conn) Output(bufs [][]byte) [][]byte {
 	o := &c.out
 	left := o.octets()
 	if o.align && left > 0 {
@@ -54,10 +54,10 @@ func (c *Conn) Output(into [][]byte) [][]byte {
 	}
 	for i := 0; i < o.vectors.Len() && left > 0 && i < maxVectors; i++ {
 		v := *o.vectors.At(i)
-		into = append(into, v[:len(v):len(v)])
+		bufs = append(bufs, v[:len(v):len(v)])
 		left -= len(v)
 	}
-	return into
+	return bufs
 }
 
 // Sent reports that TCP has accepted the first n octets of Output. It returns the number of

@@ -36,9 +36,9 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 		b[18] = 0 // the high octet of PD_Length
 	}
 	f.PrivateData = nil
-	c.out.reserve(0)
+	c.out.reserve(0) // starts a frame, which needs no octets of the ring
 	c.out.borrow(b)
-	c.out.end(false)
+	c.out.end(!isFPDU)
 }
 
 // wantsCRC reports whether this side requests CRCs.
@@ -58,7 +58,7 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 
 		var f wire.StartFrame
 		_, err := f.Parse(c.frame)
-		if c.stopsOnReply(&f) {
+		if c.stopOnBadReply(&f) {
 			return e, false
 		}
 		if why := c.checkFrame(&f, err); why != nil {
@@ -80,8 +80,8 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 	}
 }
 
-// checkFrame returns the error of an invalid frame. err is the result of parsing the octets
-// received so far.
+// checkFrame returns the error of an invalid frame, nil while it is incomplete or valid. err is the
+// result of parsing the octets received so far.
 func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):
@@ -122,9 +122,9 @@ func (c *Conn) supportsRevision(revision uint8) bool {
 	return revision <= c.cfg.MaxRevision
 }
 
-// stopsOnReply implements the policy StopOnBadReply: it stops the connection if f is a Reply of an
+// stopOnBadReply implements the policy StopOnBadReply: it stops the connection if f is a Reply of an
 // invalid length, and reports whether it did.
-func (c *Conn) stopsOnReply(f *wire.StartFrame) bool {
+func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
 	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
 		return false
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// looks colours one host's cables.
-type looks struct{ bad string }
+// testPainter colours one host's cables.
+type testPainter struct{ bad string }
 
-func (l looks) Cable(c *topology.Cable) Part {
+func (l testPainter) Cable(c *topology.Cable) Part {
 	if c.A.Node == l.bad {
 		return Part{State: Lossy, Label: "5 lost", Title: "a\nb"}
 	}
 	return Part{}
 }
 
-func (l looks) Host(h *topology.Host) Part { return Part{Title: h.Name} }
+func (l testPainter) Host(h *topology.Host) Part { return Part{Title: h.Name} }
 
 // count counts the elements of a well-formed drawing by class.
 func count(t *testing.T, d Drawing) map[string]int {
@@ -62,7 +62,7 @@ func TestEveryPartIsDrawn(t *testing.T) {
 		{"fat tree", fatTreeOf(16, 4, 2), 16, 6, 24, 1, 0, 1040},
 		{"fat tree of 64", fatTreeOf(64, 8, 4), 64, 12, 96, 1, 0, 1040},
 	} {
-		d := Draw(c.t, looks{"host0"})
+		d := Draw(c.t, testPainter{"host0"})
 		n := count(t, d)
 		if n["h fine"] != c.hosts || n["sw"] != c.switches || n["e fine"]+n["e lossy"] != c.cables || n["e lossy"] != c.troubled || n["el lossy"] != c.labels {
 			t.Errorf("%s: %v", c.name, n)
@@ -76,7 +76,7 @@ func TestEveryPartIsDrawn(t *testing.T) {
 // TestManyHostsAreFolded: those to which something happened stay.
 func TestManyHostsAreFolded(t *testing.T) {
 	for _, fabric := range []*topology.Topology{fatTreeOf(1000, 10, 4), starOf(300, 1)} {
-		g := newGraph(fabric, looks{"host123"})
+		g := newGraph(fabric, testPainter{"host123"})
 		g.mergeHosts(MaxHosts)
 		folded, named := 0, []string{}
 		for _, h := range g.hosts {
@@ -88,7 +88,7 @@ func TestManyHostsAreFolded(t *testing.T) {
 		if folded != len(fabric.Hosts)-1 || fmt.Sprint(named) != "[host123]" {
 			t.Errorf("%d hosts folded, %v drawn", folded, named)
 		}
-		if d := Draw(fabric, looks{"host123"}); len(d.SVG) > 40_000 || count(t, d)["e lossy"] != 1 {
+		if d := Draw(fabric, testPainter{"host123"}); len(d.SVG) > 40_000 || count(t, d)["e lossy"] != 1 {
 			t.Errorf("%d bytes, %v", len(d.SVG), count(t, d))
 		}
 	}
@@ -108,7 +108,7 @@ func TestNodesStayApartAndInside(t *testing.T) {
 		"star 3": starOf(3, 1), "star 16": starOf(16, 1), "star 64": starOf(64, 1), "star 96": starOf(96, 1),
 		"tree 64": fatTreeOf(64, 8, 4), "tree 96": fatTreeOf(96, 12, 8), "rails": starOf(8, 4), "rails 64": starOf(64, 2),
 	} {
-		g := newGraph(f, looks{})
+		g := newGraph(f, testPainter{})
 		g.mergeHosts(MaxHosts)
 		if len(g.switches) == 1 {
 			g.layoutRing()

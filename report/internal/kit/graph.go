@@ -38,7 +38,7 @@ type edge struct {
 
 // newGraph returns the hosts, switches and cables of a topology as nodes and edges, without
 // positions.
-func newGraph(t *topology.Topology, looks Looks) *graph {
+func newGraph(t *topology.Topology, painter Painter) *graph {
 	g := &graph{}
 	byName := map[string]*node{}
 	for i := range t.Switches {
@@ -48,7 +48,7 @@ func newGraph(t *topology.Topology, looks Looks) *graph {
 		g.switches = append(g.switches, n)
 	}
 	for i := range t.Hosts {
-		n := &node{name: t.Hosts[i].Name, host: true, Part: looks.Host(&t.Hosts[i])}
+		n := &node{name: t.Hosts[i].Name, host: true, Part: painter.Host(&t.Hosts[i])}
 		byName[n.name] = n
 		g.hosts = append(g.hosts, n)
 	}
@@ -56,7 +56,7 @@ func newGraph(t *topology.Topology, looks Looks) *graph {
 		c := &t.Cables[i]
 		a, b := byName[c.A.Node], byName[c.B.Node]
 		if a != nil && b != nil { // ignore cables with an unknown end
-			g.edges = append(g.edges, edge{Part: looks.Cable(c), a: a, b: b})
+			g.edges = append(g.edges, edge{Part: painter.Cable(c), a: a, b: b})
 		}
 	}
 	return g

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,11 +121,8 @@ func (d *Panel) EndWith(name string, text func() string) {
 	name = textfmt.PrintableLine(name)
 	d.done++
 	delete(d.parts, name)
-	for i := range d.running {
-		if d.running[i] == name {
-			d.running = append(d.running[:i], d.running[i+1:]...)
-			break
-		}
+	if i := slices.Index(d.running, name); i >= 0 {
+		d.running = slices.Delete(d.running, i, i+1)
 	}
 	if !d.quiet {
 		d.print(text())

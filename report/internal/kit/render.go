@@ -148,8 +148,8 @@ type Part struct {
 	Title string // tooltip
 }
 
-// Looks returns the appearance of the parts of a fabric.
-type Looks interface {
+// Painter decides how the cables and hosts of a fabric are drawn.
+type Painter interface {
 	Cable(c *topology.Cable) Part
 	Host(h *topology.Host) Part
 }
@@ -164,9 +164,9 @@ type Drawing struct {
 // switch without events are drawn as one.
 const MaxHosts = 96
 
-// Draw draws the hosts, switches and cables of a fabric with these looks.
-func Draw(t *topology.Topology, looks Looks) Drawing {
-	g := newGraph(t, looks)
+// Draw draws the hosts, switches and cables of a fabric as a painter says.
+func Draw(t *topology.Topology, painter Painter) Drawing {
+	g := newGraph(t, painter)
 	g.mergeHosts(MaxHosts)
 	switch {
 	case len(g.switches) == 0:

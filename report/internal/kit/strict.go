@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -90,13 +91,10 @@ func (d decoder) object(v reflect.Value, path string) error {
 	fields := d.fields(v.Type())
 	seen := make([]bool, len(fields))
 	err := d.each(path, '{', func(name string) error {
-		at := 0
-		for at < len(fields) && fields[at].name != name {
-			at++
-		}
+		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		key := join(path, name)
 		switch {
-		case at == len(fields):
+		case at < 0:
 			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", keyList(fields))}
 		case seen[at]:
 			return &KeyError{key, errors.New("duplicate key")}

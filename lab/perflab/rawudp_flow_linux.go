@@ -9,6 +9,9 @@ import (
 // lost.
 const stallTimeout = 200 * time.Millisecond
 
+// spinsPerClockRead is how often a side polls before it yields and reads the clock.
+const spinsPerClockRead = 256
+
 // flow is the flow control between the two goroutines of a stream. Each field is written by
 // one of them only.
 type flow struct {
@@ -20,22 +23,22 @@ type flow struct {
 	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitForWindow returns when fewer than window of the segments before sequence number sent are
-// in flight, or after stallTimeout, when it takes all as lost. base is the sequence number
-// before which no segment is in flight; waitForWindow returns its new value.
-func (f *flow) waitForWindow(sent, base, window uint64) (newBase uint64) {
+// waitForWindow returns when fewer than window of the segments before sequence number end are
+// in flight, or after stallTimeout, when it counts all of them as lost. base is the sequence
+// number before which no segment is in flight; waitForWindow returns its new value.
+func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {
 		base = max(base, f.received.Load())
-		if sent-base < window || f.failed.Load() {
+		if end-base < window || f.failed.Load() {
 			return base
 		}
-		if spins%256 == 0 {
+		if spins%spinsPerClockRead == 0 {
 			switch {
 			case since.IsZero():
 				since = time.Now()
 			case time.Since(since) > stallTimeout:
-				return sent
+				return end
 			}
 			yield()
 		}
@@ -48,15 +51,14 @@ type idleTimer struct {
 	since time.Time
 }
 
-func (i *idleTimer) reset() { *i = idleTimer{} }
-
-// streamEnded reports whether the stream has ended: all segments have arrived, or none has
-// for stallTimeout after the sender has finished.
+// streamEnded reports whether a receiver without new segments may stop: a side has failed, or the
+// sender has finished and the last segment has arrived, or none has for stallTimeout. next is the
+// sequence number after the highest received.
 func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true
 	}
-	if i.spins++; i.spins%256 != 0 {
+	if i.spins++; i.spins%spinsPerClockRead != 0 {
 		return false
 	}
 	yield()

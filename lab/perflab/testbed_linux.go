@@ -1,0 +1,134 @@
+package perflab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
+	"github.com/fabrictest/fabrictest/perf"
+)
+
+// testbed is two hosts with a process each.
+type testbed struct {
+	hosts [2]Host
+	pair  *processPair
+}
+
+// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its
+// CPU.
+func (t *testbed) rawEndpoints() (a, b RawEndpoint) {
+	at := func(h Host) RawEndpoint {
+		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}
+	}
+	return at(t.hosts[0]), at(t.hosts[1])
+}
+
+// devices has the methods that the perf.Benches of a testbed share, for devices of
+// one kind.
+type devices struct {
+	*testbed
+	kind conformance.Protocol
+}
+
+// Run implements perf.Bench.
+func (d devices) Run(ctx context.Context, p perf.Program, offloaded bool) (float64, error) {
+	return d.pair.runBoth(ctx, command{Program: &p, Kind: d.kind, Offloaded: offloaded})
+}
+
+// IdleMB implements perf.Bench.
+func (d devices) IdleMB(ctx context.Context) (float64, error) {
+	return d.pair.runBoth(ctx, command{Idle: true, Kind: d.kind})
+}
+
+// overUDP is the perf.Bench of devices over UDP.
+type overUDP struct{ devices }
+
+// RawStream implements perf.Bench. The sockets send full GSO packets, as devices
+// do, for all message sizes.
+func (b overUDP) RawStream(_ context.Context, _ int, work bool, d time.Duration) (float64, error) {
+	from, to := b.rawEndpoints()
+	r, err := RawUDPStream(from, to, RawStreamConfig{Bytes: udpPayload, Work: work, Duration: d})
+	return r.Gbps(), err
+}
+
+const (
+	udpPayload = 4096   // of each datagram of a raw stream
+	roceBytes  = 12 + 4 // around a message beyond UDP: BTH and ICRC
+)
+
+// RawPingPong implements perf.Bench.
+func (b overUDP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
+	from, to := b.rawEndpoints()
+	return RawUDPPingPong(from, to, RawPingPongConfig{Bytes: bytes + roceBytes, Rounds: rounds, Block: blocking})
+}
+
+// overTCP is the perf.Bench of devices over TCP.
+type overTCP struct{ devices }
+
+// RawStream implements perf.Bench.
+func (b overTCP) RawStream(_ context.Context, bytes int, work bool, d time.Duration) (float64, error) {
+	from, to := b.rawEndpoints()
+	return RawTCPStream(from, to, RawStreamConfig{Bytes: bytes, Work: work, Duration: d})
+}
+
+// mpaBytes are the bytes around a message beyond TCP, without padding: MPA length,
+// untagged DDP and RDMAP headers, and CRC.
+const mpaBytes = 2 + 18 + 4
+
+// RawPingPong implements perf.Bench.
+func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
+	from, to := b.rawEndpoints()
+	return RawTCPPingPong(from, to, RawPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})
+}
+
+// plans are the runs by name: each makes its measurements on a testbed.
+var plans = map[string]func(context.Context, *testbed, perf.Options) (*perf.Result, error){
+	"quick": func(ctx context.Context, t *testbed, opt perf.Options) (*perf.Result, error) {
+		return perf.RunQuick(ctx, overUDP{devices{t, conformance.RoCE}}, opt)
+	},
+	"iwarp": func(ctx context.Context, t *testbed, opt perf.Options) (*perf.Result, error) {
+		return perf.RunIWARP(ctx, overTCP{devices{t, conformance.IWARP}}, overUDP{devices{t, conformance.DatagramIWARP}}, opt)
+	},
+}
+
+// mtu carries packets with 4 KiB of payload.
+const mtu = 9000
+
+// measure builds a fabric of two hosts, each bound to a CPU, and runs the job's plan on it.
+func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result, err error) {
+	plan, ok := plans[j.Plan]
+	if !ok {
+		return nil, fmt.Errorf("no run is called %q", j.Plan)
+	}
+	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: mtu}})
+	if err != nil {
+		return nil, err
+	}
+	fabric, err := netns.Build(t, netns.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, fabric.Close()) }()
+	var hosts [2]Host
+	var cpus [2]int
+	cpus[0], cpus[1] = twoCPUs()
+	for i := range hosts {
+		h := fabric.Host(t.Hosts[i].Name)
+		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(false), CPU: cpus[i], Start: h.NS.Start}
+	}
+	pair, err := startProcesses(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	result, err = plan(ctx, &testbed{hosts, pair}, opt)
+	if stopErr := pair.stop(); err == nil {
+		err = stopErr
+	}
+	return result, err
+}
