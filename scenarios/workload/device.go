@@ -41,18 +41,18 @@ func IsTimeout(err error) bool {
 
 // RetryBudget returns the ack timeout, the total time of retransmissions, and the total
 // time of retries without a receive, for services that have no such attributes. A value of
-// 0 means not configured; busy is also 0 for infinite retries.
-func (c *Config) RetryBudget() (wait, all, busy time.Duration) {
+// 0 means not configured; rnrTime is also 0 for infinite retries.
+func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duration) {
 	d := c.WithDefaults(0)
 	if c.Timeout > 0 {
-		wait = ackTimeoutOf(ackTimeoutCode(c.Timeout))
-		all = wait * time.Duration(*d.Retries+1)
+		ackTimeout = ackTimeoutOf(ackTimeoutCode(c.Timeout))
+		retransmitTime = ackTimeout * time.Duration(*d.Retries+1)
 	}
 	if *d.RNRRetries < infiniteRNRRetries {
 		_, code := d.timing(false)
-		busy = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
+		rnrTime = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
 	}
-	return wait, all, busy
+	return ackTimeout, retransmitTime, rnrTime
 }
 
 // infiniteRNRRetries is the RNR retry count without limit.

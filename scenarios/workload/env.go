@@ -119,6 +119,7 @@ const (
 	noticeReceives = 8
 )
 
+// privateLen is the length of private memory: receives, outgoing messages and results of atomics.
 func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
 
 // publicLen is the length of public memory for an operation of Config.Op; a send uses none but a guard.
@@ -165,7 +166,7 @@ func (n *node) plan() (l layout) {
 	}
 	l.staging = l.receives * l.recvLen
 	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
-		l.staging = 0
+		l.staging = 0 // receives are in memory of the rail
 	}
 	l.results = l.staging + l.depth*l.stride
 	return l

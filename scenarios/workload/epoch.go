@@ -56,15 +56,15 @@ func (c *conn) stepWaiting() error {
 		}
 	}
 	c.epoch = max(c.epoch, c.peerEpoch)
-	k, err := c.open(c.railOf(c.epoch))
+	info, err := c.open(c.railOf(c.epoch))
 	if err != nil {
 		return err
 	}
 	if c.in != nil {
-		k.Next = c.in.next
+		info.Next = c.in.next
 	}
 	c.state = connAwaitingInfo
-	return c.sendNote(note{Kind: noteConnInfo, Card: k})
+	return c.sendNote(note{Kind: noteConnInfo, ConnInfo: info})
 }
 
 // unneeded reports whether both ends have completed, or one has ended.

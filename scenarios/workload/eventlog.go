@@ -64,7 +64,7 @@ func SumCounters(nics []NIC) (sums []verbs.Counter) {
 // one.
 var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
-// retransmits sums this counter only, because it is read often.
+// retransmits returns the sum of the NICs' retransmission counters.
 func (j *eventLog) retransmits() (sum uint64) {
 	for i := range j.rank.NICs {
 		for _, c := range j.rank.NICs[i].Device.Counters() {
@@ -168,8 +168,8 @@ const (
 	realGap     = 20 * time.Millisecond // shorter intervals would cost noticeable CPU time
 )
 
-// expect sets the number of messages that the rank will receive, or send if it receives
-// none.
+// expect sets the number of messages between two samples, by the number that the rank will receive,
+// or send if it receives none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
 // due reports whether a sample is due, and schedules the next then.

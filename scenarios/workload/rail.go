@@ -62,13 +62,13 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 	return r, err
 }
 
-// openShared creates the SRQ of the rail and posts its receives, to ring num.
-func (r *rail) openShared(num, slots, room int) (err error) {
+// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes, in ring num.
+func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
 	}
-	mem := &memory{buf: make([]byte, slots*room)}
-	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, true), mem, room)
+	mem := &memory{buf: make([]byte, slots*slotLen)}
+	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, true), mem, slotLen)
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
