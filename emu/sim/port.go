@@ -179,7 +179,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// Recv implements link.PacketLink.
+// Recv implements link.PacketLink. The payloads are valid until the next call.
 func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Recv")

@@ -213,6 +213,7 @@ func (p *Proc) checkRunning(call string) {
 // procTimerHandler is a Proc as the handler of its timer.
 type procTimerHandler Proc
 
+// HandleEvent implements Handler: it wakes the program at the end of its sleep or the timeout of its wait.
 func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
 	p.stopWaiting()

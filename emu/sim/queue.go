@@ -97,7 +97,7 @@ func (q *queue) insert(e entry) {
 	q.up(len(q.heap)-1, e)
 }
 
-// up moves e from position i towards the root.
+// up moves e from position i towards the root. Each node of the heap has four children.
 func (q *queue) up(i int, e entry) {
 	for i > 0 {
 		parent := (i - 1) / 4

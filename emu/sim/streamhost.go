@@ -99,7 +99,7 @@ func (h *StreamHost) allocID(slot streamSlot) link.StreamID {
 	if k := len(h.free); k > 0 {
 		id := h.free[k-1]
 		h.free = h.free[:k-1]
-		slot.queued = h.slots[id].queued
+		slot.queued = h.slots[id].queued // the ID may still be in readyQueue
 		h.slots[id] = slot
 		return id
 	}

@@ -117,9 +117,9 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if !s.net.routesValid {
 		s.net.computeRoutes()
 	}
-	ways := s.nextHops[to.id]
+	hops := s.nextHops[to.id]
 	up := 0
-	for _, w := range ways {
+	for _, w := range hops {
 		if !w.carrier.isDown {
 			up++
 		}
@@ -128,7 +128,7 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 		return nil
 	}
 	k, _ := bits.Mul64(mix(flow, s.salt), uint64(up))
-	for _, w := range ways {
+	for _, w := range hops {
 		if w.carrier.isDown {
 			continue
 		}

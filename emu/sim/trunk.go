@@ -110,10 +110,10 @@ func (t *Trunk) Up() bool { return !t.isDown }
 
 // SetDown takes the trunk down: queued packets and packets on the cable are
 // lost. The switches at its ends use other next hops of the same cost, if any.
-func (t *Trunk) SetDown() { t.set(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
+func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // SetUp brings the trunk up.
-func (t *Trunk) SetUp() { t.set(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
+func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // route forwards pk from a switch to its next hop.
 func (n *Net) route(pk *packet, at *Switch) {
