@@ -30,7 +30,7 @@ func (c *cpuClock) used() time.Duration {
 
 // threadTime returns the CPU time of a thread of this process.
 func threadTime(tid int) time.Duration {
-	const perThread, scheduled = 4, 2
+	const perThread, scheduled = 4, 2 // CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^tid<<3|perThread|scheduled), &ts); err != nil {
 		return 0

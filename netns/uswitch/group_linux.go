@@ -52,6 +52,7 @@ func (g *group) open() (err error) {
 	return nil
 }
 
+// add adds a descriptor to the epoll set. Its events have its index in descriptors as Fd.
 func (g *group) add(fd, member, port int) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.descriptors))}
 	g.descriptors = append(g.descriptors, descriptor{member, port})
