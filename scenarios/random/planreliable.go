@@ -12,6 +12,8 @@ const privateWords = 8
 
 // rwAreaLen is the length of the area for writes and reads, which begins the target of a lane.
 func rwAreaLen(l *Lane) int { return max(4*l.MaxBytes, 4096) &^ 7 }
+
+// targetLen is the length of the target of a reliable lane.
 func targetLen(l *Lane) int { return rwAreaLen(l) + 8*privateWords }
 
 // privateWordAt is the offset of word i for atomics in the target of a lane.

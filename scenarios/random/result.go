@@ -224,6 +224,7 @@ type incoming struct {
 	arrivals Arrivals
 }
 
+// newIncoming returns the common part of the checkers, for plan p of the peer.
 func newIncoming(l *lane, p plan) incoming {
 	return incoming{direction: direction{l, p, l.end.side.Peer()}, want: make([]byte, l.spec.MaxBytes)}
 }

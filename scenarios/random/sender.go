@@ -147,6 +147,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	return wr
 }
 
+// peer returns the connection data of the peer's end of the lane.
 func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
 // remote returns the address and key of a request's memory: in its memory window if it has one, else in the

@@ -18,6 +18,7 @@ type unreliableChecker struct {
 	highest       int
 }
 
+// newUnreliableChecker returns the checker of plan p of the peer.
 func newUnreliableChecker(l *lane, p plan) *unreliableChecker {
 	return &unreliableChecker{incoming: newIncoming(l, p), arrivalCounts: make([]int, len(p.ops)), highest: -1}
 }
@@ -125,6 +126,7 @@ func (x *unreliableChecker) countArrival(n int) error {
 	return nil
 }
 
+// deliver counts message n as delivered.
 func (x *unreliableChecker) deliver(n int) {
 	x.arrivals.Delivered++
 	x.arrivals.Bytes += int64(x.plan.ops[n].size)
