@@ -46,7 +46,7 @@ func (e *endpoint) open(num, conns int, l *layout) (err error) {
 		return err
 	}
 	mem := &memory{buf: make([]byte, receives*l.recvLen)}
-	e.recv = newRing(r.env, traffic.NewRecvRing(num, receives, true), mem, l.recvLen)
+	e.recv = newRing(r.env, traffic.NewRecvRing(num, receives, sharedQueue), mem, l.recvLen)
 	e.recv.endpoint = e
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err

@@ -139,9 +139,9 @@ func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.str
 // messageBudget limits the memory for messages at one rank.
 const messageBudget = 32 << 20
 
-// plan sizes queues and memory such that the busiest rank keeps within its budget. All
+// planLayout sizes queues and memory such that the busiest rank keeps within its budget. All
 // ranks compute the same sizes.
-func (n *node) plan() (l layout) {
+func (n *node) planLayout() (l layout) {
 	load := make(map[int]int)
 	busiest := 1
 	for _, e := range n.edges {

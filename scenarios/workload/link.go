@@ -197,6 +197,7 @@ func (l *link) psn(end int) uint32 {
 	return 1<<24 - 1 - uint32(traffic.Derive(l.rank.Seed, l.edge.id, l.epoch, end)%200)
 }
 
+// qkey is the Q_Key of the queue pair at an end, 0 or 1, of the connection.
 func (l *link) qkey(end int) uint32 {
 	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }

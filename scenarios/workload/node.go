@@ -109,7 +109,7 @@ func (n *node) open() error {
 	if len(n.conns) == 0 {
 		return nil // the last rank of an odd number
 	}
-	l := n.plan()
+	l := n.planLayout()
 	if err := n.openRails(l); err != nil {
 		return err
 	}

@@ -184,6 +184,7 @@ const (
 	maxAdds = 4 // outstanding
 )
 
+// complete reports whether all atomics are posted, and have completed or were abandoned.
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
 // pump posts atomics up to the limits of the workload and of the queue.

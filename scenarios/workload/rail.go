@@ -68,7 +68,7 @@ func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 		return err
 	}
 	mem := &memory{buf: make([]byte, slots*slotLen)}
-	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, true), mem, slotLen)
+	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, sharedQueue), mem, slotLen)
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
@@ -145,6 +145,9 @@ type recvRing struct {
 // noConn is the index of no connection.
 const noConn = -1
 
+const sharedQueue = true // for traffic.NewRecvRing
+
+// newRing returns a ring of receives in mem, each of slotLen bytes, that belongs to no connection yet.
 func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
 	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }
