@@ -108,6 +108,7 @@ type callback struct {
 // HandleEvent implements Handler.
 func (k *callback) HandleEvent(now mono.Time, _ uint64) { k.call(now) }
 
+// call runs the handler now, if there is one.
 func (k callback) call(now mono.Time) {
 	if k.h != nil {
 		k.h.HandleEvent(now, k.arg)

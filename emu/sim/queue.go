@@ -12,6 +12,7 @@ type entry struct {
 
 const timerBit = 1 << 31
 
+// before orders entries by time, and entries of the same time by their numbers.
 func (e entry) before(o entry) bool {
 	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
 }
@@ -168,6 +169,7 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
+// grow doubles the buffer, whose length is a power of two.
 func (r *ring[T]) grow() {
 	buf := make([]T, max(8, 2*len(r.buf)))
 	k := copy(buf, r.buf[r.head:])

@@ -117,6 +117,7 @@ func (h *StreamHost) freeID(id link.StreamID) {
 // streams.
 type streamReadyHandler StreamHost
 
+// readableArg and writableArg are the arguments of streamReadyHandler for a stream.
 func readableArg(id link.StreamID) uint64 { return uint64(id) << 1 }
 func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 

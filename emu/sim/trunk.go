@@ -120,17 +120,17 @@ func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return
 	}
-	w := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
-	if w == nil {
+	trunk := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
+	if trunk == nil {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-way")
 		return
 	}
 	size := pk.IPBytes()
-	w.stats.Out.count(size)
-	if w.transmit(pk) {
-		w.stats.Sent++
-		w.stats.SentBytes += uint64(size)
-		n.tracePacket(w.place, "forward", &pk.Datagram)
+	trunk.stats.Out.count(size)
+	if trunk.transmit(pk) {
+		trunk.stats.Sent++
+		trunk.stats.SentBytes += uint64(size)
+		n.tracePacket(trunk.place, "forward", &pk.Datagram)
 	}
 }
 
@@ -183,20 +183,20 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	if walk.at == far.sw {
 		return true
 	}
-	w := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
-	if w == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
+	trunk := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
+	if trunk == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
 		walk.lost = true
 		hops := walk.at.nextHops[far.sw.id]
 		if len(hops) == 0 {
 			return true
 		}
-		w = hops[0]
+		trunk = hops[0]
 	}
-	walk.dir, walk.epoch = w, w.carrier.epoch
+	walk.dir, walk.epoch = trunk, trunk.carrier.epoch
 	// A trunk that goes down flushes its queue, so its next segment could arrive before
 	// earlier ones: it arrives no earlier than they.
 	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
-	*order = max(*order, w.send(now, s.wireBytes(seg)))
+	*order = max(*order, trunk.send(now, s.wireBytes(seg)))
 	walk.hops++
 	n.w.At(*order, (*segmentAtSwitch)(n), uint64(seg.id))
 	return false
