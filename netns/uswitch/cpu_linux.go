@@ -19,8 +19,10 @@ func (c *cpuClock) start() {
 	c.since = threadTime(c.tid)
 }
 
+// stop stops counting; used keeps its value.
 func (c *cpuClock) stop() { c.total, c.tid = c.used(), 0 }
 
+// used returns the CPU time counted so far.
 func (c *cpuClock) used() time.Duration {
 	if c.tid == 0 {
 		return c.total
