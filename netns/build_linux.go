@@ -88,6 +88,7 @@ func firstError(errs []error) error {
 	}
 }
 
+// create creates the network namespace, with the sysctls of a host.
 func (s *namespace) create() (err error) {
 	s.ns, err = newNS(func() error { return writeSysctls(hostSysctls) })
 	return err
