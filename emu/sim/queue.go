@@ -12,7 +12,7 @@ type entry struct {
 
 const timerBit = 1 << 31
 
-// before orders entries by time, and entries of the same time by their numbers.
+// before reports whether e is earlier than o, or of the same time and queued earlier.
 func (e entry) before(o entry) bool {
 	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
 }
@@ -56,7 +56,7 @@ func (q *queue) takeSlot() uint32 {
 	return uint32(len(q.slots) - 1)
 }
 
-// peek returns the earliest event. It removes the entries of stopped timers and
+// peek returns the earliest event; false if there is none. It removes the entries of stopped timers and
 // moves those of postponed timers to their new place.
 func (q *queue) peek() (entry, bool) {
 	for len(q.heap) > 0 {

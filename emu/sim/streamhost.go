@@ -125,18 +125,28 @@ func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 // reported spuriously.
 func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	h := (*StreamHost)(e)
-	writable := arg&1 != 0
-	h.markReady(link.StreamID(arg>>1), !writable, writable)
+	events := readyToRead
+	if arg&1 != 0 {
+		events = readyToWrite
+	}
+	h.markReady(link.StreamID(arg>>1), events)
 	if !h.port.frozen {
 		h.onReady.call(now)
 	}
 }
 
-// markReady makes Ready report a stream or listener as readable or writable.
-func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
+type readiness uint8
+
+const (
+	readyToRead readiness = 1 << iota
+	readyToWrite
+)
+
+// markReady makes Ready report a stream or listener as readable, writable or both.
+func (h *StreamHost) markReady(id link.StreamID, events readiness) {
 	slot := &h.slots[id]
-	slot.readable = slot.readable || readable
-	slot.writable = slot.writable || writable
+	slot.readable = slot.readable || events&readyToRead != 0
+	slot.writable = slot.writable || events&readyToWrite != 0
 	if !slot.queued {
 		slot.queued = true
 		h.readyQueue.push(id)
@@ -146,7 +156,7 @@ func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
 // thaw makes Ready report every stream, because events may have been missed while the port was frozen.
 func (h *StreamHost) thaw() {
 	for id := range h.slots[1:] {
-		h.markReady(link.StreamID(id+1), true, true)
+		h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
 	}
 	h.onReady.schedule(h.port.net.w)
 }
@@ -158,7 +168,7 @@ func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	}
 	for _, id := range h.reported { // Read returns no more than one segment
 		if h.slots[id].hasUnread() {
-			h.markReady(id, true, false)
+			h.markReady(id, readyToRead)
 		}
 	}
 	h.reported = h.reported[:0]
@@ -226,7 +236,7 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 	l.host.register(s)
 	if s.in.len() > 0 || s.eof || s.err != nil {
-		l.host.markReady(s.id, true, false) // arrived before Accept
+		l.host.markReady(s.id, readyToRead) // arrived before Accept
 	}
 	return s, nil
 }

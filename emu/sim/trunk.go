@@ -59,19 +59,19 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 		dir      string // as seen from A
 		impair   impair.Config
 	}{{cfg.A, cfg.B, "up", cfg.AB}, {cfg.B, cfg.A, "down", cfg.BA}} {
-		w := &t.dirs[i]
-		w.to = d.to
-		w.linkDir = linkDir{
+		dir := &t.dirs[i]
+		dir.to = d.to
+		dir.linkDir = linkDir{
 			net: n, name: cfg.Name, place: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir,
 			cfg: &t.cfg.Link, carrier: &t.carrier, wire: newWire(&cfg.Link),
 			ecnRand: n.w.Rand(n.randName(cfg.Name, "red/"+d.dir)), forward: func(pk *packet) { n.forwardAt(d.to, pk) },
 		}
 		for k := range d.impair.Events {
 			if d.impair.Events[k].Action.Kind == impair.Reorder {
-				err = errors.Join(err, w.impairError(fmt.Errorf("events[%d]: trunks cannot reorder: use a port", k)))
+				err = errors.Join(err, dir.impairError(fmt.Errorf("events[%d]: trunks cannot reorder: use a port", k)))
 			}
 		}
-		if err = errors.Join(err, w.addImpairment(d.impair)); err != nil {
+		if err = errors.Join(err, dir.addImpairment(d.impair)); err != nil {
 			return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 		}
 	}
@@ -134,8 +134,8 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk, and drops pk if it is
-// exceeded.
+// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the
+// limit is exceeded.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")
