@@ -78,7 +78,7 @@ func (r *recvRing) space() int {
 	return min(len(r.Free()), r.limit-r.Posted())
 }
 
-// post posts receives if the pacing permits.
+// post posts receives if the pacing permits, and reports whether it posted any.
 func (r *recvRing) post(now time.Duration) (bool, error) {
 	return r.postUpTo(r.allowed(now, r.space()))
 }

@@ -261,12 +261,12 @@ type ipHeader struct {
 	tclass     uint8
 }
 
-// parseGRH parses an IPv6 header, or an IPv4 header in the last twenty bytes.
+// parseGRH parses the IPv6 header of a GRH, or the IPv4 header in its last twenty bytes.
 func parseGRH(grh []byte) (h ipHeader, err error) {
 	be := binary.BigEndian
 	if grh[20]>>4 == 4 && grh[20]&0xf == 5 && grh[0]>>4 != 6 {
 		b := grh[20:]
-		h = ipHeader{netip.AddrFrom4([4]byte(b[16:20])), int(be.Uint16(b[2:])) - 20, b[9], b[1]}
+		h = ipHeader{dst: netip.AddrFrom4([4]byte(b[16:20])), payloadLen: int(be.Uint16(b[2:])) - 20, protocol: b[9], tclass: b[1]}
 		sum := uint32(0)
 		for i := 0; i < 20; i += 2 {
 			sum += uint32(be.Uint16(b[i:]))
@@ -279,5 +279,6 @@ func parseGRH(grh []byte) (h ipHeader, err error) {
 	if grh[0]>>4 != 6 {
 		return h, fmt.Errorf("version %d", grh[0]>>4)
 	}
-	return ipHeader{netip.AddrFrom16([16]byte(grh[24:40])), int(be.Uint16(grh[4:])), grh[6], grh[0]<<4 | grh[1]>>4}, nil
+	h = ipHeader{dst: netip.AddrFrom16([16]byte(grh[24:40])), payloadLen: int(be.Uint16(grh[4:])), protocol: grh[6], tclass: grh[0]<<4 | grh[1]>>4}
+	return h, nil
 }
