@@ -28,7 +28,8 @@ func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 
 // AckTimeout is the ack timeout in real time.
 func (c *Config) AckTimeout() time.Duration {
-	code, _ := c.timing(true)
+	const concurrent = true
+	code, _ := c.timing(concurrent)
 	return ackTimeoutOf(code)
 }
 
@@ -49,7 +50,7 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 		retransmitTime = ackTimeout * time.Duration(*d.Retries+1)
 	}
 	if *d.RNRRetries < infiniteRNRRetries {
-		_, code := d.timing(false)
+		_, code := d.timing(false) // RNR timers do not depend on Rank.Concurrent
 		rnrTime = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
 	}
 	return ackTimeout, retransmitTime, rnrTime
@@ -67,17 +68,17 @@ func (c *Config) NeedsImmediateData() bool {
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are
 // all alike.
-func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err error) {
+func deviceTraits(r *Rank) (traits traffic.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
-		return m, 0, errors.New("the host has no NIC")
+		return traits, 0, errors.New("the host has no NIC")
 	}
 	dev := r.NICs[0].Device
 	attr, err := dev.QueryDevice()
 	if err != nil {
-		return m, 0, err
+		return traits, 0, err
 	}
-	m, err = traffic.TraitsOf(dev)
-	return m, attr.Caps, err
+	traits, err = traffic.TraitsOf(dev)
+	return traits, attr.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.

@@ -106,7 +106,8 @@ func (c *conn) stepConnecting() error {
 	return nil
 }
 
-// stepUp exchanges messages.
+// stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
+// the epoch must end, it starts to drain the queue pair.
 func (c *conn) stepUp() (bool, error) {
 	if c.awaitsStatus() {
 		return false, nil

@@ -123,7 +123,8 @@ func (p *producer) post(last bool) {
 	}
 }
 
-// publish writes messages into public memory, where the peer can read them.
+// publish writes messages into public memory, where the peer can read them. It reports whether
+// there were any.
 func (p *producer) publish() (moved bool) {
 	c := p.link
 	for limit := p.limit(); p.next < limit; p.next++ {
@@ -187,7 +188,8 @@ const (
 // complete reports whether all atomics are posted, and have completed or were abandoned.
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
-// pump posts atomics up to the limits of the workload and of the queue.
+// pump posts atomics up to the limits of the workload and of the queue, and reports whether it
+// posted any.
 func (a *atomicAdder) pump() (moved bool) {
 	c := a.link
 	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {
