@@ -71,7 +71,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 	return all
 }
 
-// find returns the field with a key.
+// find returns the field with a key, and whether there is one.
 func (fs fields) find(name string) (field, bool) {
 	for _, f := range fs {
 		if f.name == name {
