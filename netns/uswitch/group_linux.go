@@ -110,7 +110,7 @@ func (m *member) handleEvent(port int) {
 }
 
 // runDue runs the members with due timers or events, and returns the earliest
-// next timer; the zero time if there is none.
+// next timer; the zero time if there is none. running is false when all have ended.
 func (g *group) runDue() (deadline time.Time, running bool) {
 	for i := range g.members {
 		m := &g.members[i]
