@@ -167,7 +167,7 @@ func (p *plan) planCables() error {
 				p.userPorts[port.Node] = append(p.userPorts[port.Node], UserPort{Device: d.name, Port: port, Far: c.Other(port), Cable: c.Cable})
 			}
 		}
-		if c.user && !atUserSwitch {
+		if c.user && !atUserSwitch { // user space connects the halves, which are in the core
 			for side, suffix := range []string{"a", "b"} {
 				mac := append(net.HardwareAddr{0x02, 0xfc, byte(i >> 16), byte(i >> 8), byte(i)}, byte(side))
 				c.halves[side] = p.coreNamespace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
