@@ -198,7 +198,7 @@ func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *repor
 	}
 	out.KernelCounted, in.KernelCounted = true, true
 	out.Packets, out.Bytes = s.TxPackets, s.TxBytes-s.TxPackets*etherBytes
-	if in.Packets == 0 {
+	if in.Packets == 0 { // else the other port of the cable, a host's too, has counted what it sent
 		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes
 	}
 	lab.AddLost(out, "kernel", s.TxDropped+s.QueueDropped)
