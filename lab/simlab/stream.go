@@ -94,7 +94,7 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 		return n, err
 	}
 	// An empty write returns a pending error of the wrapped stream.
-	if _, err := s.StreamLink.Writev(now, nil, false); err != nil {
+	if _, err := s.StreamLink.Write(now, nil); err != nil {
 		return 0, err
 	}
 	data := slices.Concat(bufs...)
