@@ -83,7 +83,7 @@ func (b *batch) send() error {
 	first := b.seq - uint32(len(b.actions)) + 1
 	// The kernel always reports errors. The last message requests an ACK, which
 	// ends readAcks.
-	flags := b.buf[b.last+6:]
+	flags := b.buf[b.last+6:] // nlmsg_flags
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	err := unix.Sendto(b.fd, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 	actions := b.actions
@@ -111,10 +111,10 @@ func (b *batch) readAcks(first uint32, actions []string) error {
 			}
 			msg := rest[:size]
 			rest = rest[min(len(rest), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
-			if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR {
+			if nlmsgType := binary.NativeEndian.Uint16(msg[4:]); nlmsgType != unix.NLMSG_ERROR {
 				continue
 			}
-			i := binary.NativeEndian.Uint32(msg[8:]) - first
+			i := binary.NativeEndian.Uint32(msg[8:]) - first // by nlmsg_seq
 			if err := ackError(msg); err != nil {
 				errs = append(errs, fmt.Errorf("cannot %s: %w", actions[min(int(i), len(actions)-1)], err))
 			}

@@ -88,6 +88,7 @@ func firstError(errs []error) error {
 	}
 }
 
+// create creates the network namespace, with the sysctls of a host.
 func (s *namespace) create() (err error) {
 	s.ns, err = newNS(func() error { return writeSysctls(hostSysctls) })
 	return err
@@ -113,8 +114,8 @@ func (p *plan) createLinks() error {
 	return nil
 }
 
-// addAddresses sets the masters, the addresses and, for bridges, the MTUs of interfaces. It
-// enables the forwarding of a routed switch.
+// addAddresses sets the masters, the addresses and, for bridges, the MTUs of interfaces, without
+// link-local addresses. It enables the forwarding of a routed switch.
 func (s *namespace) addAddresses() error {
 	if s.routed {
 		if err := s.ns.Do(func() error { return writeSysctls(routerSysctls) }); err != nil {
@@ -175,9 +176,9 @@ func (s *namespace) setDevicesUp() error {
 // waitCarriers waits until all links have a carrier. The kernel reports it some
 // time after both ends are up and drops packets until then.
 func (s *namespace) waitCarriers() error {
-	bridges := map[int]bool{loopbackIndex: true}
+	exempt := map[int]bool{loopbackIndex: true} // by interface index; bridges come up later
 	for _, d := range s.devices {
-		bridges[d.index] = d.bridge
+		exempt[d.index] = d.bridge
 	}
 	return poll("an interface has no carrier", func() (bool, error) {
 		links, err := s.ns.handle.LinkList()
@@ -185,7 +186,7 @@ func (s *namespace) waitCarriers() error {
 			return false, fmt.Errorf("list interfaces: %w", err)
 		}
 		for _, l := range links {
-			if a := l.Attrs(); !bridges[a.Index] && a.OperState != netlink.OperUp {
+			if a := l.Attrs(); !exempt[a.Index] && a.OperState != netlink.OperUp {
 				return false, nil
 			}
 		}

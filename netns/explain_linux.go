@@ -45,7 +45,7 @@ func explainNamespaceError(err error, m machine) error {
 	return &UnavailableError{Reason: reason, Cure: cure, Err: err}
 }
 
-// limits explains ENOSPC.
+// limits explains why creating a namespace failed with ENOSPC or EUSERS.
 func (m machine) limits() (reason, cure string) {
 	for _, kind := range []string{"user", "net", "pid", "mnt"} {
 		name := fmt.Sprintf("user/max_%s_namespaces", kind)
@@ -58,7 +58,7 @@ func (m machine) limits() (reason, cure string) {
 		"see sysctl -a -r 'user.max_.*_namespaces', and whether old runs are still alive: lsns"
 }
 
-// permissions explains EPERM.
+// permissions explains why creating a namespace failed with EPERM or EACCES.
 func (m machine) permissions() (reason, cure string) {
 	switch {
 	case m.sysctl("kernel/unprivileged_userns_clone") == "0":

@@ -94,7 +94,7 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 		p.portsWithAddr[bridgeKey(c.B)]++
 	}
 	for _, h := range t.Hosts {
-		p.nodes[h.Name] = p.newNamespace(h.Name, false)
+		p.nodes[h.Name] = p.newNamespace(h.Name)
 		for _, n := range h.NICs {
 			if len(n.Name) >= unix.IFNAMSIZ || n.Name == "lo" {
 				return nil, fmt.Errorf("%s: NIC name %q: Linux takes names of up to %d bytes, and lo is taken", h.Name, n.Name, unix.IFNAMSIZ-1)
@@ -103,7 +103,8 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 	}
 	for _, s := range t.Switches {
 		if s.Routed {
-			p.nodes[s.Name] = p.newNamespace(s.Name, true)
+			p.nodes[s.Name] = p.newNamespace(s.Name)
+			p.nodes[s.Name].routed = true
 		}
 	}
 	if err := p.planCables(); err != nil {
@@ -115,8 +116,8 @@ func newPlan(t topology.Topology, opts Options) (*plan, error) {
 	return p, nil
 }
 
-func (p *plan) newNamespace(name string, routed bool) *namespace {
-	s := &namespace{plan: p, name: name, routed: routed, routes: map[netip.Prefix][]hop{}, bridges: map[string]*device{}}
+func (p *plan) newNamespace(name string) *namespace {
+	s := &namespace{plan: p, name: name, routes: map[netip.Prefix][]hop{}, bridges: map[string]*device{}}
 	p.namespaces = append(p.namespaces, s)
 	return s
 }
@@ -124,12 +125,12 @@ func (p *plan) newNamespace(name string, routed bool) *namespace {
 // coreNamespace returns the core, which the first call adds to the plan.
 func (p *plan) coreNamespace() *namespace {
 	if p.core == nil {
-		p.core = p.newNamespace("the core", false)
+		p.core = p.newNamespace("the core")
 	}
 	return p.core
 }
 
-// newDevice adds an interface to the plan of the namespace.
+// newDevice adds an interface to the plan of the namespace. Its index is unique in the fabric.
 func (s *namespace) newDevice(name string, mac net.HardwareAddr, mtu int) *device {
 	s.plan.ifindexes++
 	d := &device{namespace: s, name: name, index: loopbackIndex + s.plan.ifindexes, mac: mac, mtu: mtu}
@@ -140,10 +141,11 @@ func (s *namespace) newDevice(name string, mac net.HardwareAddr, mtu int) *devic
 // planCables plans the interfaces of every cable and the bridges.
 func (p *plan) planCables() error {
 	inUserSpace := p.userSwitches()
+	const bridgePort = 0xffff       // for the MAC of a bridge; no port has this number
 	bridges := map[string]*device{} // of unrouted switches
 	for i, s := range p.t.Switches {
 		if !s.Routed && !inUserSpace[s.Name] && len(p.t.CablesOf(s.Name)) > 0 {
-			b := p.coreNamespace().newDevice(fmt.Sprintf("br%d", i), p.t.MAC(topology.Port{Node: s.Name, Num: 0xffff}), 0)
+			b := p.coreNamespace().newDevice(fmt.Sprintf("br%d", i), p.t.MAC(topology.Port{Node: s.Name, Num: bridgePort}), 0)
 			b.bridge = true
 			bridges[s.Name] = b
 		}
@@ -153,7 +155,7 @@ func (p *plan) planCables() error {
 			return err
 		}
 		mtu := cmp.Or(c.Link.MTU, DefaultMTU)
-		user := false
+		atUserSwitch := false
 		for side, port := range []topology.Port{c.A, c.B} {
 			d := p.planPort(port, c.Other(port), mtu)
 			d.setMaster(bridges[port.Node])
@@ -161,11 +163,11 @@ func (p *plan) planCables() error {
 			c.ends[side] = d
 			p.ports[port.String()] = d
 			if inUserSpace[port.Node] {
-				user = true
+				atUserSwitch = true
 				p.userPorts[port.Node] = append(p.userPorts[port.Node], UserPort{Device: d.name, Port: port, Far: c.Other(port), Cable: c.Cable})
 			}
 		}
-		if c.user && !user {
+		if c.user && !atUserSwitch { // user space connects the halves, which are in the core
 			for side, suffix := range []string{"a", "b"} {
 				mac := append(net.HardwareAddr{0x02, 0xfc, byte(i >> 16), byte(i >> 8), byte(i)}, byte(side))
 				c.halves[side] = p.coreNamespace().newDevice(fmt.Sprintf("c%d%s", i, suffix), mac, mtu)
@@ -195,18 +197,18 @@ func (p *plan) checkLinkSupport(c *cable) error {
 
 // userSwitches returns the unrouted switches with only user-space cables.
 func (p *plan) userSwitches() map[string]bool {
-	cables, cut := map[string]int{}, map[string]int{}
+	cables, userCables := map[string]int{}, map[string]int{}
 	for _, c := range p.cables {
 		for _, node := range []string{c.A.Node, c.B.Node} {
 			cables[node]++
 			if c.user {
-				cut[node]++
+				userCables[node]++
 			}
 		}
 	}
 	user := map[string]bool{}
 	for _, s := range p.t.Switches {
-		user[s.Name] = !s.Routed && cables[s.Name] > 0 && cut[s.Name] == cables[s.Name]
+		user[s.Name] = !s.Routed && cables[s.Name] > 0 && userCables[s.Name] == cables[s.Name]
 	}
 	return user
 }

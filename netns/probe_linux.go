@@ -128,7 +128,7 @@ func inInitialUserNamespace() bool {
 	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// installed looks for a module in the files of depmod.
+// installed reports whether the files of depmod list a module.
 func installed(module string) bool {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {

@@ -76,7 +76,7 @@ func (d *device) qdiscDrops() (n uint64, err error) {
 
 // asTBF returns a token bucket filter with a burst of two milliseconds of the
 // rate, or a few frames: enough for the kernel's timers, small enough for a
-// steady flow.
+// steady flow. By default its queue holds 20 ms of the rate, or some frames.
 func (q qdisc) asTBF(attrs netlink.QdiscAttrs, mtu int) *netlink.Tbf {
 	rate := max(q.rateBps/8, 1)
 	burst := max(rate/500, 4*uint64(mtu+64))
@@ -116,7 +116,7 @@ func (q qdisc) asNetem(attrs netlink.QdiscAttrs) *netlink.Netem {
 		n.Limit = s.LimitPackets
 	}
 	if s.ReorderPPM != 0 {
-		n.Gap = 1
+		n.Gap = 1 // without a gap the kernel ignores ReorderProb
 	}
 	return n
 }

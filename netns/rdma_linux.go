@@ -39,6 +39,7 @@ func explainRDMA(err error, kind string) error {
 	}
 }
 
+// loaded reports whether a module is loaded or built in.
 func loaded(module string) bool {
 	_, err := os.Stat("/sys/module/" + module)
 	return err == nil

@@ -135,7 +135,7 @@ func (c *checker) checkHost(key, pattern string) {
 	c.fail(key, "no host matches %s: the fabric has %s to %s", quoteShort(pattern), c.hosts[0], c.hosts[len(c.hosts)-1])
 }
 
-// countPattern counts a pattern, and reports whether the limit permits it.
+// countPattern counts a pattern of hosts or ports, and reports whether maxPatterns permits it.
 func (c *checker) countPattern(key string) bool {
 	c.patterns++
 	if c.patterns == maxPatterns+1 {

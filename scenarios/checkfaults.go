@@ -52,7 +52,8 @@ func (c *checker) checkBurst(key string, b *Burst) {
 // keyRule has the permitted and the required keys of an action.
 type keyRule struct{ may, must []string }
 
-// checkKeys rejects those of the given keys that an action does not use, and reports whether it has all that it needs.
+// checkKeys rejects each of keys, those of all actions, that the section has and the rule of its action does not
+// list. It reports whether the section has all keys that the action needs.
 func (c *checker) checkKeys(section, action string, rule keyRule, keys ...string) bool {
 	for _, k := range keys {
 		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {
@@ -159,7 +160,7 @@ func (c *checker) checkTimes(key string, f *Fault) {
 	}
 }
 
-// checkRepetition checks a repeated fault.
+// checkRepetition checks the keys times and every of a fault.
 func (c *checker) checkRepetition(key string, f *Fault) {
 	switch {
 	case f.Times == 0 && f.Every > 0:
@@ -174,7 +175,7 @@ func (c *checker) checkRepetition(key string, f *Fault) {
 	}
 }
 
-// checkGroups checks that no port is in two groups.
+// checkGroups checks that every pattern matches a port, and that no port is in two groups.
 func (c *checker) checkGroups(key string, groups [][]string) {
 	if c.fabric == nil {
 		return

@@ -44,7 +44,8 @@ func (d *decoder) checkVersion(root *yaml.Node) *Error {
 	return nil
 }
 
-// decodeValue decodes n into v, which has the given tag.
+// decodeValue decodes n into v, which is a field with the given tag or an element of it. key is the
+// path of n in the file.
 func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
 	if _, ok := d.src.positions[key]; !ok { // the first of a duplicate key counts
 		d.src.positions[key] = position{n.Line, n.Column}
@@ -97,7 +98,8 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	}
 }
 
-// decodeMap decodes the mapping n into a map. The tag applies to its keys.
+// decodeMap decodes the mapping n into a map. The tag applies to its keys, unless they are plain
+// strings: these are patterns, which the checker checks.
 func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
 	seen := d.keyIndexes(n, key)
 	for name, at := range seen {

@@ -88,8 +88,8 @@ func (c *checker) checkExpectations(key string, e *Expect) {
 }
 
 // checkStatuses checks completion errors by host pattern.
-func (c *checker) checkStatuses(key string, by map[string][]string) {
-	for pattern, names := range by {
+func (c *checker) checkStatuses(key string, byHost map[string][]string) {
+	for pattern, names := range byHost {
 		at := join(key, pattern)
 		c.checkHost(at, pattern)
 		if len(names) == 0 {
@@ -108,12 +108,12 @@ func (c *checker) checkKilled() {
 	if c.fabric == nil || c.unreadable("faults") {
 		return
 	}
-	where := map[string]string{}
+	killedBy := map[string]string{} // key of the fault, by host
 	for i, f := range c.s.Faults {
 		if f.Do == Kill {
 			for _, h := range c.hosts {
 				if MatchesAny(f.On, h) {
-					where[h] = cmp.Or(where[h], fmt.Sprintf("faults[%d].on", i))
+					killedBy[h] = cmp.Or(killedBy[h], fmt.Sprintf("faults[%d].on", i))
 				}
 			}
 		}
@@ -121,7 +121,7 @@ func (c *checker) checkKilled() {
 	c.checkHosts("expect.killed", c.s.Expect.Killed)
 	for _, h := range c.hosts {
 		expected := MatchesAny(c.s.Expect.Killed, h)
-		switch killed := where[h]; {
+		switch killed := killedBy[h]; {
 		case killed != "" && !expected:
 			c.fail(killed, "%s is killed, and expect.killed does not say so", h)
 			return
@@ -193,10 +193,10 @@ func (r Range) IsZero() bool { return r.Min == nil && r.Max == nil }
 // ExpectOn returns the expectations on a tier: Expect with the exceptions of In.
 func (s *Scenario) ExpectOn(t Tier) Expect {
 	e := s.Expect
-	special := reflect.ValueOf(s.Expect.In[t])
+	exceptions := reflect.ValueOf(s.Expect.In[t])
 	out := reflect.ValueOf(&e).Elem()
 	for i := range out.NumField() {
-		if f := special.Field(i); !f.IsZero() {
+		if f := exceptions.Field(i); !f.IsZero() {
 			out.Field(i).Set(f)
 		}
 	}

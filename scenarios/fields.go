@@ -59,7 +59,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 			}
 		case name != "":
 			tag := f.Tag
-			if t == typeOfWorkload {
+			if t == typeOfWorkload { // it has no tags of its own
 				tag = workloadTags[f.Name]
 			}
 			all = append(all, field{
@@ -71,7 +71,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 	return all
 }
 
-// find returns the field with a key.
+// find returns the field with a key, and whether there is one.
 func (fs fields) find(name string) (field, bool) {
 	for _, f := range fs {
 		if f.name == name {
@@ -115,16 +115,16 @@ func ImpairText(fabric Fabric, port, displayName string, words []string) (string
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nimpair:\n  - on: [%q]\n", text, port)
-	way := false
+	hasWay := false
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
 			return "", cmdline.Errorf("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
 		}
-		way = way || key == "way"
+		hasWay = hasWay || key == "way"
 		fmt.Fprintf(&b, "    %s: %s\n", key, value)
 	}
-	if !way {
+	if !hasWay {
 		b.WriteString("    way: " + Both + "\n")
 	}
 	// A mistake is reported here, in the user's words.
@@ -168,7 +168,7 @@ func ImpairKeys() (keys []string) {
 }
 
 // TranslateErrors rewrites the errors of a scenario that was made of a command line: name
-// returns the words for a key.
+// returns the part of the command line that a key was made of.
 func TranslateErrors(err error, name func(key string) string) error {
 	var all Errors
 	if !errors.As(err, &all) {

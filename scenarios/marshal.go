@@ -37,7 +37,7 @@ func encodeStruct(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// encodeValue returns a value as the decoder reads it.
+// encodeValue returns the YAML node that the decoder decodes to v.
 func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -103,7 +103,7 @@ func fitsOneLine(n *yaml.Node) bool {
 			return false
 		}
 	}
-	return len(n.Content) <= 8
+	return len(n.Content) <= 8 // 4 keys with their values, or 8 entries
 }
 
 func scalarNode(tag, value string) *yaml.Node {

@@ -118,7 +118,8 @@ func (w *structureChecker) fail(n *yaml.Node, format string, args ...any) {
 	w.errs = append(w.errs, errorIn(w.src, "", n, fmt.Errorf(format, args...)))
 }
 
-// walk checks a node and those below it. It returns false when checking should stop.
+// walk checks a node and those below it, which may be nested depth levels deep. It returns false
+// when checking should stop.
 func (w *structureChecker) walk(n *yaml.Node, depth int) bool {
 	w.budget--
 	switch {

@@ -156,7 +156,7 @@ func decodeNumber(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	if n.Decode(&u) != nil {
 		return fmt.Errorf("%s is not a whole number from 0 to %d", quoteShort(n.Value), ^uint64(0))
 	}
-	if _, most, ok := rangeOf(tag); ok {
+	if _, most, ok := rangeOf(tag); ok { // u may be too large for an int64
 		if err := checkRange(int64(min(u, uint64(most)+1)), tag); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (s *Scenario) Topology() (topology.Topology, error) {
 // same on all tiers.
 const DefaultMTU = 4200
 
-// build builds the topology with the given exceptions.
+// build builds the topology. links has the exceptions from f.Link, by port pattern.
 func (f *Fabric) build(links map[string]Link) (topology.Topology, error) {
 	o := topology.Options{Rails: f.RailCount(), Link: f.Link.topologyLink()}
 	o.Link.MTU = cmp.Or(o.Link.MTU, DefaultMTU)

@@ -48,7 +48,7 @@ var (
 	rateScales = []unitFactor{{"Tbit", 1e12}, {"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
 )
 
-// UnmarshalText parses a percentage such as "0.1%".
+// UnmarshalText parses a percentage such as "0.1%", and sets p in parts per million.
 func (p *Percent) UnmarshalText(text []byte) error {
 	if !percentForm.Match(text) {
 		if tooLarge.Match(text) {
@@ -88,7 +88,7 @@ func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
 // String returns the size in the largest binary unit that divides it.
 func (b Bytes) String() string {
-	for _, s := range byteScales[:3] {
+	for _, s := range byteScales[:3] { // the binary units
 		if worth := Bytes(s.factor); b != 0 && b%worth == 0 {
 			return strconv.FormatInt(int64(b/worth), 10) + s.unit
 		}
@@ -152,8 +152,8 @@ func splitUnit(text string, scales []unitFactor) (number string, factor uint64) 
 	return text, 1
 }
 
-// parseDecimal returns a decimal number times factor. The patterns ensure that the result
-// is a whole number and fits.
+// parseDecimal returns a decimal number times factor. The caller has checked that the
+// result is a whole number and fits.
 func parseDecimal(number string, factor uint64) uint64 {
 	whole, part, _ := strings.Cut(number, ".")
 	n, _ := strconv.ParseUint(whole, 10, 64)
@@ -165,7 +165,7 @@ func parseDecimal(number string, factor uint64) uint64 {
 	return n
 }
 
-// formatDecimal returns n/factor in decimal, for a power of ten.
+// formatDecimal returns n/factor as a decimal number. factor is a power of ten.
 func formatDecimal(n, factor uint64) string {
 	whole := strconv.FormatUint(n/factor, 10)
 	rest := strconv.FormatUint(factor+n%factor, 10)[1:] // with leading zeros

@@ -19,8 +19,8 @@ const (
 	windowStarts = 4096
 )
 
-// NewPattern returns random bytes from which messages of up to size bytes can be cut at every
-// window start.
+// NewPattern returns the random bytes for a Content with messages of up to size bytes. Each message is a part
+// of the pattern that begins at one of the first windowStarts offsets.
 func NewPattern(seed uint64, size int) []byte {
 	const period = 4093 // a prime
 	p := make([]byte, size+windowStarts)
@@ -40,8 +40,8 @@ func (c *Content) window(seq, n int) []byte {
 	return c.Pattern[start : int(start)+n]
 }
 
-// stamp returns the first StampLen bytes of a chunk as a number. Stamps differ between the chunks of a message and
-// between messages, for close messages already in the first byte.
+// stamp returns the number in the first StampLen bytes of a chunk of message seq. It is different for every chunk
+// and message; for consecutive messages its lowest byte, which comes first, already is.
 func (c *Content) stamp(seq, chunk int) uint64 { return c.Key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
 // Fill fills b with message seq.
@@ -76,8 +76,8 @@ func (c *Content) Matches(b []byte, seq int) bool {
 	return true
 }
 
-// ParseSeq returns the number of the message whose stamp begins b. ok is false unless it is a
-// stamp of the given chunk of one of so many messages.
+// ParseSeq returns the number of the message whose stamp b begins with. ok is false if b does not begin with the
+// stamp of this chunk of a message from 0 to messages-1.
 func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	if len(b) < StampLen {
 		return 0, false
@@ -90,8 +90,8 @@ func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	return int(number), true
 }
 
-// Describe describes how b differs from message seq, and whether it holds a part of another of
-// the flow's messages.
+// Describe describes how b differs from message seq, and whether the differing chunk is that of
+// another message from 0 to messages-1.
 func (c *Content) Describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.Fill(want, seq)

@@ -38,7 +38,7 @@ func (p *pipeEnd) Send(msg []byte) error {
 	}
 }
 
-// Recv implements Exchange.
+// Recv implements Exchange. A negative timeout means no limit.
 func (p *pipeEnd) Recv(timeout time.Duration) ([]byte, error) {
 	if timeout < 0 {
 		return <-p.in, nil

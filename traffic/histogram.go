@@ -21,7 +21,8 @@ const (
 	rowLen    = exactLen / 2   // buckets of each further power of two
 )
 
-// bucketOf returns the index of a duration's bucket.
+// bucketOf returns the index of a duration's bucket. Durations below exactLen ns have a bucket each;
+// longer ones share a bucket if their leading exactBits bits and their lengths in bits are equal.
 func bucketOf(d time.Duration) int {
 	x := uint64(max(d, 0))
 	if x < exactLen {
@@ -31,7 +32,7 @@ func bucketOf(d time.Duration) int {
 	return exactLen + (shift-1)*rowLen + int(x>>shift) - rowLen
 }
 
-// bucketTop is the longest duration of a bucket.
+// bucketTop returns the longest duration that bucketOf maps to i.
 func bucketTop(i int) time.Duration {
 	if i < exactLen {
 		return time.Duration(i)

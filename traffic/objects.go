@@ -70,7 +70,7 @@ type QPNumbers struct {
 	XRC verbs.QPN `json:"xrc,omitempty"` // the queue pair that receives with XRC
 }
 
-// Receiver is the number of the queue pair that receives.
+// Receiver is the number of the queue pair that receives: with XRC the target, else the only one.
 func (n QPNumbers) Receiver() verbs.QPN { return cmp.Or(n.XRC, n.QPN) }
 
 // CreateQPs creates the queue pairs of one end. With XRC (init.Type is verbs.QPTypeXRCSend) the
@@ -94,7 +94,7 @@ func (q *QPs) all() []verbs.QP {
 	return []verbs.QP{q.QP, q.Target}
 }
 
-// Receiver is the queue pair that receives.
+// Receiver is the queue pair that receives: with XRC the target, else the only one.
 func (q *QPs) Receiver() verbs.QP { return q.all()[len(q.all())-1] }
 
 // Numbers are the numbers of the queue pairs.

@@ -16,15 +16,15 @@ type RecvQueue interface {
 // completes once, and those of a queue pair in the order of posting. The caller sets the
 // memory of a slot in WRs before it is posted.
 type RecvRing struct {
-	WRs    []verbs.RecvWR // by slot
-	shared bool
-	queue  RecvQueue
-	num    int
-	seqs   []uint64 // by slot: sequence number, from 1; 0 if it is not posted
-	posted uint64   // sequence number of the last posted receive
-	last   uint64   // highest sequence number that has completed
-	free   []int    // slots, the next first
-	batch  []verbs.RecvWR
+	WRs           []verbs.RecvWR // by slot
+	shared        bool
+	queue         RecvQueue
+	num           int
+	seqs          []uint64 // by slot: sequence number, from 1; 0 if it is not posted
+	posted        uint64   // sequence number of the last posted receive
+	lastCompleted uint64   // highest sequence number that has completed
+	free          []int    // slots, the next first
+	batch         []verbs.RecvWR
 }
 
 // Work request IDs of receives have the top bit, the number of the ring, the lower bits of
@@ -42,7 +42,7 @@ func RingOf(id uint64) (ring int, isRecv bool) {
 	return int(id &^ recvBit >> ringShift), id&recvBit != 0
 }
 
-// NewRecvRing returns a ring with a number and a number of slots. If shared, its queue is an
+// NewRecvRing returns ring num (see RingOf) with slots for so many receives. If shared, its queue is an
 // SRQ, whose receives may complete in any order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
@@ -51,7 +51,7 @@ func NewRecvRing(num, slots int, shared bool) *RecvRing {
 // Attach sets the queue to post to, and frees all slots: receives of an earlier queue are
 // forgotten.
 func (r *RecvRing) Attach(queue RecvQueue) {
-	r.queue, r.free, r.last = queue, r.free[:0], r.posted
+	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {
 		r.seqs[slot] = 0
 		r.free = append(r.free, slot)
@@ -104,9 +104,9 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// Only the first completion after a gap is an error; later ones find last beyond the gap.
-	if oldest := r.last + 1; seq > r.last {
-		if r.last = seq; seq > oldest && !r.shared {
+	// Only the first completion after a gap is an error; later ones find lastCompleted beyond the gap.
+	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
+		if r.lastCompleted = seq; seq > oldest && !r.shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))
 		}
 	}

@@ -53,7 +53,7 @@ func (q *SendQueue) Attach(qp verbs.QP, id uint32) {
 	q.batch = q.batch[:0]
 }
 
-// SetDestination sets the peer of datagrams, and the SRQ of XRC.
+// SetDestination sets the destination of UD requests, and the number of the peer's SRQ for XRC.
 func (q *SendQueue) SetDestination(ud verbs.UD, srqn uint32) { q.ud, q.srqn = ud, srqn }
 
 // Depth is how many requests the queue can hold, with the one of Drain.

@@ -15,8 +15,9 @@ type carrier struct {
 	epoch  uint32 // number of times the link went down
 }
 
-// set takes the link down, which empties the queues of both directions, or up. It reports whether that is a change.
-func (c *carrier) set(down bool, a, b *linkDir) bool {
+// setIsDown takes the link down or up, and reports whether that is a change. Down empties the queues of both
+// directions, and starts an epoch: packets of an earlier epoch, which are on the cable, are lost.
+func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 	if c.isDown == down {
 		return false
 	}
@@ -100,7 +101,8 @@ type (
 	afterImpairment Net // the packet has passed the impairment at the end of the cable
 )
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler. Packet id has reached the end of its cable. A port counts it as delivered later,
+// when it enters the receive queue.
 func (h *cableArrival) HandleEvent(_ mono.Time, id uint64) {
 	pk := h.packets[id]
 	d := pk.dir
@@ -108,14 +110,14 @@ func (h *cableArrival) HandleEvent(_ mono.Time, id uint64) {
 		d.drop(pk, &d.stats.Drops.LinkDown, "lost-link")
 		return
 	}
-	if d.port == nil {
+	if d.port == nil { // a trunk
 		d.stats.Delivered++
 		d.stats.DeliveredBytes += uint64(pk.IPBytes())
 	}
 	d.impair(pk)
 }
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler. An impairment has delayed packet id until now.
 func (h *afterImpairment) HandleEvent(_ mono.Time, id uint64) {
 	pk := h.packets[id]
 	pk.dir.forward(pk)
@@ -187,7 +189,8 @@ func (im *impairment) apply(pk *packet) {
 	im.net.releasePacket(pk)
 }
 
-// HandleEvent implements Handler: it forwards packets that the pipe has held until now.
+// HandleEvent implements Handler: it forwards packets that the pipe has held until now. Pipes of
+// trunks, which have no port, hold none.
 func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.out = im.pipe.HandleTimer(now, im.out[:0])
 	im.forwardOutput(im.port, im.port)

@@ -16,25 +16,25 @@ func (p *Port) Up() bool { return !p.isDown }
 
 // SetDown takes the port's link down: queued packets and packets on the cable
 // are lost, and later packets are dropped. Both ends of a cable go down.
-func (p *Port) SetDown() { p.setCarrier(true) }
+func (p *Port) SetDown() { p.setLinkDown(true) }
 
 // SetUp brings the port's link up.
-func (p *Port) SetUp() { p.setCarrier(false) }
+func (p *Port) SetUp() { p.setLinkDown(false) }
 
-// setCarrier changes the link state of the port, and of the other port of a cable.
-func (p *Port) setCarrier(down bool) {
+// setLinkDown takes the link of the port down or up, and with it that of the other port of a cable.
+func (p *Port) setLinkDown(down bool) {
 	if !p.net.cfg.Cable {
-		p.setOwnCarrier(down)
+		p.setOwnLinkDown(down)
 		return
 	}
 	for _, end := range p.net.ports {
-		end.setOwnCarrier(down)
+		end.setOwnLinkDown(down)
 	}
 }
 
-// setOwnCarrier takes the link of the port down, which drops the packets in flight, or up.
-func (p *Port) setOwnCarrier(down bool) {
-	if p.closed || !p.set(down, &p.uplink, &p.downlink) {
+// setOwnLinkDown takes the link of the port down, which drops the packets in flight, or up.
+func (p *Port) setOwnLinkDown(down bool) {
+	if p.closed || !p.setIsDown(down, &p.uplink, &p.downlink) {
 		return
 	}
 	w := p.net.w

@@ -279,7 +279,7 @@ func (n *streamNetwork) receive(now mono.Time) {
 	}
 }
 
-// flush implements network.
+// flush implements network. It sends everything that the streams accept.
 func (n *streamNetwork) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}

@@ -132,9 +132,9 @@ func (n *Net) computeBroadcastDomains() {
 // joinDomain adds s and the switches reachable without a router to a domain.
 func (s *Switch) joinDomain(domain int) {
 	s.domain = domain
-	for _, w := range s.out {
-		if !s.cfg.Routed && !w.to.cfg.Routed && w.to.domain < 0 {
-			w.to.joinDomain(domain)
+	for _, trunk := range s.out {
+		if !s.cfg.Routed && !trunk.to.cfg.Routed && trunk.to.domain < 0 {
+			trunk.to.joinDomain(domain)
 		}
 	}
 }

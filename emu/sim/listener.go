@@ -134,7 +134,7 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 		return nil, err
 	}
 	n.dialed++
-	s := n.newStream(p, far, local, remote, n.dialed, true)
+	s := n.newStream(p, far, local, remote, n.dialed, dialerSide)
 	s.transmit(s.newSegment(segmentSyn))
 	return s, nil
 }
@@ -169,21 +169,20 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(canonical(a.Addr()), a.Port())
 }
 
-// newStream creates the end of stream conn at port p, with its events and random streams. far is the peer's port.
-func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, dialer bool) *Stream {
+const dialerSide, listenerSide = "dialer", "listener"
+
+// newStream creates one side of stream number conn at port p, with its events and random streams. far is the peer's
+// port.
+func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, side string) *Stream {
 	s := &Stream{net: n, port: p, local: local, remote: remote, conn: conn}
 	s.window = n.cfg.Stream.BufferBytes
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
 	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
 	s.mss = mtu - s.headerBytes()
 	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
-	side := "listener"
-	if dialer {
-		side = "dialer"
-	}
 	s.initRands(fmt.Sprintf("%s/stream%d/%s", n.cfg.Name, conn, side))
 	for _, e := range n.cfg.Stream.Events {
-		if (e.Conn == 0 || e.Conn == conn) && e.FromListener == !dialer {
+		if (e.Conn == 0 || e.Conn == conn) && e.FromListener == (side == listenerSide) {
 			s.events = append(s.events, e)
 		}
 	}
@@ -202,7 +201,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 		s.resetByPeer(link.ErrRefused)
 		return
 	}
-	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, false)
+	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, listenerSide)
 	end.open = true
 	end.rcvNxt = 1
 	end.peer, s.peer = s, end

@@ -108,6 +108,7 @@ type callback struct {
 // HandleEvent implements Handler.
 func (k *callback) HandleEvent(now mono.Time, _ uint64) { k.call(now) }
 
+// call runs the handler now, if there is one.
 func (k callback) call(now mono.Time) {
 	if k.h != nil {
 		k.h.HandleEvent(now, k.arg)
@@ -179,7 +180,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// Recv implements link.PacketLink.
+// Recv implements link.PacketLink. The payloads are valid until the next call.
 func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Recv")

@@ -94,6 +94,7 @@ func (p *Proc) call(f func(*Proc) error) (err error) {
 	return err
 }
 
+// panicked reports whether the program has ended with a panic.
 func (p *Proc) panicked() bool {
 	var panicked *PanicError
 	return errors.As(p.err, &panicked)
@@ -183,10 +184,10 @@ func (w *World) idleUntil(t mono.Time) bool {
 	return !ok || next.at > t
 }
 
-// wait parks until the program is put on the ready list.
+// wait parks until the program is put on the ready list. If the world ends first, it panics.
 func (p *Proc) wait(reason fmt.Stringer) {
 	p.waitReason, p.waitingSince = reason, p.w.now
-	if !p.park(struct{}{}) {
+	if resumed := p.park(struct{}{}); !resumed {
 		p.unwinding = true
 		panic(unwindError{})
 	}
@@ -213,6 +214,7 @@ func (p *Proc) checkRunning(call string) {
 // procTimerHandler is a Proc as the handler of its timer.
 type procTimerHandler Proc
 
+// HandleEvent implements Handler: it wakes the program at the end of its sleep or the timeout of its wait.
 func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
 	p.stopWaiting()

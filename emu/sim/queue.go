@@ -12,6 +12,7 @@ type entry struct {
 
 const timerBit = 1 << 31
 
+// before reports whether e is earlier than o, or of the same time and queued earlier.
 func (e entry) before(o entry) bool {
 	return e.at < o.at || (e.at == o.at && e.seq < o.seq)
 }
@@ -55,7 +56,7 @@ func (q *queue) takeSlot() uint32 {
 	return uint32(len(q.slots) - 1)
 }
 
-// peek returns the earliest event. It removes the entries of stopped timers and
+// peek returns the earliest event; false if there is none. It removes the entries of stopped timers and
 // moves those of postponed timers to their new place.
 func (q *queue) peek() (entry, bool) {
 	for len(q.heap) > 0 {
@@ -97,7 +98,7 @@ func (q *queue) insert(e entry) {
 	q.up(len(q.heap)-1, e)
 }
 
-// up moves e from position i towards the root.
+// up moves e from position i towards the root. Each node of the heap has four children.
 func (q *queue) up(i int, e entry) {
 	for i > 0 {
 		parent := (i - 1) / 4
@@ -168,6 +169,7 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
+// grow doubles the buffer, whose length is a power of two.
 func (r *ring[T]) grow() {
 	buf := make([]T, max(8, 2*len(r.buf)))
 	k := copy(buf, r.buf[r.head:])

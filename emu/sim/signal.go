@@ -59,6 +59,7 @@ func (s *Signal) Broadcast() {
 // Waiting returns the number of waiting programs.
 func (s *Signal) Waiting() int { return len(s.waiters) }
 
+// wakeNotified ends the Wait of p, which returns true.
 func (p *Proc) wakeNotified() {
 	p.signal, p.notified = nil, true
 	p.timer.Stop()

@@ -241,7 +241,7 @@ func (p *Port) closeStreams() {
 // arg bytes.
 type windowUpdate Stream
 
-// HandleEvent implements Handler.
+// HandleEvent implements Handler: the writer learns that its peer has read arg bytes.
 func (h *windowUpdate) HandleEvent(now mono.Time, arg uint64) {
 	s := (*Stream)(h)
 	s.window += int(arg)

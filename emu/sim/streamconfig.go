@@ -143,7 +143,7 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// countReceived advances RCV.NXT past seg.
+// countReceived shows seg to the StreamTap and advances RCV.NXT past it.
 func (s *Stream) countReceived(seg *segment) {
 	if seg.reset {
 		return

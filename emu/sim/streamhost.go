@@ -99,7 +99,7 @@ func (h *StreamHost) allocID(slot streamSlot) link.StreamID {
 	if k := len(h.free); k > 0 {
 		id := h.free[k-1]
 		h.free = h.free[:k-1]
-		slot.queued = h.slots[id].queued
+		slot.queued = h.slots[id].queued // the ID may still be in readyQueue
 		h.slots[id] = slot
 		return id
 	}
@@ -117,6 +117,7 @@ func (h *StreamHost) freeID(id link.StreamID) {
 // streams.
 type streamReadyHandler StreamHost
 
+// readableArg and writableArg are the arguments of streamReadyHandler for a stream.
 func readableArg(id link.StreamID) uint64 { return uint64(id) << 1 }
 func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 
@@ -124,18 +125,28 @@ func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 // reported spuriously.
 func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	h := (*StreamHost)(e)
-	writable := arg&1 != 0
-	h.markReady(link.StreamID(arg>>1), !writable, writable)
+	events := readyToRead
+	if arg&1 != 0 {
+		events = readyToWrite
+	}
+	h.markReady(link.StreamID(arg>>1), events)
 	if !h.port.frozen {
 		h.onReady.call(now)
 	}
 }
 
-// markReady makes Ready report a stream or listener as readable or writable.
-func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
+type readiness uint8
+
+const (
+	readyToRead readiness = 1 << iota
+	readyToWrite
+)
+
+// markReady makes Ready report a stream or listener as readable, writable or both.
+func (h *StreamHost) markReady(id link.StreamID, events readiness) {
 	slot := &h.slots[id]
-	slot.readable = slot.readable || readable
-	slot.writable = slot.writable || writable
+	slot.readable = slot.readable || events&readyToRead != 0
+	slot.writable = slot.writable || events&readyToWrite != 0
 	if !slot.queued {
 		slot.queued = true
 		h.readyQueue.push(id)
@@ -145,7 +156,7 @@ func (h *StreamHost) markReady(id link.StreamID, readable, writable bool) {
 // thaw makes Ready report every stream, because events may have been missed while the port was frozen.
 func (h *StreamHost) thaw() {
 	for id := range h.slots[1:] {
-		h.markReady(link.StreamID(id+1), true, true)
+		h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
 	}
 	h.onReady.schedule(h.port.net.w)
 }
@@ -157,7 +168,7 @@ func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	}
 	for _, id := range h.reported { // Read returns no more than one segment
 		if h.slots[id].hasUnread() {
-			h.markReady(id, true, false)
+			h.markReady(id, readyToRead)
 		}
 	}
 	h.reported = h.reported[:0]
@@ -225,7 +236,7 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 	l.host.register(s)
 	if s.in.len() > 0 || s.eof || s.err != nil {
-		l.host.markReady(s.id, true, false) // arrived before Accept
+		l.host.markReady(s.id, readyToRead) // arrived before Accept
 	}
 	return s, nil
 }

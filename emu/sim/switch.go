@@ -94,17 +94,17 @@ func (n *Net) computeRoutes() {
 		for len(queue) > 0 {
 			s := queue[0]
 			queue = queue[1:]
-			for _, w := range s.out { // trunks are bidirectional: w leads from s to a neighbour
-				if dist[w.to.id] < 0 {
-					dist[w.to.id] = dist[s.id] + 1
-					queue = append(queue, w.to)
+			for _, trunk := range s.out { // trunks are bidirectional: this direction leads from s to a neighbour
+				if dist[trunk.to.id] < 0 {
+					dist[trunk.to.id] = dist[s.id] + 1
+					queue = append(queue, trunk.to)
 				}
 			}
 		}
 		for _, s := range n.switches {
-			for _, w := range s.out {
-				if dist[w.to.id] >= 0 && dist[w.to.id] == dist[s.id]-1 {
-					s.nextHops[dst.id] = append(s.nextHops[dst.id], w)
+			for _, trunk := range s.out {
+				if dist[trunk.to.id] >= 0 && dist[trunk.to.id] == dist[s.id]-1 {
+					s.nextHops[dst.id] = append(s.nextHops[dst.id], trunk)
 				}
 			}
 		}
@@ -117,10 +117,10 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if !s.net.routesValid {
 		s.net.computeRoutes()
 	}
-	ways := s.nextHops[to.id]
+	hops := s.nextHops[to.id]
 	up := 0
-	for _, w := range ways {
-		if !w.carrier.isDown {
+	for _, trunk := range hops {
+		if !trunk.carrier.isDown {
 			up++
 		}
 	}
@@ -128,12 +128,12 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 		return nil
 	}
 	k, _ := bits.Mul64(mix(flow, s.salt), uint64(up))
-	for _, w := range ways {
-		if w.carrier.isDown {
+	for _, trunk := range hops {
+		if trunk.carrier.isDown {
 			continue
 		}
 		if k == 0 {
-			return w
+			return trunk
 		}
 		k--
 	}
@@ -160,12 +160,12 @@ func mix(a, b uint64) uint64 {
 // it reaches the destination.
 func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 	for from != to {
-		w := from.nextHop(to, flow)
-		if w == nil {
+		trunk := from.nextHop(to, flow)
+		if trunk == nil {
 			return false
 		}
-		f(w)
-		from = w.to
+		f(trunk)
+		from = trunk.to
 	}
 	return true
 }

@@ -59,19 +59,19 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 		dir      string // as seen from A
 		impair   impair.Config
 	}{{cfg.A, cfg.B, "up", cfg.AB}, {cfg.B, cfg.A, "down", cfg.BA}} {
-		w := &t.dirs[i]
-		w.to = d.to
-		w.linkDir = linkDir{
+		dir := &t.dirs[i]
+		dir.to = d.to
+		dir.linkDir = linkDir{
 			net: n, name: cfg.Name, place: d.from.cfg.Name + ">" + d.to.cfg.Name, direction: d.dir,
 			cfg: &t.cfg.Link, carrier: &t.carrier, wire: newWire(&cfg.Link),
 			ecnRand: n.w.Rand(n.randName(cfg.Name, "red/"+d.dir)), forward: func(pk *packet) { n.forwardAt(d.to, pk) },
 		}
 		for k := range d.impair.Events {
 			if d.impair.Events[k].Action.Kind == impair.Reorder {
-				err = errors.Join(err, w.impairError(fmt.Errorf("events[%d]: trunks cannot reorder: use a port", k)))
+				err = errors.Join(err, dir.impairError(fmt.Errorf("events[%d]: trunks cannot reorder: use a port", k)))
 			}
 		}
-		if err = errors.Join(err, w.addImpairment(d.impair)); err != nil {
+		if err = errors.Join(err, dir.addImpairment(d.impair)); err != nil {
 			return nil, fmt.Errorf("net %s: %w", n.cfg.Name, err)
 		}
 	}
@@ -110,32 +110,32 @@ func (t *Trunk) Up() bool { return !t.isDown }
 
 // SetDown takes the trunk down: queued packets and packets on the cable are
 // lost. The switches at its ends use other next hops of the same cost, if any.
-func (t *Trunk) SetDown() { t.set(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
+func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // SetUp brings the trunk up.
-func (t *Trunk) SetUp() { t.set(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
+func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
 // route forwards pk from a switch to its next hop.
 func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return
 	}
-	w := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
-	if w == nil {
+	trunk := at.nextHop(pk.to.sw, flowHash(pk.Src, pk.Dst))
+	if trunk == nil {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.NoRoute, "no-way")
 		return
 	}
 	size := pk.IPBytes()
-	w.stats.Out.count(size)
-	if w.transmit(pk) {
-		w.stats.Sent++
-		w.stats.SentBytes += uint64(size)
-		n.tracePacket(w.place, "forward", &pk.Datagram)
+	trunk.stats.Out.count(size)
+	if trunk.transmit(pk) {
+		trunk.stats.Sent++
+		trunk.stats.SentBytes += uint64(size)
+		n.tracePacket(trunk.place, "forward", &pk.Datagram)
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk, and drops pk if it is
-// exceeded.
+// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the
+// limit is exceeded.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")
@@ -183,20 +183,20 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	if walk.at == far.sw {
 		return true
 	}
-	w := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
-	if w == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
+	trunk := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
+	if trunk == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
 		walk.lost = true
 		hops := walk.at.nextHops[far.sw.id]
 		if len(hops) == 0 {
 			return true
 		}
-		w = hops[0]
+		trunk = hops[0]
 	}
-	walk.dir, walk.epoch = w, w.carrier.epoch
+	walk.dir, walk.epoch = trunk, trunk.carrier.epoch
 	// A trunk that goes down flushes its queue, so its next segment could arrive before
 	// earlier ones: it arrives no earlier than they.
 	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
-	*order = max(*order, w.send(now, s.wireBytes(seg)))
+	*order = max(*order, trunk.send(now, s.wireBytes(seg)))
 	walk.hops++
 	n.w.At(*order, (*segmentAtSwitch)(n), uint64(seg.id))
 	return false

@@ -34,71 +34,71 @@ type portDirection struct {
 
 // begin installs the impairments and events of the plan, if this direction has any or a later
 // step may change it. start is time 0 of the scenario, in the time of the switch.
-func (y *portDirection) begin(m *lab.Impairments, start time.Duration) error {
-	plan, cfg := y.set.plan, m.Config
-	y.start, y.started, y.baseline = start, true, y.counters()
-	cfg.Specs = y.withLinkSpecs(cfg.Specs)
+func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
+	plan, cfg := d.set.plan, m.Config
+	d.start, d.started, d.baseline = start, true, d.counters()
+	cfg.Specs = d.withLinkSpecs(cfg.Specs)
 	changesHere := func(s lab.Step) bool {
-		return slices.ContainsFunc(s.Set, func(r lab.SpecChange) bool { return r.Port == y.planPort && r.Direction == y.dir })
+		return slices.ContainsFunc(s.Set, func(r lab.SpecChange) bool { return r.Port == d.planPort && r.Direction == d.dir })
 	}
 	// Partitions filter packets at the receiving host.
-	filtered := y.dir == lab.In && plan.Ports[y.planPort].Host >= 0 &&
+	filtered := d.dir == lab.In && plan.Ports[d.planPort].Host >= 0 &&
 		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	if y.set.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
-		return y.install(cfg, m.StreamEvents, filtered)
+	if d.set.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
+		return d.install(cfg, m.StreamEvents, filtered)
 	}
 	return nil
 }
 
 // install sets the handler of the direction: capture, partition filter (if filtered), stream
 // events and impairments, in this order.
-func (y *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, filtered bool) (err error) {
-	y.impairer, err = ethernet.NewImpairer(cfg, ethernet.Options{
-		Dissector: y.set.plan.Provider.Dissector, Source: y.set.plan.RandSources(y.planPort, y.dir), Start: y.start,
+func (d *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, filtered bool) (err error) {
+	d.impairer, err = ethernet.NewImpairer(cfg, ethernet.Options{
+		Dissector: d.set.plan.Provider.Dissector, Source: d.set.plan.RandSources(d.planPort, d.dir), Start: d.start,
 	})
 	if err != nil {
 		return err
 	}
-	var handler uswitch.FrameHandler = y.impairer
+	var handler uswitch.FrameHandler = d.impairer
 	if len(streams) > 0 {
-		y.stream = ethernet.NewStreamImpairer(streams, handler)
-		handler = y.stream
+		d.stream = ethernet.NewStreamImpairer(streams, handler)
+		handler = d.stream
 	}
 	if filtered {
-		y.filter = ethernet.NewFilter(handler, y.set.blocked)
-		handler = y.filter
+		d.filter = ethernet.NewFilter(handler, d.set.blocked)
+		handler = d.filter
 	}
-	if handler, err = y.set.capture.tap(y.name(), handler); err != nil {
+	if handler, err = d.set.capture.tap(d.name(), handler); err != nil {
 		return err
 	}
-	return y.sw.SetHandler(y.swPort, y.swDir, handler)
+	return d.sw.SetHandler(d.swPort, d.swDir, handler)
 }
 
 // name returns the name of the direction in a capture: "host0/rdma0 out".
-func (y *portDirection) name() string {
+func (d *portDirection) name() string {
 	dir := "out"
-	if y.dir == lab.In {
+	if d.dir == lab.In {
 		dir = "in"
 	}
-	return y.set.plan.Ports[y.planPort].Name + " " + dir
+	return d.set.plan.Ports[d.planPort].Name + " " + dir
 }
 
 // withLinkSpecs appends the specs of the cable. They come last, and do not change
 // the random sources of the scenario's specs.
-func (y *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
-	return append(slices.Clip(specs), y.linkSpecs...)
+func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
+	return append(slices.Clip(specs), d.linkSpecs...)
 }
 
 // setSpecs replaces the random impairments.
-func (y *portDirection) setSpecs(specs []impair.Spec) (err error) {
+func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	switch {
-	case !y.started:
-		return fmt.Errorf("%s: impairments cannot be set before Begin", y.name())
-	case y.impairer == nil:
+	case !d.started:
+		return fmt.Errorf("%s: impairments cannot be set before Begin", d.name())
+	case d.impairer == nil:
 		const filtered = false // begin installs every filter
-		return y.install(impair.Config{Specs: y.withLinkSpecs(specs)}, nil, filtered)
+		return d.install(impair.Config{Specs: d.withLinkSpecs(specs)}, nil, filtered)
 	}
-	y.sw.WhileQuiesced(func() { err = y.impairer.Pipe().SetSpecs(y.withLinkSpecs(specs)) })
+	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe().SetSpecs(d.withLinkSpecs(specs)) })
 	return err
 }
 

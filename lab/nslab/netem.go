@@ -40,8 +40,8 @@ func checkNetem(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec converts the impairments of a direction to netem's parameters. netem's "reorder"
-// is the share of packets that are not delayed; impair.Spec has the share of those that are.
+// netemSpec converts the impairments of a direction to netem's parameters. netem reorders a share
+// of packets by not delaying them, impair.Spec by delaying them: without a Delay it converts the share.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil

@@ -160,7 +160,7 @@ func resourceError(o *launch.Outcome) error {
 // startError adds advice to the error of a process that could not be started.
 func startError(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
-		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc"))
+		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc")) // as the Go runtime reports it
 	}
 	return err
 }

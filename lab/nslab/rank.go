@@ -171,7 +171,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 			err = errors.Join(err, closeAll())
 		}
 	}()
-	open, err := lab.NICs(s, job.Host, job.Defects...)
+	provider, err := lab.NICs(s, job.Host, job.Defects...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,7 +180,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 		if capture != nil {
 			cfg.Capture = capture.packets
 		}
-		dev, err := open.OnSockets(cfg)
+		dev, err := provider.OnSockets(cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -194,12 +194,12 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 // CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
-// formatStart returns the start command.
+// formatStart returns the start command. epoch is time 0 of the scenario on CLOCK_MONOTONIC.
 func formatStart(epoch time.Duration) string {
 	return startCommand + strconv.FormatInt(int64(epoch), 10)
 }
 
-// parseStart returns the argument of a start command.
+// parseStart returns the epoch of a command of formatStart.
 func parseStart(command string) (epoch time.Duration, err error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(command, startCommand), 10, 64)
 	if err != nil {

@@ -54,7 +54,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return repeatStarved(ctx, func() *report.Result { return runOnce(ctx, s, opts) })
 }
 
-// repeatStarved calls run, and a second time if the run was starved.
+// repeatStarved calls run, and a second time if the run was starved: it got too little CPU time.
 func repeatStarved(ctx context.Context, run func() *report.Result) *report.Result {
 	r := run()
 	if r.Verdict != report.Starved || ctx.Err() != nil {
@@ -181,7 +181,7 @@ type outputEnds struct {
 
 const keepBytes = 8 << 10
 
-// Write implements io.Writer.
+// Write implements io.Writer. It keeps the first and the last keepBytes bytes.
 func (t *outputEnds) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

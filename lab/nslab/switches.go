@@ -22,21 +22,21 @@ import (
 // rate, latency or queue. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	hosts := make(map[int]bool) // cables of hosts
+	hostCables := make(map[int]bool) // by index
 	for i := range plan.Ports {
-		hosts[plan.Ports[i].Cable] = hosts[plan.Ports[i].Cable] || plan.Ports[i].Host >= 0
+		hostCables[plan.Ports[i].Cable] = hostCables[plan.Ports[i].Cable] || plan.Ports[i].Host >= 0
 	}
 	goesDown := make(map[int]bool) // cables of hosts that go down
 	for _, s := range plan.Steps {
 		for _, port := range s.Ports {
-			if cable := plan.Ports[port].Cable; s.Do == scenarios.Down && hosts[cable] {
+			if cable := plan.Ports[port].Cable; s.Do == scenarios.Down && hostCables[cable] {
 				goesDown[cable] = true
 			}
 		}
 	}
 	return func(c topology.Cable) bool {
 		i := slices.IndexFunc(plan.Topology.Cables, func(x topology.Cable) bool { return x.A.Same(c.A) })
-		return plan.ImpairsCable(i) || shaped(c.Link) || hasPartition && hosts[i] || goesDown[i]
+		return plan.ImpairsCable(i) || shaped(c.Link) || hasPartition && hostCables[i] || goesDown[i]
 	}
 }
 
@@ -125,7 +125,7 @@ type switchPort struct {
 }
 
 // addSwitch opens a switch with ports to ends, and adds the directions of the plan's ports on
-// it.
+// it. Packets that leave a port of the plan (Out) enter the switch (In).
 func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
 	cfg := uswitch.Config{Name: name, Open: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {

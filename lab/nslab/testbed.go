@@ -143,9 +143,9 @@ func (w *switchSet) readCounters(fabric *netns.Fabric, o *lab.Observation) error
 }
 
 // counters returns the switch counters of this direction.
-func (y *portDirection) counters() uswitch.Counters {
-	stats := y.sw.Stats().Ports[y.swPort]
-	if y.swDir == uswitch.Out {
+func (d *portDirection) counters() uswitch.Counters {
+	stats := d.sw.Stats().Ports[d.swPort]
+	if d.swDir == uswitch.Out {
 		return stats.Out
 	}
 	return stats.In
@@ -156,13 +156,13 @@ const etherBytes = 14
 
 // readCounters adds the counters of one direction in user space since begin to a link, and the
 // events that occurred to the observation.
-func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
-	c := y.counters()
+func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
+	c := d.counters()
 	// A cable between two hosts has two ports. Its packets are counted once, at the
 	// sender.
-	if y.swDir == uswitch.In || l.Packets == 0 {
-		frames := c.Offered - y.baseline.Offered
-		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-y.baseline.OfferedBytes-frames*etherBytes
+	if d.swDir == uswitch.In || l.Packets == 0 {
+		frames := c.Offered - d.baseline.Offered
+		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-d.baseline.OfferedBytes-frames*etherBytes
 	}
 	lab.AddLost(l, "overrun", c.Drops.Overrun)
 	lab.AddLost(l, "malformed", c.Drops.Malformed)
@@ -170,19 +170,19 @@ func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	lab.AddLost(l, "held_full", c.Drops.HeldFull)
 	lab.AddLost(l, "too_big", c.Drops.TooBig)
 	lab.AddLost(l, "refused", c.Drops.SendErrors)
-	if y.filter != nil {
-		lab.AddLost(l, "partition", y.filter.Blocked())
+	if d.filter != nil {
+		lab.AddLost(l, "partition", d.filter.Blocked())
 	}
-	if y.impairer == nil {
+	if d.impairer == nil {
 		return
 	}
-	pipe := y.impairer.Pipe()
+	pipe := d.impairer.Pipe()
 	lab.AddPipeCounters(l, pipe.Counters())
-	lab.AddLost(l, "held_full", y.impairer.HeldOverflow())
+	lab.AddLost(l, "held_full", d.impairer.HeldOverflow())
 	o.CountEvents(plan, pipe.Fired())
-	if y.stream != nil {
-		o.CountStreamEvents(y.stream.Matcher())
-		lab.AddLost(l, "event", y.stream.Drops())
+	if d.stream != nil {
+		o.CountStreamEvents(d.stream.Matcher())
+		lab.AddLost(l, "event", d.stream.Drops())
 	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))
@@ -198,7 +198,7 @@ func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *repor
 	}
 	out.KernelCounted, in.KernelCounted = true, true
 	out.Packets, out.Bytes = s.TxPackets, s.TxBytes-s.TxPackets*etherBytes
-	if in.Packets == 0 {
+	if in.Packets == 0 { // else the other port of the cable, a host's too, has counted what it sent
 		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes
 	}
 	lab.AddLost(out, "kernel", s.TxDropped+s.QueueDropped)

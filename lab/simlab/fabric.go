@@ -74,7 +74,7 @@ func (f *fabric) build(r *run) error {
 			return err
 		}
 		f.specs = append(f.specs, [2]specList{p.Out.Specs, p.In.Specs})
-		if p.Host < 0 {
+		if p.Host < 0 { // a cable between switches
 			err = f.addTrunk(n, p)
 		} else {
 			err = f.addPort(r, n, i)
@@ -166,7 +166,8 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	return nil
 }
 
-// addStreams creates the streamPort of port i of the plan, which has an address.
+// addStreams creates the streamPort that impairs the TCP streams of port i of the plan. addr is
+// the address of port.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
 	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
 	if rail == nil {

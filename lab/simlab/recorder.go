@@ -55,7 +55,8 @@ func (r *recorder) addPort(p *sim.Port) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tap implements sim.Tap. It writes a packet that a port sends; when a copy of it arrives, tap
-// compares it with the sent packet.
+// compares it with the sent packet,
+// whose number (from 1) is d.Tag.
 func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
@@ -94,8 +95,8 @@ func (r *recorder) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, 
 	}
 }
 
-// comments returns a function from the number of a packet in the file to its
-// comment.
+// comments returns a function that returns the comment on packet i of the file; empty if there
+// is none.
 func (r *recorder) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range r.sent {
@@ -154,8 +155,8 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	return c, nil
 }
 
-// close completes and compresses the file, and returns its entry in the report. It removes a
-// file with errors. Both results are nil if c is nil.
+// close completes and compresses the file, and returns its entry in the report. If that
+// fails, it removes the file. Both results are nil if c is nil.
 func (c *capture) close() (*report.File, error) {
 	if c == nil {
 		return nil, nil

@@ -30,7 +30,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
-// runWith is Run with rank programs that create returns.
+// runWith is Run with rank programs that create returns, in place of workload.New.
 func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, create newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)

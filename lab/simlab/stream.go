@@ -58,8 +58,8 @@ const (
 	fastRetransmitDelay = 10 * time.Microsecond
 )
 
-// unimpaired reports whether data can be passed on as it is: neither cable has impairments or
-// events, and no segment is queued.
+// unimpaired reports whether data can be passed on as it is: neither the port's cable nor the
+// peer's has impairments or events, and no segment is queued.
 func (s *stream) unimpaired() bool {
 	for _, p := range []*streamPort{s.port, s.peerPort} {
 		if p == nil {
@@ -94,7 +94,7 @@ func (s *stream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
 		return n, err
 	}
 	// An empty write returns a pending error of the wrapped stream.
-	if _, err := s.StreamLink.Writev(now, nil, false); err != nil {
+	if _, err := s.StreamLink.Write(now, nil); err != nil {
 		return 0, err
 	}
 	data := slices.Concat(bufs...)
@@ -195,7 +195,8 @@ func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay 
 	return s.outcomes[first].Delay, true
 }
 
-// markLost schedules the retransmission of a lost segment after its timeout.
+// markLost marks a segment as lost, and schedules its retransmission after a timeout that doubles
+// with every loss.
 func (s *stream) markLost(now mono.Time, g *segment) {
 	g.lost, g.dupAcks = true, 0
 	s.lostSegments++
@@ -216,12 +217,12 @@ func (s *stream) retransmitAt(g *segment, at mono.Time) {
 	})
 }
 
-// countDupAcks counts an arrived segment as a duplicate ACK for each lost segment
-// before it, and schedules the fast retransmit of those with enough of them.
-func (s *stream) countDupAcks(now mono.Time, arrived *segment) {
+// countDupAcks counts a segment that will arrive as a duplicate ACK for each lost segment
+// before it, and schedules the fast retransmit of those with dupAckThreshold of them.
+func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	remaining := s.lostSegments
 	for _, g := range s.queue {
-		if remaining == 0 || g == arrived {
+		if remaining == 0 || g == arriving {
 			return
 		}
 		if g.lost {

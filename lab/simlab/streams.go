@@ -43,7 +43,7 @@ func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*
 	return p, nil
 }
 
-// wrapNet makes the port a wrapper of n that applies the impairments, and returns it.
+// wrapNet returns the port as a StreamNet whose streams are those of n with impairments.
 func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
 	p.StreamNet = n
 	return p

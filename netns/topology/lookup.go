@@ -45,12 +45,12 @@ func find[T any](all []T, match func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// Host returns the host of that name.
+// Host returns the host of that name, and whether there is one.
 func (t Topology) Host(name string) (Host, bool) {
 	return find(t.Hosts, func(h Host) bool { return h.Name == name })
 }
 
-// Switch returns the switch of that name.
+// Switch returns the switch of that name, and whether there is one.
 func (t Topology) Switch(name string) (Switch, bool) {
 	return find(t.Switches, func(s Switch) bool { return s.Name == name })
 }
@@ -78,7 +78,7 @@ func (t Topology) Rail(p Port) int {
 	return s.Rail
 }
 
-// CableAt returns the cable of a port.
+// CableAt returns the cable of a port, and whether it has one.
 func (t Topology) CableAt(p Port) (Cable, bool) {
 	return find(t.Cables, func(c Cable) bool { return c.A.Same(p) || c.B.Same(p) })
 }

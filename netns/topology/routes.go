@@ -21,7 +21,7 @@ type NextHop struct {
 }
 
 // Routes returns the shortest-path routes of all routed switches to all subnets
-// with hosts, over the cables that are up (all if up is nil), as a converged
+// with hosts on the switch's rail, over the cables that are up (all if up is nil), as a converged
 // routing protocol would. They are ordered by switch, then by subnet.
 func (t Topology) Routes(up func(Cable) bool) []Route {
 	g := t.routerGraph(up)

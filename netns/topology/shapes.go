@@ -101,15 +101,15 @@ func (d *builder) fail(format string, args ...any) {
 	d.rails, d.t = 0, Topology{}
 }
 
-// flatRail sets the addresses of the NICs of a rail in one subnet.
+// flatRail sets the NICs of a rail. Their addresses are in one subnet.
 func (d *builder) flatRail(rail int) {
 	for i := range d.t.Hosts {
 		d.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
 	}
 }
 
-// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the addresses of
-// its NICs.
+// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the NICs of the
+// rail.
 func (d *builder) treeRail(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)

@@ -41,8 +41,8 @@ func (m *message) setPacket(p *packet) {
 	p.vnet.put(m.vnet[:])
 }
 
-// setFrame makes m a single frame. b must not change until m is sent, except
-// for its headers if it is partial.
+// setFrame makes m a single frame. If its checksum is partial, frames can be coalesced with it, and
+// its headers are copied. Other bytes of b must not change until m is sent.
 func (m *message) setFrame(b []byte, partial bool) {
 	*(*[vnetLen]byte)(m.vnet[:]) = [vnetLen]byte{}
 	m.headerLen, m.iovCount, m.frames, m.open = 0, 1, 1, false
@@ -70,16 +70,16 @@ func (m *message) setFrame(b []byte, partial bool) {
 	}
 }
 
-// canExtend reports whether another frame may follow the headers in m.
+// canExtend reports whether m may become a GSO packet: of TCP flags it may have ACK and those of ECN.
 func (m *message) canExtend() bool {
 	l := &m.layout
 	if l.proto == protoUDP {
 		return true
 	}
-	return m.headers[l.l4+13]&^(tcpCWR|0x40) == 0x10 // ACK, with or without ECN flags
+	return m.headers[l.l4+tcpFlags]&^(tcpCWR|tcpECE) == tcpACK
 }
 
-// coalesce appends b to m if it is the next frame of the same flow.
+// coalesce appends b to m if it is the next frame of the same flow, and reports whether it did.
 func (m *message) coalesce(b []byte) bool {
 	l := &m.layout
 	h := l.payload
@@ -88,7 +88,7 @@ func (m *message) coalesce(b []byte) bool {
 		return false
 	}
 	p := b[h:]
-	last := &m.iovs[m.iovCount-1]
+	last := &m.iovs[m.iovCount-1] // extended if p follows it in memory
 	if unsafe.Pointer(unsafe.SliceData(p)) == unsafe.Add(unsafe.Pointer(unsafe.SliceData(*last)), len(*last)) && cap(*last) >= len(*last)+n {
 		*last = (*last)[:len(*last)+n]
 	} else if m.iovCount == maxIovecs {
@@ -103,9 +103,9 @@ func (m *message) coalesce(b []byte) bool {
 	m.seq += uint32(n)
 	m.open = n == m.segmentSize
 	if l.proto == protoTCP {
-		last := b[l.l4+13] & (tcpFIN | tcpPSH)
-		m.headers[l.l4+13] |= last
-		m.open = m.open && last == 0
+		ending := b[l.l4+tcpFlags] & (tcpFIN | tcpPSH)
+		m.headers[l.l4+tcpFlags] |= ending
+		m.open = m.open && ending == 0
 	}
 	return true
 }
@@ -126,8 +126,8 @@ func (m *message) isNextFrame(b []byte) bool {
 	if l.proto == protoUDP {
 		return true
 	}
-	return binary.BigEndian.Uint32(b[l.l4+4:]) == m.seq && same(l.l4+8, l.l4+13) &&
-		b[l.l4+13]&^(tcpFIN|tcpPSH) == a[l.l4+13]&^tcpCWR && same(l.l4+14, l.l4+16) && same(l.l4+18, l.payload)
+	return binary.BigEndian.Uint32(b[l.l4+4:]) == m.seq && same(l.l4+8, l.l4+tcpFlags) &&
+		b[l.l4+tcpFlags]&^(tcpFIN|tcpPSH) == a[l.l4+tcpFlags]&^tcpCWR && same(l.l4+14, l.l4+16) && same(l.l4+18, l.payload)
 }
 
 // finish completes the headers of m before it is sent.
@@ -150,7 +150,7 @@ func (m *message) finish() {
 		default:
 			v.gsoType = gsoTCPv4
 		}
-		if l.proto == protoTCP && m.headers[l.l4+13]&tcpCWR != 0 {
+		if l.proto == protoTCP && m.headers[l.l4+tcpFlags]&tcpCWR != 0 {
 			v.gsoType |= gsoECN
 		}
 		l.setLength(m.headers[:], m.payload)

@@ -126,7 +126,7 @@ func (c *core) learn(from macAddr, p *port) {
 }
 
 // forEachFrame calls do for each frame of k, and segments k if it is a GSO
-// packet.
+// packet. It counts frames of a malformed packet in at.
 func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
 	c.flushIfFull()
 	if !k.isGSO() {

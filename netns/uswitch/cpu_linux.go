@@ -19,8 +19,10 @@ func (c *cpuClock) start() {
 	c.since = threadTime(c.tid)
 }
 
+// stop stops counting; used keeps its value.
 func (c *cpuClock) stop() { c.total, c.tid = c.used(), 0 }
 
+// used returns the CPU time counted so far.
 func (c *cpuClock) used() time.Duration {
 	if c.tid == 0 {
 		return c.total
@@ -30,7 +32,7 @@ func (c *cpuClock) used() time.Duration {
 
 // threadTime returns the CPU time of a thread of this process.
 func threadTime(tid int) time.Duration {
-	const perThread, scheduled = 4, 2
+	const perThread, scheduled = 4, 2 // CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^tid<<3|perThread|scheduled), &ts); err != nil {
 		return 0

@@ -92,7 +92,7 @@ func (h *delayQueue) next() time.Duration {
 	return h.heap[0].due
 }
 
-// take removes and returns a due frame. Its bytes are valid until releaseLent.
+// take removes and returns a due frame; false if none is due. Its bytes are valid until releaseLent.
 func (h *delayQueue) take(now time.Duration) (delayedFrame, bool) {
 	if len(h.heap) == 0 || h.heap[0].due > now {
 		return delayedFrame{}, false

@@ -8,6 +8,7 @@ import (
 // macAddr is a MAC address, in the low 48 bits.
 type macAddr uint64
 
+// destination and source return the addresses of frame b.
 func destination(b []byte) macAddr { return macAddr(binary.BigEndian.Uint64(b) >> 16) }
 func source(b []byte) macAddr      { return macAddr(binary.BigEndian.Uint64(b[4:]) & (1<<48 - 1)) }
 

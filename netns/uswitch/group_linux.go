@@ -52,6 +52,7 @@ func (g *group) open() (err error) {
 	return nil
 }
 
+// add adds a descriptor to the epoll set. Its events have its index in descriptors as Fd.
 func (g *group) add(fd, member, port int) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(g.descriptors))}
 	g.descriptors = append(g.descriptors, descriptor{member, port})
@@ -109,7 +110,7 @@ func (m *member) handleEvent(port int) {
 }
 
 // runDue runs the members with due timers or events, and returns the earliest
-// next timer; the zero time if there is none.
+// next timer; the zero time if there is none. running is false when all have ended.
 func (g *group) runDue() (deadline time.Time, running bool) {
 	for i := range g.members {
 		m := &g.members[i]

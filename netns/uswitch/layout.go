@@ -70,7 +70,7 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 is parseIPv4 for IPv6. It skips extension headers, and fails for fragments.
+// parseIPv6 is parseIPv4 for IPv6. It skips extension headers, and returns false for fragments.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 40 || ip[0]>>4 != 6 {
@@ -87,7 +87,7 @@ func (l *layout) parseIPv6(b []byte) bool {
 	return true
 }
 
-// parseTransport finds the payload.
+// parseTransport finds the payload; it returns false unless it is of UDP or TCP.
 func (l *layout) parseTransport(b []byte) bool {
 	switch l.proto {
 	case protoUDP:

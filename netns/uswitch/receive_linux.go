@@ -103,7 +103,8 @@ func (r *receiver) unpack(i int, p *packet) {
 	}
 }
 
-// tag returns the VLAN tag that the kernel removed from the frame in slot i.
+// tag returns the VLAN tag that the kernel removed from the frame in slot i;
+// not ok if it removed none.
 func (r *receiver) tag(i int) (tci, proto uint16, ok bool) {
 	const header = unix.SizeofCmsghdr
 	c := unsafe.Pointer(&r.control[i])

@@ -2,11 +2,15 @@ package uswitch
 
 import "encoding/binary"
 
-// TCP flags that belong to only one segment of a GSO packet.
+// TCP flags. FIN, PSH and CWR belong to only one segment of a GSO packet.
 const (
 	tcpFIN = 0x01
 	tcpPSH = 0x08
+	tcpACK = 0x10
+	tcpECE = 0x40
 	tcpCWR = 0x80
+
+	tcpFlags = 13 // offset in the header
 )
 
 // packet is a received frame or GSO packet.
@@ -99,7 +103,8 @@ func (c *segmenter) begin(p *packet) bool {
 	return true
 }
 
-// frame returns frame k, valid until the next call of frame or restore.
+// frame returns frame k, valid until the next call of frame or restore. It writes the headers over
+// the bytes before the payload of the frame, and keeps a copy of these in covered.
 func (c *segmenter) frame(k int) []byte {
 	c.restore()
 	l := &c.layout
@@ -116,17 +121,17 @@ func (c *segmenter) frame(k int) []byte {
 		seq := h[l.l4+4:]
 		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+uint32(c.coveredAt))
 		if k > 0 {
-			h[l.l4+13] &^= tcpCWR
+			h[l.l4+tcpFlags] &^= tcpCWR
 		}
 		if k < c.n-1 {
-			h[l.l4+13] &^= tcpFIN | tcpPSH
+			h[l.l4+tcpFlags] &^= tcpFIN | tcpPSH
 		}
 	}
 	l.setLength(h, len(f)-l.payload)
 	return f
 }
 
-// restore restores the payload that the last frame covered.
+// restore restores the bytes that the headers of the last frame cover.
 func (c *segmenter) restore() {
 	if c.coveredAt >= 0 {
 		copy(c.bytes[c.coveredAt:], c.covered[:c.layout.payload])

@@ -73,7 +73,7 @@ func (s *socket) setUp(bufferBytes int) error {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
 	s.buffer = granted
-	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: s.index}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}

@@ -22,6 +22,7 @@ type vnetHeader struct {
 	headerLen, gsoSize, checksumAt, checksumOff uint16
 }
 
+// parseVnet decodes a struct virtio_net_hdr.
 func parseVnet(b []byte) vnetHeader {
 	n := binary.NativeEndian
 	return vnetHeader{

@@ -53,7 +53,8 @@ func (s *sender) finishUnsignaled(n int) error {
 	return s.finishRequest(n)
 }
 
-// finishRequest completes the oldest request, and checks its result.
+// finishRequest counts request n, the oldest, as completed. It checks the data that a read or
+// atomic returned.
 func (s *sender) finishRequest(n int) error {
 	s.completedBefore++
 	if !s.flushing {
@@ -61,7 +62,7 @@ func (s *sender) finishRequest(n int) error {
 	}
 	o := &s.plan.ops[n]
 	if o.local() {
-		s.bound = o.code == verbs.OpBindMW
+		s.spareBound = o.code == verbs.OpBindMW
 	}
 	if !o.local() && o.code != verbs.OpFlush {
 		s.bytes += int64(o.size)
@@ -90,8 +91,8 @@ func (s *sender) finishRequest(n int) error {
 // When a reliable queue pair fails, its requests are flushed. The peer cannot detect that,
 // therefore it gets a note and stops as well.
 
-// handleFailure handles a completion with an error. Retries may be exhausted if the network
-// permits it; all later requests must be flushed.
+// handleFailure handles a completion with an error. The first of a reliable lane may be that
+// retries are exhausted, if Network.GivesUp; all later requests must be flushed.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
@@ -128,7 +129,8 @@ func (s *sender) postDrainMarker() error {
 	return nil
 }
 
-// drainMarkerFlushed handles the flush of the marker.
+// drainMarkerFlushed handles the completion of the drain marker, and finishes the unsignaled
+// requests before it.
 func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	if !s.drainPending || wc.Status != verbs.WCWRFlushErr {
 		return s.violation(noRequest, "the marker flushed", wc.Status.String())
@@ -142,7 +144,7 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	return nil
 }
 
-// requestsFailed stops a lane whose requests have exhausted their retries. An RC queue pair
+// requestsFailed stops a lane whose requests have exhausted their retries, and tells the peer. An RC queue pair
 // fails in both directions, an XRC lane in one.
 func (l *lane) requestsFailed() error {
 	l.outgoing.qpFailed = true

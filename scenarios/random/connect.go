@@ -15,17 +15,17 @@ func (e *End) connect() error {
 	if err := e.listenCM(c); err != nil {
 		return err
 	}
-	if err := e.sendNote(note{Kind: noteConnInfo, Card: c}); err != nil {
+	if err := e.sendNote(note{Kind: noteConnInfo, ConnInfo: c}); err != nil {
 		return err
 	}
-	n, err := e.expect(noteConnInfo)
+	n, err := e.expectNote(noteConnInfo)
 	if err != nil {
 		return err
 	}
-	if n.Card == nil || len(n.Card.Lanes) != len(e.lanes) {
+	if n.ConnInfo == nil || len(n.ConnInfo.Lanes) != len(e.lanes) {
 		return fmt.Errorf("the peer has another workload: its connection data do not name %d lanes", len(e.lanes))
 	}
-	e.peer = *n.Card
+	e.peer = *n.ConnInfo
 	windows := make([][]remoteMemory, len(e.lanes))
 	for i, l := range e.lanes {
 		if err := l.connect(); err != nil {
@@ -41,7 +41,7 @@ func (e *End) connect() error {
 	if err := e.sendNote(note{Kind: noteReady, Windows: windows}); err != nil {
 		return err
 	}
-	if n, err = e.expect(noteReady); err != nil {
+	if n, err = e.expectNote(noteReady); err != nil {
 		return err
 	}
 	for i := range e.peer.Lanes {
@@ -96,6 +96,7 @@ func (l *lane) connect() (err error) {
 	return err
 }
 
+// address returns the address vector for the peer.
 func (l *lane) address() verbs.AHAttr {
 	a := traffic.Address(1, l.end.env.GIDIndex, l.end.peer.GID)
 	a.GRH.TrafficClass, a.GRH.FlowLabel = l.spec.TrafficClass, l.spec.FlowLabel
@@ -113,7 +114,8 @@ func (l *lane) attr() verbs.QPAttr {
 }
 
 // openWindows binds the memory windows for the peer, and waits for the binds: a key is
-// valid only after its bind has completed.
+// valid only after its bind has completed. It also allocates the spare window, which this end's
+// own requests bind and invalidate.
 func (l *lane) openWindows() (handles []remoteMemory, err error) {
 	if l.spec.Windows == 0 && l.spec.Service != RC {
 		return nil, nil

@@ -123,7 +123,7 @@ func (e *End) open() (err error) {
 	if err := e.words.open(e); err != nil {
 		return err
 	}
-	if err := e.openShared(); err != nil {
+	if err := e.openSharedRing(); err != nil {
 		return err
 	}
 	for i := range e.w.Lanes {
@@ -152,8 +152,8 @@ func (e *End) cqDepth() int {
 	return depth
 }
 
-// openShared creates the shared receive queue, if a lane uses it.
-func (e *End) openShared() error {
+// openSharedRing creates the shared receive queue with its ring, if a lane uses it.
+func (e *End) openSharedRing() error {
 	var cfg ringConfig
 	for i := range e.w.Lanes {
 		if l := &e.w.Lanes[i]; l.SharedReceives {

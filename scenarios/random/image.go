@@ -17,7 +17,8 @@ import (
 func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// initialTarget returns the memory of a side before the traffic.
+// initialTarget returns the initial contents of a lane's target on side s: the memory that the
+// peer's requests access. On an unreliable lane it ends after the peer's last write.
 func initialTarget(w *Workload, lane int, s Side) []byte {
 	l := &w.Lanes[lane]
 	n := targetLen(l)
@@ -35,8 +36,8 @@ func initialTarget(w *Workload, lane int, s Side) []byte {
 	return b
 }
 
-// modifies returns the part of the target that the request changes, except a word that several
-// ranks change.
+// modifies returns the part of the target that the request changes; n is 0 if it changes none.
+// Shared words are not part of the target.
 func (o *op) modifies() (at, n int) {
 	switch o.code {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
@@ -49,7 +50,7 @@ func (o *op) modifies() (at, n int) {
 	return 0, 0
 }
 
-// apply executes a request on an image of the target.
+// apply executes request n on image, the expected contents of the target.
 func (p *plan) apply(n int, image []byte) {
 	o := &p.ops[n]
 	at, size := o.modifies()
@@ -88,14 +89,14 @@ func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	if diff == "" {
 		return nil
 	}
-	explained, open := make([]bool, n), 0
+	explained, unexplained := make([]bool, n), 0
 	for i := range want {
 		if explained[i] = want[i] == got[i]; !explained[i] {
-			open++
+			unexplained++
 		}
 	}
 	future := slices.Clone(image)
-	for k := next; k < len(p.ops) && open > 0; k++ {
+	for k := next; k < len(p.ops) && unexplained > 0; k++ {
 		from, size := p.ops[k].modifies()
 		if size == 0 || !(extent{from, size}).overlaps(extent{at, n}) {
 			continue
@@ -104,11 +105,11 @@ func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 		for i := max(from, at); i < min(from+size, at+n); i++ {
 			if !explained[i-at] && future[i] == target[i] {
 				explained[i-at] = true
-				open--
+				unexplained--
 			}
 		}
 	}
-	if open == 0 {
+	if unexplained == 0 {
 		return nil
 	}
 	return fmt.Errorf("memory at %d: %s, and no later request explains it", at, diff)
@@ -120,18 +121,18 @@ func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 // maxGap is the longest gap between pieces.
 const maxGap = 7
 
-// slotLen is the memory for a message of n bytes in up to sges pieces.
+// slotLen is the memory for a message of n bytes in up to sges pieces, with a gap before each.
 func slotLen(n, sges int) int { return (n + sges*maxGap + 7) &^ 7 }
 
 // piece is a part of a slot.
 type piece struct{ off, n int }
 
-// split divides n bytes into up to most pieces, with random seed k, and appends them to
-// into. Zero bytes have no piece.
-func split(into []piece, k uint64, n, most int) []piece {
-	rng := rand.New(rand.NewPCG(k, k))
+// split divides n bytes into up to maxPieces pieces of random sizes, with random gaps before them,
+// and appends the pieces to into. Zero bytes have no piece.
+func split(into []piece, seed uint64, n, maxPieces int) []piece {
+	rng := rand.New(rand.NewPCG(seed, seed))
 	off := 0
-	for left, parts := n, 1+rng.IntN(most); left > 0; parts-- {
+	for left, parts := n, 1+rng.IntN(maxPieces); left > 0; parts-- {
 		size := left
 		if parts > 1 {
 			size = 1 + rng.IntN(left)
@@ -144,7 +145,7 @@ func split(into []piece, k uint64, n, most int) []piece {
 	return into
 }
 
-// sgl appends the SGEs of the pieces of the slot at base.
+// sgl appends to into the SGEs of the pieces of the slot at offset base of mr.
 func sgl(into []verbs.SGE, mr verbs.MR, base int, pieces []piece) []verbs.SGE {
 	for _, p := range pieces {
 		into = append(into, verbs.SGEOf(mr, base+p.off, p.n))
@@ -204,22 +205,23 @@ type pacer struct {
 	next   time.Duration
 }
 
-// allowed returns how many of room requests may be posted now.
-func (m *pacer) allowed(now time.Duration, room int) int {
-	if now < m.next || room <= 0 {
+// allowed returns how many requests may be posted now, at most room. If any, it draws the time
+// of the next post.
+func (p *pacer) allowed(now time.Duration, room int) int {
+	if now < p.next || room <= 0 {
 		return 0
 	}
-	if m.pacing.Pause > 0 {
-		m.next = now + time.Duration(m.rng.Int64N(int64(m.pacing.Pause)))
+	if p.pacing.Pause > 0 {
+		p.next = now + time.Duration(p.rng.Int64N(int64(p.pacing.Pause)))
 	}
-	if m.pacing.Batch > 0 {
-		return min(room, 1+m.rng.IntN(m.pacing.Batch))
+	if p.pacing.Batch > 0 {
+		return min(room, 1+p.rng.IntN(p.pacing.Batch))
 	}
 	return room
 }
 
 // nextTime is the time of the next post.
-func (m *pacer) nextTime() time.Duration { return m.next }
+func (p *pacer) nextTime() time.Duration { return p.next }
 
 // newRand returns a random generator with seed k.
 func newRand(k uint64) *rand.Rand { return rand.New(rand.NewPCG(k, traffic.Mix(k))) }
@@ -235,12 +237,12 @@ const (
 	keyPoison
 )
 
-// stamp writes the number of an unreliable message before its payload.
+// stamp writes n, the number of an unreliable message, over its first bytes, unless it is too short.
 func stamp(b []byte, k uint64, n int) {
 	if len(b) >= traffic.StampLen {
 		binary.LittleEndian.PutUint64(b, traffic.Mix(k)^uint64(n))
 	}
 }
 
-// stampOf reads the number. Without a stamp it is most likely far beyond any plan.
+// stampOf returns the number that stamp wrote. Without a stamp it is most likely far beyond any plan.
 func stampOf(b []byte, k uint64) uint64 { return binary.LittleEndian.Uint64(b) ^ traffic.Mix(k) }

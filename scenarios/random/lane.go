@@ -172,7 +172,8 @@ func (l *lane) status() string {
 	return fmt.Sprintf("lane %d (%v): %s", l.index, l.spec.Service, strings.Join(parts, ", "))
 }
 
-// complete reports whether the lane has completed, as far as it knows.
+// complete reports whether the lane waits for nothing more: its requests have completed and the
+// peer's messages, as far as their number is known, have arrived.
 func (l *lane) complete() bool {
 	if l.outgoing.qpFailed && l.spec.Service == RC && l.ring != nil && l.ring.Outstanding() > 0 {
 		return false // flushes will follow
@@ -180,16 +181,16 @@ func (l *lane) complete() bool {
 	return l.outgoing.complete() && l.incoming.complete()
 }
 
-// windowsClosed reports whether every window on the lane's memory has been invalidated.
+// windowsClosed reports whether every window on the lane's memory is known to be invalidated.
 func (l *lane) windowsClosed() bool {
 	if x, ok := l.incoming.(*reliableChecker); ok && !x.stopped && !l.outgoing.qpFailed {
-		return x.invalidated == len(l.windows) && !l.outgoing.bound
+		return x.invalidated == len(l.windows) && !l.outgoing.spareBound
 	}
 	return false
 }
 
-// close destroys the resources of the lane. If all windows are closed, memory goes first: a
-// bound window would return an error.
+// close destroys the resources of the lane. If all windows are closed, the memory is
+// deregistered first, which a window that is still bound would prevent.
 func (l *lane) close() error {
 	var first, later io.Closer = nil, l.memory
 	if l.windowsClosed() {

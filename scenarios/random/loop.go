@@ -99,7 +99,8 @@ func (e *End) nextPostTime() time.Duration {
 	return at
 }
 
-// waitForEvent waits for completions, notes or pacing.
+// waitForEvent waits until completions or a note arrive, or pacing permits a post. done is set if
+// all lanes of this end have completed.
 func (e *End) waitForEvent(done bool) error {
 	now := e.proc.Now()
 	wait := verbs.Forever
@@ -153,7 +154,7 @@ func (e *End) waitCompletions() error {
 	return e.wait(e.stallTimeout())
 }
 
-// wait returns when completions have arrived, or after d.
+// wait returns when completions have arrived, or after d. It may return earlier.
 func (e *End) wait(d time.Duration) error {
 	if e.w.Wakeup == ByPolling {
 		idle := e.proc.Now() - e.lastProgress
@@ -180,7 +181,7 @@ func (e *End) wait(d time.Duration) error {
 	return nil
 }
 
-// poll handles completions.
+// poll handles all completions in the completion queues, and returns how many there were.
 func (e *End) poll() (total int, err error) {
 	var wcs [32]verbs.WC
 	for _, cq := range e.CQs {

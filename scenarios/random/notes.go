@@ -12,12 +12,12 @@ import (
 
 // note is a message of the Exchange.
 type note struct {
-	Kind    string           `json:"kind"`
-	Card    *connInfo        `json:"card,omitempty"`
-	Windows [][]remoteMemory `json:"windows,omitempty"` // by lane
-	Lane    int              `json:"lane,omitempty"`
-	Report  *report          `json:"report,omitempty"`
-	Words   []uint64         `json:"words,omitempty"`
+	Kind     string           `json:"kind"`
+	ConnInfo *connInfo        `json:"card,omitempty"`
+	Windows  [][]remoteMemory `json:"windows,omitempty"` // by lane
+	Lane     int              `json:"lane,omitempty"`
+	Report   *report          `json:"report,omitempty"`
+	Words    []uint64         `json:"words,omitempty"`
 }
 
 const (
@@ -100,8 +100,8 @@ func (e *End) stallTimeout() time.Duration {
 	return verbs.Forever
 }
 
-// expect waits for a note of one kind.
-func (e *End) expect(kind string) (*note, error) {
+// expectNote waits for a note of one kind, and handles others.
+func (e *End) expectNote(kind string) (*note, error) {
 	for {
 		n, err := e.receiveNote(e.stallTimeout())
 		switch {

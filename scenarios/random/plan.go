@@ -108,7 +108,7 @@ func drawSize(rng *rand.Rand, l *Lane, limit int) int {
 }
 
 // drawFlags draws the send flags. The last request is signaled and solicited, which ends
-// all waits.
+// all waits. sinceSignal counts the requests since the last signaled one.
 func drawFlags(rng *rand.Rand, l *Lane, sinceSignal *int, last bool) (f verbs.SendFlags) {
 	// A completion at least every half queue frees slots.
 	if *sinceSignal++; last || rng.IntN(l.SignalEvery) == 0 || *sinceSignal >= l.SendDepth/2 {
@@ -122,7 +122,8 @@ func drawFlags(rng *rand.Rand, l *Lane, sinceSignal *int, last bool) (f verbs.Se
 }
 
 // planUnreliable returns the requests of a UC or UD lane. Each write has its own place in
-// the target. A message too short for a stamp has its number as immediate data.
+// the target. A message too short for a stamp has its number as immediate data. If separateImm,
+// sends with immediate data are empty.
 func planUnreliable(l *Lane, n int, rng *rand.Rand, separateImm bool) []op {
 	ops := make([]op, n)
 	at, sinceSignal := 0, 0

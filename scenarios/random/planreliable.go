@@ -10,11 +10,16 @@ import (
 // atomics of the lane. Windows are parts of the area.
 const privateWords = 8
 
-func rwAreaLen(l *Lane) int     { return max(4*l.MaxBytes, 4096) &^ 7 }
-func targetLen(l *Lane) int     { return rwAreaLen(l) + 8*privateWords }
-func wordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
+// rwAreaLen is the length of the area for writes and reads, which begins the target of a lane.
+func rwAreaLen(l *Lane) int { return max(4*l.MaxBytes, 4096) &^ 7 }
 
-// windowExtent is the part of the area that window i covers. Windows overlap.
+// targetLen is the length of the target of a reliable lane.
+func targetLen(l *Lane) int { return rwAreaLen(l) + 8*privateWords }
+
+// privateWordAt is the offset of word i for atomics in the target of a lane.
+func privateWordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
+
+// windowExtent is the part of the read-write area of a target that window i covers. Windows overlap.
 func windowExtent(l *Lane, i int) (at, n int) {
 	at = (i * rwAreaLen(l) / 8) % (rwAreaLen(l) / 2)
 	return at, min(rwAreaLen(l)-at, l.MaxBytes+512)
@@ -40,7 +45,7 @@ type planner struct {
 	validWindows  []bool               // not yet invalidated
 	readWindows   []bool               // used by reads
 	unfencedReads []unfencedRead
-	bound         bool // the spare window of the poster
+	spareBound    bool // the spare window of the poster
 	afterWrite    bool // a plain write was the last request that the peer's program could notice
 	sinceSignal   int
 }
@@ -57,7 +62,7 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	}
 	target := initialTarget(w, lane, s.Peer())
 	for i := range p.words {
-		p.words[i] = word(target[wordAt(l, i):])
+		p.words[i] = word(target[privateWordAt(l, i):])
 	}
 	ops := make([]op, 0, l.Messages[s])
 	for len(ops) < cap(ops) {
@@ -96,19 +101,19 @@ func (p *planner) draw(last bool) op {
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
 		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
-		switch bare := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
-		case bare && p.afterWrite:
+		switch immAlone := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
+		case immAlone && p.afterWrite: // it would look like a write with immediate data
 			o.code = verbs.OpSend
-		case bare:
+		case immAlone:
 			o.size = 0
 		}
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
 		p.drawAtomic(&o)
 	case verbs.OpBindMW:
-		if p.bound {
+		if p.spareBound {
 			o.code = verbs.OpLocalInv
 		}
-		p.bound = !p.bound
+		p.spareBound = !p.spareBound
 	default:
 		p.drawRange(&o)
 	}
@@ -161,7 +166,7 @@ func (p *planner) drawAtomic(o *op) {
 		return
 	}
 	i := p.rng.IntN(privateWords)
-	o.at = wordAt(p.l, i)
+	o.at = privateWordAt(p.l, i)
 	o.operand, o.swap = p.rng.Uint64(), p.rng.Uint64()
 	switch {
 	case o.code == verbs.OpAtomicFetchAdd:
@@ -178,7 +183,7 @@ func (p *planner) drawAtomic(o *op) {
 	}
 }
 
-// needsFence reports whether o changes memory of an unfenced read.
+// needsFence reports whether o changes memory of an unfenced read, or invalidates its window.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
 	for _, r := range p.unfencedReads {

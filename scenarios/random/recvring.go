@@ -15,6 +15,8 @@ const (
 	markerBit  = 1 << 38 // drain marker of a failed lane
 )
 
+const unlimited = -1
+
 // recvRing is a receive queue and the memory of its receives.
 type recvRing struct {
 	*traffic.RecvRing
@@ -25,8 +27,7 @@ type recvRing struct {
 	buf  []byte
 	size int // of a slot
 
-	// limit is the number of receives to post in total; negative: no limit.
-	limit int
+	limit int // receives to post in total, or unlimited
 	// sizes are the sizes of the expected messages, if known.
 	sizes  []int
 	pieces [][]piece // by slot
@@ -45,11 +46,11 @@ type ringConfig struct {
 	pace      Pacing
 }
 
-// newRing registers the memory of a receive queue. It posts nothing.
+// newRing returns a ring for receives on queue to, and registers its memory. It posts nothing.
 func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num := len(e.rings)
 	r = &recvRing{
-		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: -1,
+		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: unlimited,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
 		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
 	}
@@ -60,8 +61,8 @@ func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err er
 	return r, err
 }
 
-// expect sets the sizes of the expected messages. The ring posts receives for these and
-// spare ones; tight receives fit exactly.
+// expect limits the ring to receives for messages of the given sizes, and a number of spare ones.
+// If tight, each receive has exactly the size of its message.
 func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = len(sizes) + spare
 	if tight {
@@ -71,13 +72,13 @@ func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 
 // space is how many receives may be posted.
 func (r *recvRing) space() int {
-	if r.limit < 0 {
+	if r.limit == unlimited {
 		return len(r.Free())
 	}
 	return min(len(r.Free()), r.limit-r.Posted())
 }
 
-// post posts receives if the pacing permits.
+// post posts receives if the pacing permits, and reports whether it posted any.
 func (r *recvRing) post(now time.Duration) (bool, error) {
 	return r.postUpTo(r.allowed(now, r.space()))
 }
@@ -95,7 +96,7 @@ func (r *recvRing) postUpTo(n int) (bool, error) {
 	return err == nil, err
 }
 
-// prepare divides a slot into pieces for receive seq.
+// prepare poisons a slot, and sets its work request for receive seq, with random pieces.
 func (r *recvRing) prepare(slot, seq int) {
 	room := r.maxLen
 	if seq < len(r.sizes) {
@@ -111,7 +112,7 @@ func (r *recvRing) prepare(slot, seq int) {
 func (r *recvRing) memory(slot int) []byte { return r.buf[slot*r.size : (slot+1)*r.size] }
 
 // message returns the first n bytes of a completed receive, and checks that the rest of the
-// slot is unchanged. They are valid until the next call. A reused receive may contain parts
+// slot is unchanged. The result is valid until the next call. A reused receive may contain parts
 // of a dropped message.
 func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
 	mem := r.memory(slot)

@@ -49,6 +49,7 @@ func (o *op) recvLen() int {
 	return o.size
 }
 
+// complete reports whether all messages have arrived, or the peer has stopped.
 func (x *reliableChecker) complete() bool { return x.stopped || x.next == len(x.msgs) }
 
 func (x *reliableChecker) peerStopped() { x.stopped = true }
@@ -91,7 +92,8 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.lane.xrc != nil && r != x.lane.xrc[o.queue] {
 		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
 	}
-	msg, err := r.message(slot, x.lane.grhLen()+o.recvLen(), false)
+	const reused = false
+	msg, err := r.message(slot, x.lane.grhLen()+o.recvLen(), reused)
 	if err != nil {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}

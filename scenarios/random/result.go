@@ -127,7 +127,7 @@ func (e *End) verify() error {
 	if err := e.sendNote(note{Kind: noteWords, Words: e.words.values()}); err != nil {
 		return err
 	}
-	n, err := e.expect(noteWords)
+	n, err := e.expectNote(noteWords)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (e *End) verify() error {
 	if err := e.sendNote(note{Kind: noteClose}); err != nil {
 		return err
 	}
-	_, err = e.expect(noteClose)
+	_, err = e.expectNote(noteClose)
 	return err
 }
 
@@ -183,7 +183,7 @@ func (v *Violation) as(kind traffic.ViolationKind) *Violation {
 	return v
 }
 
-// violation returns a violation by completions that concerns the requests of a side.
+// violation returns a Violation of kind Completion about the lane's requests from a side.
 func (l *lane) violation(from Side, want, got string) *Violation {
 	return &Violation{Kind: traffic.Completion, Where: l.describe(from), Want: want, Got: got}
 }
@@ -203,7 +203,7 @@ type direction struct {
 // noRequest is the number of no request.
 const noRequest = -1
 
-// violation returns a violation by completions that concerns request n, or all requests for noRequest.
+// violation returns a Violation of kind Completion about request n, or about all requests for noRequest.
 func (d *direction) violation(n int, want, got string) *Violation {
 	v := d.lane.violation(d.from, want, got)
 	if n != noRequest {
@@ -224,6 +224,7 @@ type incoming struct {
 	arrivals Arrivals
 }
 
+// newIncoming returns the common part of the checkers, for plan p of the peer.
 func newIncoming(l *lane, p plan) incoming {
 	return incoming{direction: direction{l, p, l.end.side.Peer()}, want: make([]byte, l.spec.MaxBytes)}
 }

@@ -14,9 +14,9 @@ type sender struct {
 	requestState
 	sendBuffers
 
-	image    []byte // the peer's target after the posted requests
-	spareKey verbs.RKey
-	bound    bool // the spare window is bound, according to completions
+	image      []byte // the peer's target after the posted requests
+	spareKey   verbs.RKey
+	spareBound bool // the spare window is bound, according to completions
 	pacer
 }
 
@@ -92,7 +92,7 @@ func (s *sender) space() int {
 	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.completedBefore))
 }
 
-// post posts the next requests if the pacing permits.
+// post posts the next requests if the pacing permits, and reports whether it posted any.
 func (s *sender) post(now time.Duration) (bool, error) {
 	n := s.allowed(now, s.space())
 	if n == 0 {
@@ -111,7 +111,7 @@ func (s *sender) post(now time.Duration) (bool, error) {
 	return true, nil
 }
 
-// prepare returns work request n.
+// prepare returns work request n, and applies it to the expected contents of the peer's target.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
 	l := s.lane
@@ -147,6 +147,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	return wr
 }
 
+// peer returns the connection data of the peer's end of the lane.
 func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
 // remote returns the address and key of a request's memory: in its memory window if it has one, else in the
@@ -159,7 +160,7 @@ func (s *sender) remote(o *op) verbs.Remote {
 	return s.peer().Target.atOffset(o.at)
 }
 
-// prepareData puts the payload into a slot, or inline.
+// prepareData puts the payload into a slot, or inline: half of those that fit, at random.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	if o.code == verbs.OpFlush {
@@ -171,8 +172,8 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
 		stamp(msg, s.plan.key, n)
 	}
-	k := traffic.Derive(s.plan.key, keyPieces, uint64(n))
-	if len(msg) <= s.lane.spec.MaxInline && k&1 == 0 {
+	seed := traffic.Derive(s.plan.key, keyPieces, uint64(n))
+	if len(msg) <= s.lane.spec.MaxInline && seed&1 == 0 {
 		from := len(s.inline)
 		s.inline = append(s.inline, msg...)
 		wr.Flags |= verbs.SendInline
@@ -180,7 +181,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		return
 	}
 	_, base := s.slot(n)
-	s.pieces = split(s.pieces[:0], k, len(msg), s.lane.spec.MaxSGE)
+	s.pieces = split(s.pieces[:0], seed, len(msg), s.lane.spec.MaxSGE)
 	scatter(s.buf[base:base+s.size], msg, s.pieces)
 	s.setSGL(wr, base)
 }
@@ -219,7 +220,7 @@ func (s *sender) fetchPieces(n int) []piece {
 	return split(s.pieces[:0], traffic.Derive(s.plan.key, keyPieces, uint64(n)), o.size, most)
 }
 
-// prepareLocal binds or invalidates the spare window.
+// prepareLocal sets wr to bind or invalidate the spare window, by its opcode.
 func (s *sender) prepareLocal(wr *verbs.SendWR) {
 	l := s.lane
 	if wr.Opcode == verbs.OpLocalInv {

@@ -65,19 +65,19 @@ func (x *sharedWords) operands(o *op) verbs.Atomic {
 	return verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
 }
 
-// atomicCompleted records the result of an atomic.
+// atomicCompleted records the change of a shared word by request n of a lane, which found a value.
 func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
-	left := found + o.operand
+	result := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
-		if left = found; found == o.operand {
-			left = o.swap
+		if result = found; found == o.operand {
+			result = o.swap
 		}
 	}
-	x.last[o.at] = left
-	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: left})
+	x.last[o.at] = result
+	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: result})
 }
 
-// requestFlushed notes that an atomic was flushed.
+// requestFlushed notes that an atomic was flushed: nobody knows whether it was executed.
 func (x *sharedWords) requestFlushed() { x.unknown = true }
 
 // check checks that the changes form a chain from the initial values to final.
@@ -99,8 +99,8 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
 	}
-	next := map[uint64]*wordChange{} // by old value
-	changes, misses := 0, []*wordChange(nil)
+	next := map[uint64]*wordChange{}         // by old value
+	changes, misses := 0, []*wordChange(nil) // misses: swaps that found another value
 	for k := range x.changes {
 		c := &x.changes[k]
 		switch {

@@ -18,6 +18,7 @@ type unreliableChecker struct {
 	highest       int
 }
 
+// newUnreliableChecker returns the checker of plan p of the peer.
 func newUnreliableChecker(l *lane, p plan) *unreliableChecker {
 	return &unreliableChecker{incoming: newIncoming(l, p), arrivalCounts: make([]int, len(p.ops)), highest: -1}
 }
@@ -39,21 +40,21 @@ func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if err != nil {
 		return x.violation(noRequest, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
-	area := []byte(nil)
+	grh := []byte(nil)
 	if x.lane.spec.Service == UD {
 		if len(msg) < verbs.GRHLen {
 			return x.violation(noRequest, fmt.Sprintf("at least %d bytes", verbs.GRHLen), fmt.Sprintf("datagram of %d", len(msg)))
 		}
-		area, msg = msg[:verbs.GRHLen], msg[verbs.GRHLen:]
+		grh, msg = msg[:verbs.GRHLen], msg[verbs.GRHLen:]
 	}
 	n, err := x.identify(wc, msg)
 	if err != nil {
 		return err
 	}
 	x.lane.end.trace("lane %d received %d", x.lane.index, n)
-	if area != nil {
+	if grh != nil {
 		o := &x.plan.ops[n]
-		if want, got := x.lane.checkSource(wc, area, ipPayloadLen(&x.lane.end.w.Traits, o)); want != "" {
+		if want, got := x.lane.checkSource(wc, grh, ipPayloadLen(&x.lane.end.w.Traits, o)); want != "" {
 			return x.violation(n, want, got)
 		}
 	}
@@ -125,6 +126,7 @@ func (x *unreliableChecker) countArrival(n int) error {
 	return nil
 }
 
+// deliver counts message n as delivered.
 func (x *unreliableChecker) deliver(n int) {
 	x.arrivals.Delivered++
 	x.arrivals.Bytes += int64(x.plan.ops[n].size)
@@ -155,7 +157,7 @@ func (x *unreliableChecker) verify(*laneReport) error {
 	return nil
 }
 
-// enoughReceives reports whether every message had a receive.
+// enoughReceives reports whether every message is sure to have had a receive.
 func (x *unreliableChecker) enoughReceives() bool {
 	l := x.lane
 	return l.ring != nil && l.ring.depth >= len(x.plan.ops) && l.spec.RecvPacing == (Pacing{})
@@ -218,35 +220,35 @@ func ipPayloadLen(m *traffic.TransportTraits, o *op) int {
 // datagramPort is the default UDP port of datagram-iWARP.
 const datagramPort = 65041
 
-// checkSource checks the source of a datagram in its completion and GRH. It returns the
-// expected and the actual value, or empty strings.
-func (l *lane) checkSource(wc *verbs.WC, area []byte, carried int) (want, got string) {
+// checkSource checks the source of a datagram in its completion and GRH, and that the GRH's payload
+// length is ipPayload. It returns the expected and the actual value, or empty strings.
+func (l *lane) checkSource(wc *verbs.WC, grh []byte, ipPayload int) (want, got string) {
 	peer, m := &l.end.peer, &l.end.w.Traits
 	if wc.Flags&verbs.WCWithGRH == 0 || wc.SrcQP != peer.Lanes[l.index].QPN {
 		return fmt.Sprintf("a global header and source QP %#x", peer.Lanes[l.index].QPN), fmt.Sprintf("flags %#x, source QP %#x", wc.Flags, wc.SrcQP)
 	}
-	reply, err := verbs.InitAHFromWC(1, l.end.env.GIDIndex, wc, area)
+	reply, err := verbs.InitAHFromWC(1, l.end.env.GIDIndex, wc, grh)
 	if err != nil {
 		return "an address to reply to", err.Error()
 	}
 	if reply.GRH.DGID != peer.GID {
 		return fmt.Sprintf("source %v in the header area", peer.GID), reply.GRH.DGID.String()
 	}
-	h, err := parseGRH(area)
+	h, err := parseGRH(grh)
 	if err != nil {
 		return "an IP header in the header area", err.Error()
 	}
 	switch {
 	case h.dst != l.end.gid.Addr():
 		return fmt.Sprintf("destination %v in the header area", l.end.gid), h.dst.String()
-	case carried != anyLength && h.payloadLen != carried:
-		return fmt.Sprintf("an IP packet that carries %d bytes", carried), fmt.Sprint(h.payloadLen)
+	case ipPayload != anyLength && h.payloadLen != ipPayload:
+		return fmt.Sprintf("an IP packet that carries %d bytes", ipPayload), fmt.Sprint(h.payloadLen)
 	case h.protocol != 17:
 		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case l.spec.TrafficClass != 0 && h.tclass>>2 != l.spec.TrafficClass>>2:
 		return fmt.Sprintf("DSCP %d", l.spec.TrafficClass>>2), fmt.Sprint(h.tclass >> 2)
-	case m.PortInGRH && binary.BigEndian.Uint16(area[2:]) != datagramPort:
-		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(area[2:]))
+	case m.PortInGRH && binary.BigEndian.Uint16(grh[2:]) != datagramPort:
+		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(grh[2:]))
 	}
 	return "", ""
 }
@@ -259,12 +261,12 @@ type ipHeader struct {
 	tclass     uint8
 }
 
-// parseGRH parses an IPv6 header, or an IPv4 header in the last twenty bytes.
-func parseGRH(area []byte) (h ipHeader, err error) {
+// parseGRH parses the IPv6 header of a GRH, or the IPv4 header in its last twenty bytes.
+func parseGRH(grh []byte) (h ipHeader, err error) {
 	be := binary.BigEndian
-	if area[20]>>4 == 4 && area[20]&0xf == 5 && area[0]>>4 != 6 {
-		b := area[20:]
-		h = ipHeader{netip.AddrFrom4([4]byte(b[16:20])), int(be.Uint16(b[2:])) - 20, b[9], b[1]}
+	if grh[20]>>4 == 4 && grh[20]&0xf == 5 && grh[0]>>4 != 6 {
+		b := grh[20:]
+		h = ipHeader{dst: netip.AddrFrom4([4]byte(b[16:20])), payloadLen: int(be.Uint16(b[2:])) - 20, protocol: b[9], tclass: b[1]}
 		sum := uint32(0)
 		for i := 0; i < 20; i += 2 {
 			sum += uint32(be.Uint16(b[i:]))
@@ -274,8 +276,9 @@ func parseGRH(area []byte) (h ipHeader, err error) {
 		}
 		return h, nil
 	}
-	if area[0]>>4 != 6 {
-		return h, fmt.Errorf("version %d", area[0]>>4)
+	if grh[0]>>4 != 6 {
+		return h, fmt.Errorf("version %d", grh[0]>>4)
 	}
-	return ipHeader{netip.AddrFrom16([16]byte(area[24:40])), int(be.Uint16(area[4:])), area[6], area[0]<<4 | area[1]>>4}, nil
+	h = ipHeader{dst: netip.AddrFrom16([16]byte(grh[24:40])), payloadLen: int(be.Uint16(grh[4:])), protocol: grh[6], tclass: grh[0]<<4 | grh[1]>>4}
+	return h, nil
 }

@@ -181,7 +181,7 @@ func (w *Workload) Validate() error {
 		errs.check(l.Service != RD || !w.Network.GivesUp,
 			"lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
 		for _, err := range append(l.problems(), l.transportProblems(&w.Traits)...) {
-			errs.check(false, "lane %d (%v): %w", i, l.Service, err)
+			errs = append(errs, fmt.Errorf("lane %d (%v): %w", i, l.Service, err))
 		}
 	}
 	return errors.Join(errs...)

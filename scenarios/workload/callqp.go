@@ -20,7 +20,7 @@ type callQP struct {
 }
 
 // newCallQP creates a queue pair and posts its receives before it is connected. A UD queue
-// pair is only to be resolved.
+// pair gets none: the peer only looks it up (SIDR).
 func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 	p := &callQP{end: e, buf: make([]byte, 2*e.cfg.Bytes)}
 	if err := p.open(typ); err != nil {
@@ -65,8 +65,8 @@ func (e *cmEndpoint) messageLen(c *traffic.Content, seq int) int {
 	return 1 + int(traffic.Derive(c.Key, seq-1)%uint64(e.cfg.Bytes))
 }
 
-// send sends a message without a completion, because a disconnect could cut that off. The
-// answer acknowledges it and frees the buffer.
+// send sends message seq unsignaled, because a disconnect could flush the request. The peer's
+// answer acknowledges the message and frees the buffer.
 func (p *callQP) send(seq int) error {
 	e := p.end
 	n := e.messageLen(&e.out, seq)
@@ -78,7 +78,7 @@ func (p *callQP) send(seq int) error {
 	return err
 }
 
-// receive receives a message and checks every byte.
+// receive receives message seq and checks every byte. It returns errCallBroken if the queue pair failed.
 func (p *callQP) receive(seq int) error {
 	e := p.end
 	wc, err := p.waitCompletion()
@@ -162,11 +162,11 @@ func (p *callQP) pollFailed() (bool, error) {
 	return true, nil
 }
 
-// checkPeer polls control messages during a call, when none is expected.
+// checkPeer returns an error if the peer has ended, or has sent a control message during a call.
 func (e *cmEndpoint) checkPeer() error {
-	word, err := e.pollControl()
-	if err == nil && word != "" {
-		err = fmt.Errorf("%s says %q in the middle of a call", hostOf(e.peer), word)
+	message, err := e.pollControl()
+	if err == nil && message != "" {
+		err = fmt.Errorf("%s says %q in the middle of a call", hostOf(e.peer), message)
 	}
 	return err
 }

@@ -18,8 +18,8 @@ type privateData struct {
 }
 
 // bytes encodes the private data.
-func (g privateData) bytes() []byte {
-	b, err := json.Marshal(g)
+func (d privateData) bytes() []byte {
+	b, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // cannot fail
 	}
@@ -27,11 +27,11 @@ func (g privateData) bytes() []byte {
 }
 
 // parsePrivateData decodes what bytes encoded; the CM may have padded it.
-func parsePrivateData(private []byte) (g privateData, err error) {
-	if err := json.Unmarshal([]byte(trimPadding(private)), &g); err != nil {
-		return g, fmt.Errorf("private data %q: %w", trimPadding(private), err)
+func parsePrivateData(private []byte) (d privateData, err error) {
+	if err := json.Unmarshal([]byte(trimPadding(private)), &d); err != nil {
+		return d, fmt.Errorf("private data %q: %w", trimPadding(private), err)
 	}
-	return g, nil
+	return d, nil
 }
 
 // cmClient makes the calls.
@@ -40,7 +40,7 @@ type cmClient struct {
 	addr netip.Addr // of the peer
 }
 
-// run checks a reject and a resolution, and then makes all calls.
+// run tries to connect to a closed port, looks up the datagram service, and then makes all calls.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -56,7 +56,7 @@ func (c *cmClient) run() error {
 			return err
 		}
 	}
-	for i := range c.cmEndpoint.total {
+	for i := range c.totalCalls {
 		if err := c.callWithRetries(i); err != nil {
 			return err
 		}
@@ -72,12 +72,12 @@ func (c *cmClient) run() error {
 // awaitPeerAddr waits until the server reports its address.
 func (c *cmClient) awaitPeerAddr() error {
 	for {
-		word, err := c.pollControl()
+		message, err := c.pollControl()
 		if err != nil {
 			return err
 		}
-		if word != "" {
-			return c.addr.UnmarshalText([]byte(word))
+		if message != "" {
+			return c.addr.UnmarshalText([]byte(message))
 		}
 		c.proc.Sleep(c.tick())
 	}
@@ -150,7 +150,7 @@ func (c *cmClient) callWithRetries(i int) error {
 	}
 }
 
-// call makes call i once.
+// call makes call i once: it connects, exchanges the messages that remain, and disconnects.
 func (c *cmClient) call(i, try int) (err error) {
 	c.setStatus("call %d, connecting", i)
 	p, err := c.newCallQP(verbs.QPTypeRC)
@@ -179,7 +179,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	if err != nil {
 		return err
 	}
-	if reply.Received != c.received && reply.Received != c.received+1 {
+	if reply.Received != c.received && reply.Received != c.received+1 { // an answer may have been lost
 		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
 	}
 	end := i*c.cfg.Depth + c.messagesInCall(i)

@@ -30,7 +30,7 @@ type cmEndpoint struct {
 	sent         int             // messages that the peer is known to have received
 	flow         Flow
 	connectTimes traffic.Histogram
-	total        int // calls
+	totalCalls   int // calls
 }
 
 // Ports of the server.
@@ -56,6 +56,7 @@ var errPeerEnded = errors.New("the peer has ended")
 // errCallBroken means that the connection of a call failed.
 var errCallBroken = errors.New("the call broke off")
 
+// newCMEndpoint returns the program of a rank for calls: the even rank of a pair is the client.
 func newCMEndpoint(e *env) *cmEndpoint {
 	c := &cmEndpoint{env: e, side: e.rank.Rank % 2}
 	c.peer, c.nic = e.pair()
@@ -73,7 +74,7 @@ func (e *cmEndpoint) Run() (*Report, error) {
 	pattern := traffic.NewPattern(e.rank.Seed, e.cfg.Bytes)
 	e.out = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.rank.Rank, e.peer)}
 	e.in = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.peer, e.rank.Rank)}
-	e.total = (e.cfg.Messages + e.cfg.Depth - 1) / e.cfg.Depth
+	e.totalCalls = (e.cfg.Messages + e.cfg.Depth - 1) / e.cfg.Depth
 	e.log.samples.expect(e.cfg.Messages)
 	e.noteProgress()
 	err := e.run()
@@ -166,8 +167,8 @@ const (
 )
 
 // sendControl sends a control message to the peer. A peer that has ended is not an error.
-func (e *cmEndpoint) sendControl(word string) error {
-	if err := e.rank.Control.Send(e.peer, []byte(word)); err != nil && !errors.Is(err, ErrGone) {
+func (e *cmEndpoint) sendControl(message string) error {
+	if err := e.rank.Control.Send(e.peer, []byte(message)); err != nil && !errors.Is(err, ErrGone) {
 		return err
 	}
 	return nil

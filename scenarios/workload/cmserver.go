@@ -57,17 +57,18 @@ func (c *cmServer) serve() error {
 		if wait = min(2*wait, maxTicks*c.tick()); answered || c.nextCall == 0 {
 			wait = c.tick()
 		}
-		word, err := c.pollControl()
+		message, err := c.pollControl()
 		if err != nil {
 			return err
 		}
-		if word == controlDone || c.clientDone {
+		if message == controlDone || c.clientDone {
 			return c.checkCallCount()
 		}
 	}
 }
 
-// handleNext accepts a UD lookup or a connection request that arrives in time.
+// handleNext accepts a UD lookup, or a connection request that arrives within wait. It reports
+// whether there was one.
 func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	if c.ud {
 		if r, err := c.udListener.GetRequest(0); err == nil {
@@ -106,49 +107,50 @@ func (c *cmServer) acceptLookup(r verbs.ConnRequest) error {
 
 // accept accepts a connection request: for the next call, or for one that broke.
 func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
-	g, err := parsePrivateData(r.Param().PrivateData)
+	asked, err := parsePrivateData(r.Param().PrivateData)
 	if err != nil {
 		return err
 	}
-	again := g.Call == c.nextCall-1 && c.cfg.Reconnect // this end missed its end
-	if g.Call != c.nextCall && !again {
-		c.violation(traffic.Connection, "a request for call %d, after %d", g.Call, c.nextCall-1)
+	again := asked.Call == c.nextCall-1 && c.cfg.Reconnect // this end missed its end
+	if asked.Call != c.nextCall && !again {
+		c.violation(traffic.Connection, "a request for call %d, after %d", asked.Call, c.nextCall-1)
 		return r.Reject(nil)
 	}
-	c.setStatus("call %d, accepting", g.Call)
+	c.setStatus("call %d, accepting", asked.Call)
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	param := c.param()
-	param.PrivateData = privateData{g.Call, g.Try, c.received}.bytes()
+	param.PrivateData = privateData{asked.Call, asked.Try, c.received}.bytes()
 	conn, err := r.Accept(p.qp, param, callTimeout)
 	if err != nil {
 		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()
-	if g.Try > 0 {
+	if asked.Try > 0 {
 		c.log.reconnects++
 		c.log.mark("reconnected %s", hostOf(c.peer))
 	}
-	if g.Call == 0 && g.Try == 0 {
+	if asked.Call == 0 && asked.Try == 0 {
 		c.log.mark("connected")
 	}
-	return c.exchangeMessages(p, conn, g)
+	return c.exchangeMessages(p, conn, asked)
 }
 
-// exchangeMessages receives and answers the messages of a call, and waits for its disconnect.
-func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, g privateData) error {
-	end := g.Call*c.cfg.Depth + c.messagesInCall(g.Call)
-	if g.Received < c.received { // our last answer was lost
+// exchangeMessages receives and answers the messages of the call that the client asked for, and
+// waits for its disconnect.
+func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateData) error {
+	end := asked.Call*c.cfg.Depth + c.messagesInCall(asked.Call)
+	if asked.Received < c.received { // our last answer was lost
 		if err := p.send(c.received - 1); err != nil {
 			return err
 		}
 	}
 	for c.received < end {
-		c.setStatus("call %d, message %d", g.Call, c.received)
+		c.setStatus("call %d, message %d", asked.Call, c.received)
 		if err := p.receive(c.received); err != nil {
 			return err
 		}
@@ -156,9 +158,9 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, g privateData) e
 			return err
 		}
 	}
-	c.nextCall = g.Call + 1
+	c.nextCall = asked.Call + 1
 	// The client disconnects when it has received everything.
-	c.setStatus("call %d, waiting for its end", g.Call)
+	c.setStatus("call %d, waiting for its end", asked.Call)
 	over, err := c.waitDisconnect(p, conn)
 	if over {
 		c.flow.Acked = c.received
@@ -167,7 +169,7 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, g privateData) e
 }
 
 // waitDisconnect waits until the client disconnects. If the client has started the next
-// call, or has made all calls, the disconnect is only late.
+// call, or has made all calls, the disconnect is only late. over is false if the connection broke.
 func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err error) {
 	for {
 		err := conn.WaitDisconnect(c.tick() * maxTicks)
@@ -180,8 +182,8 @@ func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err er
 		if c.nextRequest, err = c.listener.GetRequest(0); err == nil {
 			return true, nil
 		}
-		word, err := c.pollControl()
-		if c.clientDone = word == controlDone; c.clientDone || err != nil {
+		message, err := c.pollControl()
+		if c.clientDone = message == controlDone; c.clientDone || err != nil {
 			return c.clientDone, err
 		}
 		broken, err := p.pollFailed()
@@ -198,8 +200,8 @@ func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err er
 // checkCallCount reports calls that are missing, and requests that the client did not send.
 func (c *cmServer) checkCallCount() error {
 	c.setStatus("looking for unexpected requests")
-	if c.nextCall != c.cmEndpoint.total {
-		c.violation(traffic.Connection, "%d calls arrived, the client made %d", c.nextCall, c.cmEndpoint.total)
+	if c.nextCall != c.totalCalls {
+		c.violation(traffic.Connection, "%d calls arrived, the client made %d", c.nextCall, c.totalCalls)
 	}
 	if r, err := c.listener.GetRequest(c.tick()); err == nil {
 		c.violation(traffic.Connection, "an unexpected request from %v with private data %q", r.Remote(), trimPadding(r.Param().PrivateData))

@@ -97,10 +97,10 @@ const (
 	ExcuseGivesUp    = "gives_up"
 )
 
-// excused reports whether a fault is not a violation.
+// excused reports whether Excuses lists a fault of the network, which then is no violation.
 func (c *Config) excused(what string) bool { return slices.Contains(c.Excuses, what) }
 
-// service is the service of all kinds but random.
+// service is the only service of a workload, unless it is of the kind random.
 func (c *Config) service() string {
 	if len(c.Services) == 0 {
 		return ServiceRC
@@ -201,8 +201,8 @@ func withoutRD(services []string) []string {
 // ForDevice selects rd as the default service on devices without rc that have rd. Workloads
 // that need connections keep rc, and random tries all services.
 func (c Config) ForDevice(caps verbs.Caps) Config {
-	natural := len(c.Services) == 0 && c.Kind != Random && !c.CM && slices.Contains(kinds[c.Kind].services, ServiceRD)
-	if natural && !caps.Has(verbs.CapRC) && caps.Has(verbs.CapRD) {
+	mayUseRD := len(c.Services) == 0 && c.Kind != Random && !c.CM && slices.Contains(kinds[c.Kind].services, ServiceRD)
+	if mayUseRD && !caps.Has(verbs.CapRC) && caps.Has(verbs.CapRD) {
 		c.Services = []string{ServiceRD}
 	}
 	return c
@@ -238,7 +238,8 @@ var rnrTimes = [...]time.Duration{
 
 const maxRNRTime = 655360 * time.Microsecond
 
-// rnrCode returns the code of the shortest time of at least d.
+// rnrCode returns the RNR NAK timer code of the shortest time of at least d; 0, the code of the
+// longest time, if there is none.
 func rnrCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 32; code++ {
 		if rnrTimeOf(code) >= d {
@@ -248,7 +249,7 @@ func rnrCode(d time.Duration) uint8 {
 	return 0
 }
 
-// rnrTimeOf returns the time of a code.
+// rnrTimeOf returns the time of an RNR NAK timer code.
 func rnrTimeOf(code uint8) time.Duration { return rnrTimes[(code+31)%32] * 10 * time.Microsecond }
 
 // Defaults. In virtual time a packet that is not acknowledged within a millisecond is lost;

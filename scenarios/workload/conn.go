@@ -83,7 +83,8 @@ func (c *conn) scheduleStep() {
 	}
 }
 
-// railOf is the rail of an epoch, the same at both ends.
+// railOf is the rail of the connection in an epoch: with Failover every epoch, which has its own
+// queue pair, uses the next rail. Both ends compute the same.
 func (c *conn) railOf(epoch int) *rail {
 	num := c.edge.rail
 	if c.cfg.Failover {
@@ -118,11 +119,11 @@ func (c *conn) finish() error {
 
 // note is a message between the two ends of a connection, sent through Control.
 type note struct {
-	Edge  int       `json:"edge"`
-	Epoch int       `json:"epoch"` // of the connection
-	Kind  string    `json:"kind"`
-	Card  *connInfo `json:"card,omitempty"`
-	Final *final    `json:"final,omitempty"`
+	Edge     int       `json:"edge"`
+	Epoch    int       `json:"epoch"` // of the connection
+	Kind     string    `json:"kind"`
+	ConnInfo *connInfo `json:"card,omitempty"`
+	Final    *final    `json:"final,omitempty"`
 }
 
 const (
@@ -199,7 +200,7 @@ func (n *node) receiveNotes(p *peer, timeout time.Duration) (heard bool, err err
 	return heard, nil
 }
 
-// peerEnded notes that a peer has ended, and marks it if that was early.
+// peerEnded notes that a peer has ended, and logs that if a connection with it is unfinished.
 func (n *node) peerEnded(p *peer) {
 	p.gone = true
 	early := false
@@ -214,12 +215,12 @@ func (n *node) peerEnded(p *peer) {
 	}
 }
 
-// handleNote handles one note.
+// handleNote stores what a note of the peer tells, and schedules the connection.
 func (c *conn) handleNote(m *note) error {
 	c.schedule()
 	switch {
-	case m.Kind == noteConnInfo && m.Card != nil:
-		c.peerInfo, c.peerEpoch = m.Card, m.Epoch
+	case m.Kind == noteConnInfo && m.ConnInfo != nil:
+		c.peerInfo, c.peerEpoch = m.ConnInfo, m.Epoch
 	case m.Kind == noteReady:
 		c.peerReady = m.Epoch
 	case m.Kind == noteSent && m.Final != nil:

@@ -40,7 +40,8 @@ func (r *rail) listen() (uint16, error) {
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the
-// other accepts it. Private data names edge and epoch.
+// other accepts it. Private data names edge and epoch. It reports whether the queue pair is
+// connected; it is not while the request has not arrived.
 func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
 		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.epoch),

@@ -40,7 +40,8 @@ type reads struct {
 // lossy reports whether the service may lose messages.
 func (x *consumer) lossy() bool { return !reliable(x.link.cfg.service()) }
 
-// complete reports whether no more messages are expected.
+// complete reports whether no more messages are expected. It records a violation if acknowledged
+// messages have not arrived.
 func (x *consumer) complete(peer *remoteEnd) bool {
 	if x.next == x.total && len(x.missing) == 0 {
 		return true
@@ -61,7 +62,7 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	return true
 }
 
-// pump posts reads of messages that the peer has published.
+// pump posts reads of messages that the peer has published, and leaves room for notices.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {
@@ -139,7 +140,7 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 	}
 }
 
-// compare compares a message at a known place.
+// compare records a violation if b is not message seq.
 func (x *consumer) compare(b []byte, seq int) {
 	x.link.log.checked += int64(len(b))
 	if !x.Matches(b, seq) {

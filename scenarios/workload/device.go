@@ -28,7 +28,8 @@ func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 
 // AckTimeout is the ack timeout in real time.
 func (c *Config) AckTimeout() time.Duration {
-	code, _ := c.timing(true)
+	const concurrent = true
+	code, _ := c.timing(concurrent)
 	return ackTimeoutOf(code)
 }
 
@@ -41,18 +42,18 @@ func IsTimeout(err error) bool {
 
 // RetryBudget returns the ack timeout, the total time of retransmissions, and the total
 // time of retries without a receive, for services that have no such attributes. A value of
-// 0 means not configured; busy is also 0 for infinite retries.
-func (c *Config) RetryBudget() (wait, all, busy time.Duration) {
+// 0 means not configured; rnrTime is also 0 for infinite retries.
+func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duration) {
 	d := c.WithDefaults(0)
 	if c.Timeout > 0 {
-		wait = ackTimeoutOf(ackTimeoutCode(c.Timeout))
-		all = wait * time.Duration(*d.Retries+1)
+		ackTimeout = ackTimeoutOf(ackTimeoutCode(c.Timeout))
+		retransmitTime = ackTimeout * time.Duration(*d.Retries+1)
 	}
 	if *d.RNRRetries < infiniteRNRRetries {
-		_, code := d.timing(false)
-		busy = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
+		_, code := d.timing(false) // RNR timers do not depend on Rank.Concurrent
+		rnrTime = rnrTimeOf(code) * time.Duration(*d.RNRRetries+1)
 	}
-	return wait, all, busy
+	return ackTimeout, retransmitTime, rnrTime
 }
 
 // infiniteRNRRetries is the RNR retry count without limit.
@@ -67,17 +68,17 @@ func (c *Config) NeedsImmediateData() bool {
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are
 // all alike.
-func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err error) {
+func deviceTraits(r *Rank) (traits traffic.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
-		return m, 0, errors.New("the host has no NIC")
+		return traits, 0, errors.New("the host has no NIC")
 	}
 	dev := r.NICs[0].Device
 	attr, err := dev.QueryDevice()
 	if err != nil {
-		return m, 0, err
+		return traits, 0, err
 	}
-	m, err = traffic.TraitsOf(dev)
-	return m, attr.Caps, err
+	traits, err = traffic.TraitsOf(dev)
+	return traits, attr.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.

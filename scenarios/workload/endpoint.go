@@ -24,8 +24,8 @@ type source struct {
 	qpn verbs.QPN
 }
 
-// openEndpoint creates an endpoint for so many connections, with receives in ring num. It can
-// receive at once.
+// openEndpoint creates an endpoint: a queue pair that a number of rd connections share. Its
+// receives, in ring num, are posted.
 func (r *rail) openEndpoint(num, conns int, l *layout) error {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
@@ -46,7 +46,7 @@ func (e *endpoint) open(num, conns int, l *layout) (err error) {
 		return err
 	}
 	mem := &memory{buf: make([]byte, receives*l.recvLen)}
-	e.recv = newRing(r.env, traffic.NewRecvRing(num, receives, true), mem, l.recvLen)
+	e.recv = newRing(r.env, traffic.NewRecvRing(num, receives, sharedQueue), mem, l.recvLen)
 	e.recv.endpoint = e
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
@@ -65,7 +65,8 @@ func (e *endpoint) close() error {
 
 // endpointQKey is the Q_Key of a rank's endpoints.
 func (e *env) endpointQKey(rank int) uint32 {
-	return uint32(traffic.Derive(e.rank.Seed, rank, 4) >> 33) // below 2^31: an unprivileged Q_Key
+	const salt = 4                                               // makes the keys differ from others of the seed
+	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
 // assign assigns datagrams from a source to a connection.
@@ -97,8 +98,8 @@ func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	return c
 }
 
-// broken reports whether the queue pair is in the error state, and accepts no more receives
-// then. Otherwise a failed receive matters to the sender of an incomplete message only.
+// broken reports whether the queue pair is in the error state, and if so stops posting
+// receives. Otherwise a failed receive matters to the sender of an incomplete message only.
 func (e *endpoint) broken() bool {
 	attr, err := e.qp.Query()
 	e.recv.closed = e.recv.closed || err != nil || attr.State == verbs.QPStateErr

@@ -119,6 +119,7 @@ const (
 	noticeReceives = 8
 )
 
+// privateLen is the length of private memory: receives, outgoing messages and results of atomics.
 func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
 
 // publicLen is the length of public memory for an operation of Config.Op; a send uses none but a guard.
@@ -138,9 +139,9 @@ func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.str
 // messageBudget limits the memory for messages at one rank.
 const messageBudget = 32 << 20
 
-// plan sizes queues and memory such that the busiest rank keeps within its budget. All
+// planLayout sizes queues and memory such that the busiest rank keeps within its budget. All
 // ranks compute the same sizes.
-func (n *node) plan() (l layout) {
+func (n *node) planLayout() (l layout) {
 	load := make(map[int]int)
 	busiest := 1
 	for _, e := range n.edges {
@@ -165,7 +166,7 @@ func (n *node) plan() (l layout) {
 	}
 	l.staging = l.receives * l.recvLen
 	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
-		l.staging = 0
+		l.staging = 0 // receives are in memory of the rail
 	}
 	l.results = l.staging + l.depth*l.stride
 	return l

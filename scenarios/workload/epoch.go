@@ -56,15 +56,15 @@ func (c *conn) stepWaiting() error {
 		}
 	}
 	c.epoch = max(c.epoch, c.peerEpoch)
-	k, err := c.open(c.railOf(c.epoch))
+	info, err := c.open(c.railOf(c.epoch))
 	if err != nil {
 		return err
 	}
 	if c.in != nil {
-		k.Next = c.in.next
+		info.Next = c.in.next
 	}
 	c.state = connAwaitingInfo
-	return c.sendNote(note{Kind: noteConnInfo, Card: k})
+	return c.sendNote(note{Kind: noteConnInfo, ConnInfo: info})
 }
 
 // unneeded reports whether both ends have completed, or one has ended.
@@ -106,7 +106,8 @@ func (c *conn) stepConnecting() error {
 	return nil
 }
 
-// stepUp exchanges messages.
+// stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
+// the epoch must end, it starts to drain the queue pair.
 func (c *conn) stepUp() (bool, error) {
 	if c.awaitsStatus() {
 		return false, nil

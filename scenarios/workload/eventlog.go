@@ -37,10 +37,11 @@ const MaxViolations = 32
 // maxMarks limits the marks of a rank that fails and recovers without end.
 const maxMarks = 500
 
+// newEventLog returns a log that reports counters as their increase from now on.
 func newEventLog(r *Rank) *eventLog {
-	j := &eventLog{rank: r}
-	j.countersBefore, j.retransmitsBefore = SumCounters(r.NICs), j.retransmits()
-	return j
+	l := &eventLog{rank: r}
+	l.countersBefore, l.retransmitsBefore = SumCounters(r.NICs), l.retransmits()
+	return l
 }
 
 // SumCounters returns the sums of the counters of NICs, by name in the order of their first occurrence.
@@ -64,10 +65,10 @@ func SumCounters(nics []NIC) (sums []verbs.Counter) {
 // one.
 var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
-// retransmits sums this counter only, because it is read often.
-func (j *eventLog) retransmits() (sum uint64) {
-	for i := range j.rank.NICs {
-		for _, c := range j.rank.NICs[i].Device.Counters() {
+// retransmits returns the sum of the NICs' retransmission counters.
+func (l *eventLog) retransmits() (sum uint64) {
+	for i := range l.rank.NICs {
+		for _, c := range l.rank.NICs[i].Device.Counters() {
 			if slices.Contains(retransmitCounters, c.Name) {
 				sum += c.Value
 				break
@@ -78,73 +79,73 @@ func (j *eventLog) retransmits() (sum uint64) {
 }
 
 // violation records a violation, or only counts it after MaxViolations.
-func (j *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
-	if len(j.violations) == MaxViolations {
-		j.omitted++
+func (l *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
+	if len(l.violations) == MaxViolations {
+		l.omitted++
 		return
 	}
-	j.violations = append(j.violations, Violation{kind, fmt.Sprintf(format, args...)})
+	l.violations = append(l.violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
 // recordFailure records a completion with an error.
-func (j *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.WCStatus) {
-	j.failureCount++
-	if len(j.failures) < MaxFailures {
-		j.failures = append(j.failures, Failure{At: at, Peer: peer, Rail: rail, Status: status.String()})
+func (l *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.WCStatus) {
+	l.failureCount++
+	if len(l.failures) < MaxFailures {
+		l.failures = append(l.failures, Failure{At: at, Peer: peer, Rail: rail, Status: status.String()})
 	}
-	j.mark("%v with %s", status, hostOf(peer))
+	l.mark("%v with %s", status, hostOf(peer))
 }
 
 // hostOf is the host name of a rank.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank) }
 
 // mark sends a mark to the launcher, up to maxMarks.
-func (j *eventLog) mark(format string, args ...any) {
-	if j.marks++; j.marks <= maxMarks {
-		j.rank.Control.Mark(fmt.Sprintf(format, args...))
+func (l *eventLog) mark(format string, args ...any) {
+	if l.marks++; l.marks <= maxMarks {
+		l.rank.Control.Mark(fmt.Sprintf(format, args...))
 	}
 }
 
 // requestPosted records the time of the first request.
-func (j *eventLog) requestPosted(now time.Duration) {
-	if !j.started {
-		j.started, j.first = true, now
-		j.last = now
+func (l *eventLog) requestPosted(now time.Duration) {
+	if !l.started {
+		l.started, l.first = true, now
+		l.last = now
 	}
 }
 
 // messagesArrived counts received messages.
-func (j *eventLog) messagesArrived(now time.Duration, messages, bytes int) {
-	if j.messages == 0 && messages > 0 {
-		j.mark("first data")
+func (l *eventLog) messagesArrived(now time.Duration, messages, bytes int) {
+	if l.messages == 0 && messages > 0 {
+		l.mark("first data")
 	}
-	j.messages += uint64(messages)
-	j.bytes += uint64(bytes)
-	j.last = now
+	l.messages += uint64(messages)
+	l.bytes += uint64(bytes)
+	l.last = now
 }
 
 // sample sends a sample to the launcher if it is time to.
-func (j *eventLog) sample(now time.Duration) {
-	if j.samples.due(now, j.messages, j.failureCount, j.rank.Concurrent) {
-		j.sendSample(now)
+func (l *eventLog) sample(now time.Duration) {
+	if l.samples.due(now, l.messages, l.failureCount, l.rank.Concurrent) {
+		l.sendSample(now)
 	}
 }
 
 // sendSample sends the counters so far to the launcher.
-func (j *eventLog) sendSample(now time.Duration) {
-	resent := j.retransmits() - j.retransmitsBefore
-	j.rank.Control.Sample(Sample{At: now, Messages: j.messages, Bytes: j.bytes, Retransmits: resent, Errors: uint64(j.failureCount)})
+func (l *eventLog) sendSample(now time.Duration) {
+	resent := l.retransmits() - l.retransmitsBefore
+	l.rank.Control.Sample(Sample{At: now, Messages: l.messages, Bytes: l.bytes, Retransmits: resent, Errors: uint64(l.failureCount)})
 }
 
 // report returns the recorded events.
-func (j *eventLog) report() *Report {
+func (l *eventLog) report() *Report {
 	r := &Report{
-		Rank: j.rank.Rank, Elapsed: max(0, j.last-j.first),
-		Failures: j.failures, FailureCount: j.failureCount, Reconnects: j.reconnects,
-		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, SumCounters(j.rank.NICs)),
+		Rank: l.rank.Rank, Elapsed: max(0, l.last-l.first),
+		Failures: l.failures, FailureCount: l.failureCount, Reconnects: l.reconnects,
+		Violations: l.violations, MemoryChecked: l.checked, Counters: traffic.CountersSince(l.countersBefore, SumCounters(l.rank.NICs)),
 	}
-	if j.omitted > 0 {
-		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
+	if l.omitted > 0 {
+		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", l.omitted)})
 	}
 	return r
 }
@@ -168,8 +169,8 @@ const (
 	realGap     = 20 * time.Millisecond // shorter intervals would cost noticeable CPU time
 )
 
-// expect sets the number of messages that the rank will receive, or send if it receives
-// none.
+// expect sets the number of messages between two samples, by the number that the rank will receive,
+// or send if it receives none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
 // due reports whether a sample is due, and schedules the next then.

@@ -74,13 +74,14 @@ func edges(cfg *Config, rails int) (all []edge) {
 	return all
 }
 
-// pingPong sends a message when the previous one has come back, and measures round trips.
+// pingPong makes side 0 send a message when the answer to the previous one has arrived, and measures
+// round trips.
 func (n *node) pingPong() {
 	n.flowControl, n.recvSlots, n.timePerMessage = false, 2, true
 	var trips traffic.Histogram
 	n.onReady = func() {
 		for _, c := range n.conns {
-			c.out.allowed = 1 - c.side
+			c.out.allowed = 1 - c.side // side 0 sends first
 		}
 	}
 	n.onArrival = func(c *conn, seq int) {
@@ -132,7 +133,7 @@ func (n *node) halo() {
 
 // roundDone reports whether every remaining neighbour has delivered its border of a round.
 func (n *node) roundDone(round int) bool {
-	there := false
+	anyNeighbour := false
 	for _, c := range n.conns {
 		if c.state == connOver {
 			continue
@@ -140,7 +141,7 @@ func (n *node) roundDone(round int) bool {
 		if c.in.next <= round {
 			return false
 		}
-		there = true
+		anyNeighbour = true
 	}
-	return there
+	return anyNeighbour
 }

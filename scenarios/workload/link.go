@@ -81,8 +81,8 @@ func (l *link) flushIfFull() error {
 // Where immediate data travels alone, the order counts instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
-// prepare creates what a connection keeps for all epochs. Receives of its own are in ring
-// num.
+// prepare creates what a connection keeps for all epochs; first is its first rail. Receives of its
+// own are in ring num.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.privateLen())}
@@ -121,7 +121,7 @@ func (l *link) openXRC(r *rail) (err error) {
 	return l.recv.attach(l.srq)
 }
 
-// open creates the queue pair of an epoch on a rail with its receives, and returns what the
+// open creates the queue pair of the current epoch on a rail with its receives, and returns what the
 // peer needs to connect.
 func (l *link) open(r *rail) (*connInfo, error) {
 	l.rail = r
@@ -136,22 +136,22 @@ func (l *link) open(r *rail) (*connInfo, error) {
 	}
 	r.openQPs++
 	l.sq.Attach(l.QP, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
-	k := &connInfo{
+	info := &connInfo{
 		Rail: r.num, GID: r.gid, QPNumbers: l.Numbers(), PSN: l.psn(l.side), Slots: l.window,
 		Memory: l.public.mr.Addr(), RKey: l.public.mr.RKey(),
 	}
 	if l.srq != nil {
-		k.SRQN = l.srq.Number()
+		info.SRQN = l.srq.Number()
 	}
 	if r.word != nil {
-		k.Word, k.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
+		info.Word, info.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
 	}
 	if !l.cfg.CM || l.isActiveSide() {
-		return k, nil
+		return info, nil
 	}
 	var err error
-	k.Port, err = r.listen()
-	return k, err
+	info.Port, err = r.listen()
+	return info, err
 }
 
 // openQP creates a queue pair in the state INIT, or uses that of the endpoint.
@@ -197,6 +197,7 @@ func (l *link) psn(end int) uint32 {
 	return 1<<24 - 1 - uint32(traffic.Derive(l.rank.Seed, l.edge.id, l.epoch, end)%200)
 }
 
+// qkey is the Q_Key of the queue pair at an end, 0 or 1, of the connection.
 func (l *link) qkey(end int) uint32 {
 	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }

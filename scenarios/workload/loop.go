@@ -81,7 +81,7 @@ func (n *node) pollNotes() (moved bool, err error) {
 	return moved, nil
 }
 
-// poll handles completions.
+// poll handles all completions in the completion queues, and reports whether there were any.
 func (n *node) poll() (moved bool, err error) {
 	var wcs [32]verbs.WC
 	for _, r := range n.rails {
@@ -262,7 +262,8 @@ func (n *node) awaitedPeer() *peer {
 	return waited
 }
 
-// waitCompletion returns when completions may have arrived, or after d.
+// waitCompletion returns when completions may have arrived, or after d. Of several rails it waits
+// for one at a time, for a short time.
 func (n *node) waitCompletion(d time.Duration) error {
 	used := n.railsInUse()
 	for _, r := range n.rails {

@@ -52,7 +52,7 @@ type peer struct {
 	gone bool
 }
 
-// newNode returns the program of a rank without edges.
+// newNode returns the program of a rank, without connections and hooks of its kind.
 func newNode(e *env) *node {
 	cfg := &e.cfg
 	cfg.CM = cfg.CM || e.traits.ConnectsByCM
@@ -109,7 +109,7 @@ func (n *node) open() error {
 	if len(n.conns) == 0 {
 		return nil // the last rank of an odd number
 	}
-	l := n.plan()
+	l := n.planLayout()
 	if err := n.openRails(l); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (n *node) open() error {
 	return nil
 }
 
-// addConn creates this rank's end of an edge.
+// addConn creates this rank's end of an edge; me is its index in e.ends.
 func (n *node) addConn(e edge, me int) {
 	rank := e.ends[1-me]
 	p := n.peers[rank]
@@ -151,14 +151,14 @@ func (n *node) addConn(e edge, me int) {
 	p.open++
 	c := &conn{n: n, remoteEnd: remoteEnd{peerEpoch: -1, peerReady: -1}}
 	c.link = link{env: n.env, kind: &n.kind, connID: connID{len(n.conns), e, me, p}, schedule: c.scheduleStep}
-	key := func(from int) traffic.Content {
+	content := func(from int) traffic.Content {
 		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
 	}
 	if total := e.messages[me]; total > 0 {
-		c.out = &producer{Content: key(me), link: &c.link, total: total, size: n.cfg.Bytes, allowed: total}
+		c.out = &producer{Content: content(me), link: &c.link, total: total, size: n.cfg.Bytes, allowed: total}
 	}
 	if total := e.messages[1-me]; total > 0 {
-		c.in = &consumer{Content: key(1 - me), link: &c.link, total: total, size: n.cfg.Bytes, onArrival: func(int) {}}
+		c.in = &consumer{Content: content(1 - me), link: &c.link, total: total, size: n.cfg.Bytes, onArrival: func(int) {}}
 		if n.onArrival != nil {
 			c.in.onArrival = func(seq int) { n.onArrival(c, seq) }
 		}
@@ -186,11 +186,12 @@ func (n *node) openRails(l layout) error {
 	return nil
 }
 
-// openReceives opens what the connections of a rail share.
+// openReceives opens what the connections of a rail share: an SRQ or endpoints with their receives,
+// and the word for atomics.
 func (n *node) openReceives(r *rail, l *layout) error {
 	switch n.cfg.service() {
 	case ServiceSRQ:
-		if err := r.openShared(len(n.rings), len(n.conns)*l.receives, l.recvLen); err != nil {
+		if err := r.openSRQ(len(n.rings), len(n.conns)*l.receives, l.recvLen); err != nil {
 			return fmt.Errorf("shared receives: %w", err)
 		}
 		n.rings = append(n.rings, r.shared)
@@ -209,8 +210,8 @@ func (n *node) openReceives(r *rail, l *layout) error {
 	return r.word.register(r, verbs.AccessLocalWrite|peerAccess)
 }
 
-// endpointIndex is the endpoint of a connection on its rail: it counts the earlier ones with
-// the same peer and rail.
+// endpointIndex is the index of a connection's endpoint on its rail. Connections with the same peer
+// have different endpoints, because datagrams are assigned to connections by their source.
 func (n *node) endpointIndex(c *conn) (index int) {
 	for _, other := range n.conns[:c.index] {
 		if other.peer == c.peer && other.edge.rail == c.edge.rail {

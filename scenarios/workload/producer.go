@@ -51,20 +51,20 @@ func (p *producer) complete() bool {
 // reopenWindow ignores missing credits of an unreliable service after a while: messages or
 // the credit notice may be lost.
 func (p *producer) reopenWindow() {
-	n := p.link
-	if reliable(n.cfg.service()) || p.next == min(p.total, p.allowed) || p.next < p.limit() {
+	l := p.link
+	if reliable(l.cfg.service()) || p.next == min(p.total, p.allowed) || p.next < p.limit() {
 		p.windowClosedSince = 0
 		return
 	}
 	if p.windowClosedSince == 0 {
-		p.windowClosedSince = n.now
+		p.windowClosedSince = l.now
 	}
-	if n.due(p.windowClosedSince + n.grace()) {
+	if l.due(p.windowClosedSince + l.grace()) {
 		p.credit, p.windowClosedSince = p.next, 0
 	}
 }
 
-// pump posts or publishes messages up to the limit.
+// pump posts or publishes messages up to the limit, and leaves room for notices.
 func (p *producer) pump() (moved bool, err error) {
 	if p.link.cfg.Op == OpRead {
 		return p.publish(), nil
@@ -94,7 +94,8 @@ func (p *producer) pump() (moved bool, err error) {
 // announceEvery is the number of writes between announcements to the receiver.
 const announceEvery = 8
 
-// post adds the next message to the batch.
+// post adds the next message to the batch. After the last that may be sent now, and every
+// announceEvery, a write has immediate data, which announces it and those before.
 func (p *producer) post(last bool) {
 	c := p.link
 	at := c.stagingSlot(p.next)
@@ -122,7 +123,8 @@ func (p *producer) post(last bool) {
 	}
 }
 
-// publish writes messages into public memory, where the peer can read them.
+// publish writes messages into public memory, where the peer can read them. It reports whether
+// there were any.
 func (p *producer) publish() (moved bool) {
 	c := p.link
 	for limit := p.limit(); p.next < limit; p.next++ {
@@ -147,7 +149,7 @@ func (p *producer) messageCompleted(r traffic.Request) {
 	}
 }
 
-// resume continues with the first message that the receiver lacks.
+// resume continues with next, the first message that the receiver lacks.
 func (p *producer) resume(next int) {
 	switch {
 	case next < p.announced && reliable(p.link.cfg.service()) && !p.link.traits.CompletesEarly:
@@ -183,14 +185,16 @@ const (
 	maxAdds = 4 // outstanding
 )
 
+// complete reports whether all atomics are posted, and have completed or were abandoned.
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
-// pump posts atomics up to the limits of the workload and of the queue.
+// pump posts atomics up to the limits of the workload and of the queue, and reports whether it
+// posted any.
 func (a *atomicAdder) pump() (moved bool) {
 	c := a.link
 	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {
 		r := traffic.Request{Kind: requestAdd, Seq: a.posted, Op: verbs.OpAtomicFetchAdd, Returns: wordLen}
-		wr := c.sq.Add(r, c.mem.sge(a.result(a.posted), wordLen))
+		wr := c.sq.Add(r, c.mem.sge(a.resultOffset(a.posted), wordLen))
 		wr.Remote = verbs.Remote{Addr: c.peerInfo.Word, RKey: c.peerInfo.WordKey}
 		wr.Atomic.CompareAdd = 1
 		a.posted++
@@ -199,14 +203,15 @@ func (a *atomicAdder) pump() (moved bool) {
 	return moved
 }
 
-func (a *atomicAdder) result(n int) int { return a.link.results + n%maxAdds*wordLen }
+// resultOffset is the offset in private memory of the old value that atomic n returns.
+func (a *atomicAdder) resultOffset(n int) int { return a.link.results + n%maxAdds*wordLen }
 
 // handleCompletion checks the old value of a completed atomic: it grows with every atomic
 // of this rank.
 func (a *atomicAdder) handleCompletion(n int) {
 	a.completed++
 	a.resolved = n + 1
-	at := a.result(n)
+	at := a.resultOffset(n)
 	got := binary.LittleEndian.Uint64(a.link.mem.buf[at:])
 	w := &a.peerWords[a.link.rail.num]
 	if w.completed > 0 && got <= w.lastOld || got < uint64(w.completed) {

@@ -20,9 +20,11 @@ const (
 	immMask = 1<<immBits - 1
 )
 
+// immediate returns immediate data with a kind and the low bits of a count.
 func immediate(k immKind, count int) uint32 { return uint32(k) | uint32(count)&immMask }
 
-// countOf returns the count of immediate data that is closest to a known one.
+// countOf returns the count in immediate data, which holds its low immBits bits only: of the
+// possible counts the one closest to near.
 func countOf(imm uint32, near int) int {
 	delta := int32((imm-uint32(near))<<(32-immBits)) >> (32 - immBits)
 	return near + int(delta)

@@ -62,13 +62,13 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 	return r, err
 }
 
-// openShared creates the SRQ of the rail and posts its receives, to ring num.
-func (r *rail) openShared(num, slots, room int) (err error) {
+// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes, in ring num.
+func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
 	}
-	mem := &memory{buf: make([]byte, slots*room)}
-	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, true), mem, room)
+	mem := &memory{buf: make([]byte, slots*slotLen)}
+	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, sharedQueue), mem, slotLen)
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
@@ -145,6 +145,9 @@ type recvRing struct {
 // noConn is the index of no connection.
 const noConn = -1
 
+const sharedQueue = true // for traffic.NewRecvRing
+
+// newRing returns a ring of receives in mem, each of slotLen bytes, that belongs to no connection yet.
 func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
 	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }

@@ -255,7 +255,7 @@ type qpRecorder struct {
 	live *liveState
 }
 
-// CreateQP implements verbs.Context.
+// CreateQP implements verbs.Context. It records the queue pair, so that Break can break it.
 func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {
