@@ -106,7 +106,6 @@ func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
 }
 
-
 // Port is the TCP port of a guest's server, on its control link.
 const Port = 2323
 
