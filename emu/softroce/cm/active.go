@@ -35,10 +35,12 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.maxRetries = a.cfg.MaxRetries
 	req.LocalCommID = uint32(c.id)
 	c.storeMessage(wire.AttrREQ, c.tid, req)
-	a.await(now, c, StateREQSent)
+	a.sendAndAwait(now, c, StateREQSent)
 	return c.id, nil
 }
 
+// newREQ returns a REQ with the parameters of Connect, without the communication ID and the
+// private data.
 func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,
@@ -121,7 +123,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.LocalCAGUID, qpn
 	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
 	a.register(c)
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	c.state = StateREPRcvd
 	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{
 		RemoteCAGUID:   m.LocalCAGUID,

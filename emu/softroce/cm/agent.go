@@ -3,7 +3,9 @@ package cm
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -41,10 +43,11 @@ type Agent struct {
 	listeners  map[listenKey]*listener
 	listenIDs  map[ListenID]*listener
 
-	timers timers
-	outbox queue[packet]
-	sent   packet // the last one that NextMAD returned
-	events queue[Event]
+	timers      nic.TimerHeap[conn]
+	timersArmed uint32 // calls of armTimer
+	outbox      nic.FIFO[packet]
+	sent        packet // the last one that NextMAD returned
+	events      nic.FIFO[Event]
 }
 
 // New returns an Agent without connections or listeners.
@@ -63,19 +66,25 @@ func New(cfg Config) *Agent {
 }
 
 // NextTimer returns when HandleTimer must be called next, or mono.Never.
-func (a *Agent) NextTimer() mono.Time { return a.timers.next() }
+func (a *Agent) NextTimer() mono.Time { return a.timers.Next() }
 
 // HandleTimer handles all timers that have expired at now.
 func (a *Agent) HandleTimer(now mono.Time) {
-	for a.timers.next() <= now && len(a.timers.heap) > 0 {
-		c := a.timers.heap[0]
-		a.timers.stop(c)
+	for c := a.timers.PopExpired(now); c != nil; c = a.timers.PopExpired(now) {
 		a.expire(now, c)
 	}
 }
 
+// armTimer makes the timer of c expire at the given time, after those armed before for the same
+// time.
+func (a *Agent) armTimer(c *conn, at mono.Time) {
+	a.timersArmed++
+	c.timer.TieBreak = a.timersArmed
+	a.timers.Set(&c.timer, at)
+}
+
 // NextEvent removes and returns the oldest event, or false.
-func (a *Agent) NextEvent() (Event, bool) { return a.events.pop() }
+func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
@@ -100,10 +109,8 @@ func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	if c == nil || c.closed {
 		return nil, fmt.Errorf("%s connection %#x: %w: it never existed or has had its final event", op, uint32(id), ErrUnknown)
 	}
-	for _, s := range states {
-		if c.state == s {
-			return c, nil
-		}
+	if slices.Contains(states, c.state) {
+		return c, nil
 	}
 	return nil, fmt.Errorf("%s connection %#x: %w: it is in state %q", op, uint32(id), ErrState, c.state)
 }

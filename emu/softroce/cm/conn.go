@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -30,10 +31,10 @@ type conn struct {
 	madRoute       route
 	tid            uint64        // transaction ID of the current exchange
 	timeout        time.Duration // response timeout
-	packetLifetime time.Duration // packet lifetime, the duration of time wait
+	packetLifetime time.Duration // upper bound, from the local ACK timeout; the duration of time wait
 	maxRetries     uint8
 	retries        uint8 // retries left
-	timer          timer
+	timer          nic.Timer[conn]
 	msg            [wire.MADLen]byte // message to retransmit by timer or for a duplicate
 	msgAttr        wire.Attr         // type of msg; 0 for none
 }
@@ -59,12 +60,14 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 			continue // 0 is not a valid communication ID
 		}
 		c := &conn{id: id, state: state, tid: uint64(id)}
+		c.timer.Owner = c
 		a.conns[id] = c
 		return c, nil
 	}
 }
 
-// register adds c to the maps by communication ID and by QP of the peer.
+// register adds c to the maps by communication ID and by QP of the peer, unless another connection
+// has the entry.
 func (a *Agent) register(c *conn) {
 	ids, qp := remoteKey{c.remoteGUID, c.remoteID}, remoteKey{c.remoteGUID, c.remoteQPN}
 	if a.byRemote[ids] == nil {
@@ -91,9 +94,9 @@ func (c *conn) leaveBacklog() {
 	}
 }
 
-// release deletes c.
+// release stops the timer of c and removes c from all maps.
 func (a *Agent) release(c *conn) {
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	a.forgetQP(c)
 	if c.inRemote {
 		delete(a.byRemote, remoteKey{c.remoteGUID, c.remoteID})
@@ -113,15 +116,16 @@ func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
 	c.leaveBacklog()
 	c.state = StateTimeWait
-	a.timers.arm(c, now.Add(c.packetLifetime))
+	a.armTimer(c, now.Add(c.packetLifetime))
 }
 
-// await sends the message stored in c and starts the response timer.
-func (a *Agent) await(now mono.Time, c *conn, state State) {
+// sendAndAwait sends the message stored in c, starts the response timer, and puts c into a state
+// in which it awaits the response.
+func (a *Agent) sendAndAwait(now mono.Time, c *conn, state State) {
 	c.state = state
 	c.retries = c.maxRetries
 	a.transmit(c)
-	a.timers.arm(c, now.Add(c.timeout))
+	a.armTimer(c, now.Add(c.timeout))
 }
 
 // notify queues an event of c unless c is closed.
@@ -130,5 +134,5 @@ func (a *Agent) notify(c *conn, e Event) {
 		return
 	}
 	e.Conn = c.id
-	a.events.push(e)
+	a.events.Push(e)
 }

@@ -18,6 +18,7 @@ func (p PerMessage) Of(a wire.Attr) uint64 {
 	return 0
 }
 
+// count increments the counter of a message type.
 func (p *PerMessage) count(a wire.Attr) {
 	if i, ok := a.Index(); ok {
 		p[i]++

@@ -205,11 +205,11 @@ func wrapUp(t testing.TB, a *Agent, now mono.Time) {
 			t.Fatal("timers without end")
 		}
 		a.HandleTimer(a.NextTimer())
-		for a.outbox.len() > 0 {
+		for a.outbox.Len() > 0 {
 			a.NextMAD()
 		}
 	}
-	for a.outbox.len()+a.events.len() > 0 {
+	for a.outbox.Len()+a.events.Len() > 0 {
 		a.NextMAD()
 		a.NextEvent()
 	}

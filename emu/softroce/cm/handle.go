@@ -53,7 +53,7 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 		return
 	}
 	a.counters.Received.count(h.Attr)
-	if a.events.len() >= a.cfg.MaxEvents {
+	if a.events.Len() >= a.cfg.MaxEvents {
 		a.counters.EventsFull++
 		return
 	}
@@ -89,6 +89,7 @@ func (a *Agent) dispatch(in *incoming, body []byte) {
 	}
 }
 
+// parse parses the body of a MAD as a message of type M.
 func parse[M any, P interface {
 	*M
 	Parse([]byte) ([]byte, error)
@@ -105,10 +106,10 @@ func (a *Agent) replyRoute(in *incoming) route {
 	return route{local: in.to, remote: in.from, pkey: in.pkey, hopLimit: a.cfg.HopLimit}
 }
 
-// findConn returns the connection with the given local and remote IDs. If there is
-// none, it returns nil, and unknown tells whether the sender may be told; it may
-// not if the connection belongs to another peer.
-func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, unknown bool) {
+// findConn returns the connection with the given local and remote IDs, or nil. mayAnswer
+// reports whether the agent may tell the sender that there is none: it may not if the
+// connection belongs to another peer.
+func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
 	if c == nil || c.remoteID != remote || c.isLookup() {
 		a.counters.UnknownConn++
@@ -123,8 +124,8 @@ func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, unknown b
 
 func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
 
-// rejectVersion rejects a request with another class version. The first field is
-// the same in all versions.
+// rejectVersion rejects a request with another class version. The first field of its body is the
+// communication or request ID in all versions.
 func (a *Agent) rejectVersion(in *incoming, body []byte) {
 	id := binary.BigEndian.Uint32(body)
 	switch in.attr {

@@ -39,29 +39,22 @@ func checkInvariants(t testing.TB, a *Agent) {
 		case StateREQSent, StateMRAREQRcvd, StateREPSent, StateMRAREPRcvd, StateDREQSent, StateSIDRREQSent, StateTimeWait:
 			waits = true
 		}
-		isArmed := c.timer.pos != 0
+		isArmed := c.timer.IsSet()
 		if isArmed {
 			armed++
-			if a.timers.heap[c.timer.pos-1] != c {
-				t.Fatalf("connection %#x has another's place among the timers", c.id)
-			}
 		}
 		if waits != isArmed {
 			t.Fatalf("connection %#x in state %v: timer armed is %v", c.id, c.state, isArmed)
 		}
 	}
-	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.lookups) || armed != len(a.timers.heap) {
+	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.lookups) || armed != a.timers.Len() {
 		t.Fatalf("tables hold %d remote IDs, %d queue pairs, %d lookups, %d timers; connections account for %d, %d, %d, %d",
-			len(a.byRemote), len(a.byQP), len(a.lookups), len(a.timers.heap), remote, qps, lookups, armed)
+			len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), remote, qps, lookups, armed)
 	}
-	if len(a.conns) > a.cfg.MaxConns || a.outbox.len() > a.cfg.MaxOutbox {
-		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.len())
+	if len(a.conns) > a.cfg.MaxConns || a.outbox.Len() > a.cfg.MaxOutbox {
+		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.Len())
 	}
-	for i := range a.timers.heap {
-		if i > 0 && a.timers.less(i, (i-1)/2) {
-			t.Fatalf("timers are out of order at %d", i)
-		}
-	}
+
 	for _, l := range a.listeners {
 		if l.pending != pending[l] || l.pending > l.backlog {
 			t.Fatalf("listener %d counts %d requests of %d, there are %d", l.id, l.pending, l.backlog, pending[l])
@@ -73,8 +66,8 @@ func checkInvariants(t testing.TB, a *Agent) {
 func checkEmpty(t testing.TB, a *Agent) {
 	t.Helper()
 	checkInvariants(t, a)
-	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + len(a.timers.heap) + a.outbox.len() + a.events.len(); n != 0 {
+	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + a.timers.Len() + a.outbox.Len() + a.events.Len(); n != 0 {
 		t.Fatalf("residue: %d connections, %d remote IDs, %d queue pairs, %d lookups, %d timers, %d MADs, %d events",
-			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), len(a.timers.heap), a.outbox.len(), a.events.len())
+			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), a.outbox.Len(), a.events.Len())
 	}
 }

@@ -26,7 +26,7 @@ type message interface{ Append([]byte) []byte }
 
 // NextMAD removes and returns the oldest MAD to send, or false.
 func (a *Agent) NextMAD() (Outgoing, bool) {
-	p, ok := a.outbox.pop()
+	p, ok := a.outbox.Pop()
 	if !ok {
 		return Outgoing{}, false
 	}
@@ -38,14 +38,14 @@ func (a *Agent) NextMAD() (Outgoing, bool) {
 	}, true
 }
 
-// post queues a MAD to send.
+// post queues a MAD to send, or drops it if MaxOutbox MADs are queued.
 func (a *Agent) post(r route, attr wire.Attr, b *[wire.MADLen]byte) {
-	if a.outbox.len() >= a.cfg.MaxOutbox {
+	if a.outbox.Len() >= a.cfg.MaxOutbox {
 		a.counters.OutboxFull++
 		return
 	}
 	a.counters.Sent.count(attr)
-	a.outbox.push(packet{route: r, mad: *b})
+	a.outbox.Push(packet{route: r, mad: *b})
 }
 
 // sendOnce sends a message that is not retransmitted.
@@ -70,8 +70,10 @@ func (a *Agent) repeat(c *conn) {
 	a.transmit(c)
 }
 
-// repeatFor retransmits with the transaction ID of a duplicate.
-func (a *Agent) repeatFor(c *conn, tid uint64) {
-	binary.BigEndian.PutUint64(c.msg[8:], tid)
+// repeatForDuplicate retransmits the message stored in c with the transaction ID of the duplicate
+// that it answers.
+func (a *Agent) repeatForDuplicate(c *conn, tid uint64) {
+	const tidOffset = 8 // in the MAD header
+	binary.BigEndian.PutUint64(c.msg[tidOffset:], tid)
 	a.repeat(c)
 }

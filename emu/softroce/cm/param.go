@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -30,17 +31,10 @@ type Path struct {
 	LocalAckTimeout uint8 // 0 for 17, which is 0.5 s and what rdma_cm uses on RoCE
 }
 
+// normalize sets defaults, and removes the zone and IPv4 mapping of the addresses.
 func (p *Path) normalize() {
 	p.Local, p.Remote = plain(p.Local), plain(p.Remote)
-	if p.HopLimit == 0 {
-		p.HopLimit = 64
-	}
-	if p.PKey == 0 {
-		p.PKey = 0xFFFF
-	}
-	if p.LocalAckTimeout == 0 {
-		p.LocalAckTimeout = 17
-	}
+	p.HopLimit, p.PKey, p.LocalAckTimeout = cmp.Or(p.HopLimit, 64), cmp.Or(p.PKey, 0xFFFF), cmp.Or(p.LocalAckTimeout, 17)
 }
 
 // route returns the route for MADs along p.
@@ -60,6 +54,8 @@ func unicast(a, b netip.Addr) bool {
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
 }
 
+// check returns an error for op if a field is out of range, or the device is no member of the
+// partition.
 func (p *Path) check(op string, cfg *Config) error {
 	switch {
 	case !unicast(p.Local, p.Remote):
@@ -96,6 +92,7 @@ type ConnectParam struct {
 	PrivateData []byte
 }
 
+// check validates the parameters.
 func (p *ConnectParam) check(cfg *Config) error {
 	const op = "connect"
 	switch {
@@ -112,6 +109,7 @@ func (p *ConnectParam) check(cfg *Config) error {
 	return p.Path.check(op, cfg)
 }
 
+// checkQP returns an error for op if a parameter of the local queue pair is out of range.
 func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 	switch {
 	case qpn >= 1<<24:
@@ -137,6 +135,7 @@ type AcceptParam struct {
 	PrivateData    []byte // up to 196 bytes
 }
 
+// check validates the parameters.
 func (p *AcceptParam) check() error {
 	if p.TargetAckDelay >= 1<<5 {
 		return badParam("accept", "target ACK delay exceeds 5 bits:", p.TargetAckDelay)

@@ -37,7 +37,8 @@ func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	a.notifyRequest(in, c, l, m)
 }
 
-// initFromREQ initializes c from its REQ.
+// initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the
+// peer.
 func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.remoteID = m.LocalCommID
 	c.remoteGUID = m.LocalCAGUID
@@ -46,7 +47,7 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.transport = transportOf(m)
 	c.tid = in.tid
 	c.timeout = a.cfg.peerTimeout(m.LocalRespTimeout)
-	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout)
+	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout) // an upper bound: it includes two packet lifetimes
 	c.maxRetries = m.MaxCMRetries
 	c.madRoute = a.replyRoute(in)
 	c.madRoute.flowLabel = m.Primary.FlowLabel
@@ -57,7 +58,7 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	a.register(c)
 }
 
-// notifyRequest queues EventRequest.
+// notifyRequest queues EventRequest for the listener of a REQ.
 func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
@@ -153,7 +154,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	c.leaveBacklog()
 	c.localQPN = p.QPN
 	c.storeMessage(wire.AttrREP, c.tid, &rep)
-	a.await(now, c, StateREPSent)
+	a.sendAndAwait(now, c, StateREPSent)
 	return nil
 }
 
@@ -169,17 +170,18 @@ func (a *Agent) Established(now mono.Time, id ConnID) error {
 	return nil
 }
 
+// establish stops the timer of c and moves c to StateEstablished.
 func (a *Agent) establish(c *conn) {
-	a.timers.stop(c)
+	a.timers.Stop(&c.timer)
 	c.state = StateEstablished
 	c.established = true
 }
 
 // handleRTU establishes a connection on the passive side.
 func (a *Agent) handleRTU(in *incoming, m *wire.RTU) {
-	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
+	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
-		if unknown {
+		if mayAnswer {
 			a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutOther)
 		}
 		return
