@@ -7,6 +7,7 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // heap, since each has at least the deadline of its removal.
 type timerHeap struct{ heap []*Peer }
 
+// next returns the earliest deadline, or an earlier time; mono.Never without peers.
 func (h *timerHeap) next() mono.Time {
 	if len(h.heap) == 0 {
 		return mono.Never
@@ -52,6 +53,7 @@ func (h *timerHeap) update(p *Peer) {
 	h.down(int(p.heapIndex))
 }
 
+// remove removes p, for which Gone is then true.
 func (h *timerHeap) remove(p *Peer) {
 	i, last := int(p.heapIndex), len(h.heap)-1
 	h.swap(i, last)
