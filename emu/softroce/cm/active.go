@@ -71,7 +71,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}

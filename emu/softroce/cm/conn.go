@@ -2,7 +2,6 @@ package cm
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -28,7 +27,7 @@ type conn struct {
 	inQP           bool // registered in Agent.byQP
 	established    bool // has been in StateEstablished
 	listener       *listener
-	madRoute       route
+	madRoute       Route
 	tid            uint64        // transaction ID of the current exchange
 	timeout        time.Duration // response timeout
 	packetLifetime time.Duration // upper bound, from the local ACK timeout; the duration of time wait
@@ -37,15 +36,6 @@ type conn struct {
 	timer          nic.Timer[conn]
 	msg            [wire.MADLen]byte // message to retransmit by timer or for a duplicate
 	msgAttr        wire.Attr         // type of msg; 0 for none
-}
-
-// route has the addresses and header fields for MADs to a peer.
-type route struct {
-	local, remote netip.Addr
-	pkey          uint16
-	flowLabel     uint32
-	trafficClass  uint8
-	hopLimit      uint8
 }
 
 // newConn creates a connection with a new communication ID.
@@ -102,7 +92,7 @@ func (a *Agent) release(c *conn) {
 		delete(a.byRemote, remoteKey{c.remoteGUID, c.remoteID})
 	}
 	if c.state == StateSIDRREQRcvd {
-		delete(a.lookups, sidrKey{c.madRoute.remote, c.remoteID})
+		delete(a.lookups, sidrKey{c.madRoute.Remote, c.remoteID})
 	}
 	c.leaveBacklog()
 	delete(a.conns, c.id)

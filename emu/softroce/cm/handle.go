@@ -102,8 +102,8 @@ func parse[M any, P interface {
 }
 
 // replyRoute returns the route to the sender of in.
-func (a *Agent) replyRoute(in *incoming) route {
-	return route{local: in.to, remote: in.from, pkey: in.pkey, hopLimit: a.cfg.HopLimit}
+func (a *Agent) replyRoute(in *incoming) Route {
+	return Route{Local: in.to, Remote: in.from, PKey: in.pkey, HopLimit: a.cfg.HopLimit}
 }
 
 // findConn returns the connection with the given local and remote IDs, or nil. mayAnswer
@@ -115,7 +115,7 @@ func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer
 		a.counters.UnknownConn++
 		return nil, true
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return nil, false
 	}

@@ -27,7 +27,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 		}
 		if c.state == StateSIDRREQRcvd {
 			lookups++
-			if a.lookups[sidrKey{c.madRoute.remote, c.remoteID}] != c {
+			if a.lookups[sidrKey{c.madRoute.Remote, c.remoteID}] != c {
 				t.Fatalf("lookup %#x is lost", c.id)
 			}
 		}

@@ -47,7 +47,7 @@ func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 		a.counters.UnknownConn++
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}

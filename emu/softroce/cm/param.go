@@ -38,11 +38,8 @@ func (p *Path) normalize() {
 }
 
 // route returns the route for MADs along p.
-func (p *Path) route() route {
-	return route{
-		local: p.Local, remote: p.Remote, pkey: p.PKey,
-		flowLabel: p.FlowLabel, trafficClass: p.TrafficClass, hopLimit: p.HopLimit,
-	}
+func (p *Path) route() Route {
+	return Route{p.Local, p.Remote, p.PKey, p.FlowLabel, p.TrafficClass, p.HopLimit}
 }
 
 // plain removes the zone and IPv4 mapping of an address, as in a GID.

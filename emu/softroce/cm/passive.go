@@ -50,8 +50,8 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout) // an upper bound: it includes two packet lifetimes
 	c.maxRetries = m.MaxCMRetries
 	c.madRoute = a.replyRoute(in)
-	c.madRoute.flowLabel = m.Primary.FlowLabel
-	c.madRoute.trafficClass = m.Primary.TrafficClass
+	c.madRoute.FlowLabel = m.Primary.FlowLabel
+	c.madRoute.TrafficClass = m.Primary.TrafficClass
 	if m.Alternate.LocalGID != (wire.GID{}) {
 		c.failover = wire.FailoverUnsupported
 	}
@@ -87,7 +87,7 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the
 // consumer has not answered yet.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}
@@ -111,7 +111,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 // the same queue pair.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++ // another host cannot end the connection
 		return
 	}

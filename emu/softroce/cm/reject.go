@@ -102,7 +102,7 @@ func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 		a.counters.UnknownConn++
 		return nil
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return nil
 	}

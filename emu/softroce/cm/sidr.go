@@ -91,7 +91,7 @@ type sidrAnswer struct {
 	key sidrKey
 	tid uint64
 	at  mono.Time
-	to  route
+	to  Route
 	msg [wire.MADLen]byte
 }
 
@@ -110,7 +110,7 @@ func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
 	}
-	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
+	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
 }
 
 // resendSIDRREP retransmits the SIDR_REP for a duplicate request, and reports whether it was kept.
@@ -162,7 +162,7 @@ func (a *Agent) handleSIDRREP(in *incoming, m *wire.SIDRREP) {
 		a.counters.UnknownConn++
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}
