@@ -47,9 +47,31 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the judge's end of its link.
+// open opens the device and the judge's end of its link. A device that an earlier case has wedged
+// may not open within openTimeout.
 func (r *deviceCase) open(b *conformance.Bench) error {
-	if err := openTested(b, r.openTested); err != nil {
+	var dev verbs.Context
+	opened := goCase(func() (err error) {
+		dev, err = r.client.Open(r.lab.name)
+		return err
+	})
+	select {
+	case err := <-opened:
+		if err != nil {
+			return fmt.Errorf("open the device: %w", err)
+		}
+		r.dev = dev
+	case <-time.After(r.lab.openTimeout):
+		r.hung = true
+		return fmt.Errorf("the device was not opened within %v", r.lab.openTimeout)
+	}
+	b.Device = r.dev
+	b.Reopen = func() (err error) {
+		if err = r.dev.Close(); err != nil {
+			return err
+		}
+		r.dev, err = r.client.Open(r.lab.name)
+		b.Device = r.dev
 		return err
 	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
@@ -67,27 +89,6 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 	r.streams = &kernelStreams{w: r.world, inNamespace: inCurrentNamespace, from: r.peers[0]}
 	b.Streams = b.Record.RecordStreams(r.world, r.streams)
 	return nil
-}
-
-// openTested opens the device under test. A device that an earlier case has wedged may not open
-// within openTimeout.
-func (r *deviceCase) openTested() (verbs.Context, error) {
-	var dev verbs.Context
-	opened := goCase(func() (err error) {
-		dev, err = r.client.Open(r.lab.name)
-		return err
-	})
-	select {
-	case err := <-opened:
-		if err != nil {
-			return nil, fmt.Errorf("open the device: %w", err)
-		}
-		r.dev = dev
-		return dev, nil
-	case <-time.After(r.lab.openTimeout):
-		r.hung = true
-		return nil, fmt.Errorf("the device was not opened within %v", r.lab.openTimeout)
-	}
 }
 
 // openPartner opens an emulated device at the next of the judge's addresses in the
