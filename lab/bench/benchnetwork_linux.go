@@ -41,7 +41,7 @@ const (
 	partners = 4
 )
 
-// newBenchNetwork builds the network, for a device over TCP or over UDP.
+// newBenchNetwork builds the network for a device over TCP, if streams is set, or over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	topo, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
 	if err != nil {
@@ -58,7 +58,8 @@ func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	return t, nil
 }
 
-// configureHosts adds the addresses of the hosts, and opens the packet peer.
+// configureHosts adds the addresses of the hosts. For a device over UDP it opens the peer's packet
+// socket instead of giving the peer addresses.
 func (t *benchNetwork) configureHosts(streams bool) error {
 	for _, h := range []struct {
 		ns    *netns.NS
@@ -87,9 +88,9 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 // openSwitchPort opens a packet socket on the switch's port to the device, and
 // disables offloads of the device's interface.
 func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet, err error) {
-	var far int
+	var switchPort int // index of the other end of the device's veth pair
 	err = t.onDeviceNIC(func(dev netlink.Link) error {
-		far = dev.Attrs().ParentIndex
+		switchPort = dev.Attrs().ParentIndex
 		return wire.DisableOffloads(nic)
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet
 	}
 	topo := t.fabric.Topology()
 	err = t.fabric.Core().Do(func() error {
-		port, err := net.InterfaceByIndex(far)
+		port, err := net.InterfaceByIndex(switchPort)
 		if err != nil {
 			return fmt.Errorf("find the switch's port towards the device: %w", err)
 		}
@@ -219,7 +220,7 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	return nil
 }
 
-// setPath configures netem for packets of the device and its partners.
+// setPath configures netem for the packets that the device and its partners send.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
 	if p == (conformance.Path{}) && !t.impaired {
@@ -253,8 +254,8 @@ func (t *benchNetwork) close() error {
 const fenceTimeout = 30 * time.Second
 
 // fence returns when all packets of earlier cases have reached the device's host: a
-// device that is opened then would answer them. It sends a frame on each CPU,
-// because each has a receive queue.
+// device that is opened before would answer them. It sends a frame from the address from to the
+// device's address to on each CPU, because each has a receive queue, and awaits them.
 func (t *benchNetwork) fence(from, to netip.Addr) error {
 	if t.wire == nil {
 		return nil
@@ -286,8 +287,8 @@ func (t *benchNetwork) fence(from, to netip.Addr) error {
 	return nil
 }
 
-// onEachCPU calls f on each CPU of this process, and returns their number. It uses
-// a thread that is not reused.
+// onEachCPU calls f on each CPU that this process may use, and returns their number. It changes the
+// affinity of a thread that ends with the call.
 func onEachCPU(f func() error) (n int, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // defaultMTU carries packets of a path MTU of 4096.
@@ -28,8 +29,7 @@ type benchConfig struct {
 	setup  conformance.Setup
 	family int
 	mtu    int
-	local  []netip.Addr
-	peers  []netip.Addr
+	addrPair
 	device nics.Opener
 	// partner opens devices with the same setup and without defects.
 	partner      nics.Opener
@@ -53,7 +53,7 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 	if s.TwoAddresses {
 		n = 2
 	}
-	w.local, w.peers = hostAddrs(w.family, firstDevice, n), hostAddrs(w.family, firstPeer, peers)
+	w.addrPair = addrPair{hostAddrs(w.family, firstDevice, n), hostAddrs(w.family, firstPeer, peers)}
 	setup := nics.Setup{Options: optionsOf(&s)}
 	var err error
 	if w.partner, err = p.NewOpener(setup); err != nil {
@@ -67,7 +67,7 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 	return w, nil
 }
 
-// optionsOf returns the options of NICs with a setup.
+// optionsOf returns the options of emulated NICs that a setup needs.
 func optionsOf(s *conformance.Setup) nics.Options {
 	o := nics.Options{}
 	for name, set := range map[string]bool{"markers": s.Markers, "reliable": s.Reliable, "isolate_peers": s.Isolate} {
@@ -81,8 +81,45 @@ func optionsOf(s *conformance.Setup) nics.Options {
 	return o
 }
 
-// newCaseRand returns the random numbers of a case, the same on every bench.
-func newCaseRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x636f6e666f726d)) }
+// newBench returns a bench for a job with the properties that benches of all labs have. Its random
+// numbers depend on the job's seed only. A job without a record gets one.
+func newBench(job *conformance.BenchSpec, r conformance.Runtime, addrs addrPair, mtu int) *conformance.Bench {
+	if job.Record == nil {
+		job.Record = new(conformance.Record)
+	}
+	const stream = 0x636f6e666f726d // separates the numbers from those of other users of the seed
+	return &conformance.Bench{
+		Runtime: r, Local: addrs.local, Peers: addrs.peers, MTU: mtu, Rand: rand.New(rand.NewPCG(job.Seed, stream)), Record: job.Record,
+	}
+}
+
+// openTested opens the device under test of a bench by open, and makes Bench.Reopen close and open
+// it again.
+func openTested(b *conformance.Bench, open func() (verbs.Context, error)) (err error) {
+	b.Reopen = func() error {
+		if err := b.Device.Close(); err != nil {
+			return err
+		}
+		d, err := open()
+		if err == nil {
+			b.Device = d
+		}
+		return err
+	}
+	b.Device, err = open()
+	return err
+}
+
+// noImpairments returns a Bench.SetPath that only accepts a path without impairments: the bench
+// cannot impair another for a reason.
+func noImpairments(reason error) func(conformance.Path) error {
+	return func(p conformance.Path) error {
+		if p == (conformance.Path{}) {
+			return nil
+		}
+		return reason
+	}
+}
 
 // checkMTU returns an error if a packet exceeds the MTU.
 func (w *benchConfig) checkMTU(packet []byte) error {
@@ -96,6 +133,12 @@ func (w *benchConfig) checkMTU(packet []byte) error {
 // with full and one with limited membership.
 func defaultPKeys() []uint16 { return []uint16{0xffff, 0x8001, 0x0002} }
 
+// partnerConfig returns the configuration of the NIC of partner n, from 1 on.
+func (w *benchConfig) partnerConfig(n int, rateBps uint64) nics.NICConfig {
+	addr := hostAddr(w.family, firstPartner+byte(n-1))
+	return nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: addr, LineRateBps: rateBps, PKeys: defaultPKeys()}
+}
+
 // nicConfig returns the configuration of the device's NIC.
 func (w *benchConfig) nicConfig(rateBps uint64) nics.NICConfig {
 	p := nics.NICConfig{
@@ -108,8 +151,8 @@ func (w *benchConfig) nicConfig(rateBps uint64) nics.NICConfig {
 	return p
 }
 
-// openError converts an error of opening a device. With a special setup, the device
-// most likely does not support it.
+// openError converts an error of opening a device. If the case has a special setup, it returns a
+// SetupError: most likely the device does not support the setup.
 func (w *benchConfig) openError(err error) error {
 	if w.setup == (conformance.Setup{}) {
 		return fmt.Errorf("open the device: %w", err)
@@ -136,7 +179,7 @@ func hostAddr(family int, host byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x00, 2: 0x0f, 3: 0xab, 5: 0x66, 15: host})
 }
 
-// hostAddrs returns the addresses of n hosts.
+// hostAddrs returns the addresses of n consecutive hosts.
 func hostAddrs(family int, first byte, n int) []netip.Addr {
 	addrs := make([]netip.Addr, n)
 	for i := range addrs {
@@ -161,7 +204,7 @@ func interfaceAddrs(name string) (*net.Interface, []netip.Prefix, error) {
 	return intf, all, err
 }
 
-// prefixOf converts an address of an interface with its network.
+// prefixOf converts the address and mask of an interface.
 func prefixOf(n *net.IPNet) netip.Prefix {
 	ip, _ := netip.AddrFromSlice(n.IP) // of 4 or 16 bytes
 	bits, _ := n.Mask.Size()

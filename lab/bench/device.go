@@ -100,14 +100,16 @@ func (d *deviceProperties) Addresses() (device, judge []netip.Addr) {
 // linkLocalPeers is the first link-local address of the judge, with its network.
 var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
 
-// roceAddrPairs returns the addresses of a RoCE device and of the judge, by family.
-// Those of the device are the RoCEv2 entries of its GID table.
+// roceAddrPairs returns the addresses of a RoCE device and of a judge with packet sockets, by
+// family. Those of the device are the RoCEv2 entries of its GID table; networks has the first
+// address of the judge in each network.
 func roceAddrPairs(table []verbs.GIDEntry, networks []netip.Prefix) (map[int]addrPair, error) {
 	return pairWithRange("RoCEv2 address", roceV2Addrs(table), append(slices.Clone(networks), linkLocalPeers))
 }
 
-// segmentAddrPairs returns those of an iWARP device and a judge with user-space
-// TCP. The device's addresses are those of its network interface.
+// segmentAddrPairs returns the addresses of an iWARP device and of a judge with user-space TCP, by
+// family. The device's addresses are those of its network interface; networks is as in
+// roceAddrPairs.
 func segmentAddrPairs(device, networks []netip.Prefix) (map[int]addrPair, error) {
 	if len(networks) == 0 {
 		return nil, errors.New("the judge needs unused addresses: give the first of four consecutive addresses in a network of the device")
@@ -115,7 +117,7 @@ func segmentAddrPairs(device, networks []netip.Prefix) (map[int]addrPair, error)
 	return pairWithRange("address", globalAddrs(device), networks)
 }
 
-// globalAddrs returns the addresses that are not link-local, which a connection
+// globalAddrs returns the addresses without those that are link-local, which a connection
 // manager could not use without a scope.
 func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	for _, p := range device {
@@ -126,9 +128,10 @@ func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	return has
 }
 
-// pairWithRange selects the device's addresses in each network, and consecutive
-// addresses of the judge from the given one on.
-func pairWithRange(what string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
+// pairWithRange returns, by family, those of the addresses has of the device that are in the first
+// network with any, and consecutive addresses of the judge that begin with the network's address.
+// kind describes the device's addresses in errors.
+func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {
 		family := familyOf(n.Addr())
@@ -149,7 +152,7 @@ func pairWithRange(what string, has []netip.Addr, networks []netip.Prefix) (map[
 		pairs[family] = e
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("the device has no %s in %v, only %v: give an address of the judge in a network of one of these", what, networks, has)
+		return nil, fmt.Errorf("the device has no %s in %v, only %v: give an address of the judge in a network of one of these", kind, networks, has)
 	}
 	return pairs, nil
 }
@@ -172,11 +175,11 @@ func familyOf(a netip.Addr) int {
 	return 6
 }
 
-// selectAddrs returns the addresses for a case, or ErrCannot if its setup needs
-// another device or MTU.
-func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (e addrPair, err error) {
+// selectAddrs returns the addresses for a case with a setup, or ErrBenchCannot if the setup needs
+// another configuration of the device or another MTU.
+func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected addrPair, err error) {
 	cannot := func(format string, args ...any) (addrPair, error) {
-		return e, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
+		return selected, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.Markers: // cases check the CRC flag in the MPA request themselves
@@ -193,18 +196,18 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (e addrPa
 			family = 4
 		}
 	}
-	e, n := pairs[family], 1
+	selected, n := pairs[family], 1
 	if s.TwoAddresses {
 		n = 2
 	}
-	if len(e.local) < n {
-		return cannot("it has %d IPv%d addresses that the judge can reach, and the case needs %d", len(e.local), family, n)
+	if len(selected.local) < n {
+		return cannot("it has %d IPv%d addresses that the judge can reach, and the case needs %d", len(selected.local), family, n)
 	}
-	e.local = e.local[:n]
-	return e, nil
+	selected.local = selected.local[:n]
+	return selected, nil
 }
 
-// identityOf returns the identity of a device from an agent.
+// identityOf returns the identities of the agent's host, and of its device with a name.
 func identityOf(client *agent.Client, name string) (agent.Identity, agent.DeviceIdentity, error) {
 	id, err := client.Identity()
 	if err != nil {
@@ -239,8 +242,8 @@ func gidTable(dev verbs.Context) (table []verbs.GIDEntry, err error) {
 	return table, nil
 }
 
-// watchdog detects cases on a device of another host that hang: cases without a
-// reply of the agent for a time, which slow cases have.
+// watchdog detects cases on a device of another host that hang: those in which the agent does
+// not reply for a time. A slow case gets replies.
 type watchdog struct {
 	limit   time.Duration // maximum time without a reply
 	end     time.Duration // maximum time of a case
@@ -251,12 +254,13 @@ type watchdog struct {
 // a reply.
 const longestCase = 10
 
+// newWatchdog returns a watchdog for a case that begins now, after a number of replies of the agent.
 func newWatchdog(limit, now time.Duration, replies uint64) *watchdog {
 	return &watchdog{limit: limit, end: now + longestCase*limit, replies: replies}
 }
 
-// hung reports whether the case hangs. It is called once every limit, with the
-// number of verb calls that have returned.
+// hung reports whether the case hangs: there was no reply since the last call, or the case takes
+// too long. It is called once every limit, with the number of replies so far.
 func (w *watchdog) hung(now time.Duration, replies uint64) bool {
 	progress := replies != w.replies
 	w.replies = replies
@@ -298,7 +302,7 @@ func UnprivilegedWire(streams bool) DeviceWire {
 	return WireUDP
 }
 
-// Description returns a text for users.
+// Description returns the name of the access for users.
 func (w DeviceWire) Description() string {
 	switch w {
 	case WirePackets:
@@ -325,7 +329,8 @@ func (w DeviceWire) Limitations() []string {
 	return nil
 }
 
-// wireFor validates the requested access for a device, or returns the default.
+// wireFor returns the requested access, or the default if that is empty. It returns an error if
+// the access does not fit the device.
 func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	wires := DeviceWires(streams)
 	switch {
@@ -341,18 +346,18 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs returns the addresses of a device and of the judge's kernel, by family: has
-// are the device's, kernel those of the judge's interface; wanted, if not empty, selects some
-// of these.
+// kernelAddrPairs returns, by family, the addresses of a device and of the judge's kernel that are
+// in one network. has are the device's addresses, kernel those of the judge's interface; wanted, if
+// not empty, selects some of the kernel's.
 func kernelAddrPairs(has []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.
-	for _, local := range []bool{false, true} {
+	for _, linkLocal := range []bool{false, true} {
 		for _, n := range kernel {
 			family := familyOf(n.Addr())
 			e, found := pairs[family]
 			switch {
-			case n.Addr().IsLinkLocalUnicast() != local, found && local:
+			case n.Addr().IsLinkLocalUnicast() != linkLocal, found && linkLocal:
 				continue
 			case len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }):
 				continue

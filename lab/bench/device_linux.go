@@ -114,7 +114,7 @@ func (d *Device) addrPairs(table []verbs.GIDEntry) (map[int]addrPair, error) {
 	return roceAddrPairs(table, d.opt.Peers)
 }
 
-// judgeAddrs returns the judge's addresses, which the kernel must not have.
+// judgeAddrs returns the judge's addresses, or an error if the kernel has one of them.
 func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
 	_, addrs = d.Addresses()
 	for _, p := range slices.Concat(d.kernelAddrs, d.partnerAddrs) {
@@ -175,9 +175,6 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
 	}
-	if job.Record == nil {
-		job.Record = new(conformance.Record)
-	}
 	select {
 	case d.sem <- struct{}{}:
 		defer func() { <-d.sem }()
@@ -191,25 +188,25 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	if want := job.Setup.MTU; d.wireKind == WireSegments && want > 0 {
 		mtu = min(mtu, want) // a smaller MSS is possible
 	}
-	e, err := selectAddrs(job.Setup, d.addrs, mtu)
+	addrs, err := selectAddrs(job.Setup, d.addrs, mtu)
 	if err != nil {
 		return err
 	}
 	client := d.agent()
-	r := &deviceCase{lab: d, client: client, ends: e, mtu: mtu, realTimeCase: realTimeCase{
+	r := &deviceCase{lab: d, client: client, addrPair: addrs, mtu: mtu, realTimeCase: realTimeCase{
 		world: newRealWorld(), interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
 	}}
 	outcome := r.runCase(ctx, &job, body)
-	why, outcome := r.cleanUp(outcome)
-	trouble := d.hostProblem(r.hung, outcome)
-	if trouble != nil {
-		outcome = withHostProblem(outcome, trouble)
+	restartReason, outcome := r.cleanUp(outcome)
+	hostProblem := d.hostProblem(r.hung, outcome)
+	if hostProblem != nil {
+		outcome = withHostProblem(outcome, hostProblem)
 	}
-	if why == "" && d.opt.RestartAfter != nil && d.opt.RestartAfter(job.Case) {
-		why = "as configured for this case"
+	if restartReason == "" && d.opt.RestartAfter != nil && d.opt.RestartAfter(job.Case) {
+		restartReason = "as configured for this case"
 	}
-	if why != "" || trouble != nil {
-		d.reset(ctx, job.Case, why, trouble)
+	if restartReason != "" || hostProblem != nil {
+		d.reset(ctx, job.Case, restartReason, hostProblem)
 	}
 	return outcome
 }
@@ -217,14 +214,14 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 // socketAddrs returns the addresses of a RoCE device and of the judge's UDP
 // sockets.
 func (d *Device) socketAddrs(table []verbs.GIDEntry) (map[int]addrPair, error) {
-	met, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
+	pairs, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
 	if err == nil && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
-		reservePartnerAddr(met)
+		reservePartnerAddr(pairs)
 	}
-	return met, err
+	return pairs, err
 }
 
-// openSockets opens the judge's UDP sockets. The other addresses are for partners.
+// openSockets opens the judge's UDP sockets, and leaves the other addresses to partners.
 func (d *Device) openSockets() error {
 	device, judge := d.Addresses()
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
@@ -246,7 +243,7 @@ const (
 	addrTimeout           = 30 * time.Second
 )
 
-// hostProblem returns an error if the device's host has crashed during a case.
+// hostProblem returns an error if the device's host has crashed during a case with this outcome.
 func (d *Device) hostProblem(hung bool, outcome error) error {
 	if d.opt.Host == nil {
 		return nil
@@ -267,13 +264,14 @@ func withHostProblem(outcome, problem error) error {
 	return fmt.Errorf("%v; %w", outcome, &conformance.CrashError{Cause: problem}) //nolint:errorlint // no violation any more
 }
 
-// reset restarts the device, or its host if needed, and reports that by OnNote.
-func (d *Device) reset(ctx context.Context, id, why string, problem error) {
+// reset restarts the device after the case id, for the reason why, and reports that by OnNote. If
+// the host has a problem, or the device does not restart, it restarts the host.
+func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	if ctx.Err() != nil {
 		return // no more cases
 	}
-	if problem != nil {
-		d.restartHost(ctx, id, problem.Error())
+	if hostProblem != nil {
+		d.restartHost(ctx, id, hostProblem.Error())
 		return
 	}
 	if d.agent().Err() != nil {
@@ -312,7 +310,8 @@ func (d *Device) reset(ctx context.Context, id, why string, problem error) {
 	}
 }
 
-// restartHost restarts the device's host.
+// restartHost restarts the device's host after the case id, for the reason why, and reports that
+// by OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.agent().Close()              // it never fails
@@ -342,7 +341,7 @@ func (d *Device) fail(why error) {
 	d.err = why
 }
 
-// redial connects to the agent again.
+// redial connects to the agent again. It retries for up to redialTimeout.
 func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
 	if d.opt.Redial == nil {
 		return nil, errors.New("no redial function")
@@ -379,7 +378,7 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
-// queryAddrPairs reads the GID table of the device again.
+// queryAddrPairs returns the addresses of the device and of the judge for the current GID table.
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {

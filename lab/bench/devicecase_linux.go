@@ -18,9 +18,9 @@ import (
 // deviceCase is a case on a device of another host.
 type deviceCase struct {
 	realTimeCase
-	lab      *Device
-	client   *agent.Client
-	ends     addrPair
+	lab    *Device
+	client *agent.Client
+	addrPair
 	mtu      int // of the path
 	dev      verbs.Context
 	partners []verbs.Context
@@ -29,18 +29,10 @@ type deviceCase struct {
 
 // runCase creates the bench and runs the body on it.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	b := &conformance.Bench{
-		Runtime: r.world, Caps: r.lab.attr.Caps, Local: r.ends.local, Peers: r.ends.peers, MTU: r.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
-		Partner: r.openPartner,
-		SetLink: r.setLink, SetAddress: r.setAddress,
-		SetPath: func(p conformance.Path) error {
-			if p == (conformance.Path{}) {
-				return nil
-			}
-			return fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrBenchCannot)
-		},
-	}
-	if err := r.open(b, job.Record); err != nil {
+	b := newBench(job, r.world, r.addrPair, r.mtu)
+	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.attr.Caps, r.openPartner, r.setLink, r.setAddress
+	b.SetPath = noImpairments(fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrBenchCannot))
+	if err := r.open(b); err != nil {
 		return err
 	}
 	w := newWatchdog(r.lab.opt.MaxTime, r.world.Now(), r.client.Replies())
@@ -55,9 +47,9 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the judge's end of its link. A device that an earlier
-// case has wedged may not open.
-func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) error {
+// open opens the device and the judge's end of its link. A device that an earlier case has wedged
+// may not open within openTimeout.
+func (r *deviceCase) open(b *conformance.Bench) error {
 	var dev verbs.Context
 	opened := goCase(func() (err error) {
 		dev, err = r.client.Open(r.lab.name)
@@ -83,19 +75,19 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 		return err
 	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
-		r.tcpHost = newTCPHost(r.world, w, record, r.ends.peers[0], r.lab.mtu, r.mtu)
-		tcp := record.RecordRawTCP(r.world, r.tcpHost)
+		r.tcpHost = newTCPHost(r.world, w, b.Record, r.peers[0], r.lab.mtu, r.mtu)
+		tcp := b.Record.RecordRawTCP(r.world, r.tcpHost)
 		b.Streams, b.RawTCP = tcp, func() (conformance.RawTCP, error) { return tcp, nil }
 		return nil
 	}
 	if w := r.lab.wire; w != nil {
 		w.Discard()
 		b.UDPSockets = r.lab.wireKind == WireUDP
-		b.Wire = record.RecordWire(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
+		b.Wire = b.Record.RecordWire(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
 		return nil
 	}
-	r.streams = &kernelStreams{w: r.world, inNamespace: direct, from: r.ends.peers[0]}
-	b.Streams = record.RecordStreams(r.world, r.streams)
+	r.streams = &kernelStreams{w: r.world, inNamespace: inCurrentNamespace, from: r.peers[0]}
+	b.Streams = b.Record.RecordStreams(r.world, r.streams)
 	return nil
 }
 
@@ -104,28 +96,28 @@ func (r *deviceCase) open(b *conformance.Bench, record *conformance.Record) erro
 func (r *deviceCase) openPartner() (verbs.Context, error) {
 	var free []netip.Addr
 	for _, p := range r.lab.partnerAddrs {
-		if p.Contains(r.ends.local[0]) && !p.Addr().IsLinkLocalUnicast() {
+		if p.Contains(r.local[0]) && !p.Addr().IsLinkLocalUnicast() {
 			free = append(free, p.Addr())
 		}
 	}
-	n, at := len(r.partners), len(r.partners)
+	n, next := len(r.partners), len(r.partners)
 	if r.lab.Streams() && len(free) > 0 {
-		at %= len(free) // streams may share addresses
+		next %= len(free) // streams may share addresses
 	}
-	if at >= len(free) {
-		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.ends.local[0], len(free))
+	if next >= len(free) {
+		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.local[0], len(free))
 	}
 	protocol := conformance.RoCE
 	if r.lab.Streams() {
 		protocol = conformance.IWARP
 	}
-	maker, err := nics.OfProtocol(protocol).NewOpener(nics.Setup{})
+	opener, err := nics.OfProtocol(protocol).NewOpener(nics.Setup{})
 	if err != nil {
 		return nil, err
 	}
-	dev, err := maker.OnSockets(nics.NICConfig{Name: fmt.Sprintf("partner%d", n+1), Addr: free[at], LineRateBps: socketRateBps, NoGSO: true})
+	dev, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("partner%d", n+1), Addr: free[next], LineRateBps: socketRateBps, NoGSO: true})
 	if err != nil {
-		return nil, fmt.Errorf("open a partner at %v: %w", free[at], err)
+		return nil, fmt.Errorf("open a partner at %v: %w", free[next], err)
 	}
 	r.partners = append(r.partners, dev)
 	return dev, nil
@@ -144,8 +136,8 @@ func (r *deviceCase) setLink(up bool) error {
 // setAddress adds or removes an address of the device's interface.
 func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 	switch {
-	case !slices.Contains(r.ends.local, a):
-		return notLocal(a, r.ends.local)
+	case !slices.Contains(r.local, a):
+		return notLocal(a, r.local)
 	case a == r.lab.opt.Agent:
 		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrBenchCannot, a)
 	case a.IsLinkLocalUnicast():
@@ -159,11 +151,11 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 const closeTimeout = 15 * time.Second
 
 // cleanUp closes the devices and undoes changes of the link and addresses. It
-// returns why the device must be restarted, if it must, and the outcome of the
+// returns the reason to restart the device, "" if there is none, and the outcome of the
 // case.
-func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
+func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 	r.stop()
-	late, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	closed := goCase(func() error {
 		return errors.Join(closeDevices(append([]verbs.Context{r.dev}, r.partners...)), r.restore())
@@ -174,20 +166,20 @@ func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
 			outcome = err
 		}
 		if err != nil {
-			restart = err.Error()
+			restartReason = err.Error()
 		}
-	case <-late.Done():
-		restart = fmt.Sprintf("it was not closed within %v", closeTimeout)
+	case <-timeout.Done():
+		restartReason = fmt.Sprintf("it was not closed within %v", closeTimeout)
 		if outcome == nil {
-			outcome = errors.New("close the device: " + restart)
+			outcome = errors.New("close the device: " + restartReason)
 		}
 	}
-	r.world.awaitEnd(late)
+	r.world.awaitEnd(timeout)
 	if lost := r.client.Err(); lost != nil {
 		return "the agent was lost", fmt.Errorf("while the case ran: %w", lost)
 	}
 	if r.hung {
-		restart = "the case did not end"
+		restartReason = "the case did not end"
 	}
-	return restart, outcome
+	return restartReason, outcome
 }

@@ -40,7 +40,7 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 		return nil, err
 	}
 	h := &EmulatedHost{provider: p, opener: o, intf: intf}
-	_, addrs, err := h.look()
+	_, addrs, err := h.currentAddrs()
 	if err == nil && len(addrs) == 0 {
 		err = fmt.Errorf("interface %s has no address that a device could have: give it one (ip address add)", intf)
 	}
@@ -57,9 +57,9 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	return h, nil
 }
 
-// look returns the interface and its addresses, IPv6 first. It leaves out link-local
-// addresses: the device has no scopes.
-func (h *EmulatedHost) look() (*net.Interface, []netip.Prefix, error) {
+// currentAddrs returns the interface and its present addresses, IPv6 first, without link-local
+// addresses: the device does not support scopes.
+func (h *EmulatedHost) currentAddrs() (*net.Interface, []netip.Prefix, error) {
 	intf, addrs, err := interfaceAddrs(h.intf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", h.intf, err)
@@ -74,7 +74,7 @@ func (h *EmulatedHost) Close() {}
 
 // Identity implements agent.Host.
 func (h *EmulatedHost) Identity() (agent.Identity, error) {
-	intf, addrs, err := h.look()
+	intf, addrs, err := h.currentAddrs()
 	if err != nil {
 		return agent.Identity{}, err
 	}
@@ -94,7 +94,7 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if device != emulatedDevice {
 		return nil, fmt.Errorf("device %s: %w: there is %s", device, verbs.ErrNotFound, emulatedDevice)
 	}
-	_, addrs, err := h.look()
+	_, addrs, err := h.currentAddrs()
 	if err == nil && len(addrs) == 0 {
 		err = fmt.Errorf("interface %s has no address any more", h.intf)
 	}

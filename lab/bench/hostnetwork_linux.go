@@ -58,17 +58,18 @@ func (h *LocalHost) link(device string) (netlink.Link, error) {
 	return l, nil
 }
 
-// wrapKernelError maps an error of the kernel to agent.ErrHostCannot where it applies.
-func wrapKernelError(what string, err error) error {
+// wrapKernelError adds the action that failed to an error of the kernel, and agent.ErrHostCannot if
+// this process may not do it or the kernel does not support it.
+func wrapKernelError(action string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%s: %w: the agent needs CAP_NET_ADMIN (%w)", what, agent.ErrHostCannot, err)
+		return fmt.Errorf("%s: %w: the agent needs CAP_NET_ADMIN (%w)", action, agent.ErrHostCannot, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
-		return fmt.Errorf("%s: %w: %w", what, agent.ErrHostCannot, err)
+		return fmt.Errorf("%s: %w: %w", action, agent.ErrHostCannot, err)
 	default:
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", action, err)
 	}
 }
 
@@ -121,7 +122,8 @@ func (n *hostNetwork) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, 
 	return b, nil
 }
 
-// restore restores addresses and routes once the interface is running.
+// restore waits until the interface is running, and adds the addresses and routes again that it
+// lost when it was set down.
 func (n *hostNetwork) restore(l netlink.Link) error {
 	name := l.Attrs().Name
 	b := n.lost[name]
@@ -151,7 +153,7 @@ func (n *hostNetwork) restore(l netlink.Link) error {
 	return nil
 }
 
-// SetAddress implements agent.Host.
+// SetAddress implements agent.Host. It waits until the kernel receives packets to a new address.
 func (h *LocalHost) SetAddress(device string, addr netip.Prefix, present bool) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -235,8 +237,8 @@ func (n *hostNetwork) awaitUp(name string) error {
 	})
 }
 
-// await polls until done returns true or an error. The error of a timeout says that what did not
-// happen.
+// await polls until done returns true or an error, for up to kernelTimeout. what describes the
+// expected change in the error of a timeout.
 func await(what string, done func() (bool, error)) error {
 	for deadline := time.Now().Add(kernelTimeout); ; time.Sleep(time.Millisecond) {
 		ok, err := done()

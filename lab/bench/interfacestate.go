@@ -35,7 +35,7 @@ func (s *interfaceState) setLink(up bool) error {
 	return err
 }
 
-// setAddress adds or removes an address of the interface.
+// setAddress removes an address that the interface had at the start, or adds it again.
 func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
 	if present != slices.Contains(s.removed, a) {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,17 +32,17 @@ type kernelStreams struct {
 	open []io.Closer
 }
 
-// direct calls f in the current namespace.
-func direct(f func() error) error { return f() }
+// inCurrentNamespace is kernelStreams.inNamespace for sockets in the namespace of this program.
+func inCurrentNamespace(f func() error) error { return f() }
 
-// closeLater registers a socket to close at the end of the case.
+// closeLater registers a socket that close closes at the end of the case.
 func (n *kernelStreams) closeLater(c io.Closer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open = append(n.open, c)
 }
 
-// close resets the open connections of the case.
+// close closes the sockets of the case. It resets connections.
 func (n *kernelStreams) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -184,12 +185,14 @@ func (s *kernelStream) CloseWrite() error { return tcpError(s.c.CloseWrite()) }
 // Reset implements conformance.Stream.
 func (s *kernelStream) Reset() error { return errors.Join(s.c.SetLinger(0), s.c.Close()) }
 
+// plainAddr converts the address of a TCP socket. IPv4 addresses are not mapped to IPv6.
 func plainAddr(a net.Addr) netip.AddrPort {
 	p := a.(*net.TCPAddr).AddrPort()
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// tcpError adds the errors that cases test for.
+// tcpError wraps errors of sockets with conformance.ErrReset and verbs.ErrTimeout, which cases test
+// for.
 func tcpError(err error) error {
 	var timeout net.Error
 	switch {
@@ -203,8 +206,7 @@ func tcpError(err error) error {
 	return err
 }
 
-// isTCPTo returns a filter for TCP packets to these addresses: others may use the
-// same link.
+// isTCPTo returns a predicate for IP packets that contain TCP and are sent to one of addrs.
 func isTCPTo(addrs []netip.Addr) func([]byte) bool {
 	return func(ip []byte) bool {
 		h, _, err := packet.ParseIPHeader(ip)
@@ -231,15 +233,16 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 // get payloads of the usual size.
 const timestampsLen = 12
 
-// newTCPHost returns a user-space TCP for one case, on a path of this MTU over a
-// link that may carry more. The record has all of its packets.
-func newTCPHost(w *realWorld, link openWire, record *conformance.Record, at netip.Addr, cableMTU, mtu int) *wire.TCPHost {
-	link.Discard()
-	cfg := wire.TCPConfig{Wire: record.RecordWire(w, &segmentWire{link, w}), Addr: at, MTU: cableMTU, OnWait: w.startWait, Done: w.stop}
-	if mtu < cableMTU {
-		cfg.MSS = mtu - 20 - 20 - timestampsLen
-		if at.Is6() {
-			cfg.MSS -= 20
+// newTCPHost returns a user-space TCP with the address local for one case. pathMTU may be smaller
+// than the MTU of the link. All packets are recorded.
+func newTCPHost(w *realWorld, l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) *wire.TCPHost {
+	l.Discard()
+	cfg := wire.TCPConfig{Wire: record.RecordWire(w, &segmentWire{l, w}), Addr: local, MTU: linkMTU, OnWait: w.startWait, Done: w.stop}
+	if pathMTU < linkMTU {
+		const tcpHeaderLen = 20
+		cfg.MSS = pathMTU - link.IPv4HeaderLen - tcpHeaderLen - timestampsLen
+		if local.Is6() {
+			cfg.MSS -= link.IPv6HeaderLen - link.IPv4HeaderLen
 		}
 	}
 	return wire.NewTCPHost(cfg)

@@ -97,9 +97,7 @@ func (a *localDevice) WithBench(ctx context.Context, job conformance.BenchSpec, 
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of this host cannot be given defects", job.Defects)
 	}
-	if job.Record == nil {
-		job.Record = new(conformance.Record)
-	}
+
 	select {
 	case a.sem <- struct{}{}:
 		defer func() { <-a.sem }()
@@ -160,26 +158,11 @@ func (n *gidDevice) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
 }
 
 func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	dev, err := p.open()
-	if err != nil {
+	b := newBench(job, p.world, addrPair{local: p.addrs.local}, p.lab.mtu)
+	b.Caps, b.Partner, b.SetLink, b.SetAddress = p.lab.caps, p.openPartner, p.setLink, p.setAddress
+	b.SetPath = noImpairments(fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrBenchCannot))
+	if err := openTested(b, p.open); err != nil {
 		return fmt.Errorf("open the device: %w", err)
-	}
-	b := &conformance.Bench{
-		Runtime: p.world, Device: dev, Caps: p.lab.caps, Local: p.addrs.local, MTU: p.lab.mtu, Rand: newCaseRand(job.Seed), Record: job.Record,
-		Partner: p.openPartner, SetLink: p.setLink, SetAddress: p.setAddress,
-		SetPath: func(path conformance.Path) error {
-			if path == (conformance.Path{}) {
-				return nil
-			}
-			return fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrBenchCannot)
-		},
-	}
-	b.Reopen = func() error {
-		if err := b.Device.Close(); err != nil {
-			return err
-		}
-		b.Device, err = p.open()
-		return err
 	}
 	outcome := p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: p.lab.maxTime}, nil)
 	close(p.world.stop)

@@ -69,13 +69,13 @@ func (h *LocalHost) Identity() (agent.Identity, error) {
 		Devices: make([]agent.DeviceIdentity, 0, len(infos)),
 	}
 	for _, info := range infos {
-		id.Devices = append(id.Devices, h.device(info))
+		id.Devices = append(id.Devices, h.describeDevice(info))
 	}
 	return id, nil
 }
 
-// device describes a device.
-func (h *LocalHost) device(info verbs.DeviceInfo) agent.DeviceIdentity {
+// describeDevice returns the identity of a device, from sysfs and netlink.
+func (h *LocalHost) describeDevice(info verbs.DeviceInfo) agent.DeviceIdentity {
 	d := agent.DeviceIdentity{
 		Info: info, Driver: h.driver(info.Name), Firmware: h.attribute(info.Name, "fw_ver"), Where: h.busAddress(info.Name),
 	}
@@ -122,8 +122,9 @@ func (h *LocalHost) attribute(device string, path ...string) string {
 	return h.read(append([]string{"sys", "class", "infiniband", filepath.Base(device)}, path...)...)
 }
 
-// base returns the last element of a symbolic link's target; empty if there is none.
-func (h *LocalHost) base(device string, path ...string) string {
+// linkTarget returns the last element of the target of a symbolic link in sysfs; empty if there is
+// none.
+func (h *LocalHost) linkTarget(device string, path ...string) string {
 	to, err := os.Readlink(filepath.Join(append([]string{h.sysfsDir(device)}, path...)...))
 	if err != nil {
 		return ""
@@ -132,12 +133,12 @@ func (h *LocalHost) base(device string, path ...string) string {
 }
 
 // busAddress returns the bus address of a device.
-func (h *LocalHost) busAddress(device string) string { return h.base(device, "device") }
+func (h *LocalHost) busAddress(device string) string { return h.linkTarget(device, "device") }
 
 // driver returns the module of a device. Software devices have no bus, and sysfs does not
 // name their modules: rxe has a parent attribute, and siw is an RNIC.
 func (h *LocalHost) driver(device string) string {
-	if d := h.base(device, "device", "driver"); d != "" {
+	if d := h.linkTarget(device, "device", "driver"); d != "" {
 		return d
 	}
 	switch {
@@ -150,7 +151,8 @@ func (h *LocalHost) driver(device string) string {
 	}
 }
 
-// moduleVersion returns the version of a module, or the hash of its sources.
+// moduleVersion returns the version of a driver's module, or the hash of its sources; empty if
+// neither is known.
 func (h *LocalHost) moduleVersion(driver string) string {
 	if driver == "" {
 		return ""
@@ -174,14 +176,15 @@ func (h *LocalHost) netDevice(device string) (string, error) {
 	if all, err := os.ReadDir(filepath.Join(h.sysfsDir(device), "device", "net")); err == nil && len(all) == 1 {
 		return all[0].Name(), nil
 	}
-	if name := h.byGUID(device); name != "" {
+	if name := h.interfaceByGUID(device); name != "" {
 		return name, nil
 	}
 	return "", fmt.Errorf("device %s: its network interface is unknown: %w", device, verbs.ErrNotFound)
 }
 
-// byGUID finds the interface whose MAC is the base of the device's GUID, as with siw.
-func (h *LocalHost) byGUID(device string) string {
+// interfaceByGUID returns the interface whose MAC address is the base of the device's node GUID, as
+// that of siw is; empty if there is none.
+func (h *LocalHost) interfaceByGUID(device string) string {
 	guid, err := hex.DecodeString(strings.ReplaceAll(h.attribute(device, "node_guid"), ":", ""))
 	if err != nil || len(guid) != 8 {
 		return ""

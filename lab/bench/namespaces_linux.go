@@ -63,7 +63,7 @@ func (l *Namespaces) Close() error {
 	return errors.Join(errs...)
 }
 
-// takeNetwork returns an unused network.
+// takeNetwork returns an unused network, or builds one.
 func (l *Namespaces) takeNetwork() (*benchNetwork, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,8 @@ func (l *Namespaces) takeNetwork() (*benchNetwork, error) {
 	return newBenchNetwork(l.provider.OverTCP)
 }
 
-// putNetwork returns a network. One that is not clean is closed.
+// putNetwork makes a network available to other cases. It closes a network that is not clean: what
+// a case has left there would affect the next.
 func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,9 +99,6 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if cfg.mtu < minMTU || cfg.mtu > defaultMTU {
 		return fmt.Errorf("%w: an MTU of %d: the links of this bench have %d, the minimum of IPv6, to %d", conformance.ErrBenchCannot, cfg.mtu, minMTU, defaultMTU)
 	}
-	if job.Record == nil {
-		job.Record = new(conformance.Record)
-	}
 	select {
 	case l.sem <- struct{}{}:
 		defer func() { <-l.sem }()
@@ -117,19 +115,17 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
 }
 
-// runCase creates the bench and runs the body on it.
-func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error, limit time.Duration) error {
+// runCase creates the bench and runs the body on it, for maxTime at most.
+func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error, maxTime time.Duration) error {
 	if err := p.net.setMTU(p.cfg.mtu); err != nil {
 		return err
 	}
-	b := &conformance.Bench{
-		Runtime: p.world, Local: p.cfg.local, Peers: p.cfg.peers, MTU: p.cfg.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: p.openPartner, SetLink: p.setLink, SetAddress: p.setAddress, SetPath: p.net.setPath,
-	}
-	if err := p.open(b, job.Record); err != nil {
+	b := newBench(job, p.world, p.cfg.addrPair, p.cfg.mtu)
+	b.Partner, b.SetLink, b.SetAddress, b.SetPath = p.openPartner, p.setLink, p.setAddress, p.net.setPath
+	if err := p.open(b); err != nil {
 		return err
 	}
-	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: limit}, nil)
+	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: maxTime}, nil)
 }
 
 // realTimeCase is the part of a case in real time that netnsCase and deviceCase share.
@@ -169,19 +165,13 @@ func newNetnsCase(t *benchNetwork, cfg *benchConfig) *netnsCase {
 }
 
 // open opens the device and the peer's end of its link.
-func (p *netnsCase) open(b *conformance.Bench, record *conformance.Record) (err error) {
+func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
 		return err
 	}
 	p.devices = make([]verbs.Context, 1)
-	if err := p.openTested(b); err != nil {
+	if err := openTested(b, p.openTested); err != nil {
 		return err
-	}
-	b.Reopen = func() error {
-		if err := p.devices[0].Close(); err != nil {
-			return err
-		}
-		return p.openTested(b)
 	}
 	attr, err := b.Device.QueryDevice()
 	if err != nil {
@@ -190,25 +180,24 @@ func (p *netnsCase) open(b *conformance.Bench, record *conformance.Record) (err 
 	b.Caps = attr.Caps
 	if w := p.net.wire; w != nil {
 		w.Discard()
-		b.Wire = record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
+		b.Wire = b.Record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
 		return nil
 	}
-	b.RawTCP = func() (conformance.RawTCP, error) { return p.segments(record) }
+	b.RawTCP = func() (conformance.RawTCP, error) { return p.rawTCP(b.Record) }
 	p.streams = &kernelStreams{w: p.world, inNamespace: p.net.peer.Do, from: p.cfg.peers[0]}
-	b.Streams = record.RecordStreams(p.world, p.streams)
+	b.Streams = b.Record.RecordStreams(p.world, p.streams)
 	return nil
 }
 
-// openTested opens the device under test.
-func (p *netnsCase) openTested(b *conformance.Bench) error {
+// openTested opens the device under test, with the restrictions of the lab.
+func (p *netnsCase) openTested() (d verbs.Context, err error) {
 	at := p.cfg.nicConfig(socketRateBps)
 	at.NoGSO = true // packets as on the wire
-	d, err := p.openDevice(p.net.device, p.cfg.device, at)
-	if err != nil {
-		return err
+	if d, err = p.openDevice(p.net.device, p.cfg.device, at); err != nil {
+		return nil, err
 	}
-	p.devices[0], b.Device = d, p.cfg.restrictions.Apply(d)
-	return nil
+	p.devices[0] = d
+	return p.cfg.restrictions.Apply(d), nil
 }
 
 // openDevice opens a device on sockets of a namespace.
@@ -229,8 +218,7 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 	if n > partners {
 		return nil, fmt.Errorf("more than %d partners: %w", partners, conformance.ErrBenchCannot)
 	}
-	at := nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: hostAddr(p.cfg.family, firstPartner+byte(n-1)), LineRateBps: socketRateBps, PKeys: defaultPKeys()}
-	d, err := p.openDevice(p.net.partner, p.cfg.partner, at)
+	d, err := p.openDevice(p.net.partner, p.cfg.partner, p.cfg.partnerConfig(n, socketRateBps))
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +226,8 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 	return d, nil
 }
 
-// cleanUp closes the devices and undoes changes. It reports whether the network can
-// be used again.
+// cleanUp closes the devices and undoes changes of the link. clean is false if the device or
+// the case has not ended in time, so that the network cannot be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
 	p.stop()
 	late, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
@@ -262,8 +250,8 @@ func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
 	return p.interfaceState.setAddress(a, present)
 }
 
-// segments returns the peer's user-space TCP.
-func (p *netnsCase) segments(record *conformance.Record) (conformance.RawTCP, error) {
+// rawTCP returns the peer's user-space TCP, which it creates on first use.
+func (p *netnsCase) rawTCP(record *conformance.Record) (conformance.RawTCP, error) {
 	if p.tcpHost == nil {
 		wire, err := p.net.segmentWire()
 		if err != nil {
@@ -291,8 +279,8 @@ type realWire struct {
 	cfg *benchConfig
 }
 
-// Send implements conformance.Wire. It checks the MTU of the device's link, which
-// the switch port does not have.
+// Send implements conformance.Wire. It checks the MTU of the device's link, which may be smaller
+// than that of the socket's interface.
 func (x *realWire) Send(packet []byte) error {
 	if err := x.cfg.checkMTU(packet); err != nil {
 		return err
@@ -303,7 +291,7 @@ func (x *realWire) Send(packet []byte) error {
 // recvPollInterval is how often Recv checks whether the case was stopped.
 const recvPollInterval = 50 * time.Millisecond
 
-// Recv implements conformance.Wire.
+// Recv implements conformance.Wire. A negative timeout means none.
 func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	defer x.w.startWait("a packet from the device")()
 	for deadline := time.Now().Add(timeout); ; {

@@ -32,6 +32,7 @@ type realWorld struct {
 	waits []*string
 }
 
+// newRealWorld returns the runtime of a case that begins now.
 func newRealWorld() *realWorld {
 	return &realWorld{epoch: time.Now(), stop: make(chan struct{}), crash: make(chan error, 1)}
 }
@@ -41,7 +42,8 @@ type caseStopped struct{}
 
 var errCaseStopped = errors.New("the case was stopped")
 
-// callCase calls f and converts a panic into an error.
+// callCase calls f, the body of a case or of a task. It converts a panic and runtime.Goexit into
+// errors.
 func callCase(f func() error) (err error) {
 	returned := false
 	defer func() {
@@ -62,7 +64,7 @@ func callCase(f func() error) (err error) {
 	return err
 }
 
-// goCase runs f in a goroutine and returns a channel with its error.
+// goCase runs f by callCase in a goroutine, and returns a channel that receives its error.
 func goCase(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -70,9 +70,6 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if err != nil {
 		return err
 	}
-	if job.Record == nil {
-		job.Record = new(conformance.Record)
-	}
 	s := &simCase{cfg: cfg, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
 		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents, Trace: l.opt.Trace,
 		Stop: func() error { return context.Cause(ctx) },
@@ -118,7 +115,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
 		return nil, err
 	}
-	if s.port, err = s.attach("device", append(w.local[:len(w.local):len(w.local)], hostAddr(w.family, cableHost)), 0); err != nil {
+	if s.port, err = s.attach("device", append(slices.Clip(w.local), hostAddr(w.family, cableHost)), defaultRxQueue); err != nil {
 		return nil, w.openError(err)
 	}
 	// simWire taps packets to the peer: the port needs no queue.
@@ -129,45 +126,44 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	}
 	s.at = w.nicConfig(simRateBps)
 	s.at.VerbTime = s.verbTime
-	b := &conformance.Bench{
-		Runtime: s.world, Local: w.local, Peers: w.peers, Virtual: s.verbTime == 0, MTU: w.mtu,
-		Rand: newCaseRand(job.Seed), Record: job.Record, Partner: s.partner, SetLink: s.setLink, SetAddress: s.setAddress, SetPath: s.setPath,
-	}
+	b := newBench(job, s.world, w.addrPair, w.mtu)
+	b.Virtual = s.verbTime == 0
+	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
-		b.SetPath, b.SetAddress = setPathUnsupported, setAddressUnsupported
-		b.Streams = job.Record.RecordStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
+		b.SetAddress = func(netip.Addr, bool) error {
+			return cannotCarryf("removing an address, which does not affect streams here")
+		}
+		b.SetPath = noImpairments(cannotCarryf("impairments of streams, which have no packets here"))
+		b.Streams = b.Record.RecordStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
 		s.net.SetTap(s.wire.tap)
 		s.at.WrapLink = s.wire.wrapLink
-		b.Wire = job.Record.RecordWire(s.world, s.wire)
+		b.Wire = b.Record.RecordWire(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
-	if err := s.open(b); err != nil {
+	if err := openTested(b, s.openTested); err != nil {
 		return nil, err
-	}
-	b.Reopen = func() error {
-		if err := s.devices[0].Close(); err != nil {
-			return err
-		}
-		return s.open(b)
 	}
 	attr, err := b.Device.QueryDevice()
 	b.Caps = attr.Caps
 	return b, err
 }
 
-// open opens the device under test.
-func (s *simCase) open(b *conformance.Bench) error {
+// openTested opens the device under test, with the restrictions of the lab.
+func (s *simCase) openTested() (verbs.Context, error) {
 	d, err := s.cfg.device.InWorld(s.world.World, s.port, s.at)
 	if err != nil {
-		return s.cfg.openError(err)
+		return nil, s.cfg.openError(err)
 	}
-	s.devices[0], b.Device = d, s.cfg.restrictions.Apply(d)
-	return nil
+	s.devices[0] = d
+	return s.cfg.restrictions.Apply(d), nil
 }
 
-// attach adds a port with addresses to the network. rxQueueBytes limits its receive queue; 0 is the default.
+// defaultRxQueue as a parameter of attach selects the simulator's default.
+const defaultRxQueue = 0
+
+// attach adds a port with addresses to the network. rxQueueBytes limits its receive queue.
 func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*sim.Port, error) {
 	return s.net.Attach(sim.PortConfig{
 		Name: name, Addrs: addrs,
@@ -175,16 +171,14 @@ func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*si
 	})
 }
 
-// partner opens a partner device.
-func (s *simCase) partner() (verbs.Context, error) {
-	n := len(s.devices)
-	name := fmt.Sprintf("partner%d", n)
-	addr := hostAddr(s.cfg.family, firstPartner+byte(n-1))
-	port, err := s.attach(name, []netip.Addr{addr}, 0)
+// openPartner opens a partner device on a port of its own.
+func (s *simCase) openPartner() (verbs.Context, error) {
+	at := s.cfg.partnerConfig(len(s.devices), simRateBps)
+	port, err := s.attach(at.Name, []netip.Addr{at.Addr}, defaultRxQueue)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.cfg.partner.InWorld(s.world.World, port, nics.NICConfig{Name: name, Addr: addr, LineRateBps: simRateBps, PKeys: defaultPKeys()})
+	d, err := s.cfg.partner.InWorld(s.world.World, port, at)
 	if err != nil {
 		return nil, s.cfg.openError(err)
 	}
@@ -223,12 +217,6 @@ func notLocal(a netip.Addr, local []netip.Addr) error {
 	return fmt.Errorf("%v is not an address of the device, which has %v", a, local)
 }
 
-// setAddressUnsupported is setAddress for streams, which do not depend on addresses
-// here.
-func setAddressUnsupported(netip.Addr, bool) error {
-	return cannotCarryf("removing an address, which does not affect streams here")
-}
-
 // setPath sets the impairments of the device's link.
 func (s *simCase) setPath(p conformance.Path) error {
 	spec := impair.Spec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, KeepOrder: p.KeepOrder}
@@ -238,21 +226,14 @@ func (s *simCase) setPath(p conformance.Path) error {
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
 }
 
-// setPathUnsupported is setPath for streams, which have no packets here.
-func setPathUnsupported(p conformance.Path) error {
-	if p == (conformance.Path{}) {
-		return nil
-	}
-	return cannotCarryf("impairments of streams, which have no packets here")
-}
-
-// finish closes the devices and ends tasks. An error of the case comes first.
+// finish ends the tasks and closes the devices. It returns the outcome of the case or, if that is
+// nil, an error of its own.
 func (s *simCase) finish(outcome error) error {
 	err := errors.Join(s.world.endTasks(), closeDevices(s.devices))
 	return cmp.Or(outcome, err)
 }
 
-// runError converts the error of a simulation.
+// runError converts the error of a simulation: a panic of the device or the case, or a hang.
 func runError(err error) error {
 	var (
 		panicked *sim.PanicError
@@ -287,7 +268,8 @@ type simWorld struct {
 	tasks []*simTask
 }
 
-// currentProc returns the calling program.
+// currentProc returns the simulated program that calls the method named call. It panics outside of
+// simulated programs, which alone can block.
 func (w *simWorld) currentProc(call string) *sim.Proc {
 	p := w.Current()
 	if p == nil {
@@ -356,8 +338,8 @@ func (t *simTask) Wait(timeout time.Duration) error {
 // advances time.
 const pollTime = 50 * time.Nanosecond
 
-// waitUntil waits until done returns true; false after a timeout. The signal
-// changed makes it check again.
+// waitUntil waits until done returns true, which it checks after each broadcast of changed. It
+// returns false after the timeout; a negative timeout means none.
 func (w *simWorld) waitUntil(changed *sim.Signal, reason sim.WaitReason, timeout time.Duration, done func() bool) bool {
 	p := w.currentProc(string(reason))
 	deadline := w.Now() + max(timeout, pollTime)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -25,14 +26,14 @@ type simStreams struct {
 // backlog is the number of streams that may wait for Accept.
 const backlog = 128
 
-// newSimStreams returns the TCP of the port peer, which connects from an address.
+// newSimStreams returns the TCP of the port peer. Its connections have the local address from.
 func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
 	n := &simStreams{w: w, host: peer.StreamHost(), from: from}
 	n.host.OnReady(n, 0)
 	return n
 }
 
-// HandleEvent wakes the waiters of streams.
+// HandleEvent wakes the programs that wait for streams: one is readable or writable.
 func (n *simStreams) HandleEvent(mono.Time, uint64) { n.changed.Broadcast() }
 
 // Dial implements conformance.Streams.
@@ -42,20 +43,34 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 		return nil, err
 	}
 	s := &simStream{n: n, l: l}
-	found := n.w.waitUntil(&n.changed, sim.WaitReason("a stream to "+to.String()), timeout, func() bool {
-		if !l.Connected(0) {
-			_, err = l.Read(0, s.buf[:])
+	err = n.await("a stream to "+to.String(), timeout, func() (bool, error) {
+		if l.Connected(0) {
+			return true, nil
 		}
-		return err != nil || l.Connected(0)
+		_, err := l.Read(0, s.buf[:]) // has the error of a refused connection
+		return l.Connected(0), err
 	})
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("dial %v: %w", to, streamError(err))
-	case !found:
+	if errors.Is(err, verbs.ErrTimeout) {
 		_ = l.Abort(0)
-		return nil, fmt.Errorf("dial %v: %w", to, verbs.ErrTimeout)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dial %v: %w", to, err)
 	}
 	return s, nil
+}
+
+// await waits until try returns true or an error, which await returns. It calls try whenever a
+// stream has changed.
+func (n *simStreams) await(reason string, timeout time.Duration, try func() (bool, error)) (err error) {
+	ended := n.w.waitUntil(&n.changed, sim.WaitReason(reason), timeout, func() bool {
+		var done bool
+		done, err = try()
+		return done || err != nil
+	})
+	if !ended {
+		return fmt.Errorf("wait for %s: %w", reason, verbs.ErrTimeout)
+	}
+	return streamError(err)
 }
 
 // Listen implements conformance.Streams.
@@ -81,16 +96,12 @@ func (l *simListener) Close() error { return l.l.Close() }
 // Accept implements conformance.Listener.
 func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	var s link.StreamLink
-	var err error
-	found := l.n.w.waitUntil(&l.n.changed, sim.WaitReason("a stream to port "+fmt.Sprint(l.Addr().Port())), timeout, func() bool {
+	err := l.n.await(fmt.Sprintf("a stream to port %d", l.Addr().Port()), timeout, func() (_ bool, err error) {
 		s, err = l.l.Accept(0)
-		return s != nil || err != nil
+		return s != nil, err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !found:
-		return nil, fmt.Errorf("no connection to %v: %w", l.Addr(), verbs.ErrTimeout)
 	}
 	return &simStream{n: l.n, l: s}, nil
 }
@@ -119,34 +130,29 @@ func (s *simStream) Reset() error { return streamError(s.l.Abort(0)) }
 
 // Write implements conformance.Stream. It starts a segment with b, and blocks while
 // the device does not read.
-func (s *simStream) Write(b []byte) (err error) {
-	s.n.w.waitUntil(&s.n.changed, "room to write", verbs.Forever, func() bool {
-		var k int
-		k, err = s.l.Write(0, b)
-		b = b[k:]
-		return err != nil || len(b) == 0
+func (s *simStream) Write(b []byte) error {
+	return s.n.await("room to write", verbs.Forever, func() (bool, error) {
+		written, err := s.l.Write(0, b)
+		b = b[written:]
+		return len(b) == 0, err
 	})
-	return streamError(err)
 }
 
 // Read implements conformance.Stream.
 func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
-	var k int
-	var err error
-	found := s.n.w.waitUntil(&s.n.changed, "bytes from the device", timeout, func() bool {
-		k, err = s.l.Read(0, s.buf[:])
-		return k > 0 || err != nil
+	var read int
+	err := s.n.await("bytes from the device", timeout, func() (_ bool, err error) {
+		read, err = s.l.Read(0, s.buf[:])
+		return read > 0, err
 	})
-	switch {
-	case err != nil:
-		return nil, streamError(err)
-	case !found:
-		return nil, fmt.Errorf("nothing from the device: %w", verbs.ErrTimeout)
+	if err != nil {
+		return nil, err
 	}
-	return append([]byte(nil), s.buf[:k]...), nil
+	return slices.Clone(s.buf[:read]), nil
 }
 
-// streamError adds the errors that cases test for.
+// streamError wraps errors of a reset or refused stream with conformance.ErrReset, which cases test
+// for.
 func streamError(err error) error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):

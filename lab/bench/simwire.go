@@ -32,8 +32,8 @@ type simWire struct {
 // maxUnread bounds the packets that a case leaves unread.
 const maxUnread = 1 << 15
 
-// tap implements sim.Tap. Packets of the device to itself do not leave the NIC, and
-// are ignored.
+// tap implements sim.Tap. It delivers each packet that the device sends to the peer, whatever its
+// destination. Packets of the device to itself do not leave the NIC, and are ignored.
 func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
 	if p != x.device || dir != sim.Out || slices.Contains(p.Addrs(), d.Dst.Addr()) {
 		return
@@ -45,7 +45,7 @@ func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Dat
 	x.w.After(pathLatency, x, 0)
 }
 
-// HandleEvent delivers the packets whose time has come.
+// HandleEvent delivers the packets that have arrived by now, and drops those beyond maxUnread.
 func (x *simWire) HandleEvent(mono.Time, uint64) {
 	for len(x.inFlight) > 0 && x.inFlight[0].At <= x.w.Now() {
 		f := x.inFlight[0]
@@ -96,7 +96,7 @@ func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
 // Join implements conformance.Wire. All packets are seen anyway.
 func (x *simWire) Join(netip.Addr) error { return nil }
 
-// dropInFlight drops the packets on the link.
+// dropInFlight drops the packets that are on the link.
 func (x *simWire) dropInFlight() { x.inFlight = nil }
 
 // A simulated network delivers packets by IP address, and a link by Ethernet address.
@@ -108,7 +108,9 @@ const (
 	maxUnknown   = 1<<12 - 1
 )
 
-// redirectUnknown redirects a packet to an unknown address to the device.
+// redirectUnknown redirects a packet to the device if no port has its destination, as a frame to
+// the device's MAC would arrive. Bits of the flow label beyond its 20 carry the number of the
+// original destination, which redirectedLink restores.
 func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
@@ -147,8 +149,8 @@ func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := u.GroupLink.Recv(now, ds)
 	for i := range ds[:n] {
 		d := &ds[i]
-		if k := d.FlowLabel >> unknownShift; k > 0 {
-			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[k-1], d.Dst.Port())
+		if number := d.FlowLabel >> unknownShift; number > 0 {
+			d.Dst = netip.AddrPortFrom(u.x.unknownAddrs[number-1], d.Dst.Port())
 			d.FlowLabel &= link.FlowLabelMask
 		}
 	}

@@ -36,15 +36,15 @@ type AgentHost struct {
 	// its exit may be reported after the connection is lost.
 	startWait, endWait time.Duration
 
-	running *guestAgent
-	printed int64 // bytes of the console that were read
+	running     *guestAgent
+	consoleRead int64 // bytes of the console that were read
 }
 
 // guestAgent is an agent that runs in a guest.
 type guestAgent struct {
 	kill  context.CancelFunc
 	ended chan struct{}
-	why   error // it ended; valid after ended is closed
+	err   error // why the agent ended; valid after ended is closed
 }
 
 const (
@@ -86,13 +86,13 @@ func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 		}
 	}
 	a := g.launch(ctx)
-	client, err := g.dial(ctx, a)
+	client, err := g.dialAgent(ctx, a)
 	if err != nil {
 		a.stop()
 		return nil, err
 	}
 	g.running = a
-	if _, g.printed, err = g.lab.ConsoleSince(onlyGuest, 0); err != nil { // skip the messages of the boot
+	if _, g.consoleRead, err = g.lab.ConsoleSince(onlyGuest, 0); err != nil { // skip the messages of the boot
 		return nil, errors.Join(err, client.Close())
 	}
 	go func() {
@@ -116,7 +116,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. It does not end with ctx, so that a case can
+// launch starts the agent in the guest. The agent goes on when ctx ends, so that a case can
 // clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -127,15 +127,16 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 		code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{
 			Args: []string{agentProgram, "agent", "--listen", g.Addr, "--key", keyPath, "--quiet"}, Stderr: output,
 		})
-		if a.why = err; err == nil {
-			a.why = fmt.Errorf("the agent in the guest ended with code %d: %s", code, output)
+		if a.err = err; err == nil {
+			a.err = fmt.Errorf("the agent in the guest ended with code %d: %s", code, output)
 		}
 	}()
 	return a
 }
 
-// dial connects to the agent, and retries until it listens.
-func (g *AgentHost) dial(ctx context.Context, a *guestAgent) (*agent.Client, error) {
+// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has
+// passed.
+func (g *AgentHost) dialAgent(ctx context.Context, a *guestAgent) (*agent.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, g.startWait)
 	defer stop()
 	go func() {
@@ -160,7 +161,7 @@ func (g *AgentHost) dial(ctx context.Context, a *guestAgent) (*agent.Client, err
 		}
 		select {
 		case <-a.ended:
-			return nil, a.why
+			return nil, a.err
 		default:
 			return nil, fmt.Errorf("the agent in the guest is not reached: %w", err)
 		}
@@ -193,32 +194,33 @@ func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
 // stacks of a crash.
 const reportLines = 80
 
-// Problem implements bench.DeviceHost: it looks for kernel errors on the console and for
-// tasks that hang.
+// Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an
+// error since the last call, or if sign is set and the guest has ended, a task hangs in the kernel
+// or the agent was lost.
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {
 		sign = g.endReason(sign)
 	}
-	text, upTo, err := g.lab.ConsoleSince(onlyGuest, g.printed)
+	text, upTo, err := g.lab.ConsoleSince(onlyGuest, g.consoleRead)
 	if err != nil {
 		return errors.Join(sign, err)
 	}
-	g.printed = upTo
+	g.consoleRead = upTo
 	text = strings.TrimSpace(text)
 	if errs := Errors(text); len(errs) > 0 {
-		return fmt.Errorf("%s\nThe guest's console:\n%s", summary(errs), ErrorReport(text, reportLines))
+		return fmt.Errorf("%s\nThe guest's console:\n%s", summarizeErrors(errs), ErrorReport(text, reportLines))
 	}
-	var off *GuestError
+	var ended *GuestError
 	switch {
 	case sign == nil:
 		return nil
-	case errors.As(sign, &off):
-		return fmt.Errorf("guest %d %s\nThe guest's console:\n%s", off.ID, off.Reason, off.Console)
+	case errors.As(sign, &ended):
+		return fmt.Errorf("guest %d %s\nThe guest's console:\n%s", ended.ID, ended.Reason, ended.Console)
 	}
-	switch stuck := g.stuck(); {
-	case stuck != "":
-		return fmt.Errorf("its kernel does not come back from what the agent asked for\n%s", stuck)
+	switch stacks := g.stuckStacks(); {
+	case stacks != "":
+		return fmt.Errorf("system calls of the agent do not return\n%s", stacks)
 	case lost && text != "":
 		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, ErrorReport(text, reportLines))
 	case lost:
@@ -227,19 +229,19 @@ func (g *AgentHost) Problem(sign error) error {
 	return nil
 }
 
-// summary returns the first kernel error, and the panic that followed.
-func summary(errs []string) string {
+// summarizeErrors returns the first of the kernel errors, with the panic if that is the last.
+func summarizeErrors(errs []string) string {
 	if last := errs[len(errs)-1]; len(errs) > 1 && strings.HasPrefix(last, "Kernel panic") {
 		return fmt.Sprintf("its kernel crashed: %s (%s)", errs[0], last)
 	}
 	return "its kernel says: " + errs[0]
 }
 
-// endReason returns why the agent ended, or lost if that is not reported in time.
+// endReason returns why the agent ended, or the error lost if the agent does not end within endWait.
 func (g *AgentHost) endReason(lost error) error {
 	select {
 	case <-g.running.ended:
-		return g.running.why
+		return g.running.err
 	case <-time.After(g.endWait):
 		return lost
 	}
@@ -250,9 +252,9 @@ const stuckScript = `for t in /proc/[0-9]*/task/[0-9]*; do
 	if grep -q '^State:.D' $t/status; then echo "task ${t##*/}, $(cat $t/comm), waits in the kernel:"; cat $t/stack; fi
 done 2>/dev/null`
 
-// stuck returns the kernel stacks of tasks in uninterruptible sleep; empty if there is
+// stuckStacks returns the kernel stacks of tasks in uninterruptible sleep; empty if there is
 // none, or the guest does not answer.
-func (g *AgentHost) stuck() string {
+func (g *AgentHost) stuckStacks() string {
 	ctx, stop := context.WithTimeout(context.Background(), stuckWait)
 	defer stop()
 	output := new(headTail)
@@ -270,17 +272,16 @@ type headTail struct {
 	head, tail []byte
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It keeps the first and the last keepBytes bytes of the output.
 func (w *headTail) Write(b []byte) (n int, err error) {
-	const most = 4 << 10 // of each
+	const keepBytes = 4 << 10
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n = len(b)
-	room := min(most-len(w.head), len(b))
+	room := min(keepBytes-len(w.head), len(b))
 	w.head = append(w.head, b[:room]...)
 	w.tail = append(w.tail, b[room:]...)
-	w.tail = w.tail[max(0, len(w.tail)-most):]
-	return n, nil
+	w.tail = w.tail[max(0, len(w.tail)-keepBytes):]
+	return len(b), nil
 }
 
 // String returns the kept output without surrounding space.

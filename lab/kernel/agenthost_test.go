@@ -168,7 +168,7 @@ func TestAgentHostReportsProblems(t *testing.T) {
 		{"a case without end, and nothing else", hang, func(*fakeGuest) {}, nil},
 		{
 			"a case without end, and a task that is stuck", hang, func(f *fakeGuest) { f.stuck = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
-			[]string{"does not come back", "\ntask 7", "rxe_destroy_qp"},
+			[]string{"do not return", "\ntask 7", "rxe_destroy_qp"},
 		},
 		{
 			"a word of alarm", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },

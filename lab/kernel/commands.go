@@ -111,34 +111,34 @@ func Capabilities() []netns.Capability {
 	return []netns.Capability{kernelGuests(ImageCache{Dir: dir}, err), agentLibrary(ibv.Linked)}
 }
 
-// kernelGuests reports which kernels can be booted, and how to get the others. why is the
-// reason if no guest can run.
-func kernelGuests(cache ImageCache, why error) netns.Capability {
+// kernelGuests returns the capability to boot guests: which kernels have an image, and how to
+// build the others. bootErr is not nil if this machine cannot boot guests.
+func kernelGuests(cache ImageCache, bootErr error) netns.Capability {
 	c := netns.Capability{
 		Name: "kernel guests", State: netns.Yes,
 		For: "Linux's own soft-RoCE and soft-iWARP as devices and as peers (lab kernel, certify)",
 	}
-	if why != nil {
+	if bootErr != nil {
 		c.State = netns.No
-		c.Reason, c.Cure = reasonAndCure(why)
+		c.Reason, c.Cure = reasonAndCure(bootErr)
 		return c
 	}
 	var built, missing []string
-	var cannot error
-	for _, series := range []Series{Linux61, Linux612} {
+	var buildErr error
+	for _, series := range AllSeries() {
 		if _, err := cache.Find(series, true); err == nil {
 			built = append(built, string(series))
 			continue
 		}
 		missing = append(missing, string(series))
-		cannot = cache.Check(series, true)
+		buildErr = cache.Check(series, true)
 	}
 	switch {
 	case len(missing) == 0:
 		return c
-	case cannot != nil:
+	case buildErr != nil:
 		c.State = netns.No
-		c.Reason, c.Cure = reasonAndCure(cannot)
+		c.Reason, c.Cure = reasonAndCure(buildErr)
 	default:
 		c.State = netns.Limited
 		c.Reason = fmt.Sprintf("no image of Linux %s yet: the first that needs it makes it, which takes some minutes and a network", strings.Join(missing, ", "))
@@ -151,7 +151,8 @@ func kernelGuests(cache ImageCache, why error) netns.Capability {
 	return c
 }
 
-// reasonAndCure splits an error into its reason and the command that helps.
+// reasonAndCure splits an error into its reason and the command that removes it; "" if that is
+// unknown.
 func reasonAndCure(err error) (reason, cure string) {
 	var missing *MissingError
 	var none *netns.UnavailableError
@@ -164,7 +165,8 @@ func reasonAndCure(err error) (reason, cure string) {
 	return err.Error(), ""
 }
 
-// agentLibrary reports whether this program can be the agent of a real device.
+// agentLibrary returns the capability of this program to be the agent of a real device: it has to
+// be linked with libibverbs.
 func agentLibrary(linked bool) netns.Capability {
 	c := netns.Capability{Name: "libibverbs", For: "this program as the agent on the host of a real device (agent)", State: netns.Yes}
 	if !linked {

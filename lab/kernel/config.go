@@ -138,7 +138,7 @@ type Guest struct {
 	Control netip.Addr `json:"control"` // on its control link
 }
 
-// guestAt returns the addresses of the guest with a number.
+// guestAt returns the addresses of the guest with the number id.
 func guestAt(id int) Guest {
 	return Guest{
 		ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
@@ -177,8 +177,8 @@ func controlPort(id int) string { return fmt.Sprintf("control%d", id) }
 // guestLibC is the minor version of glibc in guests, which is that of Debian 12.
 const guestLibC = 36 // 2.36
 
-// checkProgram returns an error if a program is linked against a later glibc than
-// that of guests.
+// checkProgram returns an error unless guests can run a program: an x86-64 ELF file that
+// needs no later glibc than theirs.
 func checkProgram(path string) error {
 	if err := cmdline.CheckFile(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
@@ -208,18 +208,18 @@ func checkProgram(path string) error {
 
 var libCSymbol = regexp.MustCompile(`^GLIBC_2\.(\d+)`)
 
-// libCVersion returns the minor version N of a symbol version GLIBC_2.N.
-func libCVersion(symbol string) (int, bool) {
+// libCVersion returns N of a symbol version GLIBC_2.N, and false for another symbol version.
+func libCVersion(symbol string) (minor int, ok bool) {
 	m := libCSymbol.FindStringSubmatch(symbol)
 	if m == nil {
 		return 0, false
 	}
-	n, err := strconv.Atoi(m[1])
-	return n, err == nil
+	minor, err := strconv.Atoi(m[1])
+	return minor, err == nil
 }
 
-// writeInitrd writes the archives of the image, and one with the init program. It
-// is not part of the image, which would have to be rebuilt with this program.
+// writeInitrd writes an initrd: the archives of the image, and one with the init program.
+// The image does not contain that program, so that a new program needs no new image.
 func writeInitrd(w io.Writer, archives []string, program string) error {
 	for _, name := range archives {
 		if err := copyFile(w, name); err != nil {

@@ -36,14 +36,15 @@ func newConsole() *console {
 	return &console{ready: make(chan struct{}), failed: make(chan string, 1)}
 }
 
-// copyFrom reads until the guest ends, and also writes to a file if there is one.
-func (c *console) copyFrom(from io.Reader, to *os.File) {
+// copyFrom adds the guest's output from a reader until the guest ends. It also writes the output
+// to the file log, unless that is nil.
+func (c *console) copyFrom(from io.Reader, log *os.File) {
 	b := make([]byte, 4096)
 	for {
 		n, err := from.Read(b)
 		c.add(b[:n])
-		if to != nil {
-			_, _ = to.Write(b[:n]) // a full disk does not stop the lab
+		if log != nil {
+			_, _ = log.Write(b[:n]) // a full disk does not stop the lab
 		}
 		if err != nil {
 			return
@@ -76,7 +77,7 @@ func (c *console) add(b []byte) {
 	}
 }
 
-// parseLine detects marks and panics.
+// parseLine detects the guest's ReadyMark and FailedMark, and a kernel panic.
 func (c *console) parseLine(line string) {
 	if strings.Contains(line, "Kernel panic - not syncing") && c.panic == "" {
 		c.panic = line[strings.Index(line, "Kernel panic"):]
@@ -105,8 +106,8 @@ func lastLines(text string, n int, separator string) string {
 	return strings.Join(lines[max(0, len(lines)-n):], separator)
 }
 
-// since returns the output after the first bytes, whose number is after, as far as it is kept, and
-// the number of all bytes.
+// since returns the output that follows the first after bytes, as far as it is kept. upTo is the
+// number of all bytes that were printed.
 func (c *console) since(after int64) (text string, upTo int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +141,9 @@ func (e *GuestError) Error() string {
 // guestExitTimeout is how long a machine may take to end after its connections.
 const guestExitTimeout = 5 * time.Second
 
-// guestExitError replaces the error of a closed connection by the reason why the
-// guest ended, if it does in time. ctx ends with the guest.
+// guestExitError returns err. If err is ErrConnectionClosed and the guest ends within
+// guestExitTimeout, it returns the reason of that end instead: the cause of ctx, which ends with
+// the guest.
 func guestExitError(ctx context.Context, err error) error {
 	if !errors.Is(err, guest.ErrConnectionClosed) {
 		return err

@@ -155,7 +155,8 @@ func parseFields(text, separator string) map[string]string {
 	return fields
 }
 
-// dependency returns the first dependency with a prefix.
+// dependency returns the first package that p depends on and whose name has a prefix; "" if
+// there is none.
 func (p Package) dependency(prefix string) string {
 	for word := range strings.SplitSeq(p.depends, ",") {
 		if name, _, _ := strings.Cut(strings.TrimSpace(word), " "); strings.HasPrefix(name, prefix) {
@@ -165,7 +166,8 @@ func (p Package) dependency(prefix string) string {
 	return ""
 }
 
-// fetch downloads packages into a directory and returns their files, in order.
+// fetch returns the files of packages, in order. It downloads those into dir that neither dir nor
+// debDirs has.
 func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, error) {
 	paths := make([]string, 0, len(all))
 	var names []string
@@ -173,8 +175,8 @@ func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, e
 	for _, p := range all {
 		path := filepath.Join(dir, p.file())
 		for _, d := range a.debDirs {
-			if have := filepath.Join(d, p.file()); verifySHA256(have, p.SHA256) == nil {
-				path = have
+			if local := filepath.Join(d, p.file()); verifySHA256(local, p.SHA256) == nil {
+				path = local
 			}
 		}
 		paths = append(paths, path)
@@ -198,7 +200,7 @@ func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, e
 	return paths, nil
 }
 
-// verifySHA256 returns an error if a file has another hash.
+// verifySHA256 returns an error unless the SHA-256 of a file is want.
 func verifySHA256(path, want string) error {
 	got, err := sha256Of(path)
 	if err == nil && got != want {

@@ -32,7 +32,7 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := b.ensurePart(string(b.series), hash(currentRecipe), packages, func(out string) error { return b.base(ctx, out, packages) })
+	base, err := b.ensurePart(string(b.series), hash(currentRecipe), packages, func(out string) error { return b.buildBase(ctx, out, packages) })
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if !siw {
 		return img, nil
 	}
-	extra, err := b.siw(ctx)
+	extra, err := b.ensureSIW(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,8 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	return img, nil
 }
 
-// ensurePart builds a part of an image, unless it exists.
+// ensurePart returns the manifest of a part of an image. If no part with this prefix was built
+// from the same recipe and packages, it builds one: fill writes its files to the directory out.
 func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(out string) error) (*manifest, error) {
 	name := partName(prefix, struct {
 		Recipe   string
@@ -115,18 +116,16 @@ func (b *build) unpack(ctx context.Context, packages []Package, into string) err
 		return err
 	}
 	for _, f := range files {
-		if err := runCommand(ctx, "", "dpkg-deb", "-x", f, into); err != nil {
+		if err := runCommand(ctx, "dpkg-deb", "-x", f, into); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runCommand runs a program. The error has its last output.
-func runCommand(ctx context.Context, dir, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	output, err := cmd.CombinedOutput()
+// runCommand runs a program. The error contains the last lines of its output.
+func runCommand(ctx context.Context, name string, args ...string) error {
+	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -136,9 +135,9 @@ func runCommand(ctx context.Context, dir, name string, args ...string) error {
 	return nil
 }
 
-// base builds the kernel and the archive of a guest, without siw and the init
-// program.
-func (b *build) base(ctx context.Context, out string, packages []Package) error {
+// buildBase writes the kernel and the archive of a guest, without siw and the init
+// program, to the directory out. The first of the packages is the kernel's.
+func (b *build) buildBase(ctx context.Context, out string, packages []Package) error {
 	b.logf("making guests with Linux %s in %s, once", b.release, b.Dir)
 	kernel, user := filepath.Join(b.work, "kernel"), filepath.Join(b.work, "user")
 	if err := b.unpack(ctx, packages[:1], kernel); err != nil {
@@ -151,12 +150,12 @@ func (b *build) base(ctx context.Context, out string, packages []Package) error 
 		return err
 	}
 	b.logf("packing")
-	return writeArchive(filepath.Join(out, baseName), func(a *Archive) error { return b.pack(ctx, a, kernel, user) })
+	return writeArchive(filepath.Join(out, baseName), func(a *Archive) error { return b.packBase(ctx, a, kernel, user) })
 }
 
-// pack fills the archive, sorted by name, so that equal packages give equal
-// archives.
-func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error {
+// packBase adds the files of a guest to an archive, from the unpacked packages of the kernel and
+// of programs. Equal packages give equal archives.
+func (b *build) packBase(ctx context.Context, a *Archive, kernel, user string) error {
 	for _, dir := range []string{"/bin", "/sbin", "/etc/libibverbs.d", "/lib64", "/root", "/proc", "/sys", "/dev", "/tmp", "/run", "/usr/sbin"} {
 		a.AddDir(dir)
 	}
@@ -182,10 +181,10 @@ const siwRecipe = "siw 1"
 // siwSource is the directory of siw in the kernel source.
 const siwSource = "drivers/infiniband/sw/siw/"
 
-// siw builds soft-iWARP for the image's kernel, from Debian's source of the same
-// version: unchanged, and a second time with the MPA CRC required, for which siw
-// has no option.
-func (b *build) siw(ctx context.Context) (*manifest, error) {
+// ensureSIW builds soft-iWARP for the image's kernel, unless that was built, from Debian's source
+// of the same version: unchanged, and a second time with the MPA CRC required, for which siw has
+// no option.
+func (b *build) ensureSIW(ctx context.Context) (*manifest, error) {
 	packages, err := b.siwPackages(ctx)
 	if err != nil {
 		return nil, err
@@ -244,7 +243,7 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
-	if err := relocate(headers, tree); err != nil {
+	if err := relocateHeaders(headers, tree); err != nil {
 		return err
 	}
 	source, err := b.apt.fetch(ctx, filepath.Join(b.work, "debs"), packages[len(packages)-1:])
@@ -273,21 +272,21 @@ func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, c
 			}
 		}
 		b.logf("compiling %s", variant)
-		if err := runCommand(ctx, "", "make", "-C", headers, "M="+siw, "CC="+compiler, "modules"); err != nil {
+		if err := runCommand(ctx, "make", "-C", headers, "M="+siw, "CC="+compiler, "modules"); err != nil {
 			return fmt.Errorf("siw does not build for Linux %s: %w", b.release, err)
 		}
-		small := filepath.Join(b.work, variant)
-		if err := runCommand(ctx, "", "strip", "-g", "-o", small, filepath.Join(siw, "siw.ko")); err != nil {
+		stripped := filepath.Join(b.work, variant)
+		if err := runCommand(ctx, "strip", "-g", "-o", stripped, filepath.Join(siw, "siw.ko")); err != nil {
 			return err
 		}
-		a.CopyFile("/lib/siw/"+variant, small)
+		a.CopyFile("/lib/siw/"+variant, stripped)
 	}
 	return nil
 }
 
-// relocate replaces the absolute path in the headers' Makefile, because they are
-// not unpacked to /usr.
-func relocate(headers, tree string) error {
+// relocateHeaders replaces the absolute path in the Makefile of the kernel headers, because they
+// are unpacked below tree.
+func relocateHeaders(headers, tree string) error {
 	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
 		return err
 	}
@@ -350,8 +349,8 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory from a tar archive, which is
-// sorted by name.
+// extractFolder extracts the files of one directory from a tar archive, in which they follow
+// each other.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

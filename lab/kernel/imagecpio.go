@@ -43,7 +43,7 @@ func (a *Archive) AddDir(name string) {
 		return
 	}
 	a.AddDir(path.Dir(name))
-	a.entry(name, typeDir|0o755, 0, nil)
+	a.writeEntry(name, typeDir|0o755, 0, nil)
 }
 
 // AddFile adds a file with size bytes from a reader.
@@ -52,7 +52,7 @@ func (a *Archive) AddFile(name string, mode fs.FileMode, size int64, from io.Rea
 		a.fail(fmt.Errorf("%s has %d bytes, more than the format allows", name, size))
 		return
 	}
-	a.entry(clean(name), typeFile|uint32(mode.Perm()), uint32(size), from)
+	a.writeEntry(clean(name), typeFile|uint32(mode.Perm()), uint32(size), from)
 }
 
 // AddText adds a file with a text.
@@ -109,12 +109,12 @@ func writeArchive(name string, add func(*Archive) error) error {
 
 // AddLink adds a symbolic link.
 func (a *Archive) AddLink(name, target string) {
-	a.entry(clean(name), typeLink|0o777, uint32(len(target)), strings.NewReader(target))
+	a.writeEntry(clean(name), typeLink|0o777, uint32(len(target)), strings.NewReader(target))
 }
 
-// Close writes the trailer.
+// Close writes the trailer, and returns the first error of all methods.
 func (a *Archive) Close() error {
-	a.header("TRAILER!!!", 0, 0, 0)
+	a.writeHeader("TRAILER!!!", 0, 0, 0)
 	a.pad(512)
 	if a.err == nil {
 		a.err = a.w.Flush()
@@ -137,8 +137,8 @@ func (a *Archive) fail(err error) {
 	}
 }
 
-// entry writes the header and the content of a file in the newc format.
-func (a *Archive) entry(name string, mode, size uint32, from io.Reader) {
+// writeEntry writes the header of a file, and size bytes of content unless from is nil.
+func (a *Archive) writeEntry(name string, mode, size uint32, from io.Reader) {
 	switch parent := clean(path.Dir("/" + name)); {
 	case a.err != nil:
 		return
@@ -151,7 +151,7 @@ func (a *Archive) entry(name string, mode, size uint32, from io.Reader) {
 	}
 	a.names[name] = true
 	a.inode++
-	a.header(name, mode, size, a.inode)
+	a.writeHeader(name, mode, size, a.inode)
 	if from == nil {
 		return
 	}
@@ -165,8 +165,9 @@ func (a *Archive) entry(name string, mode, size uint32, from io.Reader) {
 	a.pad(4)
 }
 
-// header writes thirteen numbers of eight hexadecimal digits, and the name.
-func (a *Archive) header(name string, mode, size, inode uint32) {
+// writeHeader writes a header of the newc format: the magic number, thirteen fields of eight
+// hexadecimal digits, and the name.
+func (a *Archive) writeHeader(name string, mode, size, inode uint32) {
 	links := uint32(1)
 	if mode&typeDir != 0 && mode&typeFile == 0 {
 		links = 2

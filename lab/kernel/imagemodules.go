@@ -79,9 +79,10 @@ func builtinModules(root string) (map[string]bool, error) {
 	return all, nil
 }
 
-// addModule reads a module and its dependencies.
-func addModule(ctx context.Context, files map[string]string, name string, into map[string]*module) error {
-	if into[name] != nil {
+// addModule reads a module and its dependencies, and adds them to found. files has the paths of
+// all modules by name.
+func addModule(ctx context.Context, files map[string]string, name string, found map[string]*module) error {
+	if found[name] != nil {
 		return nil
 	}
 	path := files[name]
@@ -97,9 +98,9 @@ func addModule(ctx context.Context, files map[string]string, name string, into m
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	m.file = name + ".ko"
-	into[name] = m
+	found[name] = m
 	for _, d := range m.depends {
-		if err := addModule(ctx, files, d, into); err != nil {
+		if err := addModule(ctx, files, d, found); err != nil {
 			return fmt.Errorf("%s needs %s: %w", name, d, err)
 		}
 	}

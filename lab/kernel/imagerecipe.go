@@ -88,9 +88,9 @@ var currentRecipe = recipe{
 // providers are the libibverbs drivers of the software devices.
 var providers = []string{"rxe", "siw"}
 
-// hash returns the hash of a value's JSON.
-func hash(what any) string {
-	text, err := json.Marshal(what)
+// hash returns the SHA-256 of a value's JSON in hexadecimal.
+func hash(value any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // all callers use types with JSON
 	}
@@ -110,7 +110,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func findProgram(root, name string) (string, error) { return findIn(root, programDirs, name) }
 
-// findIn finds a file and follows symbolic links within root.
+// findIn returns the path of a file in one of dirs below root. Symbolic links are followed as if
+// root were the root directory.
 func findIn(root string, dirs []string, name string) (string, error) {
 	for _, dir := range dirs {
 		path := filepath.Join(root, dir, name)

@@ -148,20 +148,29 @@ func (l *Lab) Guests() []Guest {
 func (l *Lab) machine(id int) (*machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.down:
-		return nil, errors.New("the lab is down")
-	case id < 1 || id > len(l.machines):
-		return nil, fmt.Errorf("no guest %d: there are 1 to %d", id, len(l.machines))
+	if err := checkGuest(id, len(l.machines), l.down); err != nil {
+		return nil, err
 	}
 	return l.machines[id-1], nil
+}
+
+// checkGuest returns an error if the lab is down, or its guests, 1 to n, do not include id.
+func checkGuest(id, n int, labDown bool) error {
+	switch {
+	case labDown:
+		return errors.New("the lab is down")
+	case id < 1 || id > n:
+		return fmt.Errorf("no guest %d: there are 1 to %d", id, n)
+	}
+	return nil
 }
 
 // dialTimeout is how long a guest, which may be busy, has to accept a connection.
 const dialTimeout = 20 * time.Second
 
-// dialGuest connects to the command server of a guest. The returned context also
-// ends with the guest, because a connection to a stopped machine does not close.
+// dialGuest connects to the command server of a guest. The returned context ends with ctx, with
+// the returned function, and with the guest, because a connection to a stopped machine does not
+// close.
 func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	m, err := l.machine(id)
 	if err != nil {
@@ -241,8 +250,8 @@ func (l *Lab) Console(id int) (string, error) {
 	return text, err
 }
 
-// ConsoleSince returns the console output of a guest after the first bytes, whose number is after,
-// and the number of all bytes.
+// ConsoleSince returns the console output of a guest that follows the first after bytes. upTo is
+// the number of all bytes that were printed.
 func (l *Lab) ConsoleSince(id int, after int64) (text string, upTo int64, err error) {
 	m, err := l.machine(id)
 	if err != nil {

@@ -271,7 +271,7 @@ func TestTCGNeedsNoKVM(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c, got, err)
 		}
 	}
-	works := kvmWorks()
+	works := checkKVM()
 	got, err := chooseAccel(Config{Accel: KVM})
 	if (works == nil) != (err == nil) || (err == nil && got != KVM) {
 		t.Errorf("KVM works: %v; chosen: %v, %v", works, got, err)

@@ -29,7 +29,7 @@ type machine struct {
 	booted  time.Duration // time to boot
 }
 
-// boot starts a guest.
+// boot starts a guest, and returns before it is ready.
 func (l *Lab) boot(id int) (*machine, error) {
 	m := &machine{id: id, console: newConsole(), qemuStderr: new(headTail), ended: make(chan struct{}), began: time.Now()}
 	const firstExtraFile = 3
@@ -72,10 +72,11 @@ func openConsole(dir string, id int) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, ConsoleName(id)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
-// waitReady waits until the guest is ready.
-func (m *machine) waitReady(ctx context.Context, limit time.Duration) error {
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
+// waitReady waits until the guest is ready. It returns a GuestError if the guest fails to boot,
+// ends, or is not ready in time.
+func (m *machine) waitReady(ctx context.Context, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-m.console.ready:
 		m.mu.Lock()
@@ -86,8 +87,8 @@ func (m *machine) waitReady(ctx context.Context, limit time.Duration) error {
 		return &GuestError{ID: m.id, Reason: "did not boot: " + why, Console: m.console.tail(consoleLines)}
 	case <-m.ended:
 		return m.exitError()
-	case <-timeout.C:
-		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", limit), Console: m.console.tail(consoleLines)}
+	case <-timer.C:
+		return &GuestError{ID: m.id, Reason: fmt.Sprintf("was not ready after %v", timeout), Console: m.console.tail(consoleLines)}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -101,21 +102,21 @@ func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := &GuestError{ID: m.id, Console: m.console.tail(consoleLines)}
-	panicked, said := m.console.panicked(), m.qemuStderr.String()
+	panicked, messages := m.console.panicked(), m.qemuStderr.String()
 	switch {
 	case m.stopped != "":
 		return &GuestError{ID: m.id, Reason: m.stopped}
 	case panicked != "":
 		e.Reason, e.Panic = "panicked: "+panicked, true
-	case said != "":
-		e.Reason = fmt.Sprintf("is off (%v): %s", m.cmd.ProcessState, said)
+	case messages != "":
+		e.Reason = fmt.Sprintf("is off (%v): %s", m.cmd.ProcessState, messages)
 	default:
 		e.Reason = fmt.Sprintf("is off (%v)", m.cmd.ProcessState)
 	}
 	return e
 }
 
-// stop kills the guest and waits until it has ended.
+// stop kills the guest and waits until it has ended. why is the reason in exitError.
 func (m *machine) stop(why string) {
 	m.mu.Lock()
 	select {
@@ -145,12 +146,12 @@ func (m *machine) alive() bool {
 	}
 }
 
-// chooseAccel selects KVM or TCG.
+// chooseAccel returns KVM if it works and the configuration allows it, else TCG.
 func chooseAccel(c Config) (Accel, error) {
 	if c.Accel == TCG || c.ICount {
 		return TCG, nil
 	}
-	err := kvmWorks()
+	err := checkKVM()
 	switch {
 	case err == nil:
 		return KVM, nil
@@ -160,8 +161,8 @@ func chooseAccel(c Config) (Accel, error) {
 	return TCG, nil
 }
 
-// kvmWorks tries to create a virtual machine.
-func kvmWorks() error {
+// checkKVM returns an error unless KVM can create a virtual machine on this processor.
+func checkKVM() error {
 	// Inside some virtual machines, KVM exists and only emulates, badly.
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -175,13 +176,13 @@ func kvmWorks() error {
 		return err
 	}
 	defer f.Close()
-	const apiVersion, createVM, theVersion = 0xAE00, 0xAE01, 12
-	version, err := unix.IoctlRetInt(int(f.Fd()), apiVersion)
+	const getAPIVersion, createVM, stableVersion = 0xAE00, 0xAE01, 12 // of <linux/kvm.h>
+	version, err := unix.IoctlRetInt(int(f.Fd()), getAPIVersion)
 	if err != nil {
 		return fmt.Errorf("/dev/kvm: %w", err)
 	}
-	if version != theVersion {
-		return fmt.Errorf("/dev/kvm has version %d, want %d", version, theVersion)
+	if version != stableVersion {
+		return fmt.Errorf("/dev/kvm has version %d, want %d", version, stableVersion)
 	}
 	vm, err := unix.IoctlRetInt(int(f.Fd()), createVM)
 	if err != nil {

@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -15,10 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// newRemote returns a client; guests is 0 outside of the lab's namespace.
+// newRemote returns a client of a lab; guests is 0 outside of the lab's namespace.
 func newRemote(name string, guests int) *Remote {
 	r := &Remote{name: name, guests: guests}
 	r.dial = r.dialThroughLab
+	if guests != 0 {
+		r.dial = r.dialFromInside
+	}
 	return r
 }
 
@@ -50,9 +52,6 @@ func (r *Remote) roundTrip(ctx context.Context, timeout time.Duration, q *reques
 // dialThroughLab returns a connection to a guest, which the lab opens. The returned
 // context ends with the guest.
 func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
-	if r.guests != 0 {
-		return r.dialFromInside(ctx, id)
-	}
 	c, err := kind.Send(ctx, r.name, dialTimeout+kind.ReplyTimeout, &request{Op: opGuest, Guest: id})
 	if err != nil {
 		return nil, nil, nil, err
@@ -66,7 +65,8 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 		conn, err = net.FileConn(c.Files[0])
 	}
 	if err == nil {
-		err = c.WaitForever(false)
+		const detach = false // the call ends with ctx
+		err = c.WaitForever(detach)
 	}
 	if err != nil {
 		c.Close()
@@ -82,8 +82,9 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 
 // dialFromInside connects to a guest from within the lab's namespace.
 func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
-	if id < 1 || id > r.guests {
-		return nil, nil, nil, fmt.Errorf("no guest %d: there are 1 to %d", id, r.guests)
+	const labDown = false
+	if err := checkGuest(id, r.guests, labDown); err != nil {
+		return nil, nil, nil, err
 	}
 	d := net.Dialer{Timeout: dialTimeout}
 	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(guest.Control(id).Addr(), guest.Port).String())
@@ -101,7 +102,7 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 	if q.Program, err = daemon.NewProgram(args); err != nil {
 		return 0, err
 	}
-	c, err := kind.Send(ctx, r.name, 0, q, os.Stdin, os.Stdout, os.Stderr)
+	c, err := kind.Send(ctx, r.name, noTimeout, q, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
@@ -134,8 +135,8 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	return kind.Start(ctx, name, cfg)
 }
 
-// prepareLabDir removes old consoles from the directory of a lab. A user without a cache
-// directory has none.
+// prepareLabDir creates the directory of a lab, removes console logs of an earlier lab, and makes
+// it the default of cfg.Consoles. It does nothing for a user without a cache directory.
 func prepareLabDir(name string, cfg *Config) error {
 	log := kind.CrashLog(name)
 	if log == "" {

@@ -73,7 +73,8 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 			return err
 		}
 		cmd.Env = s.lab.programEnv(cmd.Env)
-		return c.Run(cmd, s.lab.ns.Start, func() {}, func() {})
+		doNothing := func() {}
+		return c.Run(cmd, s.lab.ns.Start, doNothing, doNothing)
 	case opDown:
 		c.Down()
 	default:
@@ -85,8 +86,8 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	return c.Reply(nil)
 }
 
-// serveGuestConn sends a client a connection to a guest, and an error if the guest
-// ends, because its connection does not close then.
+// serveGuestConn sends a client the descriptor of a connection to a guest. It returns when the
+// client disconnects, or with an error when the guest ends, at which the connection does not close.
 func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	ctx, stop, conn, err := s.lab.dial(s.ctx, id)
 	if err != nil {
@@ -103,15 +104,15 @@ func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	if err != nil {
 		return err
 	}
-	gone := make(chan struct{})
+	disconnected := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(disconnected)
 		_ = c.Frames.Serve(func(control.Frame) error { return control.ErrProtocol }) // until it disconnects
 	}()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-gone:
+	case <-disconnected:
 		return nil
 	}
 }
@@ -159,7 +160,8 @@ func ProgramMain() (code int, err error) {
 	return code, errors.Join(err, l.Down())
 }
 
-// runProgram runs the program until it ends, or a guest does.
+// runProgram runs a program in the lab's namespace and returns its exit code. It kills the program
+// if a guest ends, and terminates it if ctx ends.
 func (l *Lab) runProgram(ctx context.Context, j *programJob) (code int, err error) {
 	cmd := &exec.Cmd{Path: j.Path, Args: j.Args, Dir: j.Dir, Env: l.programEnv(os.Environ())}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -171,16 +173,16 @@ func (l *Lab) runProgram(ctx context.Context, j *programJob) (code int, err erro
 		_ = cmd.Wait() // ProcessState has the result
 		close(ended)
 	}()
-	gone := make(chan *machine, len(l.machines))
+	endedGuests := make(chan *machine, len(l.machines))
 	for _, m := range l.machines {
 		go func() {
 			<-m.ended
-			gone <- m
+			endedGuests <- m
 		}()
 	}
 	select {
 	case <-ended:
-	case m := <-gone:
+	case m := <-endedGuests:
 		_ = cmd.Process.Kill() // it may wait for the guest
 		<-ended
 		return 0, m.exitError()

@@ -61,7 +61,8 @@ type LinkCounters struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
-// countersOf returns the counters of a direction; the switch itself dropped some packets.
+// countersOf returns the counters of a direction from those of its impairments, and the number of
+// packets that the switch itself dropped.
 func countersOf(c impair.Counters, dropped uint64) LinkCounters {
 	return LinkCounters{
 		Packets: c.Offered, Lost: c.Lost + c.LostInBurst + c.Overflowed, Duplicated: c.Duplicated, Reordered: c.Reordered,
@@ -70,10 +71,10 @@ func countersOf(c impair.Counters, dropped uint64) LinkCounters {
 }
 
 // ParseImpairment reads the impairments of a guest's link from words of a command line, as
-// scenarios.ImpairText does. Error messages call the link known.
-func ParseImpairment(known string, words []string) (m Impairment, err error) {
+// scenarios.ImpairText does. Error messages use linkName for the link.
+func ParseImpairment(linkName string, words []string) (m Impairment, err error) {
 	const port = "host0"
-	text, err := scenarios.ImpairText(scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}, port, known, words)
+	text, err := scenarios.ImpairText(scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}, port, linkName, words)
 	if err != nil {
 		return m, err
 	}
@@ -83,17 +84,18 @@ func ParseImpairment(known string, words []string) (m Impairment, err error) {
 	}
 	plan, err := lab.NewPlan(sc, lab.Options{})
 	if err != nil {
-		return m, scenarios.ImpairError(err, known, words)
+		return m, scenarios.ImpairError(err, linkName, words)
 	}
 	for i := range plan.Ports {
 		if p := &plan.Ports[i]; p.Node == port {
 			return Impairment{Out: p.Out.Specs, In: p.In.Specs}, nil
 		}
 	}
-	return m, fmt.Errorf("%s: a fabric without a port", known)
+	return m, fmt.Errorf("%s: a fabric without a port", linkName)
 }
 
-// ParseImpairFlag reads the value of --impair: the words of ParseImpairment in one.
+// ParseImpairFlag parses the value of the flag --impair: the words of ParseImpairment, separated
+// by spaces.
 func ParseImpairFlag(text string) (Impairment, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -102,8 +104,8 @@ func ParseImpairFlag(text string) (Impairment, error) {
 	return ParseImpairment("--impair", words)
 }
 
-// String describes a link that is down, impaired or has lost packets; it is empty for any
-// other.
+// String describes a link that is down, broken, impaired or has lost packets; it returns "" for any
+// other link.
 func (l *Link) String() string {
 	var parts []string
 	if l.Down {

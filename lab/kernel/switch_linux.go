@@ -61,7 +61,7 @@ func (p *linkSet) impair(id int, m Impairment) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.checkGuest(id); err != nil {
+	if err := checkGuest(id, len(p.links), p.closed); err != nil {
 		return err
 	}
 	s := p.links[id-1]
@@ -76,17 +76,6 @@ func (p *linkSet) impair(id int, m Impairment) error {
 		p.links[id-1] = s
 	}
 	return s.impair(m)
-}
-
-// checkGuest returns an error if there is no such guest, or the lab is down. mu is held.
-func (p *linkSet) checkGuest(id int) error {
-	switch {
-	case p.closed:
-		return errors.New("the lab is down")
-	case id < 1 || id > len(p.links):
-		return fmt.Errorf("no guest %d: there are 1 to %d", id, len(p.links))
-	}
-	return nil
 }
 
 // moveToSwitch moves a link from the bridge to a user-space switch. Packets in flight are lost.
@@ -136,8 +125,8 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	return s, nil
 }
 
-// impair replaces the impairments. A direction without any has no handler, and
-// passes GSO packets whole.
+// impair replaces the impairments of the link. A direction without any has no frame handler, so
+// that the switch forwards GSO packets without segmenting them.
 func (s *switchedLink) impair(m Impairment) error {
 	for _, dir := range []struct {
 		impairer *ethernet.Impairer
@@ -161,8 +150,8 @@ func (s *switchedLink) impair(m Impairment) error {
 	return nil
 }
 
-// addTo fills in the impairments, counters and errors of the link.
-func (s *switchedLink) addTo(l *Link) {
+// describe sets the impairments, counters and error in l.
+func (s *switchedLink) describe(l *Link) {
 	l.Switched, l.Impairment = true, s.impairment
 	select {
 	case <-s.ended:
@@ -180,7 +169,7 @@ func (s *switchedLink) addTo(l *Link) {
 func (p *linkSet) setLink(id int, up bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.checkGuest(id); err != nil {
+	if err := checkGuest(id, len(p.links), p.closed); err != nil {
 		return err
 	}
 	err := p.ns.Do(func() error {
@@ -200,16 +189,16 @@ func (p *linkSet) setLink(id int, up bool) error {
 	return nil
 }
 
-// link returns the state of a guest's link.
+// link returns the state of a guest's link; the zero Link if there is no such guest.
 func (p *linkSet) link(id int) (l Link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.checkGuest(id) != nil {
+	if checkGuest(id, len(p.links), p.closed) != nil {
 		return l
 	}
 	l.Down = p.down[id-1]
 	if s := p.links[id-1]; s != nil {
-		s.addTo(&l)
+		s.describe(&l)
 	}
 	return l
 }
@@ -237,10 +226,10 @@ func (p *linkSet) close() error {
 // insertSwitchLink moves a guest's tap to the isolated bridge, and adds a veth pair
 // between the switch and the bridge, in the namespace of the calling thread.
 func insertSwitchLink(id int) error {
-	held, err := netlink.LinkByName(isolatedBridge)
+	isolated, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {
-		held = &netlink.Bridge{LinkAttrs: linkAttrs(isolatedBridge, 0)}
-		if err := netlink.LinkAdd(held); err != nil {
+		isolated = &netlink.Bridge{LinkAttrs: linkAttrs(isolatedBridge, defaultMTU)}
+		if err := netlink.LinkAdd(isolated); err != nil {
 			return fmt.Errorf("interface %s: %w", isolatedBridge, err)
 		}
 	}
@@ -266,7 +255,7 @@ func insertSwitchLink(id int) error {
 			}
 			return uswitch.DisableGSO(bridgeSidePort(id))
 		},
-		func() error { return netlink.LinkSetMaster(tap, held) },
+		func() error { return netlink.LinkSetMaster(tap, isolated) },
 		func() error { return addToBridge(cable, WireDevice) },
 		func() error { return waitOperUp(bridgeSidePort(id)) },
 		func() error { return waitOperUp(switchSidePort(id)) })

@@ -90,6 +90,7 @@ type source struct {
 	hopLimit uint8
 }
 
+// sourceOf returns the source of a datagram from the remote queue pair qp.
 func sourceOf(d *link.Datagram, qp uint32) source {
 	return source{
 		src: netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port()), dst: netip.AddrPortFrom(d.Dst.Addr().Unmap(), d.Dst.Port()),
@@ -103,7 +104,7 @@ func (s *source) replyPath() path {
 }
 
 // fill builds the address area of a receive, like the GRH of verbs: an IPv6 header, or an IPv4
-// header in the second half, with the UDP source port in octets 2 and 3. length is that of the
+// header in the last 20 octets, with the UDP source port in octets 2 and 3. length is that of the
 // message.
 func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	const udp = 17
@@ -151,8 +152,9 @@ func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	return ^sum & 0xffff
 }
 
-// sourceAddr returns the local address for packets to dst. If no address of the family is
-// left, it is one of the initial GID table, which may come back.
+// sourceAddr returns the local address for packets to dst: the first in the GID table with the
+// same IP version. If there is none, it returns one of the initial GID table, which the host may
+// get back.
 func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
 	for _, table := range [...][]verbs.GIDEntry{n.cfg.GIDs, n.initialGIDs} {
 		for i := range table {

@@ -65,8 +65,7 @@ const (
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults returns the configuration with defaults in place of zero values, or an error that
-// wraps ErrConfig.
+// withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
@@ -107,7 +106,7 @@ func (c *Config) surePacket() int {
 	return maxPacket(c.LinkMTU, !has6)
 }
 
-// maxPacket returns the largest UDP payload that fits into one IP packet of the link.
+// maxPacket returns the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
 func maxPacket(mtu int, is4 bool) int {
 	head := link.IPv6HeaderLen
 	if is4 {

@@ -26,7 +26,8 @@ type errorQueue struct {
 // errorToken is one token: a rate of 1 per second adds 1 per nanosecond.
 const errorToken = int64(1e9)
 
-// allow takes a token and reports whether there was one.
+// allow takes a token for an error message, and reports whether there was one. The bucket gets
+// rate tokens per second and holds up to burst.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -94,7 +95,8 @@ func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 	n.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
 }
 
-// peerErrorEvent returns the event for an invalid segment of a peer.
+// peerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
+// error.
 func peerErrorEvent(e ddp.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == ddp.LayerRDMAP && e.Type == ddp.RDMAPRemoteProtection,

@@ -88,7 +88,8 @@ func (n *NIC) receiveUD(d *link.Datagram, k *wire.Packet) {
 	}
 }
 
-// toUD checks a packet for a UD QP and passes its segment to the QP.
+// toUD checks a packet for a UD QP, and passes its segment to the QP. group is set for a multicast
+// packet.
 func (n *NIC) toUD(q *QP, k *wire.Packet, group bool) {
 	from, h := &n.lastSource, &n.header
 	body, err := h.Parse(k.ULPDU)

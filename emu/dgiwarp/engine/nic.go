@@ -31,8 +31,8 @@ type NIC struct {
 	sending     nic.FIFO[*QP]   // QPs with pending requests
 	withOutput  nic.FIFO[*peer] // peers that may have segments to send
 	peersWait   nic.FIFO[*QP]   // RD QPs that made peers wait for receives
-	messages    messageTable
-	records     recordTable
+	messages    partialTable[*message]
+	records     partialTable[*record]
 	errors      errorQueue
 	portDown    bool
 	gidsChanged bool             // SetGIDs was called: paths may use a removed address
@@ -75,7 +75,7 @@ func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// StrictDeadline is Deadline without the timers that may be late.
+// StrictDeadline is Deadline, with a slack for the timers of RD that may be late.
 func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }
@@ -117,7 +117,7 @@ func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 // PortDown reports whether the port is down.
 func (n *NIC) PortDown() bool { return n.portDown }
 
-// gid returns the address of a GID table entry.
+// gid returns the address of the GID table entry with an index, and false if there is none.
 func (n *NIC) gid(index uint8) (netip.Addr, bool) {
 	for i := range n.cfg.GIDs {
 		if e := &n.cfg.GIDs[i]; e.Index == int(index) && e.GID != (verbs.GID{}) {

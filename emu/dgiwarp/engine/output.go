@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// turn is the number of packets that a UD QP may send before the next QP.
-const turn = 64
+// packetsPerTurn is the number of packets that a UD QP may send before the next QP.
+const packetsPerTurn = 64
 
 // Output fills ds with datagrams to send and returns their number. It reuses the payload
 // buffers: each must have the capacity of a full packet, or the first that of all packets
@@ -38,8 +38,8 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// outputQPs fills ds from index filled on with packets of UD QPs, and passes the requests of
-// RD QPs to their peers.
+// outputQPs fills ds from index filled on with packets of UD QPs, and returns the new number of
+// filled datagrams. It passes the requests of RD QPs to their peers.
 func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 	for filled < len(ds) {
 		q, ok := n.sending.Pop()
@@ -51,7 +51,7 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 			q.distribute(n.clock)
 			continue
 		}
-		quota := turn
+		quota := packetsPerTurn
 		for quota > 0 && filled < len(ds) && q.emit(&ds[filled]) {
 			quota--
 			filled = n.commitDatagram(ds, filled)
@@ -64,8 +64,8 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 	return filled
 }
 
-// commitDatagram counts ds[filled] as output and prepares the next buffer. It discards a
-// packet whose source address was removed.
+// commitDatagram adds ds[filled] to the output, prepares the next buffer, and returns the new
+// number of filled datagrams. It discards a packet whose source address was removed.
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
 		return filled

@@ -6,8 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextReceive takes a receive off the queue of the QP and copies it, since its slot may be
-// reused. It fills the address area and removes it from the SGL that the stream sees.
+// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since
+// its slot may be reused. It writes the address area to the receive's memory, and removes the area
+// from the SGL that the stream sees.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.receive()
@@ -47,7 +48,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	return r
 }
 
-// Received completes a receive.
+// Received implements iwarp.Owner. It adds the completion of a receive to the CQ.
 func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID
@@ -59,19 +60,21 @@ func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.recvCQ, &wc, solicited)
 }
 
-// Completed completes the oldest request, since a stream completes requests in order, and
-// frees its slot.
+// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes
+// requests in order, and frees its slot. After a failed flow, the first flushed request gets the
+// error of the flow.
 func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
-	h.peer.qp.complete(h.peer.oldest(), status)
+	h.peer.qp.complete(h.peer.popOldest(), status)
 }
 
-// Retired does nothing: Completed frees the slot.
+// Retired implements iwarp.Owner. It does nothing: Completed frees the slot.
 func (h *peerStream) Retired(_ *iwarp.Request) {}
 
-// Ended handles the end of the stream.
+// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless
+// the QP is isolated or the peer has reported the error.
 func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
 	p.queueOutput() // there may be an error message to send

@@ -41,17 +41,18 @@ type peerStream struct {
 	filled bool
 }
 
-// origins is a queue that records which stream each unacknowledged segment belongs to.
+// origins is a FIFO of bits that records for each unacknowledged segment whether the responder
+// stream sent it, or else the requester stream.
 type origins struct {
 	bits [wire.Window / 64]uint64
 	head uint8 // wraps with the ring
 	tail uint8
 }
 
-// push appends whether a segment belongs to the responder stream.
-func (o *origins) push(serve bool) {
+// push records a segment that was sent.
+func (o *origins) push(byResponder bool) {
 	mask := uint64(1) << (o.tail % 64)
-	if serve {
+	if byResponder {
 		o.bits[o.tail/64] |= mask
 	} else {
 		o.bits[o.tail/64] &^= mask
@@ -59,14 +60,14 @@ func (o *origins) push(serve bool) {
 	o.tail++
 }
 
-// pop removes the oldest entry.
-func (o *origins) pop() (serve bool) {
-	serve = o.bits[o.head/64]>>(o.head%64)&1 != 0
+// pop removes the oldest segment.
+func (o *origins) pop() (byResponder bool) {
+	byResponder = o.bits[o.head/64]>>(o.head%64)&1 != 0
 	o.head++
-	return serve
+	return byResponder
 }
 
-// peerOf returns the peer of an rd.Peer.
+// peerOf returns the engine's peer of an rd.Peer, which it creates if necessary.
 func (n *NIC) peerOf(r *rd.Peer) *peer {
 	if p, ok := r.Owner.(*peer); ok {
 		return p
@@ -127,8 +128,8 @@ func (p *peer) post(now mono.Time, r *request) {
 	}
 }
 
-// oldest removes and returns the oldest request.
-func (p *peer) oldest() *request {
+// popOldest removes and returns the oldest request.
+func (p *peer) popOldest() *request {
 	r := p.first
 	if p.first = r.next; p.first == nil {
 		p.last = nil
@@ -165,14 +166,15 @@ func (n *NIC) streamOptions() iwarp.Options {
 	return iwarp.Options{IRD: n.cfg.Reads, ORD: n.cfg.Reads}
 }
 
-// fail resets a stream whose flow is gone. The oldest request fails with status.
+// fail resets a stream whose flow is gone. The oldest request fails with status, and the others
+// are flushed.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, false)
 	h.stream, h.flow, h.cause = iwarp.Stream{}, 0, verbs.WCSuccess
 }
 
-// retry posts waiting requests, if the requester stream is usable.
+// retry posts waiting requests to the requester stream while it is usable.
 func (p *peer) retry(now mono.Time) {
 	for p.waiting != nil && p.ready(now) {
 		r := p.waiting

@@ -44,7 +44,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// checkSend checks a send work request before it is queued.
+// checkSend returns an error for a send work request that ibv_post_send must refuse.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -122,7 +122,8 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	return q.rq.Post(wr)
 }
 
-// receive returns the oldest receive and its protection domain, or nil.
+// receive returns the oldest posted receive, without removing it, and its protection domain; nil if
+// there is none.
 func (q *QP) receive() (*nic.Receive, nic.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
@@ -134,7 +135,7 @@ func (q *QP) receive() (*nic.Receive, nic.PD) {
 	return q.rq.Peek(), q.endpoint.PD
 }
 
-// takeReceive removes the oldest receive.
+// takeReceive removes the receive that QP.receive returns.
 func (q *QP) takeReceive() {
 	if q.srq != nil {
 		q.srq.Take()
@@ -159,7 +160,7 @@ func (q *QP) queueOutput() {
 	}
 }
 
-// executeLocal executes a Local Invalidate or Bind request.
+// executeLocal executes and completes a Local Invalidate or Bind request. An error fails the QP.
 func (q *QP) executeLocal(r *request) {
 	n := q.nic
 	status := verbs.WCSuccess

@@ -111,7 +111,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// checkQP returns an error if a QP with this configuration cannot be created.
+// checkQP returns an error if CreateQP cannot create a QP with these parameters.
 func (n *NIC) checkQP(c *QPConfig) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -167,10 +167,10 @@ func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.Fro
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-// sends reports whether the QP may send.
+// sends reports whether the state of the QP allows it to send.
 func (q *QP) sends() bool { return q.state == verbs.QPStateRTS }
 
-// receives reports whether the QP may receive.
+// receives reports whether the state of the QP allows it to receive.
 func (q *QP) receives() bool {
 	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
 }

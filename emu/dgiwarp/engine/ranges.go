@@ -16,7 +16,7 @@ func (r *ranges) add(s span) bool {
 	if s.from >= s.to {
 		return true
 	}
-	// Those from i to j-1 touch or overlap it.
+	// Spans i to j-1 touch or overlap s, and become one with it.
 	i := 0
 	for i < len(r.spans) && r.spans[i].to < s.from {
 		i++

@@ -81,8 +81,9 @@ func (p *peer) flowBegins() {
 	}
 }
 
-// receive passes a segment to its stream. It reports false if the segment needs a receive and
-// none is posted.
+// receive passes a segment to the stream that it is for: a response to the requester, a request to
+// the responder. It returns false, without an effect, if the segment needs a receive and none is
+// posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header
@@ -101,7 +102,7 @@ func (p *peer) receive(segment []byte) bool {
 	return true
 }
 
-// deliver passes a segment to stream h, if it is open.
+// deliver passes a segment to stream h, or drops it if h is not open.
 func (p *peer) deliver(h *peerStream, segment []byte) {
 	q := p.qp
 	if h == nil || !h.stream.Opened() {
@@ -144,25 +145,27 @@ func (p *peer) terminatedStream(body []byte) *peerStream {
 	return p.requester
 }
 
-// acked tells the streams how many of their segments were acknowledged.
+// acked tells the two streams how many of the oldest count segments were theirs: the peer has
+// acknowledged them.
 func (p *peer) acked(count int) {
-	asks, serve := 0, 0
+	ofRequester, ofResponder := 0, 0
 	for range count {
 		if p.origin.pop() {
-			serve++
+			ofResponder++
 		} else {
-			asks++
+			ofRequester++
 		}
 	}
-	if asks > 0 {
-		p.requester.stream.Accepted(asks)
+	if ofRequester > 0 {
+		p.requester.stream.Accepted(ofRequester)
 	}
-	if serve > 0 {
-		p.responder.stream.Accepted(serve)
+	if ofResponder > 0 {
+		p.responder.stream.Accepted(ofResponder)
 	}
 }
 
-// flowFailed ends the outstanding work of a failed flow to the peer.
+// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with
+// status.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
 	if p.requester != nil {
@@ -213,8 +216,8 @@ func (n *NIC) resume(q *QP) (more bool) {
 	if left <= 0 {
 		return true
 	}
-	told, more := n.rd.Resume(q.num, left)
-	q.promised += told
+	resumed, more := n.rd.Resume(q.num, left)
+	q.promised += resumed
 	return more
 }
 
@@ -230,13 +233,14 @@ func (q *QP) awaitReceives() {
 // may then have packets to send after a receive is posted.
 func (n *NIC) PeersAwaitReceives() bool { return n.peersWait.Len() > 0 }
 
-// outputSegments moves segments from the two streams of a peer to the flow, alternately.
+// outputSegments moves segments from the two streams of a peer to the flow, alternately, until
+// neither has another or there is no room.
 func (p *peer) outputSegments(now mono.Time) {
 	n := p.qp.nic
-	serve := false
-	for idle := 0; idle < 2; serve = !serve {
+	byResponder := false
+	for idle := 0; idle < 2; byResponder = !byResponder {
 		h := p.requester
-		if serve {
+		if byResponder {
 			h = p.responder
 		}
 		if h == nil || h.stream.WaitsForPeer() {
@@ -244,7 +248,7 @@ func (p *peer) outputSegments(now mono.Time) {
 			continue
 		}
 		if p.rd.Epoch() == 0 {
-			// Answers need a flow, too.
+			// Responses need a flow to the peer, too.
 			if rp, err := n.rd.Peer(now, p.rd.Key, p.qp.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
 				return
 			}
@@ -254,7 +258,7 @@ func (p *peer) outputSegments(now mono.Time) {
 			continue
 		}
 		idle = 0
-		p.origin.push(serve)
+		p.origin.push(byResponder)
 		p.rd.Send(now, n.segment.Header, n.segment.Payload)
 	}
 	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
@@ -262,7 +266,8 @@ func (p *peer) outputSegments(now mono.Time) {
 	}
 }
 
-// addressRD sets the addresses and payload of an RD datagram.
+// addressRD sets the addresses and payload of an RD datagram: the path of the peer's last request,
+// if there is one.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

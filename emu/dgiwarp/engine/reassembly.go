@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// messageKey identifies a message of several packets.
+// messageKey identifies a message of several packets that a QP receives.
 type messageKey struct {
 	src   netip.AddrPort
 	srcQP uint32
@@ -16,92 +16,112 @@ type messageKey struct {
 	qp    *QP
 }
 
+// partial is the common part of messages and records of which segments are missing.
+type partial struct {
+	key   messageKey
+	until mono.Time // when it is dropped or, for a record, completed
+	have  ranges    // received octets
+}
+
+// common implements the constraint of partialTable.
+func (p *partial) common() *partial { return p }
+
 // message is a UD message in reassembly.
 type message struct {
-	key    messageKey
-	until  mono.Time
+	partial
 	opcode ddp.Opcode
 	buf    []byte // of MaxUDSend
-	have   ranges
 	total  uint32 // the length, once the last segment has come
 	ends   bool   // it has
 }
 
-// messageTable holds the messages in reassembly, oldest first. The search is linear, since
+// partialTable holds incomplete messages or records, oldest first. The search is linear, since
 // there are few.
-type messageTable struct {
-	open  []*message
-	free  []*message
-	limit int
+type partialTable[T interface {
+	comparable
+	common() *partial
+}] struct {
+	open  []T
+	free  []T // for reuse
+	limit int // of open
 }
 
-func (t *messageTable) deadline() mono.Time {
+// deadline returns when the oldest entry expires, or mono.Never.
+func (t *partialTable[T]) deadline() mono.Time {
 	if len(t.open) == 0 {
 		return mono.Never
 	}
-	return t.open[0].until
+	return t.open[0].common().until
 }
 
-// find returns the message with a key that is being reassembled, or nil.
-func (t *messageTable) find(k *messageKey) *message {
-	for _, m := range t.open {
-		if m.key == *k {
-			return m
+// find returns the entry with a key, or nil.
+func (t *partialTable[T]) find(k *messageKey) (none T) {
+	for _, p := range t.open {
+		if p.common().key == *k {
+			return p
 		}
 	}
-	return nil
+	return none
 }
 
-// add starts the reassembly of a message. If the table is full, it evicts the oldest.
-func (t *messageTable) add(k *messageKey, until mono.Time, op ddp.Opcode) (m *message, dropped bool) {
-	if len(t.open) >= t.limit {
-		t.drop(0)
-		dropped = true
-	}
+// reuse returns an entry that was removed, or nil.
+func (t *partialTable[T]) reuse() (p T) {
 	if n := len(t.free); n > 0 {
-		m = t.free[n-1]
+		p = t.free[n-1]
 		t.free = t.free[:n-1]
-	} else {
-		m = &message{buf: make([]byte, MaxUDSend)}
 	}
-	*m = message{key: *k, until: until, opcode: op, buf: m.buf, have: ranges{m.have.spans[:0]}}
-	t.open = append(t.open, m)
-	return m, dropped
+	return p
 }
 
-func (t *messageTable) drop(i int) {
-	m := t.open[i]
+// drop removes entry i.
+func (t *partialTable[T]) drop(i int) {
+	p := t.open[i]
 	t.open = slices.Delete(t.open, i, i+1)
-	m.key.qp = nil
-	t.free = append(t.free, m)
+	p.common().key.qp = nil
+	t.free = append(t.free, p)
 }
 
-// done removes a complete message.
-func (t *messageTable) done(m *message) {
-	if i := slices.Index(t.open, m); i >= 0 {
+// remove removes p, if it is in the table.
+func (t *partialTable[T]) remove(p T) {
+	if i := slices.Index(t.open, p); i >= 0 {
 		t.drop(i)
 	}
 }
 
-// forget removes all messages of a QP.
-func (t *messageTable) forget(q *QP) {
+// forget removes all entries of a QP.
+func (t *partialTable[T]) forget(q *QP) {
 	for i := len(t.open) - 1; i >= 0; i-- {
-		if t.open[i].key.qp == q {
+		if t.open[i].common().key.qp == q {
 			t.drop(i)
 		}
 	}
 }
 
-// gatherMessage adds a segment to its message, and returns the message if it is complete.
+// addMessage starts the reassembly of a message. If there are too many, it drops the oldest.
+func (n *NIC) addMessage(k *messageKey, op ddp.Opcode) *message {
+	t := &n.messages
+	if len(t.open) >= t.limit {
+		t.drop(0)
+		n.Count.DropExpired++
+	}
+	m := t.reuse()
+	if m == nil {
+		m = &message{buf: make([]byte, MaxUDSend)}
+	}
+	until := n.clock.Add(n.cfg.MessageTime)
+	*m = message{partial: partial{*k, until, ranges{m.have.spans[:0]}}, opcode: op, buf: m.buf}
+	t.open = append(t.open, m)
+	return m
+}
+
+// gatherMessage adds a segment to its message, and returns the message if it is complete. It drops
+// a message whose segments contradict each other.
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}
 	m := n.messages.find(&k)
 	if m == nil {
-		var dropped bool
-		if m, dropped = n.messages.add(&k, n.clock.Add(n.cfg.MessageTime), c.Opcode); dropped {
-			n.Count.DropExpired++
-		}
+		m = n.addMessage(&k, c.Opcode)
 	}
 	s := span{u.MO, u.MO + uint32(len(in.body))}
 	last := uint32(0)
@@ -111,7 +131,7 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && last > s.to
 	if contradicts || !m.have.add(s) {
 		n.Count.DropSegment++
-		n.messages.done(m)
+		n.messages.remove(m)
 		return nil
 	}
 	copy(m.buf[s.from:], in.body)

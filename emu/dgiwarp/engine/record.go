@@ -6,77 +6,21 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // record is the received part of a Write-Record.
 type record struct {
-	key    messageKey
-	until  mono.Time
+	partial
 	from   source
 	stag   ddp.STag
-	base   uint64 // where it begins
+	base   uint64 // TO of its first octet
 	length uint32
 	imm    uint32
-	have   ranges
 }
 
-// recordTable holds the incomplete records, oldest first.
-type recordTable struct {
-	open  []*record
-	free  []*record
-	limit int
-}
-
-func (t *recordTable) deadline() mono.Time {
-	if len(t.open) == 0 {
-		return mono.Never
-	}
-	return t.open[0].until
-}
-
-// find returns the open record with a key, or nil.
-func (t *recordTable) find(k *messageKey) *record {
-	for _, r := range t.open {
-		if r.key == *k {
-			return r
-		}
-	}
-	return nil
-}
-
-// add opens a record, reusing the memory of a closed one; nil if there are too many.
-func (t *recordTable) add() *record {
-	if len(t.open) >= t.limit {
-		return nil
-	}
-	r := new(record)
-	if n := len(t.free); n > 0 {
-		r = t.free[n-1]
-		t.free = t.free[:n-1]
-	}
-	t.open = append(t.open, r)
-	return r
-}
-
-func (t *recordTable) drop(i int) {
-	r := t.open[i]
-	t.open = slices.Delete(t.open, i, i+1)
-	r.key.qp = nil
-	t.free = append(t.free, r)
-}
-
-// forget removes all records of a QP.
-func (t *recordTable) forget(q *QP) {
-	for i := len(t.open) - 1; i >= 0; i-- {
-		if t.open[i].key.qp == q {
-			t.drop(i)
-		}
-	}
-}
-
-// takeWriteRecord places a segment of a Write-Record and records its range.
+// takeWriteRecord writes a segment of a Write-Record to memory, and records its range. It completes
+// the record if this was the last missing segment.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord
@@ -93,14 +37,18 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		return
 	}
 	if r == nil {
-		if r = n.records.add(); r == nil {
+		if len(n.records.open) >= n.records.limit {
 			n.Count.DropRecord++
 			return
 		}
-		*r = record{
-			key: k, until: n.clock.Add(n.cfg.RecordTime), from: *in.from,
-			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm, have: ranges{r.have.spans[:0]},
+		if r = n.records.reuse(); r == nil {
+			r = new(record)
 		}
+		*r = record{
+			partial: partial{k, n.clock.Add(n.cfg.RecordTime), ranges{r.have.spans[:0]}}, from: *in.from,
+			stag: t.STag, base: t.TO - uint64(h.MO), length: h.Length, imm: h.Imm,
+		}
+		n.records.open = append(n.records.open, r)
 	}
 	s := span{h.MO, h.MO + uint32(len(payload))}
 	if !r.have.fits(s) {
@@ -108,7 +56,9 @@ func (q *QP) takeWriteRecord(in *inbound) {
 		return
 	}
 	if !q.place(in, t.TO, payload) {
-		n.dropEmpty(r)
+		if len(r.have.spans) == 0 {
+			n.records.remove(r)
+		}
 		return
 	}
 	r.have.add(s)
@@ -117,24 +67,17 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 }
 
-// dropEmpty removes an open Write-Record of which no segment was placed.
-func (n *NIC) dropEmpty(r *record) {
-	if i := slices.Index(n.records.open, r); i >= 0 && len(r.have.spans) == 0 {
-		n.records.drop(i)
-	}
-}
-
-// Lengths of a record in a receive's memory: what begins it, and each range.
+// Lengths of the header of a record in a receive's memory, and of each range that follows.
 const (
 	recordHead  = 20
 	recordRange = 8
 )
 
-// finishRecord completes a receive with the ranges of a Write-Record.
+// finishRecord closes open record i, and completes a receive with its received ranges.
 func (n *NIC) finishRecord(i int) {
 	r := n.records.open[i]
 	q := r.key.qp
-	n.records.drop(i) // it stays as it is until another is opened
+	n.records.drop(i) // r is not reused before another record begins
 	n.Count.Records++
 	if !r.have.whole(r.length) {
 		n.Count.RecordsPart++
@@ -185,7 +128,7 @@ type Record struct {
 // Range is a range of received octets of a Write-Record.
 type Range struct{ Offset, Length uint32 }
 
-// ParseRecord parses a record.
+// ParseRecord parses the content of a receive for a Write-Record, after the address area.
 func ParseRecord(b []byte) (r Record, ok bool) {
 	if len(b) < recordHead {
 		return r, false

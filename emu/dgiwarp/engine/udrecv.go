@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiveSegment checks and handles a segment.
+// receiveSegment checks the headers of a segment on UD, and handles the segment by its opcode.
 func (q *QP) receiveSegment(in *inbound) {
 	c := &in.header.Control
 	switch op := c.Opcode; {
@@ -33,7 +33,8 @@ func (q *QP) receiveSegment(in *inbound) {
 	}
 }
 
-// place writes a tagged segment to memory and reports whether the memory check passed.
+// place writes the payload of a tagged segment to memory at tagged offset to, and reports whether
+// that is allowed. If not, it refuses the segment.
 func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if len(payload) == 0 {
 		return true // STag and TO of an empty segment are not checked
@@ -86,12 +87,13 @@ func (q *QP) takeUntagged(in *inbound) {
 	default:
 		if m := q.nic.gatherMessage(q, in); m != nil {
 			q.deliver(in, m.buf[:m.total], &verbs.WC{Opcode: verbs.WCOpRecv})
-			q.nic.messages.done(m)
+			q.nic.messages.remove(m)
 		}
 	}
 }
 
-// deliver writes the address area and a complete message to the next receive.
+// deliver writes the address area and a complete message to the next receive, and completes the
+// receive with wc. Without a receive the message is dropped.
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.receive()

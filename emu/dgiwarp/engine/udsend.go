@@ -76,8 +76,8 @@ func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 	}
 }
 
-// extend returns b longer by n octets. If b has no capacity for them, it allocates a packet of
-// size octets.
+// extend returns b longer by n octets, with capacity for a CRC. If b lacks the capacity, it
+// allocates a buffer of size octets.
 func extend(b []byte, n, size int) []byte {
 	if cap(b)-len(b) < n+wire.CRCLen {
 		grown := make([]byte, len(b), max(size, len(b)+n+wire.CRCLen))

@@ -10,7 +10,7 @@ import (
 // receiveAck handles an acknowledgement of the flow to the peer.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	known := p.outstanding() - a.SackSpan() // no overflow, whatever Next is
+	known := p.outstanding() - a.SackSpan() // Next can be that far after una: no overflow, whatever Next is
 	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
@@ -25,11 +25,8 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 		p.sampleRTT(time.Duration(microseconds(now)-a.Echo) * time.Microsecond)
 		p.madeProgress(now)
 		p.backoff = 0
-		p.grow(arrived)
-		p.timeoutAt = mono.Never
-		if p.outstanding() > 0 {
-			p.timeoutAt = now.Add(p.timeoutAfter())
-		}
+		p.growWindow(arrived)
+		p.rearm(now)
 	}
 	if flags.Has(wire.FlagDuplicate) && p.reorder < maxReorder {
 		p.reorder *= 2 // a retransmission was spurious
@@ -38,14 +35,14 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 		p.detectLosses()
 	}
 	if flags.Has(wire.FlagMarked) {
-		p.cut()
+		p.reduceWindow()
 	}
 	p.updateWindow(now, a.Window)
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, and returns how many of them were not
-// selectively acknowledged before.
+// ackThrough releases all segments before a.Next, and returns how many of them were not known to
+// have arrived.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	l := p.layer
 	for p.una != a.Next {
@@ -103,8 +100,8 @@ func (p *Peer) markArrived(s *segment, echo uint32) bool {
 	return true
 }
 
-// detectLosses marks segments as lost that p.reorder later transmissions have overtaken. If
-// fewer are outstanding and none is unsent, all of those are sufficient.
+// detectLosses marks a segment as lost if a transmission at least p.reorder later has arrived. If
+// fewer than p.reorder others are outstanding and none is unsent, their number is sufficient.
 func (p *Peer) detectLosses() {
 	found, enough := false, int32(p.reorder)
 	if p.unsent == nil {
@@ -120,12 +117,12 @@ func (p *Peer) detectLosses() {
 	}
 	if found {
 		p.resend = nil
-		p.cut()
+		p.reduceWindow()
 	}
 }
 
-// updateWindow applies the receive window of an acknowledgement. Window 0 means that the
-// receiver is busy.
+// updateWindow applies the receive window w of an acknowledgement. Window 0 means that the
+// receiver is busy: it has no receive posted.
 func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	l := p.layer
 	if w > 0 || p.outstanding() == 0 {
@@ -151,6 +148,7 @@ func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	p.rearm(now)
 }
 
+// rearm restarts the retransmission timer if segments are outstanding, and stops it otherwise.
 func (p *Peer) rearm(now mono.Time) {
 	p.timeoutAt = mono.Never
 	if p.outstanding() > 0 {

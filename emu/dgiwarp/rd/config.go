@@ -68,8 +68,7 @@ const defaultMaxPacket = 1500 - 40 - 8 // Ethernet, IPv6
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
-// withDefaults returns the configuration with defaults in place of zero values, or an error that
-// wraps ErrConfig.
+// withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxPacket = cmp.Or(c.MaxPacket, defaultMaxPacket)
 	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {

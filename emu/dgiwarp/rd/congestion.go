@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	firstWindow  = 16 // packets under way before anything was acknowledged
-	minWindow    = 4  // and after the worst of losses
+	firstWindow  = 16 // congestion window of a new flow, in packets
+	minWindow    = 4  // least congestion window, and that after a timeout
 	firstReorder = 3
 	maxReorder   = 48
-	burst        = 32 // packets that may leave at once, however slow the pace
+	burst        = 32 // packets that may be sent at once in spite of pacing
 )
 
-// grow widens the window by what was acknowledged: twofold each round trip
-// until the first loss, then by one packet each round trip.
-func (p *Peer) grow(acked int) {
+// growWindow increases the congestion window after acked segments have arrived: in slow start it
+// doubles with each round trip, afterwards it grows by one packet per round trip.
+func (p *Peer) growWindow(acked int) {
 	if p.cwnd < p.ssthresh {
 		p.cwnd = uint16(min(int(p.cwnd)+acked, wire.Window))
 		return
@@ -28,60 +28,62 @@ func (p *Peer) grow(acked int) {
 	}
 }
 
-// cut narrows the window to seven tenths, once for all that was under way when
-// it was last cut.
-func (p *Peer) cut() {
+// reduceWindow reduces the congestion window to seven tenths, but not again until all packets that
+// were in flight at the last reduction are acknowledged.
+func (p *Peer) reduceWindow() {
 	if p.una.Sub(p.recovery) >= 0 {
-		p.cutWindow(p.cwnd * 7 / 10)
+		p.setWindow(p.cwnd * 7 / 10)
 	}
 }
 
-func (p *Peer) cutWindow(to uint16) {
+// setWindow reduces the congestion window to the given number of packets, and ends slow start at
+// seven tenths of its former size.
+func (p *Peer) setWindow(to uint16) {
 	p.ssthresh = max(p.cwnd*7/10, minWindow)
 	p.cwnd = max(to, minWindow)
 	p.credit = 0
 	p.recovery = p.sendNext
 }
 
-// interval is the time between two packets if a window of them, and a quarter
-// more, is spread over a round trip. It is asked for twice a packet, and 32 bits
-// are divided in a third of the time of 64.
-func (p *Peer) interval() time.Duration {
+// paceInterval returns the time between two packets at a pace of 5/4 congestion windows per round
+// trip. It divides 32 bits, which is faster than 64, because it is called twice for each packet.
+func (p *Peer) paceInterval() time.Duration {
 	return time.Duration(p.srtt / 5 * 4 / uint32(max(p.cwnd, 1)))
 }
 
-// paced reports whether the pace forbids another packet now. It lets a burst
-// leave too early, and then waits until half of one would have left.
+// paced reports whether pacing forbids another packet now. The peer may send a burst ahead of its
+// pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
-	allowed := (burst - 1) * p.interval() // one more is out by the time that it is exceeded
+	allowed := (burst - 1) * p.paceInterval() // the packet that exceeds it was sent, too
 	if p.has(flagPaced) {
 		allowed /= 2
 	}
-	p.pace(p.paceAt.Sub(now) > allowed)
+	p.setPaced(p.paceAt.Sub(now) > allowed)
 	return p.has(flagPaced)
 }
 
-// pace says whether the peer waits for its pace.
-func (p *Peer) pace(waits bool) {
+// setPaced sets or clears flagPaced, and counts the peers that have it.
+func (p *Peer) setPaced(on bool) {
 	switch {
-	case waits == p.has(flagPaced):
+	case on == p.has(flagPaced):
 		return
-	case waits:
+	case on:
 		p.layer.paced++
 	default:
 		p.layer.paced--
 	}
-	p.set(flagPaced, waits)
+	p.set(flagPaced, on)
 }
 
-// resumeAt is when a peer that is held up by its pace goes on.
-func (p *Peer) resumeAt() mono.Time { return p.paceAt.Add(-burst / 2 * p.interval()) }
+// resumeAt returns when a peer that is delayed by pacing may send again.
+func (p *Peer) resumeAt() mono.Time { return p.paceAt.Add(-burst / 2 * p.paceInterval()) }
 
-func (p *Peer) spendPace(now mono.Time) {
-	p.paceAt = max(p.paceAt, now).Add(p.interval())
+// advancePace notes that a packet is sent now.
+func (p *Peer) advancePace(now mono.Time) {
+	p.paceAt = max(p.paceAt, now).Add(p.paceInterval())
 }
 
-// sampleRTT takes a measured round trip into account (RFC 6298).
+// sampleRTT updates the smoothed round-trip time and its variation (RFC 6298).
 func (p *Peer) sampleRTT(rtt time.Duration) {
 	r := int64(max(min(rtt, 4*time.Second), 1))
 	if p.srtt == 0 {

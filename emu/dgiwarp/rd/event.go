@@ -85,7 +85,7 @@ func (p *Peer) nextEvent() (Event, bool) {
 // nextStored reports whether the next segment of the flow is in the store.
 func (p *Peer) nextStored() bool { return p.stored != nil && p.stored.seq == p.rcvNext }
 
-// Accept accepts the segment that Next returned. It will be acknowledged.
+// Accept accepts the segment that Next returned, which is then acknowledged.
 func (l *Layer) Accept(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -107,8 +107,8 @@ func (l *Layer) Accept(now mono.Time) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// Defer refuses the segment that Next returned, because no receive is posted. The sender waits
-// until Resume, or until it probes again.
+// Defer refuses the segment that Next returned, because no receive is posted. The sender
+// retransmits it after Resume, or as a probe.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -125,15 +125,15 @@ func (l *Layer) Defer(now mono.Time) {
 
 // Resume tells up to n deferred peers of a queue pair, longest waiting first, that receives
 // are posted again. The limit avoids that thousands of peers send for one receive. It returns
-// the number of peers told, and whether there are more.
-func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
+// the number of resumed peers, and whether there are more.
+func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 	for p := l.blocked.first; p != nil; {
 		follow := p.follow
 		if p.Key.Local == local {
-			if told == n {
-				return told, true
+			if resumed == n {
+				return resumed, true
 			}
-			told++
+			resumed++
 			l.blocked.remove(p)
 			if p.nextStored() {
 				l.ready.Push(p)
@@ -142,7 +142,7 @@ func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 		}
 		p = follow
 	}
-	return told, false
+	return resumed, false
 }
 
 // blockedList is the list of peers whose next segment was deferred, oldest first.

@@ -16,22 +16,22 @@ func (l *Layer) fail(p *Peer, why error) {
 	l.queueEvent(p)
 }
 
-// release releases all segments to the peer.
-func (p *Peer) release() {
+// releaseSegments releases all segments to the peer, sent or not, and stops its timers.
+func (p *Peer) releaseSegments() {
 	for s := p.oldest; s != nil; {
 		s = p.layer.segments.release(s)
 	}
 	p.oldest, p.newest, p.unsent, p.resend = nil, nil, nil, nil
 	p.una, p.sendNext, p.sacked, p.lost = p.next, p.next, 0, 0
 	p.set(flagBusy|flagProbe, false)
-	p.pace(false)
+	p.setPaced(false)
 	p.timeoutAt = mono.Never
 }
 
 // End ends the flow to a peer without an event. Unacknowledged segments may or may not arrive.
 // The next segment begins a new flow.
 func (p *Peer) End() {
-	p.release()
+	p.releaseSegments()
 	p.set(flagSending|flagStarting, false)
 }
 
@@ -60,9 +60,9 @@ func (l *Layer) dropReceived(p *Peer) {
 	}
 }
 
-// removePeer removes a peer from all tables.
+// removePeer removes a peer from all tables, and releases its segments.
 func (l *Layer) removePeer(p *Peer) {
-	p.release()
+	p.releaseSegments()
 	l.dropReceived(p)
 	p.delayAck(mono.Never)
 	delete(l.peers, p.Key)

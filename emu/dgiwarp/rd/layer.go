@@ -154,7 +154,7 @@ const (
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()
 	switch {
-	case at == mono.Never || l.paced > 0 || l.timers.First().forgottenAt(at):
+	case at == mono.Never || l.paced > 0 || l.timers.First().onlyRemovalAt(at):
 		return at
 	case l.holding > 0:
 		return at.Add(ackSlack)
@@ -194,7 +194,7 @@ func (l *Layer) Tick(now mono.Time) {
 			l.activate(p)
 		}
 		if p.has(flagPaced) && p.resumeAt() <= now {
-			p.pace(false)
+			p.setPaced(false)
 			l.activate(p)
 		}
 		if p.timeoutAt <= now {

@@ -17,9 +17,9 @@ type Packet struct {
 	Peer *Peer
 }
 
-// turn is the number of packets that a peer may send before the next peer. It is not small,
-// because links coalesce packets to the same peer.
-const turn = 32
+// packetsPerTurn is the number of packets that a peer may send before the next peer. It is not
+// small, because links coalesce packets to the same peer.
+const packetsPerTurn = 32
 
 // reply is a challenge or refusal, sent without a flow.
 type reply struct {
@@ -43,7 +43,7 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 				return Packet{}, false
 			}
 			p.set(flagQueued, false)
-			l.current, l.quota = p, turn
+			l.current, l.quota = p, packetsPerTurn
 		}
 		if !p.Gone() {
 			if out, ok := p.emit(now, b); ok {
@@ -60,7 +60,8 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	}
 }
 
-// emit builds the peer's next packet: a segment, an acknowledgement, or both.
+// emit appends the peer's next packet to b: a segment, an acknowledgement, or both. It returns
+// false if there is neither.
 func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	l := p.layer
 	s := p.nextSegment(now)
@@ -108,7 +109,7 @@ func (p *Peer) includesAck(s *segment) bool {
 	return wire.RDOverhead+p.ackLen()+int(s.length) <= p.layer.cfg.MaxPacket
 }
 
-// emitReply builds a challenge or a refusal.
+// emitReply appends a challenge or a refusal to b.
 func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	k := &l.scratch
 	k.Header = r.packet
@@ -123,8 +124,8 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	return Packet{Dst: r.dst, Payload: wire.AppendCRC(k.AppendHeaders(b), from)}
 }
 
-// reply queues a challenge or refusal for a packet from src. It returns the received Q_Key;
-// the epoch identifies the flow.
+// reply queues the challenge or refusal r for a packet from src with the header h. The packet of
+// the reply has the received Q_Key.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
 	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++

@@ -94,8 +94,10 @@ const (
 	flagRemoved                           // is no longer in Layer.peers
 )
 
+// has reports whether one of the flags f is set.
 func (p *Peer) has(f peerFlags) bool { return p.flags&f != 0 }
 
+// set sets or clears the flags f.
 func (p *Peer) set(f peerFlags, on bool) {
 	if on {
 		p.flags |= f
@@ -132,8 +134,8 @@ func (p *Peer) outstanding() int32 { return p.sendNext.Sub(p.una) }
 // acknowledged nor lost.
 func (p *Peer) inFlight() int32 { return p.outstanding() - int32(p.sacked) - int32(p.lost) }
 
-// forgottenAt reports whether the only deadline of the peer is its removal at that time.
-func (p *Peer) forgottenAt(at mono.Time) bool {
+// onlyRemovalAt reports whether the next deadline of the peer is its removal at that time.
+func (p *Peer) onlyRemovalAt(at mono.Time) bool {
 	return p.una == p.next && p.ackAt == mono.Never && p.timeoutAt == mono.Never && at == p.deadline()
 }
 
@@ -141,7 +143,7 @@ func (p *Peer) forgottenAt(at mono.Time) bool {
 func (p *Peer) deadline() mono.Time {
 	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
 	if p.una != p.next {
-		d = mono.Never // giving up comes first
+		d = mono.Never // a peer with segments is not removed: its flow fails first
 	}
 	d = min(d, p.timeoutAt, p.ackAt)
 	if p.has(flagPaced) {

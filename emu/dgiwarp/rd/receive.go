@@ -69,7 +69,9 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// admit handles a packet of an unknown flow. It returns the peer if the packet starts a flow.
+// admit handles a data packet of an unknown flow. It returns the peer if the packet starts the flow:
+// it has the start flag and a proof of its source address. Otherwise it sends a refusal or a
+// challenge, and returns nil.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
@@ -158,7 +160,7 @@ func (p *Peer) delayAck(until mono.Time) {
 	}
 }
 
-// ackNow sends an acknowledgement with the next packet, or alone.
+// ackNow makes the next Output send an acknowledgement, alone or with a segment.
 func (p *Peer) ackNow() {
 	p.delayAck(mono.Never)
 	p.set(flagAckDue, true)
@@ -190,7 +192,7 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 // ackLen returns the length of the acknowledgement of fillAck.
 func (p *Peer) ackLen() int { return wire.AckLen + wire.SackWordLen*p.sackWords() }
 
-// sackWords returns the number of 32-bit words that a SACK bitmap of the stored segments needs.
+// sackWords returns the number of 32-bit words of the selective acknowledgement.
 func (p *Peer) sackWords() int {
 	if p.stored == nil {
 		return 0
@@ -215,7 +217,7 @@ func (p *Peer) fillAck(a *wire.Ack) {
 	}
 }
 
-// ackFlags returns the flags of the next acknowledgement.
+// ackFlags returns the flags of a packet with an acknowledgement.
 func (p *Peer) ackFlags() wire.Flags {
 	f := wire.FlagAck
 	if p.has(flagMarked) {
@@ -227,7 +229,8 @@ func (p *Peer) ackFlags() wire.Flags {
 	return f
 }
 
-// ackSent resets the acknowledgement state after an acknowledgement was built.
+// ackSent resets the acknowledgement state after an acknowledgement was built. alone is set if its
+// packet has no segment.
 func (p *Peer) ackSent(now mono.Time, alone bool) {
 	p.unacked = 0
 	p.delayAck(mono.Never)

@@ -140,35 +140,35 @@ func TestRoundTripsAreMeasured(t *testing.T) {
 func TestWindowFollowsLosses(t *testing.T) {
 	p := &Peer{layer: new(Layer)}
 	p.begin(1, false)
-	p.grow(16)
+	p.growWindow(16)
 	if p.cwnd != 32 {
 		t.Errorf("window %d after a first round, want 32", p.cwnd)
 	}
 	p.sendNext, p.next = 32, 32
-	p.cut()
-	p.cut()
+	p.reduceWindow()
+	p.reduceWindow()
 	if p.cwnd != 22 {
 		t.Errorf("window %d after two losses of one round, want 22", p.cwnd)
 	}
 	for range 22 {
-		p.grow(1)
+		p.growWindow(1)
 	}
 	if p.cwnd != 23 {
 		t.Errorf("window %d after another round, want 23", p.cwnd)
 	}
 	p.una = 32
-	p.cut()
+	p.reduceWindow()
 	if p.cwnd != 16 {
 		t.Errorf("window %d after a loss in the next round, want 16", p.cwnd)
 	}
-	p.cutWindow(minWindow)
+	p.setWindow(minWindow)
 	p.una, p.recovery = 33, 33
-	p.cut()
+	p.reduceWindow()
 	if p.cwnd != minWindow {
 		t.Errorf("window %d, want at least %d", p.cwnd, minWindow)
 	}
-	p.grow(10_000)
-	p.grow(10_000)
+	p.growWindow(10_000)
+	p.growWindow(10_000)
 	if p.cwnd > wire.Window {
 		t.Errorf("window %d", p.cwnd)
 	}

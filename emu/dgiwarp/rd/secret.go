@@ -8,15 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Domains keep what is derived from the secret for one purpose from being of
-// use for another.
+// Domains separate the numbers that are derived from the secret, so that one for a purpose cannot
+// be used for another.
 const (
 	domainIncarnation = 1
 	domainEpoch       = 2
 	domainCookie      = 3
 )
 
-// derive returns a number derived from the secret.
+// derive returns the keyed hash of a domain and n, with the secret as the key.
 func (l *Layer) derive(domain uint8, n uint64) uint64 {
 	b := l.hashed[:16]
 	clear(b)
@@ -63,4 +63,5 @@ func (l *Layer) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 	return nic.SipHash(&l.cfg.Secret, b)
 }
 
+// slot returns the number of the time slot for which a cookie is made.
 func (l *Layer) slot(now mono.Time) uint64 { return uint64(now) / uint64(l.cfg.Timing.CookieSlot) }

@@ -21,9 +21,8 @@ type segment struct {
 	lost    bool
 }
 
-// segmentPool holds the segments of all peers. Those that are not in use stay up
-// to a bound, so that a steady state allocates nothing and a burst leaves nothing
-// behind.
+// segmentPool allocates the segments of all peers. It keeps up to keepFree unused segments for
+// reuse.
 type segmentPool struct {
 	free      *segment
 	freeCount int
@@ -38,7 +37,7 @@ const (
 	longHeader  = 512
 )
 
-// get returns a free segment, or a new one.
+// get returns an unused segment, or allocates one.
 func (s *segmentPool) get() *segment {
 	s.used++
 	if g := s.free; g != nil {
@@ -67,31 +66,30 @@ func (s *segmentPool) release(g *segment) *segment {
 	return next
 }
 
-// Room is how many segments Send would take for p now.
+// Room returns how many segments Send would accept for p now.
 func (p *Peer) Room() int {
 	l := p.layer
 	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
 }
 
-// begin starts a flow to the peer, behind which nothing waits. If the peer was
-// heard of lately, telling it its own epoch is proof enough, as a rule; where it
-// is not, a challenge follows as for everybody.
-func (p *Peer) begin(e wire.Epoch, fresh bool) {
+// begin starts a flow with epoch e to a peer without segments. If recent is set, and the peer has
+// a flow to this host, that flow's epoch serves as the proof of the address. A peer that does not
+// accept it sends a challenge.
+func (p *Peer) begin(e wire.Epoch, recent bool) {
 	p.epoch = e
 	p.una, p.sendNext, p.next, p.recovery = 0, 0, 0, 0
 	p.sentNo, p.arrivedNo, p.backoff, p.proof = 0, 0, 0, 0
 	p.window, p.cwnd, p.ssthresh, p.reorder = wire.Window, firstWindow, wire.Window, firstReorder
 	p.set(flagSending|flagStarting, true)
-	p.set(flagProved, fresh && p.has(flagReceiving))
+	p.set(flagProved, recent && p.has(flagReceiving))
 	if p.has(flagProved) {
 		p.proof = uint64(p.remoteEpoch)
 	}
 }
 
-// Send queues a segment: a header, which is copied (and may be all there is), and
-// payload, which must stay where it is until Next reports that the segment was acknowledged or the flow
-// failed. Layer.Peer must have returned p since the last failure, there must be
-// Room, and the segment must be of at most MaxSegment octets.
+// Send queues a segment: a header, which is copied, and a payload, which must not change until Next
+// reports that the segment was acknowledged or the flow failed. Layer.Peer must have returned p
+// since the last failure, there must be Room, and the segment must be of at most MaxSegment octets.
 func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
 	l := p.layer
 	length := len(header)

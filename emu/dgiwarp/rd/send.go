@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// nextSegment returns the segment to send next, or nil if none may be sent.
+// nextSegment returns the segment to send next: the oldest as a probe of a busy peer, else the first
+// lost, else the first unsent; nil if windows or pacing allow none.
 func (p *Peer) nextSegment(now mono.Time) *segment {
 	switch {
 	case p.oldest == nil:
@@ -19,7 +20,7 @@ func (p *Peer) nextSegment(now mono.Time) *segment {
 		return p.oldest
 	case p.lost == 0 && p.unsent == nil:
 		return nil
-	case p.inFlight() >= p.limit():
+	case p.inFlight() >= p.maxInFlight():
 		return nil
 	case p.lost == 0 && !p.inWindow(p.unsent):
 		return nil
@@ -33,9 +34,9 @@ func (p *Peer) nextSegment(now mono.Time) *segment {
 	return p.unsent
 }
 
-// limit returns how many packets may be in flight. A start without a proof is answered by a
-// challenge, so that only one is sent.
-func (p *Peer) limit() int32 {
+// maxInFlight returns how many packets may be in flight: the congestion window, or one packet at
+// the start of a flow without a proof, which is answered by a challenge.
+func (p *Peer) maxInFlight() int32 {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
 	}
@@ -50,7 +51,7 @@ func (p *Peer) inWindow(s *segment) bool {
 // canSendMore reports whether another packet may follow now. If not, the last packet requests
 // an immediate acknowledgement.
 func (p *Peer) canSendMore() bool {
-	if p.has(flagBusy) || p.inFlight() >= p.limit() {
+	if p.has(flagBusy) || p.inFlight() >= p.maxInFlight() {
 		return false
 	}
 	return p.lost > 0 || p.unsent != nil && p.inWindow(p.unsent)
@@ -95,10 +96,10 @@ func (p *Peer) markSent(now mono.Time, s *segment) {
 	if p.timeoutAt == mono.Never || s == p.oldest {
 		p.timeoutAt = now.Add(p.timeoutAfter())
 	}
-	p.spendPace(now)
+	p.advancePace(now)
 }
 
-// microseconds returns a time in the format of packets.
+// microseconds returns a time as the timestamp of a packet.
 func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 
 // timeoutAfter returns the retransmission timeout, or the probe interval of a busy peer.
@@ -133,7 +134,7 @@ func (p *Peer) timeout(now mono.Time) {
 		l.Count.Timeouts++
 		p.markAllLost()
 		p.reorder = firstReorder
-		p.cutWindow(minWindow)
+		p.setWindow(minWindow)
 	}
 	// Should the packet not leave, because the link is full, time goes on.
 	p.timeoutAt = now.Add(p.timeoutAfter())

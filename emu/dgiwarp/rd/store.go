@@ -21,6 +21,7 @@ const (
 	keepStored   = 512 // of each size
 )
 
+// bufferSize returns the size of the buffer for a segment of n octets.
 func (l *Layer) bufferSize(n int) int {
 	if n <= smallSegment {
 		return smallSegment
@@ -61,13 +62,17 @@ func (l *Layer) unstore(p *Peer) {
 	l.store.put(s)
 }
 
-// get returns an empty buffer with a capacity of size, which is smallSegment or the size of large
-// ones.
-func (f *storePool) get(size int) *stored {
-	list, count := &f.large, &f.largeFree
+// list returns the list of free buffers of a size, and its length.
+func (f *storePool) list(size int) (first **stored, count *int) {
 	if size == smallSegment {
-		list, count = &f.small, &f.smallFree
+		return &f.small, &f.smallFree
 	}
+	return &f.large, &f.largeFree
+}
+
+// get returns a free buffer of a size, or allocates one.
+func (f *storePool) get(size int) *stored {
+	list, count := f.list(size)
 	if s := *list; s != nil {
 		*list = s.next
 		*count--
@@ -76,12 +81,9 @@ func (f *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
-// put frees a buffer. The pool keeps up to keepStored free buffers of each size.
+// put makes s free, unless there are enough free buffers of its size.
 func (f *storePool) put(s *stored) {
-	list, count := &f.large, &f.largeFree
-	if cap(s.buf) == smallSegment {
-		list, count = &f.small, &f.smallFree
-	}
+	list, count := f.list(cap(s.buf))
 	s.next = nil
 	if *count < keepStored {
 		s.next = *list

@@ -32,7 +32,7 @@ func (r *Real) background() {
 			return
 		}
 		now := r.Now()
-		active, idle := r.poller.appActive(now), detector.check(r)
+		active, idle := r.poller.appActive(now), detector.mayPark(r)
 		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
 			r.acks.notAnswered()
 			r.pump(now) // the holder of the poller may sleep, and need not wake
@@ -54,9 +54,9 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// check reports whether the holder of the poller has slept during the last parkAfter checks,
+// mayPark reports whether the holder of the poller has slept during the last parkAfter calls,
 // and wakes in time for the next deadline. The lock is held.
-func (d *idleDetector) check(r *Real) bool {
+func (d *idleDetector) mayPark(r *Real) bool {
 	p := &r.poller
 	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {
 		d.lastPoll, d.checks = p.lastPoll, 0

@@ -95,7 +95,7 @@ func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealS
 	return r
 }
 
-// Dial starts a stream for conn.
+// Dial implements StreamDriver.
 func (r *RealStreams) Dial(conn StreamConn, local, remote netip.AddrPort) error {
 	return r.Streams.Dial(r.Now(), conn, local, remote)
 }
@@ -115,11 +115,11 @@ func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 // flush implements network. If a stream has more to write than it may at a time, flush is to be
 // called again at once.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
-	all := n.Flush(now)
+	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error
 		n.waiter.Wake()
 	}
-	if all {
+	if allWritten {
 		return false, -1 // no retry
 	}
 	return false, 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -134,7 +135,7 @@ type listener struct {
 	closed  bool
 }
 
-// Listen accepts streams to addr.
+// Listen accepts streams to addr; see StreamDriver.
 func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error) {
 	l, err := s.net.Listen(addr, backlog)
 	if err != nil {
@@ -145,10 +146,10 @@ func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote ne
 	return own, nil
 }
 
-// Addr returns the bound address.
+// Addr implements StreamListener.
 func (l *listener) Addr() netip.AddrPort { return l.link.Addr() }
 
-// Close stops listening.
+// Close implements StreamListener.
 func (l *listener) Close() error {
 	if l.closed {
 		return fmt.Errorf("close of the listener on %v: %w", l.link.Addr(), link.ErrClosed)
@@ -177,34 +178,27 @@ func (s *Streams) Receive(now mono.Time) (received, more bool) {
 // continueQueued reads once more from each queued stream, and accepts from each queued
 // listener.
 func (s *Streams) continueQueued(now mono.Time) (received bool) {
-	for i, k := 0, len(s.readQueue); i < k; i++ {
-		st := s.readQueue[i]
+	handleQueue(&s.readQueue, func(st *stream) {
 		if st.readQueued = false; !st.removed && s.read(now, st) {
 			received = true
 		}
-		s.readQueue[i] = nil
-	}
-	s.readQueue = dropNil(s.readQueue)
-	for i, k := 0, len(s.acceptQueue); i < k; i++ {
-		l := s.acceptQueue[i]
+	})
+	handleQueue(&s.acceptQueue, func(l *listener) {
 		if l.queued = false; !l.closed && s.acceptWaiting(now, l) {
 			received = true
 		}
-		s.acceptQueue[i] = nil
-	}
-	s.acceptQueue = dropNil(s.acceptQueue)
+	})
 	return received
 }
 
-// dropNil removes the entries of a queue that were handled.
-func dropNil[T any](list []*T) []*T {
-	kept := list[:0]
-	for _, p := range list {
-		if p != nil {
-			kept = append(kept, p)
-		}
+// handleQueue calls handle for the entries of a queue and removes them. Entries that handle adds
+// stay in the queue.
+func handleQueue[T any](queue *[]*T, handle func(*T)) {
+	n := len(*queue)
+	for i := range n {
+		handle((*queue)[i])
 	}
-	return kept
+	*queue = slices.Delete(*queue, 0, n)
 }
 
 // handleReady handles a readiness event of a stream or a listener: it accepts, connects, queues

@@ -7,14 +7,11 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 // Receive has learned that there is room.
 func (s *Streams) Flush(now mono.Time) (all bool) {
 	// Streams that did not write all the last time come first: they waited longest.
-	for i, k := 0, len(s.writeQueue); i < k; i++ {
-		st := s.writeQueue[i]
+	handleQueue(&s.writeQueue, func(st *stream) {
 		if st.writeQueued = false; !st.removed {
 			s.write(now, st)
 		}
-		s.writeQueue[i] = nil
-	}
-	s.writeQueue = dropNil(s.writeQueue)
+	})
 	for {
 		conn, ok := s.engine.NextOutput()
 		if !ok {

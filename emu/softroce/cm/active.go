@@ -35,10 +35,12 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.maxRetries = a.cfg.MaxRetries
 	req.LocalCommID = uint32(c.id)
 	c.storeMessage(wire.AttrREQ, c.tid, req)
-	a.await(now, c, StateREQSent)
+	a.sendAndAwait(now, c, StateREQSent)
 	return c.id, nil
 }
 
+// newREQ returns a REQ with the parameters of Connect, without the communication ID and the
+// private data.
 func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,
@@ -69,7 +71,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}

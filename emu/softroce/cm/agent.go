@@ -3,6 +3,7 @@ package cm
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -42,11 +43,11 @@ type Agent struct {
 	listeners  map[listenKey]*listener
 	listenIDs  map[ListenID]*listener
 
-	timers nic.TimerHeap[conn]
-	armed  uint32 // timers set so far: those with equal deadlines expire in this order
-	outbox nic.FIFO[packet]
-	sent   packet // the last one that NextMAD returned
-	events nic.FIFO[Event]
+	timers      nic.TimerHeap[conn]
+	timersArmed uint32 // calls of armTimer
+	outbox      nic.FIFO[packet]
+	sent        packet // the last one that NextMAD returned
+	events      nic.FIFO[Event]
 }
 
 // New returns an Agent without connections or listeners.
@@ -74,10 +75,11 @@ func (a *Agent) HandleTimer(now mono.Time) {
 	}
 }
 
-// setTimer sets the timer of a connection.
-func (a *Agent) setTimer(c *conn, at mono.Time) {
-	a.armed++
-	c.timer.TieBreak = a.armed
+// armTimer makes the timer of c expire at the given time, after those armed before for the same
+// time.
+func (a *Agent) armTimer(c *conn, at mono.Time) {
+	a.timersArmed++
+	c.timer.TieBreak = a.timersArmed
 	a.timers.Set(&c.timer, at)
 }
 
@@ -107,10 +109,8 @@ func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	if c == nil || c.closed {
 		return nil, fmt.Errorf("%s connection %#x: %w: it never existed or has had its final event", op, uint32(id), ErrUnknown)
 	}
-	for _, s := range states {
-		if c.state == s {
-			return c, nil
-		}
+	if slices.Contains(states, c.state) {
+		return c, nil
 	}
 	return nil, fmt.Errorf("%s connection %#x: %w: it is in state %q", op, uint32(id), ErrState, c.state)
 }

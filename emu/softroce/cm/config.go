@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -51,35 +52,19 @@ type Config struct {
 	RequireRTU bool
 }
 
+// withDefaults returns c with defaults for zero values and negative limits, and with codes limited
+// to the range of their fields in MADs.
 func (c Config) withDefaults() Config {
-	orCode := func(v *uint8, def uint8) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	orInt := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	orCode(&c.ResponseTimeout, 20)
-	orCode(&c.MaxRetries, 15)
-	orCode(&c.MRATimeout, 24)
-	orCode(&c.MinTimeout, 8)
-	orCode(&c.MaxTimeout, 26)
-	orCode(&c.MaxMTU, 5)
-	orCode(&c.HopLimit, 64)
-	orInt(&c.MaxConns, 65536)
-	orInt(&c.MaxListeners, 4096)
-	orInt(&c.MaxBacklog, 1024)
-	orInt(&c.MaxOutbox, 8192)
-	orInt(&c.MaxEvents, 8192)
-	c.ResponseTimeout = min(c.ResponseTimeout, 31)
-	c.MRATimeout = min(c.MRATimeout, 31)
-	c.MaxRetries = min(c.MaxRetries, 15)
-	if c.FirstCommID == 0 {
-		c.FirstCommID = 1
-	}
+	c.ResponseTimeout = min(cmp.Or(c.ResponseTimeout, 20), 31)
+	c.MaxRetries = min(cmp.Or(c.MaxRetries, 15), 15)
+	c.MRATimeout = min(cmp.Or(c.MRATimeout, 24), 31)
+	c.MinTimeout, c.MaxTimeout = cmp.Or(c.MinTimeout, 8), cmp.Or(c.MaxTimeout, 26)
+	c.MaxMTU, c.HopLimit = cmp.Or(c.MaxMTU, 5), cmp.Or(c.HopLimit, 64)
+	c.FirstCommID = cmp.Or(c.FirstCommID, 1)
+	c.MaxConns = cmp.Or(max(c.MaxConns, 0), 65536)
+	c.MaxListeners = cmp.Or(max(c.MaxListeners, 0), 4096)
+	c.MaxBacklog = cmp.Or(max(c.MaxBacklog, 0), 1024)
+	c.MaxOutbox, c.MaxEvents = cmp.Or(max(c.MaxOutbox, 0), 8192), cmp.Or(max(c.MaxEvents, 0), 8192)
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{0xFFFF}
 	}
@@ -94,8 +79,9 @@ func (c *Config) peerTimeout(code uint8) time.Duration {
 // memberOf reports whether a P_Key of this device matches pkey: same partition, and at
 // least one full member.
 func (c *Config) memberOf(pkey uint16) bool {
+	const partition, fullMember = 0x7FFF, 0x8000
 	for _, own := range c.PKeys {
-		if (own^pkey)&0x7FFF == 0 && (own|pkey)&0x8000 != 0 {
+		if (own^pkey)&partition == 0 && (own|pkey)&fullMember != 0 {
 			return true
 		}
 	}

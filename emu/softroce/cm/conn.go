@@ -2,7 +2,6 @@ package cm
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -28,24 +27,15 @@ type conn struct {
 	inQP           bool // registered in Agent.byQP
 	established    bool // has been in StateEstablished
 	listener       *listener
-	madRoute       route
+	madRoute       Route
 	tid            uint64        // transaction ID of the current exchange
 	timeout        time.Duration // response timeout
-	packetLifetime time.Duration // packet lifetime, the duration of time wait
+	packetLifetime time.Duration // upper bound, from the local ACK timeout; the duration of time wait
 	maxRetries     uint8
 	retries        uint8 // retries left
 	timer          nic.Timer[conn]
 	msg            [wire.MADLen]byte // message to retransmit by timer or for a duplicate
 	msgAttr        wire.Attr         // type of msg; 0 for none
-}
-
-// route has the addresses and header fields for MADs to a peer.
-type route struct {
-	local, remote netip.Addr
-	pkey          uint16
-	flowLabel     uint32
-	trafficClass  uint8
-	hopLimit      uint8
 }
 
 // newConn creates a connection with a new communication ID.
@@ -66,7 +56,8 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 	}
 }
 
-// register adds c to the maps by communication ID and by QP of the peer.
+// register adds c to the maps by communication ID and by QP of the peer, unless another connection
+// has the entry.
 func (a *Agent) register(c *conn) {
 	ids, qp := remoteKey{c.remoteGUID, c.remoteID}, remoteKey{c.remoteGUID, c.remoteQPN}
 	if a.byRemote[ids] == nil {
@@ -93,7 +84,7 @@ func (c *conn) leaveBacklog() {
 	}
 }
 
-// release deletes c.
+// release stops the timer of c and removes c from all maps.
 func (a *Agent) release(c *conn) {
 	a.timers.Stop(&c.timer)
 	a.forgetQP(c)
@@ -101,7 +92,7 @@ func (a *Agent) release(c *conn) {
 		delete(a.byRemote, remoteKey{c.remoteGUID, c.remoteID})
 	}
 	if c.state == StateSIDRREQRcvd {
-		delete(a.lookups, sidrKey{c.madRoute.remote, c.remoteID})
+		delete(a.lookups, sidrKey{c.madRoute.Remote, c.remoteID})
 	}
 	c.leaveBacklog()
 	delete(a.conns, c.id)
@@ -115,15 +106,16 @@ func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
 	c.leaveBacklog()
 	c.state = StateTimeWait
-	a.setTimer(c, now.Add(c.packetLifetime))
+	a.armTimer(c, now.Add(c.packetLifetime))
 }
 
-// await sends the message stored in c and starts the response timer.
-func (a *Agent) await(now mono.Time, c *conn, state State) {
+// sendAndAwait sends the message stored in c, starts the response timer, and puts c into a state
+// in which it awaits the response.
+func (a *Agent) sendAndAwait(now mono.Time, c *conn, state State) {
 	c.state = state
 	c.retries = c.maxRetries
 	a.transmit(c)
-	a.setTimer(c, now.Add(c.timeout))
+	a.armTimer(c, now.Add(c.timeout))
 }
 
 // notify queues an event of c unless c is closed.

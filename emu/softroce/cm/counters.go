@@ -3,6 +3,7 @@ package cm
 import (
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -18,6 +19,7 @@ func (p PerMessage) Of(a wire.Attr) uint64 {
 	return 0
 }
 
+// count increments the counter of a message type.
 func (p *PerMessage) count(a wire.Attr) {
 	if i, ok := a.Index(); ok {
 		p[i]++
@@ -31,25 +33,27 @@ type Counters struct {
 	Received   PerMessage // valid MADs of class CM
 	Duplicates PerMessage // duplicates received
 
-	BadLength  uint64 // not 256 bytes
-	BadAddress uint64 // not unicast, or different address families
-	NotCM      uint64 // another class or base version
-	BadVersion uint64 // another class version
-	BadMethod  uint64 // not Send
-	BadAttr    uint64 // unknown attribute
+	BadLength  uint64 `counter:"cm_bad_length"`  // not 256 bytes
+	BadAddress uint64 `counter:"cm_bad_address"` // not unicast, or different address families
+	NotCM      uint64 `counter:"cm_not_cm"`      // another class or base version
+	BadVersion uint64 `counter:"cm_bad_version"` // another class version
+	BadMethod  uint64 `counter:"cm_bad_method"`  // not Send
+	BadAttr    uint64 `counter:"cm_bad_attr"`    // unknown attribute
 
-	UnknownConn uint64 // for a connection or lookup that does not exist
-	BadSource   uint64 // not from the peer of the connection
-	BadQPN      uint64 // DREQ with the wrong QP number
-	WrongState  uint64 // not valid in the current state
+	UnknownConn uint64 `counter:"cm_unknown_conn"` // for a connection or lookup that does not exist
+	BadSource   uint64 `counter:"cm_bad_source"`   // not from the peer of the connection
+	BadQPN      uint64 `counter:"cm_bad_qpn"`      // DREQ with the wrong QP number
+	WrongState  uint64 `counter:"cm_wrong_state"`  // not valid in the current state
 
-	Stale       uint64 // REQ or REP whose queue pair still has a connection
-	Refused     uint64 // REQ or SIDR_REQ rejected by the agent itself
-	BacklogFull uint64 // REQ or SIDR_REQ dropped: backlog full
-	ConnLimit   uint64 // REQ or SIDR_REQ refused: MaxConns reached
-	OutboxFull  uint64 // MAD to be sent, lost: MaxOutbox reached
-	EventsFull  uint64 // MAD received, lost: MaxEvents reached
+	Stale       uint64 `counter:"cm_stale"`        // REQ or REP whose queue pair still has a connection
+	Refused     uint64 `counter:"cm_refused"`      // REQ or SIDR_REQ rejected by the agent itself
+	BacklogFull uint64 `counter:"cm_backlog_full"` // REQ or SIDR_REQ dropped: backlog full
+	ConnLimit   uint64 `counter:"cm_conn_limit"`   // REQ or SIDR_REQ refused: MaxConns reached
+	OutboxFull  uint64 `counter:"cm_outbox_full"`  // MAD to be sent, lost: MaxOutbox reached
+	EventsFull  uint64 `counter:"cm_events_full"`  // MAD received, lost: MaxEvents reached
 }
+
+var counterNames = nic.NewCounterNames[Counters]()
 
 // messageCounters has the names of the PerMessage counters. They are computed once because
 // List is called often.
@@ -64,28 +68,11 @@ var messageCounters = func() (names [4]([wire.NumAttrs]string)) {
 
 // List returns the counters by name, in a fixed order.
 func (c *Counters) List() []verbs.Counter {
-	list := make([]verbs.Counter, 0, 4*wire.NumAttrs+17)
+	list := make([]verbs.Counter, 0, 4*wire.NumAttrs+len(counterNames))
 	for k, counts := range []*PerMessage{&c.Sent, &c.Resent, &c.Received, &c.Duplicates} {
 		for i, n := range counts {
 			list = append(list, verbs.Counter{Name: messageCounters[k][i], Value: n})
 		}
 	}
-	return append(list,
-		verbs.Counter{Name: "cm_bad_length", Value: c.BadLength},
-		verbs.Counter{Name: "cm_bad_address", Value: c.BadAddress},
-		verbs.Counter{Name: "cm_not_cm", Value: c.NotCM},
-		verbs.Counter{Name: "cm_bad_version", Value: c.BadVersion},
-		verbs.Counter{Name: "cm_bad_method", Value: c.BadMethod},
-		verbs.Counter{Name: "cm_bad_attr", Value: c.BadAttr},
-		verbs.Counter{Name: "cm_unknown_conn", Value: c.UnknownConn},
-		verbs.Counter{Name: "cm_bad_source", Value: c.BadSource},
-		verbs.Counter{Name: "cm_bad_qpn", Value: c.BadQPN},
-		verbs.Counter{Name: "cm_wrong_state", Value: c.WrongState},
-		verbs.Counter{Name: "cm_stale", Value: c.Stale},
-		verbs.Counter{Name: "cm_refused", Value: c.Refused},
-		verbs.Counter{Name: "cm_backlog_full", Value: c.BacklogFull},
-		verbs.Counter{Name: "cm_conn_limit", Value: c.ConnLimit},
-		verbs.Counter{Name: "cm_outbox_full", Value: c.OutboxFull},
-		verbs.Counter{Name: "cm_events_full", Value: c.EventsFull},
-	)
+	return counterNames.Append(list, c)
 }

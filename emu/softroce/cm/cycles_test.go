@@ -50,6 +50,7 @@ func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 		checkEmpty(t, w.a.Agent)
 		checkEmpty(t, w.b.Agent)
 	}
+
 	if c := w.b.Counters(); c.Received.Of(wire.AttrREQ) != 10000 || c.Refused != 0 {
 		t.Errorf("counters %+v", c)
 	}

@@ -15,13 +15,14 @@ func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
 	return a.startDREQ(now, c, private)
 }
 
+// startDREQ sends a DREQ with private data, and awaits the DREP.
 func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
 	dreq := wire.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN}
 	if err := wire.FillField(dreq.PrivateData[:], private); err != nil {
 		return err
 	}
 	c.storeMessage(wire.AttrDREQ, uint64(c.id), &dreq)
-	a.await(now, c, StateDREQSent)
+	a.sendAndAwait(now, c, StateDREQSent)
 	return nil
 }
 
@@ -35,6 +36,7 @@ func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error 
 	return a.sendDREP(now, c, private)
 }
 
+// sendDREP sends a DREP with private data, and enters time wait.
 func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
 	drep := wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
 	if err := wire.FillField(drep.PrivateData[:], private); err != nil {
@@ -49,9 +51,9 @@ func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
 // handleDREQ disconnects and sends a DREP. It also answers a DREQ for an unknown
 // connection, so that the peer stops retransmitting.
 func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
-	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
+	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
-		if unknown {
+		if mayAnswer {
 			a.drepWithoutConn(in, m)
 		}
 		return
@@ -78,7 +80,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	case StateTimeWait:
 		a.counters.Duplicates.count(wire.AttrDREQ)
 		if c.msgAttr == wire.AttrDREP {
-			a.repeatFor(c, in.tid)
+			a.repeatForDuplicate(c, in.tid)
 		} else {
 			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
 		}
@@ -87,6 +89,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	}
 }
 
+// drepWithoutConn answers a DREQ for an unknown connection.
 func (a *Agent) drepWithoutConn(in *incoming, m *wire.DREQ) {
 	drep := wire.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
 	a.sendOnce(a.replyRoute(in), wire.AttrDREP, in.tid, &drep)

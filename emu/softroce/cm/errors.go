@@ -15,6 +15,7 @@ var (
 	ErrParam   = errors.New("invalid parameter")
 )
 
+// badParam returns an ErrParam about a parameter of an operation and its value.
 func badParam(op, what string, value any) error {
 	return fmt.Errorf("%s: %w: %s %v", op, ErrParam, what, value)
 }

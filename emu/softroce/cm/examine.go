@@ -37,6 +37,7 @@ func (a *Agent) checkREQ(in *incoming, m *wire.REQ) (*listener, fault) {
 	return l, fault{}
 }
 
+// knownTransport reports whether a REQ is for an RC, UC or XRC connection.
 func knownTransport(m *wire.REQ) bool {
 	switch m.Transport {
 	case wire.CMTransportRC, wire.CMTransportUC:
@@ -47,7 +48,7 @@ func knownTransport(m *wire.REQ) bool {
 	return false
 }
 
-// transportOf requires that knownTransport is true.
+// transportOf returns the transport of a REQ for which knownTransport is true.
 func transportOf(m *wire.REQ) Transport {
 	switch m.Transport {
 	case wire.CMTransportUC:

@@ -33,8 +33,8 @@ func (a *Agent) expire(now mono.Time, c *conn) {
 	}
 }
 
-// retransmit sends the unanswered message of c again. An MRA delays only one
-// retransmission.
+// retransmit retransmits the unanswered message of c, and leaves a state in which an MRA has
+// delayed the answer: an MRA delays only one retransmission.
 func (a *Agent) retransmit(now mono.Time, c *conn) {
 	switch c.state {
 	case StateMRAREQRcvd:
@@ -43,9 +43,10 @@ func (a *Agent) retransmit(now mono.Time, c *conn) {
 		c.state = StateREPSent
 	}
 	a.repeat(c)
-	a.setTimer(c, now.Add(c.timeout))
+	a.armTimer(c, now.Add(c.timeout))
 }
 
+// leaveTimeWait reports the end of time wait and deletes c.
 func (a *Agent) leaveTimeWait(c *conn) {
 	a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
 	a.release(c)

@@ -89,6 +89,7 @@ func (a *Agent) dispatch(in *incoming, body []byte) {
 	}
 }
 
+// parse parses the body of a MAD as a message of type M.
 func parse[M any, P interface {
 	*M
 	Parse([]byte) ([]byte, error)
@@ -101,20 +102,20 @@ func parse[M any, P interface {
 }
 
 // replyRoute returns the route to the sender of in.
-func (a *Agent) replyRoute(in *incoming) route {
-	return route{local: in.to, remote: in.from, pkey: in.pkey, hopLimit: a.cfg.HopLimit}
+func (a *Agent) replyRoute(in *incoming) Route {
+	return Route{Local: in.to, Remote: in.from, PKey: in.pkey, HopLimit: a.cfg.HopLimit}
 }
 
-// findConn returns the connection with the given local and remote IDs. If there is
-// none, it returns nil, and unknown tells whether the sender may be told; it may
-// not if the connection belongs to another peer.
-func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, unknown bool) {
+// findConn returns the connection with the given local and remote IDs, or nil. mayAnswer
+// reports whether the agent may tell the sender that there is none: it may not if the
+// connection belongs to another peer.
+func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
 	if c == nil || c.remoteID != remote || c.isLookup() {
 		a.counters.UnknownConn++
 		return nil, true
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return nil, false
 	}
@@ -123,8 +124,8 @@ func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, unknown b
 
 func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
 
-// rejectVersion rejects a request with another class version. The first field is
-// the same in all versions.
+// rejectVersion rejects a request with another class version. The first field of its body is the
+// communication or request ID in all versions.
 func (a *Agent) rejectVersion(in *incoming, body []byte) {
 	id := binary.BigEndian.Uint32(body)
 	switch in.attr {

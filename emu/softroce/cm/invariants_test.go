@@ -27,7 +27,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 		}
 		if c.state == StateSIDRREQRcvd {
 			lookups++
-			if a.lookups[sidrKey{c.madRoute.remote, c.remoteID}] != c {
+			if a.lookups[sidrKey{c.madRoute.Remote, c.remoteID}] != c {
 				t.Fatalf("lookup %#x is lost", c.id)
 			}
 		}
@@ -54,6 +54,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 	if len(a.conns) > a.cfg.MaxConns || a.outbox.Len() > a.cfg.MaxOutbox {
 		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.Len())
 	}
+
 	for _, l := range a.listeners {
 		if l.pending != pending[l] || l.pending > l.backlog {
 			t.Fatalf("listener %d counts %d requests of %d, there are %d", l.id, l.pending, l.backlog, pending[l])

@@ -2,12 +2,13 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/softroce/wire"
 
-// handleLAP declines an alternate path: the CM does not support path migration.
+// handleLAP answers a LAP with an APR that declines the alternate path: this CM does not support
+// path migration.
 func (a *Agent) handleLAP(in *incoming, m *wire.LAP) {
 	apr := wire.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: wire.APUnsupported}
-	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
+	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	switch {
-	case c == nil && !unknown:
+	case c == nil && !mayAnswer:
 		return
 	case c == nil:
 		apr.Status = wire.APInvalidCommID

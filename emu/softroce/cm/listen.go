@@ -55,6 +55,8 @@ func (a *Agent) CloseListen(id ListenID) error {
 	return nil
 }
 
+// listenerFor returns the listener of a service at the local address to, else that at all
+// addresses, or nil.
 func (a *Agent) listenerFor(service wire.ServiceID, to netip.Addr) *listener {
 	if l := a.listeners[listenKey{service, to}]; l != nil {
 		return l

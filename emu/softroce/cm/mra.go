@@ -20,7 +20,7 @@ func (a *Agent) DelayReply(now mono.Time, id ConnID, serviceTimeout uint8) error
 	return nil
 }
 
-// sendMRA sends an MRA for the REQ or REP that awaits our reply, and keeps it for retransmission.
+// sendMRA sends an MRA for the REQ or REP that c has received and the consumer has not answered.
 func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
 	mra := wire.MRA{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutREQ, ServiceTimeout: serviceTimeout}
 	next := StateMRAREQSent
@@ -32,7 +32,8 @@ func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
 	c.state = next
 }
 
-// autoMRA sends an MRA when the peer retransmits before the consumer has answered.
+// autoMRA sends an MRA with the configured timeout, because the peer has retransmitted a message
+// that the consumer has not answered.
 func (a *Agent) autoMRA(c *conn) {
 	a.sendMRA(c, a.cfg.MRATimeout)
 }
@@ -46,7 +47,7 @@ func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 		a.counters.UnknownConn++
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}
@@ -62,6 +63,6 @@ func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 		a.counters.WrongState++
 		return
 	}
-	a.setTimer(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetLifetime))
+	a.armTimer(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetLifetime))
 	a.notify(c, Event{Kind: EventMRA, ServiceTimeout: m.ServiceTimeout, PrivateData: m.PrivateData[:]})
 }

@@ -7,18 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Outgoing is a MAD to be sent from QP 1 to the peer's QP 1.
-type Outgoing struct {
+// Route has the addresses and header fields of MADs to a peer.
+type Route struct {
 	Local, Remote netip.Addr
 	PKey          uint16
 	FlowLabel     uint32
 	TrafficClass  uint8
 	HopLimit      uint8
-	MAD           *[wire.MADLen]byte // valid until the next call of NextMAD
 }
 
+// Outgoing is a MAD to be sent from QP 1 to the peer's QP 1.
+type Outgoing struct {
+	Route
+	MAD *[wire.MADLen]byte // valid until the next call of NextMAD
+}
+
+// packet is a MAD in the outbox.
 type packet struct {
-	route route
+	route Route
 	mad   [wire.MADLen]byte
 }
 
@@ -31,15 +37,11 @@ func (a *Agent) NextMAD() (Outgoing, bool) {
 		return Outgoing{}, false
 	}
 	a.sent = p
-	r := &a.sent.route
-	return Outgoing{
-		Local: r.local, Remote: r.remote, PKey: r.pkey, FlowLabel: r.flowLabel,
-		TrafficClass: r.trafficClass, HopLimit: r.hopLimit, MAD: &a.sent.mad,
-	}, true
+	return Outgoing{p.route, &a.sent.mad}, true
 }
 
-// post queues a MAD to send.
-func (a *Agent) post(r route, attr wire.Attr, b *[wire.MADLen]byte) {
+// post queues a MAD to send, or drops it if MaxOutbox MADs are queued.
+func (a *Agent) post(r Route, attr wire.Attr, b *[wire.MADLen]byte) {
 	if a.outbox.Len() >= a.cfg.MaxOutbox {
 		a.counters.OutboxFull++
 		return
@@ -49,7 +51,7 @@ func (a *Agent) post(r route, attr wire.Attr, b *[wire.MADLen]byte) {
 }
 
 // sendOnce sends a message that is not retransmitted.
-func (a *Agent) sendOnce(r route, attr wire.Attr, tid uint64, m message) {
+func (a *Agent) sendOnce(r Route, attr wire.Attr, tid uint64, m message) {
 	var b [wire.MADLen]byte
 	m.Append(wire.NewMADHeader(attr, tid).Append(b[:0]))
 	a.post(r, attr, &b)
@@ -70,8 +72,10 @@ func (a *Agent) repeat(c *conn) {
 	a.transmit(c)
 }
 
-// repeatFor retransmits with the transaction ID of a duplicate.
-func (a *Agent) repeatFor(c *conn, tid uint64) {
-	binary.BigEndian.PutUint64(c.msg[8:], tid)
+// repeatForDuplicate retransmits the message stored in c with the transaction ID of the duplicate
+// that it answers.
+func (a *Agent) repeatForDuplicate(c *conn, tid uint64) {
+	const tidOffset = 8 // in the MAD header
+	binary.BigEndian.PutUint64(c.msg[tidOffset:], tid)
 	a.repeat(c)
 }

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -30,26 +31,15 @@ type Path struct {
 	LocalAckTimeout uint8 // 0 for 17, which is 0.5 s and what rdma_cm uses on RoCE
 }
 
-// normalize replaces zero values by defaults, and IPv4-mapped addresses by IPv4 addresses.
+// normalize sets defaults, and removes the zone and IPv4 mapping of the addresses.
 func (p *Path) normalize() {
 	p.Local, p.Remote = plain(p.Local), plain(p.Remote)
-	if p.HopLimit == 0 {
-		p.HopLimit = 64
-	}
-	if p.PKey == 0 {
-		p.PKey = 0xFFFF
-	}
-	if p.LocalAckTimeout == 0 {
-		p.LocalAckTimeout = 17
-	}
+	p.HopLimit, p.PKey, p.LocalAckTimeout = cmp.Or(p.HopLimit, 64), cmp.Or(p.PKey, 0xFFFF), cmp.Or(p.LocalAckTimeout, 17)
 }
 
 // route returns the route for MADs along p.
-func (p *Path) route() route {
-	return route{
-		local: p.Local, remote: p.Remote, pkey: p.PKey,
-		flowLabel: p.FlowLabel, trafficClass: p.TrafficClass, hopLimit: p.HopLimit,
-	}
+func (p *Path) route() Route {
+	return Route{p.Local, p.Remote, p.PKey, p.FlowLabel, p.TrafficClass, p.HopLimit}
 }
 
 // plain removes the zone and IPv4 mapping of an address, as in a GID.
@@ -61,7 +51,8 @@ func unicast(a, b netip.Addr) bool {
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
 }
 
-// check returns an error if a field is out of its range, or the P_Key not in the table of cfg.
+// check returns an error for op if a field is out of range, or the device is no member of the
+// partition.
 func (p *Path) check(op string, cfg *Config) error {
 	switch {
 	case !unicast(p.Local, p.Remote):
@@ -98,7 +89,7 @@ type ConnectParam struct {
 	PrivateData []byte
 }
 
-// check returns an error if a parameter is out of its range.
+// check validates the parameters.
 func (p *ConnectParam) check(cfg *Config) error {
 	const op = "connect"
 	switch {
@@ -115,7 +106,7 @@ func (p *ConnectParam) check(cfg *Config) error {
 	return p.Path.check(op, cfg)
 }
 
-// checkQP returns an error if a QP number, starting PSN or RNR retry count exceeds its field.
+// checkQP returns an error for op if a parameter of the local queue pair is out of range.
 func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 	switch {
 	case qpn >= 1<<24:
@@ -141,6 +132,7 @@ type AcceptParam struct {
 	PrivateData    []byte // up to 196 bytes
 }
 
+// check validates the parameters.
 func (p *AcceptParam) check() error {
 	if p.TargetAckDelay >= 1<<5 {
 		return badParam("accept", "target ACK delay exceeds 5 bits:", p.TargetAckDelay)

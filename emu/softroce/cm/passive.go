@@ -37,7 +37,8 @@ func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	a.notifyRequest(in, c, l, m)
 }
 
-// initFromREQ initializes c from its REQ.
+// initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the
+// peer.
 func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.remoteID = m.LocalCommID
 	c.remoteGUID = m.LocalCAGUID
@@ -46,18 +47,18 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.transport = transportOf(m)
 	c.tid = in.tid
 	c.timeout = a.cfg.peerTimeout(m.LocalRespTimeout)
-	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout)
+	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout) // an upper bound: it includes two packet lifetimes
 	c.maxRetries = m.MaxCMRetries
 	c.madRoute = a.replyRoute(in)
-	c.madRoute.flowLabel = m.Primary.FlowLabel
-	c.madRoute.trafficClass = m.Primary.TrafficClass
+	c.madRoute.FlowLabel = m.Primary.FlowLabel
+	c.madRoute.TrafficClass = m.Primary.TrafficClass
 	if m.Alternate.LocalGID != (wire.GID{}) {
 		c.failover = wire.FailoverUnsupported
 	}
 	a.register(c)
 }
 
-// notifyRequest queues EventRequest.
+// notifyRequest queues EventRequest for the listener of a REQ.
 func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
@@ -86,7 +87,7 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the
 // consumer has not answered yet.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}
@@ -110,7 +111,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 // the same queue pair.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++ // another host cannot end the connection
 		return
 	}
@@ -153,7 +154,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	c.leaveBacklog()
 	c.localQPN = p.QPN
 	c.storeMessage(wire.AttrREP, c.tid, &rep)
-	a.await(now, c, StateREPSent)
+	a.sendAndAwait(now, c, StateREPSent)
 	return nil
 }
 
@@ -169,6 +170,7 @@ func (a *Agent) Established(now mono.Time, id ConnID) error {
 	return nil
 }
 
+// establish stops the timer of c and moves c to StateEstablished.
 func (a *Agent) establish(c *conn) {
 	a.timers.Stop(&c.timer)
 	c.state = StateEstablished
@@ -177,9 +179,9 @@ func (a *Agent) establish(c *conn) {
 
 // handleRTU establishes a connection on the passive side.
 func (a *Agent) handleRTU(in *incoming, m *wire.RTU) {
-	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
+	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
-		if unknown {
+		if mayAnswer {
 			a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutOther)
 		}
 		return

@@ -21,8 +21,8 @@ func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, pr
 	return a.reject(now, c, reason, info, private)
 }
 
-// reject sends a REJ with a reason, and ends the connection: at once, or after TimeWait if a REP
-// was sent.
+// reject sends a REJ for the message that c has received, or for its own REP, and deletes c. After
+// a REP it enters time wait instead.
 func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, private []byte) error {
 	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, Reason: reason}
 	if err := rej.SetInfo(info); err != nil {
@@ -67,8 +67,8 @@ func (a *Agent) rejectUnknown(in *incoming, local, remote uint32, about wire.Abo
 	a.sendOnce(a.replyRoute(in), wire.AttrREJ, in.tid, &rej)
 }
 
-// rejectTimeout sends a REJ with reason timeout. The GUID identifies the connection
-// if the remote ID is unknown.
+// rejectTimeout sends a REJ with reason timeout. The CA GUID in its additional information
+// identifies the connection to a peer whose communication ID is unknown here.
 func (a *Agent) rejectTimeout(c *conn) {
 	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutOther, Reason: wire.ReasonTimeout}
 	binary.BigEndian.PutUint64(rej.Info[:], a.cfg.CAGUID)
@@ -76,7 +76,7 @@ func (a *Agent) rejectTimeout(c *conn) {
 	a.sendOnce(c.madRoute, wire.AttrREJ, c.tid, &rej)
 }
 
-// findRejected returns the connection that a REJ is for.
+// findRejected returns the connection that a REJ is for, or nil.
 func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 	var c *conn
 	switch info := m.AdditionalInfo(); {
@@ -102,7 +102,7 @@ func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 		a.counters.UnknownConn++
 		return nil
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return nil
 	}

@@ -32,7 +32,7 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	c.maxRetries = a.cfg.MaxRetries
 	req.RequestID = uint32(c.id)
 	c.storeMessage(wire.AttrSIDRREQ, c.tid, &req)
-	a.await(now, c, StateSIDRREQSent)
+	a.sendAndAwait(now, c, StateSIDRREQSent)
 	return c.id, nil
 }
 
@@ -78,6 +78,7 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	}})
 }
 
+// rejectSIDR answers a SIDR_REQ with a status other than success.
 func (a *Agent) rejectSIDR(in *incoming, m *wire.SIDRREQ, status wire.SIDRStatus) {
 	a.counters.Refused++
 	rep := wire.SIDRREP{RequestID: m.RequestID, Status: status, ServiceID: m.ServiceID}
@@ -90,7 +91,7 @@ type sidrAnswer struct {
 	key sidrKey
 	tid uint64
 	at  mono.Time
-	to  route
+	to  Route
 	msg [wire.MADLen]byte
 }
 
@@ -102,17 +103,17 @@ const (
 	sidrAnswerLife = mono.Time(time.Minute)
 )
 
-// sendSIDRREP sends a SIDR_REP and keeps it.
+// sendSIDRREP sends a SIDR_REP, and keeps it for resendSIDRREP.
 func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	c.storeMessage(wire.AttrSIDRREP, c.tid, rep)
 	a.transmit(c)
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
 	}
-	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
+	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
 }
 
-// resendSIDRREP retransmits the SIDR_REP for a duplicate request, if it was kept.
+// resendSIDRREP retransmits the SIDR_REP for a duplicate request, and reports whether it was kept.
 func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	for i := range a.sidrAnswers {
 		k := &a.sidrAnswers[i]
@@ -136,7 +137,7 @@ func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	return a.answerSIDR(now, c, p)
 }
 
-// answerSIDR sends a SIDR_REP, and releases the state of the request.
+// answerSIDR sends the SIDR_REP for a lookup and deletes the lookup.
 func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
@@ -161,7 +162,7 @@ func (a *Agent) handleSIDRREP(in *incoming, m *wire.SIDRREP) {
 		a.counters.UnknownConn++
 		return
 	}
-	if c.madRoute.remote != in.from {
+	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
 		return
 	}

@@ -63,7 +63,7 @@ func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 
 // Counters returns all counters by name, in a fixed order.
 func (n *NIC) Counters() []verbs.Counter {
-	return append(n.Count.named(),
+	return append(counterNames.Append(nil, &n.Count),
 		verbs.Counter{Name: "cq_overrun", Value: n.CQOverruns},
 		verbs.Counter{Name: "events_lost", Value: n.EventsLost})
 }

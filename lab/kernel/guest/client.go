@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,24 +41,21 @@ type Command struct {
 func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line}} }
 
 // Exec runs a program in the guest that conn is connected to, and closes conn. It returns the
-// exit code, or 128 plus the number of the signal that ended the program. The program and its
-// group are killed when ctx or the connection ends.
+// exit code, or 128 plus the number of the signal that ended the program. The process group of
+// the program is killed when ctx or the connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	frames, err := send(conn, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir})
-	if err != nil {
-		return 0, causeOf(ctx, err)
-	}
-	go func() { // may continue after Exec, until Stdin ends
-		if c.Stdin != nil {
-			_, _ = frames.CopyFrom(control.Stdin, c.Stdin)
-		}
-		_ = frames.Write(control.Frame{Kind: control.Stdin}) // end of file; awaitExit returns the error of the connection
-	}()
-	code, err = awaitExit(frames, control.ProgramClient{Stdout: c.Stdout, Stderr: c.Stderr, Signals: c.Signals})
-	return code, causeOf(ctx, err)
+	r := request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir}
+	err = sendRequest(ctx, conn, r, func(frames *control.Conn) (err error) {
+		go func() { // may continue after Exec, until Stdin ends
+			if c.Stdin != nil {
+				_, _ = frames.CopyFrom(control.Stdin, c.Stdin)
+			}
+			_ = frames.Write(control.Frame{Kind: control.Stdin}) // end of file; awaitExit returns the error of the connection
+		}()
+		code, err = awaitExit(frames, control.ProgramClient{Stdout: c.Stdout, Stderr: c.Stderr, Signals: c.Signals})
+		return err
+	})
+	return code, err
 }
 
 // Output runs a program as Exec does, and returns its standard output and error, interleaved.
@@ -71,42 +69,32 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 // Put writes size bytes from a reader to a file in the guest that conn is connected to, and
 // closes conn. The file appears under its path when it is complete.
 func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	frames, err := send(conn, request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size})
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	// The guest may fail at once, and then stops reading.
-	result := make(chan error, 1)
-	go func() {
-		_, err := awaitExit(frames, control.ProgramClient{})
-		result <- err
-	}()
-	sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(from, size))
-	if err == nil && sent < size {
-		conn.Close()
-		return fmt.Errorf("put %s: the source ended after %d of %d bytes", path, sent, size)
-	}
-	if putErr := <-result; putErr != nil {
-		return causeOf(ctx, putErr)
-	}
-	return causeOf(ctx, err)
+	r := request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size}
+	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
+		// The guest may fail at once, and then stops reading.
+		result := make(chan error, 1)
+		go func() {
+			_, err := awaitExit(frames, control.ProgramClient{})
+			result <- err
+		}()
+		sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(from, size))
+		if err == nil && sent < size {
+			return fmt.Errorf("put %s: the source ended after %d of %d bytes", path, sent, size)
+		}
+		return cmp.Or(<-result, err)
+	})
 }
 
 // SetDevices replaces the RDMA devices of the guest that conn is connected to, and closes conn.
 func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	frames, err := send(conn, request{Op: opDevices, Devices: devices})
-	if err == nil {
-		_, err = awaitExit(frames, control.ProgramClient{})
-	}
-	return causeOf(ctx, err)
+	return sendRequest(ctx, conn, request{Op: opDevices, Devices: devices}, func(frames *control.Conn) error {
+		_, err := awaitExit(frames, control.ProgramClient{})
+		return err
+	})
 }
 
-// awaitExit serves the streams of p until the guest ends the request, and returns the exit code.
-// An error of the connection itself is an ErrConnectionClosed.
+// awaitExit passes output to p and signals of p to the guest, until the guest sends the exit code,
+// which it returns. If the connection breaks, the error is ErrConnectionClosed.
 func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 	code, err = c.AwaitExit(&p)
 	var refused *control.CloseError
@@ -116,14 +104,6 @@ func awaitExit(c *control.Conn, p control.ProgramClient) (code int, err error) {
 		return code, err
 	}
 	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
-}
-
-// causeOf returns err, or the cause if err is not nil because the context has ended.
-func causeOf(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // Port is the TCP port of a guest's server, on its control link.
@@ -163,17 +143,26 @@ const (
 // protocol has the parameters of the hello that a client sends and a guest reads.
 var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
 
-// send sends a request, and returns the connection for the frames that follow.
-func send(conn net.Conn, r request) (*control.Conn, error) {
+// sendRequest sends a request to the guest, calls talk to exchange the frames that follow, and
+// closes conn. When ctx ends, it closes conn early and returns the cause.
+func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames *control.Conn) error) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	b, err := json.Marshal(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(b) > maxRequest {
-		return nil, fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxRequest)
+		return fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxRequest)
 	}
-	c := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
-	return c, c.SendHello(protocol, json.RawMessage(b))
+	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
+	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {
+		err = talk(frames)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // InitPath is the path of the init program, which the kernel gets by rdinit=.
@@ -317,7 +306,7 @@ func (d Device) Kind() string {
 	return string(d)
 }
 
-// Name returns the name of the device in the guest, as rxe0.
+// Name returns the name of the device in the guest, such as rxe0.
 func (d Device) Name() string { return d.Kind() + "0" }
 
 // NeedsSIW reports whether the devices need siw, which Debian's kernels lack.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// init runs the guest's init process, or its command, if this program was started under the
-// name InitPath in a guest. Every program that starts guests is also their init program, so this
-// is not in a main function.
+// init runs the guest's init process (PID 1), or the guest's command to set RDMA devices, if this
+// program was started under the name InitPath. Every program that boots guests is also their init
+// program, so this is not in a main function.
 func init() {
 	if os.Args[0] != InitPath {
 		return
@@ -138,10 +138,10 @@ func prepare(children *reaper, o Options) error {
 		func() error { return os.Chmod("/dev/net/tun", 0o666) })
 }
 
-// setSysctl sets a sysctl, whose name has slashes.
+// setSysctl sets a sysctl, whose name has slashes instead of dots.
 func setSysctl(name, value string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
 
-// uptime returns the time since boot; 0 if the kernel does not tell.
+// uptime returns the time since boot; 0 if it is unknown.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -193,8 +193,8 @@ func newReaper() *reaper {
 	return r
 }
 
-// reap waits for children for ever, and sends the wait status of those that start has started to
-// their channels.
+// reap waits for all child processes, for ever, as the init process must. It sends the wait status
+// of a process that start has started to the channel that start returned.
 func (r *reaper) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -353,7 +353,7 @@ func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix)
 }
 
 // setDevices removes all RDMA devices, creates others on the wire, and waits until they are active.
-// run runs a program. DevicesFile exists only while the devices are complete.
+// run runs a program. DevicesFile exists only while all devices are active.
 func setDevices(all []Device, run func(args ...string) error) error {
 	if err := os.RemoveAll(DevicesFile); err != nil {
 		return err
@@ -385,8 +385,8 @@ func setDevices(all []Device, run func(args ...string) error) error {
 	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
 }
 
-// loadModule loads the kernel module of a device. The variants of siw, siw and siw-crc, exclude
-// each other: it unloads a loaded one first. run runs a program.
+// loadModule loads the kernel module of a device. Of siw's two variants, siw.ko and siw-crc.ko, only
+// one can be loaded: it unloads the other first. run runs a program.
 func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")
