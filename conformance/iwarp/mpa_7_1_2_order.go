@@ -74,7 +74,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.establishAfter(iwarp.Reply().Reject(false))
 	}),
 }, {
-	ID: "mpa/order/first-fpdu-behind-the-reply-is-posted", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
+	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
 	Title:   "A responder processes an FPDU that arrives right after its Reply",
 	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
 	Expects: "the Sends are delivered",
