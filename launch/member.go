@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -89,13 +88,17 @@ func (m *member) start() error {
 	defer remote.Close()
 	m.channel = local
 	stdout, err := m.stdout.openPipe()
-	defer stdout.Close()
-	stderr, err2 := m.stderr.openPipe()
-	defer stderr.Close()
-	if err := errors.Join(err, err2); err != nil {
+	if err != nil {
 		m.closeFiles()
 		return err
 	}
+	defer stdout.Close()
+	stderr, err := m.stderr.openPipe()
+	if err != nil {
+		m.closeFiles()
+		return err
+	}
+	defer stderr.Close()
 	m.conn = control.New(local, control.Config{
 		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen,
 	})

@@ -295,4 +295,5 @@ func (c *conn) sendWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.Op
 func (c *conn) writeWR(id uint64, off, n int) verbs.SendWR {
 	return c.wr(verbs.OpRDMAWrite, id, off, n)
 }
+
 func (c *conn) readWR(id uint64, off, n int) verbs.SendWR { return c.wr(verbs.OpRDMARead, id, off, n) }

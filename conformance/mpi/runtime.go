@@ -27,10 +27,13 @@ func (world) WaitAny(rs []Request) (int, Status, error) { return mpi.WaitAny(run
 func (world) WaitSome(rs []Request) ([]int, []Status, error) {
 	return mpi.WaitSome(runtimeRequests(rs))
 }
+
 func (world) TestAll(rs []Request) ([]Status, bool, error) { return mpi.TestAll(runtimeRequests(rs)) }
+
 func (world) TestAny(rs []Request) (int, Status, bool, error) {
 	return mpi.TestAny(runtimeRequests(rs))
 }
+
 func (world) TestSome(rs []Request) ([]int, []Status, error) {
 	return mpi.TestSome(runtimeRequests(rs))
 }

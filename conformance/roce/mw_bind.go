@@ -1,10 +1,11 @@
 package roce
 
 import (
+	"slices"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/verbs"
-	"slices"
 )
 
 var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{

@@ -75,7 +75,8 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLast, payload: 72}},
 		[]segment{{op: ib.OpWriteFirst, announced: 1100, payload: 1024}, {op: ib.OpWriteLast, payload: 80}},
 		[]segment{
-			{op: ib.OpWriteFirst, announced: 3000, payload: 1024}, {op: ib.OpWriteMiddle, payload: 1024},
+			{op: ib.OpWriteFirst, announced: 3000, payload: 1024},
+			{op: ib.OpWriteMiddle, payload: 1024},
 			{op: ib.OpWriteMiddle, payload: 1024},
 		},
 	),

@@ -251,7 +251,7 @@ func (n *node) noteConnected() {
 
 // close closes the shared resources. A resource in use would return an error.
 func (n *node) close() error {
-	var errs []error
+	errs := make([]error, 0, 3*len(n.conns)+len(n.rails))
 	for _, c := range n.conns {
 		errs = append(errs, c.mem.close(), c.public.close(), traffic.Close(c.srq, c.xrcd))
 	}

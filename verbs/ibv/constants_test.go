@@ -25,8 +25,14 @@ var notInLibrary = regexp.MustCompile(`^Cap|^Forever$|^GRHLen$|^MulticastQPN$|Fl
 
 // libraryPrefixes maps the first words of our names to those of the libraries' names.
 var libraryPrefixes = [][2]string{
-	{"PortSpace", "RDMA_PS"}, {"MTU", "IBV_MTU"}, {"QPType", "IBV_QPT"}, {"QPState", "IBV_QPS"},
-	{"QPAttr", "IBV_QP"}, {"WCOp", "IBV_WC"}, {"WC", "IBV_WC"}, {"Op", "IBV_WR"},
+	{"PortSpace", "RDMA_PS"},
+	{"MTU", "IBV_MTU"},
+	{"QPType", "IBV_QPT"},
+	{"QPState", "IBV_QPS"},
+	{"QPAttr", "IBV_QP"},
+	{"WCOp", "IBV_WC"},
+	{"WC", "IBV_WC"},
+	{"Op", "IBV_WR"},
 }
 
 // libraryNames has the constants whose names do not follow the rule of libraryName.

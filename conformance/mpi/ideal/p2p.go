@@ -168,6 +168,7 @@ func (c *comm) Send(b []byte, dest, tag int) error { return c.send("Send", stand
 func (c *comm) Ssend(b []byte, dest, tag int) error {
 	return c.send("Ssend", synchronous, b, dest, tag)
 }
+
 func (c *comm) Bsend(b []byte, dest, tag int) error { return c.send("Bsend", buffered, b, dest, tag) }
 func (c *comm) Rsend(b []byte, dest, tag int) error { return c.send("Rsend", ready, b, dest, tag) }
 
