@@ -30,8 +30,8 @@ func (c *conn) setWord(v uint64) {
 
 // expectWord fails the case unless targetMem's word for atomics is want, and the rest unchanged.
 func (c *conn) expectWord(want uint64) {
-	// ExpectUnchanged synchronizes with the device before the word is read.
-	c.ExpectUnchanged(c.targetMem, c.targetMem.WordOffset(0), 8)
+	// ExpectUnchangedOutside synchronizes with the device before the word is read.
+	c.ExpectUnchangedOutside(c.targetMem, c.targetMem.WordOffset(0), 8)
 	c.Check(c.word() == want, fmt.Sprintf("%#x in the memory", want), "%#x", c.word())
 }
 

@@ -16,7 +16,7 @@ type Memory struct {
 	// Buf is the region's memory. Its initial content resembles no [Pattern].
 	Buf      []byte
 	all      []byte // Buf with the guard bytes
-	snapshot []byte // the contents of all that ExpectUnchanged compares with
+	snapshot []byte // the contents of all that ExpectUnchangedOutside compares with
 	// sync orders accesses by the device and by the case: the case sees what the device
 	// wrote before, and the device writes later data only after the case has looked.
 	sync func()
@@ -90,12 +90,13 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
-// ExpectUntouched is ExpectUnchanged without an exception.
-func (r *Rig) ExpectUntouched(m *Memory) { r.ExpectUnchanged(m, 0, 0) }
+// ExpectUntouched fails the case if the region or its guard bytes have changed since registration or the
+// last Snapshot.
+func (r *Rig) ExpectUntouched(m *Memory) { r.ExpectUnchangedOutside(m, 0, 0) }
 
-// ExpectUnchanged fails the case if the region or its guard bytes have changed since
+// ExpectUnchangedOutside fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.
-func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {
+func (r *Rig) ExpectUnchangedOutside(m *Memory, off, n int) {
 	m.sync()
 	for i := range m.all {
 		if at := i - guard; m.all[i] != m.snapshot[i] && (at < off || at >= off+n) {
@@ -105,7 +106,7 @@ func (r *Rig) ExpectUnchanged(m *Memory, off, n int) {
 	m.sync()
 }
 
-// Snapshot saves the content for ExpectUnchanged to compare with.
+// Snapshot saves the content for ExpectUnchangedOutside to compare with.
 func (m *Memory) Snapshot() {
 	m.sync()
 	copy(m.snapshot, m.all)

@@ -196,7 +196,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.Send(ack, r[0], ack, r[1], ack, r[2])
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
 		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
-		c.ExpectUnchanged(c.LocalMem, SinkOffset, 2500)
+		c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, 2500)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
@@ -213,7 +213,7 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.Send(ack, r[0], r[1], r[2])
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		answerReadUntilDone(c, Data(2500))
-		c.ExpectUnchanged(c.LocalMem, SinkOffset, 2500)
+		c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, 2500)
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }})

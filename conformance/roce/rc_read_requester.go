@@ -50,7 +50,7 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, Data(t.answered), MTU)...)
 		c.expectErrorCompletion(1)
 		c.Sync()
-		c.ExpectUnchanged(c.LocalMem, SinkOffset, t.asked)
+		c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, t.asked)
 	}),
 }, {
 	ID: "rc/read/sink-must-be-writable", Cite: ibta("", "rc/read/15"),
@@ -212,5 +212,5 @@ func (c *Conn) awaitRetryFrom(n int, bytes []byte) {
 func (c *Conn) expectReadDone(bytes []byte) {
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.ExpectBytes(c.LocalMem, SinkOffset, bytes)
-	c.ExpectUnchanged(c.LocalMem, SinkOffset, len(bytes))
+	c.ExpectUnchangedOutside(c.LocalMem, SinkOffset, len(bytes))
 }

@@ -295,7 +295,7 @@ func setWord(m *rig.Memory, n int, v uint64) {
 func (c *Conn) expectWord(m *rig.Memory, n int, v uint64) {
 	c.Sync()
 	c.ExpectBytes(m, m.WordOffset(n), binary.NativeEndian.AppendUint64(nil, v))
-	c.ExpectUnchanged(m, m.WordOffset(n), 8)
+	c.ExpectUnchangedOutside(m, m.WordOffset(n), 8)
 }
 
 // otherPDMemory registers 64 bytes in another protection domain.

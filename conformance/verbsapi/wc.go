@@ -82,7 +82,7 @@ var wcCases = []conformance.Case{
 			l.dut.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, verbs.WCOpRecvRDMAWithImm.String(), "%v", wc.Opcode)
 			l.dut.checkImm(wc, 0x0a0b0c0d)
 			l.dut.ExpectBytes(l.dut.mem, 512, l.partner.mem.Buf[:40])
-			l.dut.ExpectUnchanged(m, 0, 0)
+			l.dut.ExpectUntouched(m)
 		}),
 	},
 	{

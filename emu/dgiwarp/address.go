@@ -38,10 +38,12 @@ type Source struct {
 }
 
 // SourceOf returns the sender of a received message. area is the start of the receive buffer,
-// verbs.GRHLen bytes.
+// verbs.GRHLen bytes, with the IP header of the packet.
 func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
-	a, err := InitAHFromWC(1, 0, wc, area)
-	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), uint16(a.GRH.FlowLabel)), wc.SrcQP}, err
+	const port, sgidIndex = 1, 0
+	a, err := InitAHFromWC(port, sgidIndex, wc, area)
+	udpPort := uint16(a.GRH.FlowLabel)
+	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), udpPort), wc.SrcQP}, err
 }
 
 // addressHandle implements verbs.AH.

@@ -122,8 +122,8 @@ func (p *Pipe) sourceFor(name string) Source {
 }
 
 // SetSpecs replaces the random impairments from the next packet on. Counters
-// and events are kept, as is the random stream of a kind at the same index of
-// Specs. Burst states and queues are reset.
+// and events are kept. An impairment keeps its random stream if the old Specs
+// have the same kind at the same index. Burst states and queues are reset.
 func (p *Pipe) SetSpecs(specs []Spec) error {
 	c := Config{Specs: specs}
 	if err := c.Validate(nil); err != nil {

@@ -118,11 +118,13 @@ func (s *Stream) Idle() bool {
 	}
 }
 
-// WaitsForPeer reports whether the stream has nothing to send until the peer sends something.
+// WaitsForPeer reports whether the layer below has accepted all segments, and the stream has nothing to
+// send until the peer sends something.
 func (s *Stream) WaitsForPeer() bool {
 	if s.state != open {
 		return s.Idle()
 	}
+	// nextSource executes local requests, which may end the stream.
 	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
 }
 

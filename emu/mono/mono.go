@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Time is a point in time, in nanoseconds since an epoch of the driver's own
-// choosing. Times of different drivers do not compare.
+// Time is a point in time, in nanoseconds since the epoch of a clock: the real one of a device, or that of
+// a simulated world. Times of different clocks do not compare.
 type Time int64
 
 // Never is a deadline that is never reached.
@@ -31,7 +31,7 @@ func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 // Before reports whether t is earlier than u.
 func (t Time) Before(u Time) bool { return t < u }
 
-// String prints t as a duration since the driver's epoch.
+// String returns "never", or t as a duration since the epoch of its clock.
 func (t Time) String() string {
 	if t == Never {
 		return "never"

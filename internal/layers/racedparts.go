@@ -45,7 +45,8 @@ func partOf(name string) (entry part, found bool) {
 	return parts[i], true
 }
 
-// runPattern returns the go test -run pattern that selects the tests of all parts.
+// runPattern returns the go test -run pattern of the tests that the entries of parts name, which run with
+// the race detector.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {

@@ -129,7 +129,7 @@ func (f *Filter) explanation() string {
 	return explanation(f.next)
 }
 
-// explanation returns the explanation of a handler; empty if it is no explainer.
+// explanation returns what a handler did to the last frame; empty if the handler is no explainer.
 func explanation(h uswitch.FrameHandler) string {
 	if e, ok := h.(explainer); ok {
 		return e.explanation()

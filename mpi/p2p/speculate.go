@@ -157,8 +157,9 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	}
 }
 
-// recordEagerSend records an eager send. Unless RTRs are stopped, it drops the queued ones: the
-// receive of this send may have sent an RTR, which cannot be told from those of later receives.
+// recordEagerSend notes an eager send while the receiver sends RTRs (ready to receive), which the sender
+// can stop, and drops the queued RTRs: the receive of this send may have sent one of them, which cannot be
+// told from those of later receives.
 func (e *Engine) recordEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {

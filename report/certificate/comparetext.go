@@ -25,7 +25,7 @@ var marks = map[State]string{
 }
 
 // WriteMarkdown writes a table of the devices, and for each document a table of the clauses that
-// some devices meet and others do not, or with all of all clauses.
+// some devices meet and others do not. If all is true, the tables have all clauses.
 func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	var b strings.Builder
 	c.summarize(&b)

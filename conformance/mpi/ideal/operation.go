@@ -167,7 +167,8 @@ func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid. needsLock is as in epoch.
+// issue starts an operation, or returns why it is invalid. With needsLock it is valid only in an epoch
+// of a lock.
 func (w *win) issue(o *op, needsLock bool) error {
 	if err := w.startCall(); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 	}
 	o.world, o.win, o.origin, o.ready = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
-	o.ops = append(o.ops, o)
+	o.world.ops = append(o.world.ops, o)
 	return nil
 }
 

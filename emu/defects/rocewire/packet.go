@@ -182,7 +182,8 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad (RaggedAccepted) pads a payload whose length is not a multiple of four. It leaves the ICRC to setICRC.
+// addPad is a step of the defect RaggedAccepted: it pads a received payload whose length is not a multiple of four, so
+// that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every packet.
 func addPad(_ *Filter, p *packet) bool {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift

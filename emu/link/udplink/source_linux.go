@@ -66,8 +66,8 @@ func (l *Link) sendFD() int {
 	return l.fd
 }
 
-// connectedTo reports whether peer is connected to the destination of m. After connectAfter
-// single datagrams to the same destination it connects peer.
+// connectedTo reports whether to send m from the connected socket, source.peer, which is cheaper. It
+// connects that socket after connectAfter consecutive single datagrams to the same destination.
 func (l *Link) connectedTo(m *message) bool {
 	s := &l.source
 	switch l.out.singleRun {
@@ -81,6 +81,7 @@ func (l *Link) connectedTo(m *message) bool {
 	return s.usePeer
 }
 
+// connect connects the socket peer to the destination of m.
 func (s *sourceSockets) connect(m *message) {
 	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(s.peer), uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
 	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0

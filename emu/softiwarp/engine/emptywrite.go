@@ -40,7 +40,9 @@ func (c *Conn) stopEmptyWrites() {
 	}
 }
 
-// sendEmptyWrite sends an empty Write and restarts the timer with twice the interval.
+// sendEmptyWrite sends an empty Write, which makes a peer look for FPDUs that arrived before its Reply,
+// and restarts the timer with twice the interval unless it was the last. If the stream has ended or is
+// closing, it stops the timer.
 func (c *Conn) sendEmptyWrite(now mono.Time) {
 	if c.qp == nil || c.closeWhenSent || c.inputClosed || !c.qp.stream.Live() {
 		c.stopEmptyWrites()

@@ -62,7 +62,7 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	if status != verbs.WCSuccess {
 		wc.VendorErr = q.currentVendorErr()
 	}
-	q.push(q.sendCQ, &wc, false)
+	q.push(q.sendCQ, &wc, notSolicited)
 }
 
 // Retired frees the send queue slot of a request.
@@ -85,6 +85,9 @@ func (o *streamOwner) Ended(end iwarp.End) {
 	q.fail(state)
 }
 
+// notSolicited is the argument of push for completions of messages without a solicited event.
+const notSolicited = false
+
 // push adds a completion to cq. If cq is full, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
@@ -105,7 +108,7 @@ func (q *QP) fail(state verbs.QPState) {
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
 		q.rq.Take()
 		q.nic.Count.Recvs++
-		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, false)
+		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, notSolicited)
 	}
 	if q.srq != nil && !q.lastWQEReported {
 		q.lastWQEReported = true

@@ -99,7 +99,8 @@ func (q *QP) checkOpcode(wr *verbs.SendWR) error {
 	return nil
 }
 
-// PostRecv queues one receive work request.
+// PostRecv queues one receive work request. After an error, also while the Terminate is being sent (SQE),
+// the request completes at once, flushed.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	switch {
 	case q.gone():
@@ -109,7 +110,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	case len(wr.SGL) > q.rq.MaxSGE():
 		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())
 	case q.state == verbs.QPStateErr, q.state == verbs.QPStateSQE:
-		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, false)
+		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, notSolicited)
 		return nil
 	}
 	return q.rq.Post(wr)

@@ -93,7 +93,7 @@ func (a *Agent) Counters() Counters { return a.counters }
 // wait.
 func (a *Agent) Conns() int { return len(a.conns) }
 
-// State returns the state of a connection or lookup, or StateIdle if it does not
+// State returns the state of a connection or SIDR lookup, or StateIdle if it does not
 // exist.
 func (a *Agent) State(id ConnID) State {
 	if c := a.conns[id]; c != nil {
