@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -156,10 +157,8 @@ func decodeNumber(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	if n.Decode(&u) != nil {
 		return fmt.Errorf("%s is not a whole number from 0 to %d", quoteShort(n.Value), ^uint64(0))
 	}
-	if _, most, ok := rangeOf(tag); ok { // u may be too large for an int64
-		if err := checkRange(int64(min(u, uint64(most)+1)), tag); err != nil {
-			return err
-		}
+	if err := checkRange(int64(min(u, math.MaxInt64)), tag); err != nil {
+		return err
 	}
 	v.SetUint(u)
 	return nil

@@ -73,7 +73,6 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	k.cm.generation = p.connGeneration[r.Num]
 	k.Depth = sendDepth
 	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3}
-	cqes := sendDepth
 	var srq verbs.SRQ
 	if r.srq != nil {
 		if err := r.srq.growFor(len(r.conns) + 1); err != nil {
@@ -82,14 +81,13 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 		srq = r.srq.queue
 	} else {
 		caps.MaxRecvWR, caps.MaxRecvSGE = receives, 1
-		cqes += receives
 	}
-	if err := r.ReserveCQEs(cqes); err != nil {
+	if err := r.ReserveCQEs(k.cqes()); err != nil {
 		return nil, err
 	}
 	var err error
 	if k.QP, err = r.NewRC(caps, srq); err != nil {
-		return nil, fmt.Errorf("create a queue pair for rank %d: %w", p.rank, err)
+		return nil, errors.Join(fmt.Errorf("create a queue pair for rank %d: %w", p.rank, err), r.ReserveCQEs(-k.cqes()))
 	}
 	if r.srq == nil {
 		recv := r.newRecvQueue(k.QP.PostRecv)
@@ -98,7 +96,7 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 			c.conns.recvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, receives)
 		}
 		if err := k.recv.fill(c.conns.recvPool, receives); err != nil {
-			return nil, errors.Join(err, k.QP.Close())
+			return nil, errors.Join(err, k.QP.Close(), r.ReserveCQEs(-k.cqes()))
 		}
 	}
 	p.conns[r.Num] = k
@@ -106,6 +104,15 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	c.stats.Connections++
 	c.stats.MaxConnections = max(c.stats.MaxConnections, c.stats.Connections)
 	return k, nil
+}
+
+// cqes returns how many entries of the CQ the connection reserves: for its sends, and its receives unless
+// the rail has an SRQ.
+func (k *conn) cqes() int {
+	if k.rail.srq != nil {
+		return sendDepth
+	}
+	return sendDepth + k.c.cfg.Receives + reservedCredits
 }
 
 // connection returns an open connection with room for a packet of n bytes. Without one it

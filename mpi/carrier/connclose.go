@@ -148,5 +148,5 @@ func (k *conn) close() error {
 			c.dropPosted(w.pkt)
 		}
 	})
-	return errors.Join(append(errs, k.rail.ReserveCQEs(-sendDepth))...)
+	return errors.Join(append(errs, k.rail.ReserveCQEs(-k.cqes()))...)
 }

@@ -16,13 +16,11 @@ const (
 	defaultHopLimit = 64
 )
 
-// appendFrame appends the packet of a UDP datagram with all headers to b. DF is set even if d has
-// the variant MayFragment.
+// appendFrame appends the packet of a UDP datagram with all headers to b.
 func (f Framing) appendFrame(b []byte, d *link.Datagram) []byte {
 	sent := *d
-	sent.Variants &= link.NoChecksum
 	if !d.Is4() { // IPv6 requires a checksum
-		sent.Variants = 0
+		sent.Variants &^= link.NoChecksum
 	}
 	if sent.HopLimit == 0 {
 		sent.HopLimit = defaultHopLimit

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/report/ranks"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -36,7 +37,7 @@ func (s *Settings) Apply(c *Config) (err error) {
 	}{
 		{"ranks", c.Ranks, 1, MaxRanks},
 		{"per-host", c.PerHost, 1, MaxRanks},
-		{"rails", c.Rails, 1, 8},
+		{"rails", c.Rails, 1, wire.MaxRails},
 		{"mtu", cmp.Or(c.MTU, minMTU), minMTU, 65535}, // 0 is the default
 		{"eager", s.EagerLimit, 0, 1 << 30},
 	} {
