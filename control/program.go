@@ -109,7 +109,8 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 }
 
 // hangUp ends a program whose client has disconnected, and returns its status. It sends
-// SIGHUP, which a shell forwards to its jobs, and SIGKILL after HangupTimeout.
+// SIGHUP, which a shell forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL
+// after HangupTimeout.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)

@@ -43,6 +43,7 @@ type Options struct {
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }
 
+// setDefaults replaces options that are 0 or nil by their defaults.
 func (o *Options) setDefaults() {
 	const eager, bruck = 4 << 10, 256
 	switch {

@@ -150,7 +150,8 @@ func (k *rank) pollFast(done func() bool) bool {
 		return false
 	}
 	for i := range fastPolls {
-		if k.carrier.PollFast(i == 0) && done() {
+		first := i == 0
+		if k.carrier.PollFast(first) && done() {
 			return true
 		}
 	}

@@ -63,7 +63,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newWorld()
-	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even, see collective
+	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective
 	k.nextContext = 4
 	carrier, err := o.Open(e, k)
 	if err != nil {

@@ -32,7 +32,7 @@ func (c *Comm) Dup() (*Comm, error) {
 
 // split exchanges the colour, the key and the next unused context of each rank. The
 // largest of these contexts is unused on all ranks. Communicators of different colours
-// have no rank in common and share it.
+// have no rank in common and share it. Contexts are even: the next odd one is for collectives.
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	const fields = 3
 	local := make([]byte, 8*fields)
@@ -70,7 +70,8 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	return sub, nil
 }
 
-// dup duplicates the communicator; its context is the largest that any rank proposes.
+// dup duplicates the communicator. The new context, even as all are, is the largest that a rank
+// proposes.
 func (c *Comm) dup(name string) (*Comm, error) {
 	next := binary.LittleEndian.AppendUint32(nil, c.rank.nextContext)
 	if err := c.allreduce(next, Uint32, Max); err != nil {

@@ -12,8 +12,8 @@ import (
 // atomicLen is the size of an atomic operand in octets.
 const atomicLen = 8
 
-// sendAtomic builds the Atomic Request of r, a single segment. The MSN also serves as the
-// request identifier.
+// sendAtomic builds the Atomic Request of r, a single segment, and reports false if r fails
+// locally. The MSN also serves as the request identifier.
 func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0:
@@ -35,7 +35,8 @@ func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	return true
 }
 
-// receiveAtomicRequest queues a received Atomic Request behind the reads before it.
+// receiveAtomicRequest queues a received Atomic Request, and executes it at once if no earlier
+// read or atomic of the peer waits for its response.
 func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
@@ -51,7 +52,8 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	}
 }
 
-// executeAtomic executes an atomic of the peer and keeps the original value for the response.
+// executeAtomic executes an atomic of the peer and keeps the original value for the response. An
+// invalid one ends the stream.
 func (s *Stream) executeAtomic(p *peerRequest) {
 	req := &p.req
 	if req.Op != wire.AtomicFetchAdd && req.Op != wire.AtomicCompareSwap {
@@ -105,7 +107,8 @@ type atomicUnit struct {
 	word  [atomicLen]byte
 }
 
-// update executes req on the word at off and returns the previous value.
+// update executes req on the word at off and returns the previous value. It keeps the function
+// value u.apply, so that a call allocates nothing.
 func (u *atomicUnit) update(mem nic.Memory, off uint64, req *wire.AtomicRequest) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result

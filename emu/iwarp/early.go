@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// PlaceEarly places the payload of a Write before the segment is complete. part is the
-// beginning of a segment. Input handles the whole segment later, and reports its errors.
+// PlaceEarly places the payload of a Write before the segment is complete, as some devices do.
+// part is the beginning of a segment. Input handles the whole segment later, and reports its errors.
 func (s *Stream) PlaceEarly(part []byte) {
 	var h wire.Header
 	body, err := h.Parse(part)
@@ -18,8 +18,8 @@ func (s *Stream) PlaceEarly(part []byte) {
 	}
 }
 
-// PlaceUnchecked places the payload of a segment whose CRC is wrong. The caller must fail the
-// stream afterwards.
+// PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place
+// before they check. The caller must fail the stream afterwards.
 func (s *Stream) PlaceUnchecked(segment []byte) {
 	a := rxSegment{raw: segment}
 	var err error

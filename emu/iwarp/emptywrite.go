@@ -2,9 +2,9 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests. It completes no
-// request, and receivers ignore it, except that immediate data sent next looks like that of
-// this Write.
+// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests, to wake a peer
+// that does not look at earlier data. It completes no request, and receivers ignore it, except that
+// immediate data sent next looks like that of this Write.
 //
 // SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: the peer
 // receives the rest of that message instead.

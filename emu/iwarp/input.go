@@ -58,7 +58,8 @@ func (s *Stream) dispatch(a *rxSegment) {
 	}
 }
 
-// parseByOpcode implements HeaderByOpcode: it parses the header that belongs to the opcode.
+// parseByOpcode implements the policy HeaderByOpcode: it parses the header that belongs to the
+// opcode, whatever the T bit says. It reports false if it has ended the stream.
 func (s *Stream) parseByOpcode(a *rxSegment) bool {
 	c := a.hdr.Control
 	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {

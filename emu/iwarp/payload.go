@@ -20,7 +20,8 @@ func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	}) == nil
 }
 
-// gather appends n octets of sgl at offset off to g, copied or in place.
+// gather appends n octets of sgl at offset off to g, copied or in place. It reports false if the
+// memory is invalid.
 func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true

@@ -9,7 +9,8 @@ import (
 )
 
 // receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
-// sender need not send them in the order of their offsets.
+// sender need not send them in the order of their offsets. Immediate data may follow the Write
+// (afterWrite), unless it is the empty Write that a peer sends as RTR.
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
@@ -37,8 +38,8 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 	}
 }
 
-// resolveRemote checks and resolves memory that the peer names. It is not called for no
-// octets: their STag and offset are not checked.
+// resolveRemote checks the memory that the peer names, and returns it with the offset of to in it.
+// Callers skip it if n is 0: the STag and offset of no octets are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)

@@ -66,7 +66,7 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	return p
 }
 
-// receiveReadRequest queues a received Read Request.
+// receiveReadRequest queues a received Read Request, and starts its response if it is the first.
 func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
@@ -131,7 +131,8 @@ func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	return true
 }
 
-// appendReadSource appends the next n octets that the read p asks for to g.
+// appendReadSource appends the next n octets that the read p asks for to g. It reports false if a
+// failed check has ended the stream.
 func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	mem, at, ok := s.readSource(p, n)
 	if !ok {

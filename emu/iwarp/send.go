@@ -63,7 +63,7 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 	return false
 }
 
-// countOutput counts a segment that Output returns.
+// countOutput counts a segment that Output returns. It returns true, for Output to return.
 func (s *Stream) countOutput(g *Segment) bool {
 	c := s.counters()
 	c.SegmentsSent++
@@ -125,7 +125,8 @@ func (s *Stream) readLimit() uint16 {
 	return limit
 }
 
-// executeLocal executes a Local Invalidate or Bind request, which sends nothing to the peer.
+// executeLocal executes a Local Invalidate or Bind request, which sends nothing to the peer. It
+// reports whether the stream is still open.
 func (s *Stream) executeLocal(r *Request) bool {
 	ep := s.ep
 	var err error
@@ -227,8 +228,8 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	s.markSent(r)
 }
 
-// payload appends the next n octets of r to g. If r has several segments, all of its memory is
-// checked before the first.
+// payload appends the next n octets of r to g, and reports false if the memory of r is invalid. If
+// r has several segments, all of its memory is checked before the first.
 func (s *Stream) payload(r *Request, n int, g *Segment) bool {
 	if r.Inline != nil {
 		g.Header = append(g.Header, r.Inline[r.sent:r.sent+uint32(n)]...)

@@ -105,7 +105,7 @@ func (s *Stream) Opened() bool { return s.state != closed }
 func (s *Stream) Live() bool { return s.state == open }
 
 // Idle reports whether no work is left: all requests are complete, all reads of the peer are
-// answered, and the layer below has accepted all segments. A stream that has ended is quiet
+// answered, and the layer below has accepted all segments. A stream that has ended is idle
 // after its Terminate.
 func (s *Stream) Idle() bool {
 	switch s.state {

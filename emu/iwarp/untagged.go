@@ -102,7 +102,8 @@ func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	s.owner.Received(r, wc, solicited)
 }
 
-// advanceMSN expects the next message of queue q, after one was received completely.
+// advanceMSN expects the next message of queue q, after one was received completely. Immediate
+// data that follows a Send or a Read Request does not belong to an earlier Write.
 func (s *Stream) advanceMSN(q wire.QN) {
 	s.recvMSN[q] = s.recvMSN[q].Next()
 	if q <= wire.QueueReadRequest {
@@ -110,7 +111,8 @@ func (s *Stream) advanceMSN(q wire.QN) {
 	}
 }
 
-// invalidate invalidates the STag of a Send with Invalidate.
+// invalidate invalidates the STag of a Send with Invalidate. If that fails, it completes the
+// receive in error, ends the stream unless the policy keeps it, and reports false.
 func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {

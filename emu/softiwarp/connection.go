@@ -26,7 +26,7 @@ type connection struct {
 }
 
 // newConnection returns the verbs connection for the engine's c, and makes it the owner of c.
-// reason says what a program that waits for the connection waits for.
+// reason is printed in deadlock reports, for programs that wait for the connection.
 func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, reason string) *connection {
 	x := &connection{m: m, c: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
 	c.Owner = x

@@ -47,9 +47,9 @@ func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 // Settle implements drive.StreamEngine: it delivers events that inputs and calls have caused.
 func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
-// NextOutput implements drive.StreamEngine. After the last connection it delivers events of
-// requests that writing has completed: the driver settles before it writes, and may then
-// sleep.
+// NextOutput implements drive.StreamEngine. When no connection has output left, it delivers the
+// events of requests that the writes have completed: the driver calls Settle only before it
+// writes, and may sleep after it.
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {
@@ -183,7 +183,7 @@ func (d *Device) unsupported(op, feature string) error {
 	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, feature)}
 }
 
-// Counters returns the counters of NIC, connection manager (cm_) and sockets (tcp_).
+// Counters returns the counters of NIC, connection manager (cm_) and, on TCP, sockets (tcp_).
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()

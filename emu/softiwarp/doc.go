@@ -116,7 +116,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	if cfg.NIC.GUID == 0 {
 		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
-	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044
+	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044 // RFC 6581 defines it
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, err)

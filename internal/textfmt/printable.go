@@ -142,7 +142,7 @@ func SI(v float64, unit string) string {
 }
 
 // ThreeDigits formats a number below 1000 with three digits, an integer without decimals:
-// "0", "1.25", "13.1". Its limits are the numbers that rounding gives one more digit.
+// "0", "1.25", "13.1". From 9.995 and 99.95 on, rounding would give one digit more.
 func ThreeDigits(v float64) string {
 	switch {
 	case v == float64(int64(v)) && v < 1000:

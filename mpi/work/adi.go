@@ -48,9 +48,9 @@ type lineSolver interface {
 	scratch() int
 }
 
-// newADI returns the cells of a rank of a cubic grid with side points on each side: one cell in
-// each slice of the grid along every axis. It has no job: a solver of the whole grid, with
-// ranks = 1, needs none.
+// newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating
+// direction implicit method: one cell in each slice of the grid along every axis. It has no job: a
+// solver of the whole grid, with ranks = 1, needs none.
 func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, slices: isqrt(ranks)}
 	a.i, a.k = rank%a.slices, rank/a.slices

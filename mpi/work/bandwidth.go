@@ -48,8 +48,8 @@ func bandwidthSizes(j *job) []int {
 	})
 }
 
-// exchangePairs exchanges windows of messages of n bytes, each of the first ranks with that of the
-// same position in the second half. It returns the time of the slowest pair in seconds.
+// exchangePairs exchanges windows of messages of n bytes, in pairs of a rank of the first half and
+// the rank at its position in the second. It returns the time of the slowest pair in seconds.
 func exchangePairs(j *job, pairs, n int) float64 {
 	half := j.Size() / 2
 	if pairs == 1 {

@@ -9,7 +9,8 @@ type blockCyclic struct {
 	rows, columns cyclicAxis
 }
 
-// newBlockCyclic returns the part of a rank in a grid of ranks that is as square as possible.
+// newBlockCyclic returns a rank's part of an n × n matrix with the right side as column n. The
+// grid of ranks is as square as possible.
 func newBlockCyclic(seed uint64, n, block, ranks, rank int) *blockCyclic {
 	rows, columns := rectangle(ranks)
 	return &blockCyclic{

@@ -74,8 +74,8 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment for a list of rank numbers, restricted to the
-// published ones if there are any.
+// Runs returns the runs of an experiment for each of these numbers of ranks or, if the experiment
+// is a published one, for those of its numbers that are among them.
 func (e *MemoryExperiment) Runs(ranks []int) ([]MemoryRun, error) {
 	if e.Ranks != nil {
 		published := slices.Clone(e.Ranks)

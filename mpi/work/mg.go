@@ -60,7 +60,8 @@ func newMG(j *job, t torus, side int, seed uint64) *mg {
 	return m
 }
 
-// addLevels creates a level of each size that boxes can have.
+// addLevels creates a level of each size that boxes can have. If a box becomes too small to halve,
+// m.coarse has the remaining levels, with the whole grid on every rank.
 func (m *mg) addLevels(side int) {
 	for {
 		l := newMGLevel(side, m.torus)
@@ -123,7 +124,8 @@ func (m *mg) recordNorm() {
 	m.norms = append(m.norms, math.Sqrt(sum))
 }
 
-// cycle improves u of level i by its residual r. Below the finest level u starts at 0.
+// cycle improves u of level i by its residual r. Below the finest level, and on all levels of
+// m.coarse, which has no v, u starts at 0.
 func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {

@@ -17,7 +17,7 @@ func nbody(j *job) {
 	}[j.p.Class]
 	b := newBodies(j, size.bodies)
 	b.computeForces()
-	b.exchangeSummaries(-1)
+	b.exchangeSummaries(-1) // before the first step
 	j.start()
 	for step := range j.setIterations(size.steps) {
 		b.drift()
@@ -143,7 +143,7 @@ func (b *bodies) addForces(force, visitors []float64) {
 
 // exchangeSummaries exchanges mass, centre and momentum of all ranks, with a digest, and checks that
 // the total momentum is constant: forces are mutual, therefore it changes only if two ranks
-// have seen different particles.
+// have seen different particles. Step -1 records the initial momentum.
 func (b *bodies) exchangeSummaries(step int) {
 	var sum [8]float64
 	for i := range b.n {

@@ -97,7 +97,8 @@ func (h *overlapTest) measure(compute time.Duration, rank int) time.Duration {
 	return time.Duration(j.sumAll(mean) * float64(time.Second))
 }
 
-// sendOne transfers one message, and returns the time on this rank.
+// sendOne transfers one message, and returns the time on this rank. If the test has a later rank,
+// that starts h.lead after the other.
 func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	j, me := h.j, h.j.Rank()
 	h.number++
@@ -124,8 +125,8 @@ func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	return took
 }
 
-// runWaiting sends or receives without computation. If receives are posted first, it waits
-// for the announcement.
+// runWaiting sends or receives without computation. If receives are posted first, a send waits
+// until the peer announces its receive.
 func (h *overlapTest) runWaiting() {
 	if h.side.computingRank == 0 {
 		h.j.Recv(h.buf, 0, h.tag)
@@ -153,8 +154,8 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate measures a message without computation on a rank, twice: the second time with the first
-// time as the lead.
+// calibrate measures a message without computation on a rank, twice: the first time is the lead,
+// by which one rank starts later, of the second measurement.
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.lead = h.measure(0, rank)
 	return h.measure(0, rank)

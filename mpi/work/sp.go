@@ -12,7 +12,7 @@ type pentaSolver struct{}
 // pentaSets is the number of sets of factors; factorSet returns that of an unknown.
 const pentaSets = 3
 
-// factorSet is the number of the factors of unknown v: the first three have the same.
+// factorSet is the index of the set of factors of unknown v: the first three share set 0.
 func factorSet(v int) int { return max(0, v-2) }
 
 // pentaOuter is the coefficient of the point two before, constant for all points.

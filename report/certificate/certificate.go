@@ -136,7 +136,7 @@ func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 // clauses returns the clauses, with their states, of every document that has a clause for which a
 // case was run. Other documents do not apply to the device.
 func clauses(run *conform.Run) (all []Clause) {
-	results := make(map[string][]*conform.Result) // of the cases, by row of the ledger
+	results := make(map[string][]*conform.Result) // of the cases, by row ID of a clause
 	for i := range run.Devices[0].Results {
 		r := &run.Devices[0].Results[i]
 		for _, row := range r.Rows {
@@ -196,8 +196,8 @@ func counts(clauses []Clause) (all []Count) {
 }
 
 // outcome returns the overall result, which depends on the MUST clauses, and a sentence that
-// explains it. A failed clause takes precedence over an untested one. A stale deviation makes the
-// outcome incomplete until the record is corrected.
+// explains it. A failed clause takes precedence over an untested one. A clause that is met
+// though a deviation is on record (Stale) makes the outcome incomplete until that is corrected.
 func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 	n := make(map[State]int) // MUST clauses by state
 	for i := range clauses {

@@ -108,7 +108,7 @@ func Compare(dirs []string) (*Comparison, error) {
 }
 
 // markNotAsked sets the state not-asked of clauses without a state on a device although their
-// document applies to it: the ledger of the device's run did not have them.
+// document applies to it: the device's run, perhaps of another version, did not list them.
 func (c *Comparison) markNotAsked() {
 	type pair struct {
 		column   int
@@ -160,8 +160,8 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 	return run, nil, err
 }
 
-// column returns the column of a device without its counts. Its name is the kind of the
-// certificate, as rxe-6.12, or else the device's own.
+// column returns the column of a device without its counts. Its name is the kind of device that
+// the certificate names, such as rxe-6.12, or else the device's own name.
 func (d *judgedDevice) column() Column {
 	dev := &d.run.Devices[0]
 	col := Column{Name: dev.Label(), Device: dev.Name, Transport: dev.Title, From: d.dir, Page: conform.PageFile, Tool: d.run.Tool, Tier: d.run.Tier}
@@ -200,7 +200,7 @@ func (c *Comparison) makeNamesUnique() {
 }
 
 // addDevice adds a column with the states of a device's clauses, and appends clauses that c does not
-// have yet. at maps rows of the ledger to indexes of c.Clauses; addDevice extends it.
+// have yet. at maps row IDs of clauses to indexes of c.Clauses; addDevice extends it.
 func (c *Comparison) addDevice(d *judgedDevice, at map[string]int) {
 	found := clauses(&d.run)
 	column := len(c.Columns)

@@ -145,7 +145,7 @@ func (c *Certificate) checkCaptures(dir string) error {
 	return errors.Join(errs...)
 }
 
-// hasPackets reports whether a packet was sent or received.
+// hasPackets reports whether the ladder diagram of a case has a packet sent or received.
 func hasPackets(l *conform.Ladder) bool {
 	for i := range l.Steps {
 		if k := l.Steps[i].Kind; k == conform.Sent || k == conform.Received {

@@ -27,7 +27,7 @@ type errorQueue struct {
 const errorToken = int64(1e9)
 
 // allow takes a token for an error message, and reports whether there was one. The bucket gets
-// rate tokens per second and holds up to burst.
+// rate tokens per second and holds up to burst. A token is errorToken units: rate per nanosecond.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -44,8 +44,8 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	return true
 }
 
-// refuseSegment handles an invalid segment: it sends an error message, raises an event, and
-// fails the QP unless the QP is isolated.
+// refuseSegment handles an invalid segment: it raises an event, sends an error message unless the
+// segment was multicast, and fails the QP unless the QP is to survive errors of peers (isolate).
 func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++

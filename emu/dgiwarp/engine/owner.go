@@ -8,7 +8,7 @@ import (
 
 // NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since
 // its slot may be reused. It writes the address area to the receive's memory, and removes the area
-// from the SGL that the stream sees.
+// from the SGL that the stream sees. The receive counts as one promised to a resumed peer.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.receive()
@@ -74,7 +74,7 @@ func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 func (h *peerStream) Retired(_ *iwarp.Request) {}
 
 // Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless
-// the QP is isolated or the peer has reported the error.
+// the QP is to survive errors of peers (isolate) or the peer has reported the error.
 func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
 	p.queueOutput() // there may be an error message to send

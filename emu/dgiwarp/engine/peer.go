@@ -49,7 +49,7 @@ type origins struct {
 	tail uint8
 }
 
-// push records a segment that was sent.
+// push records which stream a sent segment is from: the responder or the requester.
 func (o *origins) push(byResponder bool) {
 	mask := uint64(1) << (o.tail % 64)
 	if byResponder {
@@ -60,7 +60,7 @@ func (o *origins) push(byResponder bool) {
 	o.tail++
 }
 
-// pop removes the oldest segment.
+// pop removes the oldest segment, and reports whether it is from the responder.
 func (o *origins) pop() (byResponder bool) {
 	byResponder = o.bits[o.head/64]>>(o.head%64)&1 != 0
 	o.head++

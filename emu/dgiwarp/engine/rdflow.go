@@ -42,7 +42,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 	for e, ok := n.rd.Next(now); ok; e, ok = n.rd.Next(now) {
 		p := n.peerOf(e.Peer)
 		if p.qp == nil {
-			continue // its QP went
+			continue // its QP was destroyed
 		}
 		switch e.Kind {
 		case rd.EventBegins:

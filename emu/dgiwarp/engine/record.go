@@ -19,8 +19,8 @@ type record struct {
 	imm    uint32
 }
 
-// takeWriteRecord writes a segment of a Write-Record to memory, and records its range. It completes
-// the record if this was the last missing segment.
+// takeWriteRecord writes a segment of a Write-Record, an unreliable Write whose received ranges a
+// receive reports, to memory, and records its range. The last missing segment completes the record.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord

@@ -61,7 +61,7 @@ func (b *Base) Report(e Event) {
 	}
 }
 
-// DropEvents drops the queued events of a destroyed object.
+// DropEvents drops the queued events for which about is true: those about a destroyed object.
 func (b *Base) DropEvents(about func(*Event) bool) {
 	b.events = slices.DeleteFunc(b.events, func(e Event) bool { return about(&e) })
 }

@@ -51,7 +51,7 @@ func (b Bytes) WriteAt(p []byte, off uint64) error {
 	return nil
 }
 
-// Slice returns a part of the slice.
+// Slice returns a part of the slice; nil if it is out of range.
 func (b Bytes) Slice(off, n uint64) []byte {
 	if off > uint64(len(b)) || n > uint64(len(b))-off {
 		return nil
@@ -59,7 +59,8 @@ func (b Bytes) Slice(off, n uint64) []byte {
 	return b[off : off+n : off+n]
 }
 
-// Update uses a little-endian word, the byte order of all supported hosts.
+// Update replaces the 64-bit word at off by f(word) and returns the old word. Words are
+// little-endian, the byte order of all supported hosts.
 func (b Bytes) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	if off > uint64(len(b)) || uint64(len(b))-off < 8 {
 		return 0, ErrMemory

@@ -108,7 +108,7 @@ func (c *CQ) Resize(depth int) error {
 // QP must then fail.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
-		// The XRC SRQ of an unfinished message was destroyed.
+		// The XRC SRQ of an unfinished message was destroyed, and then its CQ.
 		return true
 	}
 	if c.count == len(c.ring) || c.overrun {

@@ -27,11 +27,11 @@ func (t *Table) Scramble(secret [16]byte) {
 	}
 }
 
-// plain reports whether names are indices.
+// plain reports whether the name of an entry, the upper bits of its key, is its index.
 func (n *names) plain() bool { return n.at == nil }
 
-// draw returns an unused name for index i, and a tag. It never returns name 0,
-// because key 0 is invalid.
+// draw returns an unused random name for the entry at index i, and a tag: the upper and
+// lower bits of its key. It never returns name 0, because key 0 is invalid.
 func (n *names) draw(i uint32) (name uint32, tag uint8) {
 	for {
 		x := n.next()

@@ -122,7 +122,7 @@ func (t *Table) index(key uint32) uint32 {
 	return t.names.at[key>>keyIndexShift]
 }
 
-// release frees the entry of key and changes its tag.
+// release frees the entry of key, and changes its tag so that key stays invalid.
 func (t *Table) release(key uint32) {
 	i := t.index(key)
 	s := &t.slots[i]
@@ -225,7 +225,8 @@ func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	return r.Mem, addr - r.Addr, nil
 }
 
-// Local resolves an L_Key.
+// Local returns the memory of an L_Key and the offset of addr in it, if the key gives QPs of pd
+// the access need to n bytes at addr.
 func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, _ := t.named(uint32(key))
 	switch {
@@ -239,7 +240,7 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	return t.reach(r, addr, n)
 }
 
-// Remote resolves the R_Key of a request to QP qpn.
+// Remote is Local for the R_Key of a request to QP qpn: the key of a region or of a window.
 func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, w := t.named(key)
 	switch {

@@ -85,7 +85,7 @@ func (t *Table) checkBind(w *Window, b *Bind) error {
 }
 
 // Invalidate unbinds the type 2 window with this key, which must be bound to QP
-// qpn. Other keys cannot be invalidated.
+// qpn. Other keys cannot be invalidated, unless Policy permits it.
 func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	if err := t.CheckInvalidate(key, pd, qpn); err != nil {
 		return err

@@ -62,7 +62,8 @@ type Slots struct {
 	maxInline int
 }
 
-// NewSlots returns slots for depth requests and the number of slots.
+// NewSlots returns memory for the gather entries and inline data of depth requests, and the
+// number of requests that fit, a power of two.
 func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
 	places := ceilPow2(depth)
 	return Slots{

@@ -218,7 +218,7 @@ func (d *Deframer) markersMismatch(raw []byte, lead int) bool {
 	return false
 }
 
-// markerPointer returns the FPDUPTR of a marker.
+// markerPointer returns the FPDUPTR of a marker, whose two low bits do not count.
 func markerPointer(b []byte) uint16 { return binary.BigEndian.Uint16(b[2:]) &^ 3 }
 
 // strip returns raw without its markers: a subslice of raw if its only marker is the first lead

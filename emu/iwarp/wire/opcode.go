@@ -74,7 +74,7 @@ func (o Opcode) Info() (Info, bool) {
 // Tagged reports whether messages of opcode o use the tagged model.
 func (o Opcode) Tagged() bool { return opcodes[o&opcodeMask].Tagged }
 
-// String returns the message's name as the RFCs spell it, or "opcode 13" for an unassigned opcode.
+// String returns the message's name as the RFCs spell it; for an unassigned opcode its number.
 func (o Opcode) String() string {
 	if name := opcodes[o&opcodeMask].Name; name != "" {
 		return name

@@ -127,10 +127,10 @@ func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err
 	return b, nil
 }
 
-// GuessTerminateOrder guesses the bit order of a Terminate: by the position of M, D or R if one
-// is set, else by which of the two orders gives a defined error. The MPA errors "insufficient
-// IRD" and "no matching RTR" occur only during start-up; after it (inOperation) the same octets
-// are RDMAP errors in the other order.
+// GuessTerminateOrder guesses the bit order of a Terminate, of the RFC or of the Linux driver siw:
+// by the position of M, D or R if one is set, else by which order gives a defined error. The MPA
+// errors "insufficient IRD" and "no matching RTR" occur only during start-up; after it
+// (inOperation) the same octets are RDMAP errors in the other order.
 func GuessTerminateOrder(b []byte, inOperation bool) TerminateOrder {
 	if len(b) < TerminateLen {
 		return OrderRFC
