@@ -26,7 +26,8 @@ func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
 }
 
 // Incompatibility returns in one line why the scenario cannot run with the NICs of
-// its provider and these additional defects on a tier; empty if it can.
+// its provider and these additional defects on a tier (simulation or network namespaces); empty
+// if it can.
 func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) string {
 	p, err := nics.Find(s.NIC.Provider)
 	if err != nil {
@@ -49,7 +50,8 @@ func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...stri
 // Check returns an error, with the place in the file, if the scenario cannot run with its NICs
 // and these additional defects on a tier.
 func Check(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) error {
-	if _, err := NICs(s, ""); err != nil {
+	const noHost = "" // check settings that are the same on all hosts
+	if _, err := NICs(s, noHost); err != nil {
 		return err
 	}
 	if why := Incompatibility(s, tier, defects...); why != "" {
@@ -74,7 +76,8 @@ type compatibility struct {
 // checkNIC checks that the provider supports the settings of the "nic" section, and sets the
 // capabilities of the NICs for the checks that follow.
 func (f *compatibility) checkNIC() (why string) {
-	setup, err := setupOf(f.s, f.p, "", nil)
+	const noHost = "" // check settings that are the same on all hosts
+	setup, err := setupOf(f.s, f.p, noHost, nil)
 	if err != nil {
 		return reasonOf(err)
 	}

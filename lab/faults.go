@@ -120,7 +120,8 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 }
 
 // specChanges returns the impairments that an impair fault sets, one entry for each direction of
-// a port. key is that of the fault in the scenario, for errors.
+// a port. If the selected end of the cable is reversed, the port is at the other end, and outward
+// there is inward here. key is that of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.errorf(key+".set", "an impair fault needs impairments")

@@ -70,7 +70,8 @@ func (p *Plan) addEvents() error {
 }
 
 // eachDirection calls f once with the impairments of each direction that a selector with the keys
-// "on" (resolved to ends) and "way" selects. The directions of a reversed end are exchanged.
+// "on" (resolved to ends) and "way" selects. An end is reversed if its
+// port is at the other end of the cable; then the directions are exchanged.
 func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
 	call := func(m *Impairments) {

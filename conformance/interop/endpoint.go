@@ -103,7 +103,7 @@ func (s *endpoint) access() verbs.Access {
 }
 
 // sync makes memory that the device has written visible to the program, and the reverse. The memory of a
-// device on another host is copied at verbs only.
+// device on another host is copied during calls of verbs only, so it makes one.
 func (s *endpoint) sync() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
@@ -124,7 +124,8 @@ type memory struct {
 	want     []byte // expected content of buf
 }
 
-// memory registers an area of n octets, with all access rights of the device and those in more.
+// memory registers an area of n octets between guard bytes, with all access rights of the device and those
+// in more.
 func (s *endpoint) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
 	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
 	m := &memory{endpoint: s, buf: initial, want: bytes.Clone(initial)}

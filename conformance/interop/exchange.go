@@ -117,7 +117,7 @@ func (x *exchange) checkMemory(more ...*memory) {
 }
 
 // transfer posts a receive with an SGL and a request, and checks both completions; that of the receive must
-// be want. On a lossy link it repeats an unacknowledged request until the message arrives.
+// be want. On a lossy link it repeats a request of UC or UD until the message arrives.
 func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCompletion) {
 	wrID := x.responder.postRecv(recvSGL)
 	attempt := func(timeout time.Duration) error {

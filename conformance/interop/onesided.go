@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// write writes to the responder's memory. The octet after the WRITE arrives when the data is placed.
+// write writes to the responder's memory. A SEND of one octet follows: when it arrives, the data of the
+// WRITE is placed.
 func write(x *exchange) {
 	x.writeSource()
 	wr := x.request(verbs.OpRDMAWrite)
@@ -113,7 +114,8 @@ func datagram(x *exchange) {
 	})
 	check(x.responder.sync())
 	grh := x.dst.area()[:verbs.GRHLen]
-	reply, err := verbs.InitAHFromWC(1, 0, &verbs.WC{Flags: verbs.WCWithGRH}, grh)
+	const port, sgidIndex = 1, 0 // for a reply, which is not sent
+	reply, err := verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh)
 	check(x.responder.verbError("parse the GRH of a datagram", err))
 	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
 		check(x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr))

@@ -26,7 +26,7 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 
 // defectsToTry returns the defects to try on a device, each with the cases to run: the defects
 // that cases name, with these cases; with Matrix all defects, with all cases, except those that
-// need a number and that no case names.
+// need a number and that no case names. Mutants are changes of the device's source.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -54,7 +54,7 @@ func DefectName(spec string) string {
 }
 
 // specsOf returns the distinct specs, NAME or NAME=VALUE, with which cases name a defect in
-// their Defects.
+// their Defects. A value in defect itself is ignored.
 func specsOf(defect string, cases []Case) (specs []string) {
 	for _, c := range cases {
 		for _, spec := range c.Defects {

@@ -158,7 +158,8 @@ type trial struct {
 }
 
 // run runs a trial and returns its results in the order of the cases. finish makes a result
-// for the report and shows it; it is called by one goroutine at a time.
+// for the report and shows it; it is called by one goroutine at a time. A mutant among
+// the defects is in all devices until the trial ends.
 func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, finish func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	if len(t.defects) > 0 {
 		restore, err := j.SelectMutant(t.defects)
@@ -232,7 +233,8 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 	return id
 }
 
-// finishResult makes a result for the report, with its ladder and capture, and shows it.
+// finishResult makes a result for the report, with a ladder diagram and a capture of its packets,
+// and shows it.
 func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := j.result(d, c, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
@@ -249,7 +251,7 @@ func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform
 	return r
 }
 
-// result makes a result for the report, without ladder and capture.
+// result makes a result for the report, without ladder diagram and capture.
 func (j *Judge) result(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := conform.Result{
 		ID: c.ID, Suite: c.Suite.Name, Title: c.Title, Cite: c.Cite.String(), Rows: c.Cite.Rows, Level: string(c.Level), Labels: c.Labels,

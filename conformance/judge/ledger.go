@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Documents returns the ledger for reports, with the cases that cover each row.
+// Documents returns the ledger of requirements for reports, with the cases that cover each row.
 func Documents() (docs []conform.Document, err error) {
 	all, err := conformance.Ledger()
 	if err != nil {
@@ -56,7 +56,7 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
-// WriteCoverage prints how many rows of the ledger the cases cover, by document. If only is
+// WriteCoverage prints how many rows (requirements) of the ledger the cases cover, by document. If only is
 // not empty, it prints only the documents with these keys, also by section.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()

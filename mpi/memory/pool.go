@@ -39,8 +39,8 @@ func (p *Pool) Take() (*Buffer, error) {
 	return b, nil
 }
 
-// grow adds n buffers in one block of newly registered memory, which starts pageOffset after the
-// start of a page.
+// grow adds n buffers in one block of newly registered memory. The block starts pageOffset after
+// the start of a page, against 4K aliasing.
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {

@@ -54,8 +54,8 @@ func (r *Registry) Release(region *Region) (err error) {
 	return err
 }
 
-// Invalidate starts to deregister every cached memory region that overlaps buf. The program
-// may free or reuse buf once Invalidated returns true.
+// Invalidate starts to deregister every cached memory region that overlaps buf; ErrBusy says that
+// one is in use. The program may free or reuse buf once Invalidated returns true.
 func (r *Registry) Invalidate(buf []byte) error {
 	if len(buf) == 0 {
 		return nil

@@ -172,7 +172,8 @@ type retired struct {
 	due   time.Duration // when it may be deregistered
 }
 
-// retire schedules memory for deregistration after deregisterDelay, and resets its reuse count.
+// retire schedules memory for deregistration after deregisterDelay, since a peer's duplicate read
+// request may still arrive for it, and resets its reuse count.
 func (r *Registry) retire(b *Block) error {
 	if r.reuse != nil {
 		r.reuse.Reset(addr(b.buf))

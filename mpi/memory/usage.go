@@ -30,7 +30,7 @@ func (u *Usage) Add(kind Kind, n int) {
 	u.Max[kind] = max(u.Max[kind], u.Now[kind])
 }
 
-// Total is the current size of all kinds.
+// Total is the memory in use now, of all kinds, in bytes.
 func (u *Usage) Total() (n int) {
 	for _, bytes := range u.Now {
 		n += bytes

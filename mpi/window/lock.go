@@ -94,8 +94,8 @@ func (w *Window) unlockTarget(t *target) {
 	}
 }
 
-// releaseLock releases the lock on a target. It sends an Unlock unless the lock is not granted
-// yet or was taken with NoCheck, of which the target does not know.
+// releaseLock releases the lock on a target. It sends an Unlock unless the lock was never
+// granted, because the target is lost, or was taken with NoCheck, of which the target does not know.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
 		w.sendControl(t, wire.Header{Kind: wire.Unlock})

@@ -145,7 +145,7 @@ func (w *Window) CheckNoEpoch() error {
 	return nil
 }
 
-// markUsed notes that a target has operations in this epoch.
+// markUsed notes that this epoch uses a target: by operations, a lock or the group of Start.
 func (w *Window) markUsed(i int) {
 	if !w.isUsed[i] {
 		w.isUsed[i] = true

@@ -157,7 +157,8 @@ func (e *End) listenCM(c *connInfo) error {
 		return nil
 	}
 	var err error
-	if e.cmListener, err = traffic.Listen(e.env.Device, e.gid.Addr(), verbs.PortSpaceTCP, 0); err != nil {
+	const backlog = 0 // the default
+	if e.cmListener, err = traffic.Listen(e.env.Device, e.gid.Addr(), verbs.PortSpaceTCP, backlog); err != nil {
 		return err
 	}
 	c.Port = e.cmListener.Addr().Port()

@@ -237,7 +237,8 @@ const (
 	keyPoison
 )
 
-// stamp writes n, the number of an unreliable message, over its first bytes, unless it is too short.
+// stamp writes n, the number of an unreliable message, over its first bytes, mixed with k, the key of
+// the plan. A message that is too short stays as it is.
 func stamp(b []byte, k uint64, n int) {
 	if len(b) >= traffic.StampLen {
 		binary.LittleEndian.PutUint64(b, traffic.Mix(k)^uint64(n))

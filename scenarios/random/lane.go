@@ -64,7 +64,8 @@ const (
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
-// openLane creates what lane i needs before it is connected.
+// openLane creates what lane i, the traffic of one pair of connected queue pairs, needs before it
+// is connected.
 func (e *End) openLane(i int) (*lane, error) {
 	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
 	if err := l.openMemory(); err != nil {

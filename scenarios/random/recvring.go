@@ -48,9 +48,9 @@ type ringConfig struct {
 
 // newRing returns a ring for receives on queue to, and registers its memory. It posts nothing.
 func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
-	num := len(e.rings)
+	num, shared := len(e.rings), cfg.lane == nil
 	r = &recvRing{
-		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: unlimited,
+		RecvRing: traffic.NewRecvRing(num, cfg.depth, shared), end: e, ringConfig: cfg, num: num, limit: unlimited,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
 		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
 	}

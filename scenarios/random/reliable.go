@@ -141,7 +141,7 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 }
 
 // checkVisible checks that the memory contains the writes before message n, as its arrival
-// guarantees.
+// guarantees. Memory that the device may be changing at the same time is checked at the end only.
 func (x *reliableChecker) checkVisible(n int) error {
 	x.changed = x.changed[:0]
 	first := x.applied

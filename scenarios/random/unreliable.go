@@ -204,11 +204,12 @@ func (l *lane) grhLen() int {
 // anyLength is the length of a packet that the GRH does not determine.
 const anyLength = -1
 
-// ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports.
+// ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports. With
+// PortInGRH (datagram-iWARP), the GRH describes a UDP packet with the message alone.
 func ipPayloadLen(m *traffic.TransportTraits, o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
 	if m.PortInGRH {
-		return udp + o.size // as if the message had been sent over UDP alone
+		return udp + o.size
 	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
 	if o.withImm() {

@@ -82,7 +82,7 @@ func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange
 	return c
 }
 
-// updateAddr updates the state of an address.
+// updateAddr updates the state of an address, and the index of the interface that has it.
 func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	a := s.find(m)
 	switch {
@@ -107,7 +107,7 @@ func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 }
 
 // find returns the watched address that a message concerns; nil if there is none. For a
-// loopback address a message about its network counts too.
+// loopback address a message about its network counts too: 127.0.0.1/8 makes all 127.x.x.x local.
 func (s *portState) find(m *addrMessage) *watchedAddr {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.Addr == m.addr && (a.zone == 0 || a.zone == m.index) {
@@ -123,14 +123,15 @@ func (s *portState) find(m *addrMessage) *watchedAddr {
 	return &s.addrs[i]
 }
 
-// beginDump is called before an address dump.
+// beginDump is called before an address dump, and marks all addresses as not in it.
 func (s *portState) beginDump() {
 	for i := range s.addrs {
 		s.addrs[i].inDump = false
 	}
 }
 
-// endDump is called after an address dump: addresses that were not in it are gone.
+// endDump is called after an address dump: addresses that were not in it are gone, except those
+// that the kernel never lists, such as a wildcard.
 func (s *portState) endDump(report func(portChange)) {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.listed && a.present && !a.inDump {

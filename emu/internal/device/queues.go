@@ -102,13 +102,13 @@ func (c *CQ) deliverEvent() {
 	}
 }
 
-// Poll implements verbs.CQ.
+// Poll implements verbs.CQ. If the queue is empty, the driver receives packets and Poll looks again.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err
 	}
 	n, err := c.Q.Poll(into)
-	waits := c.armed // the poll between ReqNotify and a wait, which receives
+	waits := c.armed // an event wait follows this poll after ReqNotify; the driver receives then
 	c.armed = false
 	if n == 0 && err == nil && !waits {
 		c.D.drv.Progress()

@@ -94,7 +94,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	}
 	for _, d := range l.queue[:l.received] {
 		for i := range d.Payload {
-			d.Payload[i] = 0xdb // any other value
+			d.Payload[i] = 0xdb // arbitrary: the old contents must not stay
 		}
 	}
 	l.queue = l.queue[l.received:]

@@ -98,7 +98,7 @@ func (s *streamTest) abort() {
 	}
 }
 
-// bytesBeforeReset: bytes that arrived before a reset can be read after it.
+// bytesBeforeReset: bytes that arrived before a reset can be read after it, and after a failed Write.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
@@ -239,8 +239,8 @@ func (s *streamTest) many() {
 	}
 }
 
-// closedNet: closing a net aborts its streams, except those after CloseWrite, whose peers still read
-// all bytes and EOF. Later calls of the net return ErrClosed.
+// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, whose peers still
+// read all bytes and EOF. Later calls of the StreamNet return ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())

@@ -49,13 +49,14 @@ const (
 	ackDelayWary = 4096
 )
 
-// initial returns the state after QP creation or RESET. The QP keeps its place in
-// NIC.holds.
+// initial returns the state after QP creation or RESET: the first ACKs are not delayed.
+// The QP keeps its place in NIC.holds.
 func (h *ackDelay) initial() ackDelay {
 	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
 }
 
-// noteFailure records that the peer probably waited for the delayed ACK.
+// noteFailure records that the peer probably waited for the delayed ACK. The next ACKs
+// (skip) are sent at once, twice as many after each failure.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)
@@ -77,6 +78,7 @@ type heldAck[QueuePair any] struct {
 	at   mono.Time
 }
 
+// next returns when due must be called next.
 func (f *holdQueue[QueuePair]) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
@@ -95,6 +97,7 @@ func (f *holdQueue[QueuePair]) add(q *QueuePair, h *ackDelay) {
 	}
 }
 
+// enqueue adds q at the end. It moves the queue to the start of its memory if that is full.
 func (f *holdQueue[QueuePair]) enqueue(q *QueuePair, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)

@@ -36,8 +36,9 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// delayAck decides whether to delay the pending ACK, after a request was sent ahead
-// of it.
+// delayAck decides whether to delay the pending ACK, after a request was sent ahead of it:
+// if the peer's next message follows soon, one ACK can acknowledge several. The delay must
+// end well before the ACK timeout, and must not withhold credits that the peer needs.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 {

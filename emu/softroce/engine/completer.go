@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement.
+// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement. One for a PSN
+// that was not sent (a ghost response) is dropped, unless the policy has it acknowledge all.
 func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	switch q.state {
 	case verbs.QPStateRTS, verbs.QPStateSQD:
@@ -62,7 +63,7 @@ func (q *QP) handleStaleResponse(p *wire.Packet) {
 	}
 }
 
-// handleAck handles an ACK, RNR NAK or NAK.
+// handleAck handles an ACK, RNR NAK or NAK. A NAK acknowledges the PSNs before its own.
 func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	s, psn := p.AETH.Syndrome, p.BTH.PSN
 	switch s.Kind() {
@@ -91,7 +92,8 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// handlePositiveAck acknowledges all PSNs up to psn.
+// handlePositiveAck acknowledges all PSNs up to psn. With AckCompletesReads, an ACK of its
+// last PSN also completes a READ or atomic.
 func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
 	q.req.plainAck = q.nic.policy.AckCompletesReads
 	q.acknowledge(now, psn, false)
@@ -355,8 +357,9 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	q.retire()
 }
 
-// readResponseTooLong reports whether a READ response is longer than the rest of
-// the READ. It fails the READ even if the policy completes one with a bad response.
+// readResponseTooLong reports whether a READ response, under the policy
+// BadResponseCompletes, is longer than the rest of the READ. Such a response fails the READ,
+// which other malformed responses complete under this policy.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false

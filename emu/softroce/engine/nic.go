@@ -284,7 +284,7 @@ func (q *QP) flushRecvs() {
 }
 
 // completeSend removes the oldest send work request and completes it. Unsignaled
-// requests complete only in error.
+// requests complete only in error. Completions of sends are never solicited.
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
@@ -361,7 +361,7 @@ type atomicUnit struct {
 }
 
 // update executes the current operation on the word at off and returns its previous
-// value.
+// value. It keeps u.result as a function value, to allocate it once.
 func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result
@@ -381,8 +381,8 @@ func (u *atomicUnit) result(v uint64) uint64 {
 	}
 }
 
-// hostOrder returns v in the byte order of the host. The slice is valid until the
-// next call.
+// hostOrder returns v in the byte order of all supported hosts, little endian. The slice is
+// valid until the next call.
 func (u *atomicUnit) hostOrder(v uint64) []byte {
 	binary.LittleEndian.PutUint64(u.word[:], v)
 	return u.word[:]

@@ -232,6 +232,8 @@ func (q *QP) wantAck(w *sendWQE, last bool) bool {
 	return false
 }
 
+// dataOperation returns the operation of a SEND or WRITE packet by its place in the message.
+// From base on they are FIRST, MIDDLE, LAST, LAST with immediate, ONLY, ONLY with immediate.
 func dataOperation(w *sendWQE, first, last bool) wire.Operation {
 	base, imm := wire.OpSendFirst, w.Op == verbs.OpSendImm || w.Op == verbs.OpRDMAWriteImm
 	if w.Op == verbs.OpRDMAWrite || w.Op == verbs.OpRDMAWriteImm {

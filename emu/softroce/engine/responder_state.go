@@ -95,7 +95,8 @@ func (r *responder) advance() {
 	r.expected = r.expected.Add(1)
 }
 
-// resize changes the number of entries and keeps the newest ones.
+// resize changes the number of replay entries (max_dest_rd_atomic). It keeps the newest
+// ones, and overwrites older ones even if they are unanswered.
 func (r *responder) resize(n int) {
 	old := r.replays
 	r.replays = replayRing{ring: make([]replay, n)}

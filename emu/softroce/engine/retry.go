@@ -115,6 +115,7 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
+// rnrDelay returns the delay of an RNR timer code; the policy may set that of code 25.
 func (q *QP) rnrDelay(code uint8) time.Duration {
 	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
 		return q.roundTimer(d)
@@ -138,7 +139,7 @@ func (q *QP) armTimer(now mono.Time) {
 	}
 }
 
-// localError fails a request because of a local error.
+// localError fails a request because of a local error, as Policy.LocalErrors says.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	switch how := q.nic.policy.LocalErrors; {
 	case how == LocalErrorFlushes:

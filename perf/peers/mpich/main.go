@@ -162,7 +162,7 @@ func command() error {
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
 
-// profiled reports whether this program was built with a profile.
+// profiled reports whether this program was built with profile-guided optimization (-pgo).
 func profiled() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" })

@@ -113,7 +113,7 @@ func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
 		text, err := json.Marshal(mpihost.Job{
 			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: !withICRC, Seed: 1,
 			Rank: &mpihost.RankJob{
-				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(ipv4)}}, CPU: f.cpus[i] + 1, StartTime: began,
+				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(ipv4)}}, CPU: f.cpus[i] + 1 /* 0 is any CPU */, StartTime: began,
 			},
 		})
 		if err != nil {
