@@ -33,8 +33,8 @@ func NewTable(out, status io.Writer, terminal bool, targets []Target) *Table {
 	return t
 }
 
-// Progress prints the counters of the running target, and the executions of all targets, on
-// a terminal.
+// Progress prints the counters of the running target, and the executions of all targets, if the
+// status goes to a terminal.
 func (t *Table) Progress(r *Result) {
 	if !t.terminal {
 		return

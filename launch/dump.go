@@ -38,7 +38,7 @@ type dump struct {
 	timedOut bool // the rank did not reply in time
 }
 
-// requestDumps requests dumps from all members concurrently and waits until ctx ends.
+// requestDumps requests dumps from all members concurrently. It waits for the replies until ctx ends.
 func (g *Group) requestDumps(ctx context.Context, members []*member) map[int]dump {
 	var (
 		all   sync.WaitGroup

@@ -71,7 +71,7 @@ type eventDispatcher struct {
 	discard bool // neither OnEvent nor Output is set
 }
 
-// newEventDispatcher starts the goroutine that calls OnEvent.
+// newEventDispatcher starts the goroutine that calls OnEvent and writes printed lines to Output.
 func newEventDispatcher(o Options) *eventDispatcher {
 	t := &eventDispatcher{
 		events: make(chan Event, eventQueueLen), done: make(chan struct{}),
@@ -92,7 +92,7 @@ func newEventDispatcher(o Options) *eventDispatcher {
 	return t
 }
 
-// post queues an event. It blocks while the queue is full.
+// post queues an event, unless nobody receives events. It blocks while the queue is full.
 func (t *eventDispatcher) post(e Event) {
 	if !t.discard {
 		t.events <- e

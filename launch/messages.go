@@ -81,7 +81,7 @@ const (
 	maxJob     = 64 << 20
 )
 
-// rankLimits returns the limits of frames from a rank.
+// rankLimits returns the longest body of each kind of frame that a rank may send.
 func (w *welcome) rankLimits() control.Limits {
 	return control.Limits{
 		control.Pong: 0, control.Reply: maxDump, control.Close: maxReason,
@@ -89,7 +89,7 @@ func (w *welcome) rankLimits() control.Limits {
 	}
 }
 
-// launcherLimits returns the limits of frames from the launcher.
+// launcherLimits returns the longest body of each kind of frame that the launcher may send.
 func (w *welcome) launcherLimits() control.Limits {
 	return control.Limits{
 		control.Ping: 0, control.Close: maxReason,

@@ -24,7 +24,7 @@ type process struct {
 }
 
 // startProcess starts cmd, by start unless that is nil, on a thread that lives until the process has
-// exited.
+// exited: Pdeathsig would kill the process when the thread ends.
 func startProcess(cmd *exec.Cmd, start func(*exec.Cmd) error) (*process, error) {
 	if start == nil {
 		start = (*exec.Cmd).Start

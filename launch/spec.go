@@ -70,7 +70,8 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// command returns the exec.Cmd of a spec, not started.
+// command returns the exec.Cmd of a spec, not started. size is the number of ranks, channel the
+// rank's end of its control channel.
 func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 	cmd := exec.Command(s.Cmd.Path, s.Cmd.Args...)
 	cmd.Dir = s.Cmd.Dir

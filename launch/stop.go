@@ -22,7 +22,7 @@ func (g *Group) Freeze(rank int) error {
 	return g.signal("freeze", rank, unix.SIGSTOP, func(m *member) { m.frozen = true })
 }
 
-// Thaw continues a frozen rank with SIGCONT.
+// Thaw continues a frozen rank with SIGCONT, and restarts its timeouts.
 func (g *Group) Thaw(rank int) error {
 	return g.signal("thaw", rank, unix.SIGCONT, func(m *member) {
 		m.frozen = false

@@ -73,11 +73,13 @@ func (h *host) connect(s setup) *conn {
 	return hs.establish()
 }
 
-// nextSendMSN and nextRequestMSN are the MSNs of the peer's next messages to queues 0 and 1.
-func (c *conn) nextSendMSN() uint32    { return c.sendMSN + 1 }
+// nextSendMSN is the MSN of the peer's next message to queue 0, which is for Sends.
+func (c *conn) nextSendMSN() uint32 { return c.sendMSN + 1 }
+
+// nextRequestMSN is the MSN of the peer's next message to queue 1, which is for Read Requests.
 func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode returns the octets of frames in the peer's stream, and counts their MSNs.
+// encode returns the octets of frames in the peer's stream, and notes their MSNs.
 func (c *conn) encode(frames ...iwarp.Frame) []byte {
 	var b []byte
 	for _, f := range frames {

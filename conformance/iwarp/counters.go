@@ -21,7 +21,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 			counts.AddAll(body(h))
 			for _, hs := range h.accepts {
 				if hs.deviceConn != nil && hs.endErr == nil {
-					hs.readResponses()
+					hs.readResponses() // now the device has counted all frames
 				}
 			}
 			streams := make(map[int]*iwarp.ConnDeframer)

@@ -146,7 +146,8 @@ func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 // taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
 // octet.
 func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
-	b := binary.BigEndian.AppendUint32([]byte{0xc1, rdmap}, stag)
+	const ddp = 0xc1 // tagged, last, DDP version 1
+	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
 	return binary.BigEndian.AppendUint64(b, to)
 }
 
@@ -154,7 +155,8 @@ func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
 // DDP and RDMAP.
 func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
 	b := []byte{ddp, rdmap, 0, 0, 0, 0}
-	for _, v := range []uint32{qn, 1, mo} {
+	const msn = 1
+	for _, v := range []uint32{qn, msn, mo} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	return b

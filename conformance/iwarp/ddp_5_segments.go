@@ -140,7 +140,7 @@ var ddpSegmentCases = []conformance.Case{{
 }}
 
 // expectPlacedInOrder sends the three segments of a Write in the given order, and fails the
-// case unless all of them are placed.
+// case unless the device places all of them, and changes no other memory.
 func (c *conn) expectPlacedInOrder(order ...int) {
 	const piece = 32
 	b := data(3 * piece)

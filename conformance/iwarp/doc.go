@@ -42,8 +42,8 @@ func Suite() *conformance.Suite {
 // needsConn are the capabilities that every case needs.
 const needsConn = verbs.CapRC | verbs.CapCM
 
-// cite names the rows of the ledger that a case covers. The first, as in "rfc5041/4.1/8", names
-// document and section.
+// cite names the requirements in docs/spec that a case covers. The first, as in "rfc5041/4.1/8",
+// names document and section.
 func cite(rows ...string) conformance.Cite {
 	doc, section, _ := strings.Cut(path.Dir(rows[0]), "/")
 	return citeSection(strings.Replace(doc, "rfc", "RFC ", 1), section, rows...)
@@ -89,7 +89,7 @@ func describeTCPSegment(packet []byte) string {
 // describeOctets formats octets of a stream as start-up frames or FPDUs. Their position is
 // unknown, so it tries every position of markers.
 func describeOctets(b []byte) string {
-	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) {
+	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) { // as the key of a Reply begins
 		s, rest, ok := iwarp.ParseStartupFrame(b)
 		switch {
 		case !ok:

@@ -235,7 +235,7 @@ func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: longMemLen / 4, memLen: longMemLen}, body)
 }
 
-// longLen returns the length of a message of several segments.
+// longLen returns the length of a message of several segments, a multiple of 8.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
 // waitForDevice waits until the device has processed all frames. The peer does not read.

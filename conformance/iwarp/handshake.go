@@ -174,7 +174,7 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C)
+	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C) // Strict sets the default
 	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
 	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
 	c.deframer.Feed(c.startupOctets)

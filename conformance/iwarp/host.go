@@ -90,7 +90,7 @@ func (h *host) newConn(s *setup) *conn {
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	h.Must("a queue pair", err)
-	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0)
+	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0) // RC has no Q_Key
 	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {
 		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*c.recvLen, c.recvLen))
@@ -103,7 +103,8 @@ func (h *host) newConn(s *setup) *conn {
 
 // listen makes the device listen on a port that it chooses.
 func (h *host) listen() verbs.Listener {
-	l, err := h.CM().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, 16)
+	const backlog = 16
+	l, err := h.CM().Listen(netip.AddrPortFrom(h.Local[0], 0), verbs.PortSpaceTCP, backlog)
 	h.Must("a listener", err)
 	h.Note("the device listens at %v", l.Addr())
 	return l

@@ -117,7 +117,8 @@ func (c *conn) expectNothingMore() {
 	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
 }
 
-// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one.
+// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one,
+// which the application rejects: s is a rejectingSetup.
 func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
@@ -183,12 +184,14 @@ var mpaRejectCases = []conformance.Case{{
 // none; known stacks wait for 5 to 20 seconds.
 const startupLimit = 2 * time.Minute
 
-// onPartialRequest makes the body of a case in which the peer sends n octets of a Request only.
+// onPartialRequest makes the body of a case in which the peer sends only n octets of a Request. It
+// fails unless the device ends the stream within startupLimit.
 func onPartialRequest(n int) func(*conformance.Bench) error {
 	return onHost(func(h *host) { h.expectRequestDropped(h.listen(), revision1Request().Append(nil)[:n], startupLimit) })
 }
 
-// onPartialReply makes the body of a case in which the peer sends n octets of a Reply only.
+// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply. It fails
+// unless the device ends the stream within startupLimit.
 func onPartialReply(n int) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
 		hs.recvFrame()

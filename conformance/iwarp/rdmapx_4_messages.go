@@ -22,7 +22,8 @@ func (c *conn) wordOctets() []byte { return c.targetMem.Buf[c.targetMem.WordOffs
 // word returns the value of targetMem's word for atomics.
 func (c *conn) word() uint64 { return binary.NativeEndian.Uint64(c.wordOctets()) }
 
-// setWord sets the value of targetMem's word for atomics.
+// setWord sets the value of targetMem's word for atomics, and makes it part of the memory that later
+// checks expect unchanged.
 func (c *conn) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(c.wordOctets(), v)
 	c.targetMem.Snapshot()

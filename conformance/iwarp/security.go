@@ -222,7 +222,7 @@ func invalidFrames(good startupFrame) []invalidFrame {
 	frames := append(make([]invalidFrame, 0, 16),
 		invalidFrame{name: "a wrong key", octets: good.WithKey("MPA ID Rex Frame").Append(nil)},
 		invalidFrame{name: "a key of zeros", octets: good.WithKey("").Append(nil)},
-		invalidFrame{name: "513 octets of private data", octets: good.Private(data(509)).Append(nil)},
+		invalidFrame{name: "513 octets of private data", octets: good.Private(data(509)).Append(nil)}, // with 4 of enhanced data
 		invalidFrame{name: "65535 octets of private data to come", octets: good.Private(data(400)).PrivateLength(65535).Append(nil), truncated: true},
 		invalidFrame{name: "no octet of its enhanced data", octets: truncateEnhanced(good, 0)},
 		invalidFrame{name: "one octet of its enhanced data", octets: truncateEnhanced(good, 1)},

@@ -73,18 +73,18 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// wordRemote returns the remote address of the endpoint's first word.
+// wordRemote returns the remote address of the first aligned 8-byte word of the endpoint's memory.
 func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOffset(0)) }
 
-// setWord sets the first word, in host byte order. A verb call makes the change visible
-// to the device.
+// setWord sets the first aligned 8-byte word, in host byte order. A verb call makes the change
+// visible to the device.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
 	e.QueryPort()
 }
 
-// readWord returns the first word, after a verb call that makes changes of the device
-// visible.
+// readWord returns the first aligned 8-byte word, after a verb call that makes changes of the
+// device visible.
 func (e *endpoint) readWord() uint64 {
 	e.QueryPort()
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])

@@ -233,8 +233,8 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly calls cause after waitTime, and await, which waits for the event of it, at once. It fails
-// the case unless await returns within a second after cause.
+// expectPromptly calls await, which waits for an event, and waitTime later cause, which raises it. It
+// fails the case unless await returns within a second after cause.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	later := r.Go(what, func() error {

@@ -222,12 +222,12 @@ type flushSource struct {
 	lastID uint64
 }
 
-// newFlushSource returns a source of completions on a CQ.
+// newFlushSource returns a source of completions on a CQ: of receives that it posts and flushes.
 func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// postReceives posts n receives to a new queue pair. The WR IDs of all its receives are 1, 2, and so on.
+// postReceives posts n receives to a new queue pair. The WR IDs of all receives of s are 1, 2, and so on.
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)

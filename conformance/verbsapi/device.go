@@ -215,14 +215,14 @@ var limitCases = []conformance.Case{
 // maxObjects is how many objects of a kind are created at most, to save memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as its attribute
-// limit claims. newCreate returns a function that creates one more.
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it claims.
+// limit selects the claim from its attributes; newCreate returns a function that creates one more.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
-		// The manual page calls the numbers upper limits, which a lack of memory may
-		// prevent. An idle device has enough memory.
+		// The manual page calls the numbers upper limits: a lack of memory may prevent
+		// reaching them. An idle device has enough memory.
 		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Expects: "as many as claimed",

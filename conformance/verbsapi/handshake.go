@@ -100,11 +100,12 @@ func (l *qpPair) expectFlushed(receives int) {
 }
 
 // onActive makes the body of a case from a function that uses a handshake with the device as the active
-// side, and onPassive one with the device as the passive side.
+// side.
 func onActive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
 }
 
+// onPassive is onActive with the device as the passive side.
 func onPassive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, false)) })
 }
@@ -126,7 +127,8 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 // 8-bit length.
 type privateDataLimits struct{ request, reply, tooLong int }
 
-// privateLimits returns the limits of the transport of a device.
+// privateLimits returns the longest private data of a connection request and of its reply on a
+// device's transport, and a length that is too long.
 func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
 		return privateDataLimits{request: 56, reply: 196, tooLong: 197}

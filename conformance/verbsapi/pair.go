@@ -64,7 +64,7 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 		rd.Title += ", also over reliable datagrams"
 		rd.Needs |= verbs.CapUD | verbs.CapRD
 		rd.Setup.Reliable = true
-		rd.Labels = []string{"service:rd"} // not dangerous: there is no hardware
+		rd.Labels = []string{"service:rd"} // dangerous cases are safe here: no hardware has it
 		both = append(both, c, rd)
 	}
 	return both
@@ -135,8 +135,8 @@ func newDefaultQP(r *rig.Rig) verbs.QP {
 	return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
-// connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand by
-// ibv_modify_qp, and others by the connection manager.
+// connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand and
+// RoCE by ibv_modify_qp, and others by the connection manager.
 func (l *qpPair) connect(s *setup) {
 	switch {
 	case s.qpType == verbs.QPTypeUD:
@@ -154,7 +154,7 @@ func (l *qpPair) connect(s *setup) {
 	}
 }
 
-// isIB reports whether the transport is InfiniBand, whose queue pairs are connected by
+// isIB reports whether the transport is InfiniBand or RoCE, whose queue pairs are connected by
 // ibv_modify_qp. iWARP connections are TCP streams that only the connection manager can
 // make.
 func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
@@ -236,5 +236,6 @@ func listen(r *rig.Rig) verbs.Listener { return listenAt(r, r.Local[0]) }
 
 // listenAt makes a device listen at one of its addresses, at a free port.
 func listenAt(r *rig.Rig, addr netip.Addr) verbs.Listener {
-	return result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, 4))(r, "a listener")
+	const backlog = 4
+	return result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, backlog))(r, "a listener")
 }

@@ -138,7 +138,7 @@ var taskCases = []conformance.Case{{
 // host may have one, emulated, processor.
 const taskTimeoutFactor = 20
 
-// forTask returns a rig for a task, with its own random numbers.
+// forTask returns a rig for a task, with its own random numbers: tasks must not share a generator.
 func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))

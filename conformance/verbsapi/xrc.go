@@ -70,7 +70,8 @@ type xrcPair struct {
 	srqs [2]verbs.SRQ
 }
 
-// onXRC makes the body of a case from a function that uses a connected xrcPair.
+// onXRC makes the body of a case from a function that uses a connected xrcPair, with two receives in
+// each of its SRQs.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r)

@@ -57,7 +57,7 @@ func defectName(name string) string {
 	return name
 }
 
-// fromTables returns the defects of tables of package defects. It leaves Of empty.
+// fromTables returns the defects of tables of package defects. It leaves Of, the providers, empty.
 func fromTables(tables ...[]defects.Info) (all []Defect) {
 	for _, d := range slices.Concat(tables...) {
 		all = append(all, Defect{Name: d.Name, Imitates: d.Imitates, Does: d.Does})
@@ -96,7 +96,7 @@ func (p *Provider) CheckDefect(spec string) error {
 		return nil
 	} else if i >= 0 {
 		engineDefects, err := p.setVerbDefects(new(verbcalls.Defects), []string{spec})
-		if err != nil || len(engineDefects) == 0 {
+		if err != nil || len(engineDefects) == 0 { // invalid, or a verb defect
 			return err
 		}
 		return p.checkEngineDefect(spec)
@@ -126,7 +126,8 @@ func CheckDefect(spec string) (err error) {
 // program, and not a setting of a NIC.
 func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
-// mutantsOf returns the mutants of a provider; see [IsMutant].
+// mutantsOf returns the mutants of a provider; see [IsMutant]. A mutant whose Imitates is "-"
+// imitates no device.
 func mutantsOf(provider string) (all []Defect) {
 	for _, m := range defects.Mutants() {
 		if slices.Contains(m.Providers, provider) {

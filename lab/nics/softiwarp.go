@@ -75,7 +75,7 @@ type iwarpOptions struct {
 	SIWPeer bool `json:"siw_peer"`
 }
 
-// siwProfiles imitate siw, the soft-iWARP driver of Linux.
+// siwProfiles returns the profiles that imitate siw, the soft-iWARP driver of Linux.
 func siwProfiles() []Profile {
 	return []Profile{
 		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},

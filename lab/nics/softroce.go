@@ -82,7 +82,7 @@ func disableRateControl(nic *engine.Config) {
 	c.RateAIBps, c.RateHAIBps = 40e6, 400e6
 }
 
-// rxeProfiles imitate rxe, the soft-RoCE driver of Linux.
+// rxeProfiles returns the profiles that imitate rxe, the soft-RoCE driver of Linux.
 func rxeProfiles() []Profile {
 	return []Profile{
 		{

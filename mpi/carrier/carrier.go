@@ -145,11 +145,12 @@ func (c *Carrier) openMemory() {
 // Register makes a buffer accessible to peers until Release. It must not be empty.
 func (c *Carrier) Register(buf []byte) (wire.Region, error) { return asRegion(c.mem.Register(buf)) }
 
-// Source returns a region to write data to a peer from, and Sink one to read data into. It may
-// be a bounce buffer. The caller must Release it.
+// Source returns a region with data, to write it to a peer. It may be a bounce buffer with a copy.
+// The caller must Release it.
 func (c *Carrier) Source(data []byte) (wire.Region, error) { return asRegion(c.mem.Source(data)) }
 
-// Sink is described at Source.
+// Sink returns a region to read data of a peer into. It may be a bounce buffer, whose content is
+// then copied to into. The caller must Release it.
 func (c *Carrier) Sink(into []byte) (wire.Region, error) { return asRegion(c.mem.Sink(into)) }
 
 // asRegion converts a region to the interface type, and a nil region to a nil interface.

@@ -232,7 +232,8 @@ func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	}
 }
 
-// packetReceived notes that a packet has arrived on the connection.
+// packetReceived takes the credits that a packet on the connection returns. The first packet opens
+// an accepted connection.
 func (k *conn) packetReceived(pre *prefix) {
 	k.lastUsed = k.c.Now()
 	if k.state == accepted {

@@ -52,11 +52,12 @@ func (r *rail) listenCM() (err error) {
 	if l.cm, err = r.Dev.CM(); err != nil {
 		return err
 	}
-	if l.listener, err = l.cm.Listen(netip.AddrPortFrom(r.GID.Addr(), 0), verbs.PortSpaceTCP, 0); err != nil {
+	const defaultBacklog = 0
+	if l.listener, err = l.cm.Listen(netip.AddrPortFrom(r.GID.Addr(), 0), verbs.PortSpaceTCP, defaultBacklog); err != nil {
 		return err
 	}
 	r.cm = l
-	r.c.waiter.mustPoll.Store(true)
+	r.c.waiter.mustPoll.Store(true) // callbacks raise no completion event
 	r.c.env.Go("take calls", l.acceptLoop)
 	return nil
 }

@@ -19,8 +19,8 @@ type keepalive struct {
 	stalledUntil time.Duration // when Progress was last called after a long pause
 }
 
-// progressed notes a call of Progress. After a long pause, requests on a rail have waited for
-// this rank, not for the peer.
+// progressed notes a call of Progress. After a pause of more than two KeepaliveIdle (idle),
+// requests on a rail have waited for this rank, not for the peer.
 func (k *keepalive) progressed(now, idle time.Duration) {
 	if now-k.lastProgress > 2*idle {
 		k.stalledUntil = now

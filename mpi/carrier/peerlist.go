@@ -14,6 +14,7 @@ type peerLists struct {
 	coalescing []*peer  // with coalesced messages
 }
 
+// newPeerLists returns empty lists. A flag of each peer says whether it is in the list.
 func newPeerLists() peerLists {
 	return peerLists{
 		busy:  peerList{in: func(p *peer) *bool { return &p.busy }},

@@ -20,11 +20,11 @@ func (c *Carrier) CanSend(rank, n int) bool {
 	return p.lost != nil || p.coalescing.fits(n) || len(p.queue) == 0 && c.selectSender(p, maxOverhead+n) != nil
 }
 
-// MaxData is the largest data of a message.
+// MaxData is the largest data of a message: that of a packet that every rail can send.
 func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
-		if r.dg != nil && !c.rdma() {
+		if r.dg != nil && !c.rdma() { // messages may go by datagram
 			n = min(n, r.dg.MaxPacket)
 		}
 	}

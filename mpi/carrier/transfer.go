@@ -50,7 +50,7 @@ type transferPart struct {
 	probeBuf *memory.Buffer
 }
 
-// source returns the local SGE of a part.
+// source returns the local SGE of a part; that of a read probe is in its own buffer.
 func (part *transferPart) source(rail int) verbs.SGE {
 	if part.probeBuf != nil {
 		return part.probeBuf.SGE(rail, 0, part.n)

@@ -96,7 +96,7 @@ func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	if host == nil || gateways == nil {
 		return
 	}
-	nic, _ := t.NIC(*host)
+	nic, _ := t.NIC(*host) // all hosts of a segment are in the same subnets
 	for _, a := range nic.Addrs {
 		net := &subnet{prefix: a.Masked(), rail: nic.Rail, hops: map[string]int{}}
 		var next []string

@@ -24,7 +24,7 @@ func (p Packet) Or(defaults Packet) Packet {
 func (p Packet) Build() []byte {
 	ipHeaderLen := len(p.IP.Append(nil, nil))
 	b := p.assemble(0)
-	correct := icrcOf(b[:len(b)-len(p.Behind)], ipHeaderLen, p.IP.Is6())
+	correct := icrcOf(b[:len(b)-len(p.Behind)], ipHeaderLen, p.IP.Is6()) // Behind follows the UDP datagram
 	icrc := value(p.ICRC, correct)
 	if p.chooseICRC != nil {
 		icrc = p.chooseICRC(correct)

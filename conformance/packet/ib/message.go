@@ -50,7 +50,7 @@ func ackReqLast(ps []Packet) []Packet {
 	return ps
 }
 
-// ReadResponses returns the response packets of a READ.
+// ReadResponses returns the response packets of a READ; psn is that of the first.
 func ReadResponses(psn PSN, msn uint32, data []byte, mtu int) []Packet {
 	ps := message(psn, data, mtu, OpReadResponseFirst, OpReadResponseMiddle, OpReadResponseLast, OpReadResponseOnly)
 	for i, p := range ps {

@@ -24,7 +24,8 @@ var ErrBehind = errors.New("bytes after the UDP datagram in the IP packet")
 
 // Parse parses an IP packet with the padding of its frame. With an error it returns the
 // fields before it: ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
-// extension headers count as payload, ErrBehind, ErrPad and packet.ErrShort.
+// extension headers count as payload, ErrBehind for bytes after the UDP datagram, ErrPad if
+// PadCnt exceeds the payload, and packet.ErrShort.
 //
 // Parse checks the layout only; see [Packet.CheckICRC] and [Packet.Faults]. It copies b.
 func Parse(b []byte) (Packet, error) {

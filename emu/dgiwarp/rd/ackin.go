@@ -10,7 +10,7 @@ import (
 // receiveAck handles an acknowledgement of the flow to the peer.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	known := p.outstanding() - a.SackSpan() // Next can be that far after una: no overflow, whatever Next is
+	known := p.outstanding() - a.SackSpan() // highest valid Next-una: the packets of Sack were sent, too
 	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
@@ -50,7 +50,7 @@ func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 		if p.markArrived(s, a.Echo) {
 			arrived++
 		}
-		p.sacked--
+		p.sacked-- // markArrived has counted it, now or before
 		if p.resend == s {
 			p.resend = nil
 		}
@@ -73,7 +73,7 @@ func (p *Peer) applySack(a *wire.Ack) (arrived int) {
 	if beyond == 0 {
 		return 0
 	}
-	s := p.oldest.next
+	s := p.oldest.next // the first bit stands for Next+1: Next is missing
 	for i := int32(0); i < beyond-1; i, s = i+1, s.next {
 		if a.Sack[i/32]>>(i%32)&1 != 0 && p.markArrived(s, a.Echo) {
 			arrived++
@@ -82,8 +82,9 @@ func (p *Peer) applySack(a *wire.Ack) (arrived int) {
 	return arrived
 }
 
-// markArrived marks s as arrived, and reports whether it was not marked before. If the echoed
-// timestamp is older than the last transmission of s, an earlier transmission arrived.
+// markArrived marks s as arrived, and reports whether it was not marked before. It advances
+// arrivedNo, the latest transmission known to have arrived, unless the echoed timestamp is older
+// than the last transmission of s: then an earlier one arrived.
 func (p *Peer) markArrived(s *segment, echo uint32) bool {
 	if s.sacked {
 		return false
@@ -122,7 +123,8 @@ func (p *Peer) detectLosses() {
 }
 
 // updateWindow applies the receive window w of an acknowledgement. Window 0 means that the
-// receiver is busy: it has no receive posted.
+// receiver is busy: it has no receive posted. If nothing is outstanding, it counts as 1: the
+// next segment is a probe.
 func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	l := p.layer
 	if w > 0 || p.outstanding() == 0 {

@@ -93,7 +93,7 @@ func (l *Layer) Accept(now mono.Time) {
 	}
 	l.offered = nil
 	l.blocked.remove(p)
-	flags := wire.FlagAckNow
+	flags := wire.FlagAckNow // of a stored segment, whose own flags are not kept
 	if l.arrival.peer == p {
 		flags = l.arrival.flags
 		l.arrival = arrival{}
@@ -117,7 +117,7 @@ func (l *Layer) Defer(now mono.Time) {
 	l.offered = nil
 	l.Count.Busy++
 	if l.arrival.peer == p {
-		l.arrival = arrival{}
+		l.arrival = arrival{} // not stored: the sender retransmits it
 	}
 	l.blocked.add(p)
 	p.ackNow()

@@ -46,7 +46,7 @@ func (p *Peer) RefuseFlow() {
 	}
 }
 
-// dropReceived discards all segments from the peer that were not accepted.
+// dropReceived discards all segments from the peer that the layer's owner has not accepted.
 func (l *Layer) dropReceived(p *Peer) {
 	l.blocked.remove(p)
 	for p.stored != nil {
@@ -97,7 +97,7 @@ func (l *Layer) shrink() {
 	}
 }
 
-// PeersOf returns the peers of a local queue pair, oldest first.
+// PeersOf returns the peers of a local queue pair, oldest first: TieBreak numbers them as created.
 func (l *Layer) PeersOf(local uint32) []*Peer {
 	var all []*Peer
 	for _, p := range l.peers { //layers:ordered they are sorted

@@ -120,7 +120,7 @@ func (p *Peer) restarted() {
 }
 
 // receiveData offers the next segment to the owner, and stores a segment that arrives out of
-// order.
+// order. The echoed timestamp is that of the first packet since the last acknowledgement.
 func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
 	p.lastReceived = now

@@ -16,7 +16,8 @@ const (
 	domainCookie      = 3
 )
 
-// derive returns the keyed hash of a domain and n, with the secret as the key.
+// derive returns the keyed hash of n, with the secret as the key. The domain makes the values of
+// different uses differ.
 func (l *Layer) derive(domain uint8, n uint64) uint64 {
 	b := l.hashed[:16]
 	clear(b)
