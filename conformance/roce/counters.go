@@ -38,6 +38,7 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 		for _, e := range check.Events() {
 			t.addEvent(&e)
 		}
+		// A device counts bytes in one of the units of byteTotals.
 		check.Expect(t.counts, map[*rig.Counter][]uint64{cntSentBytes: t.out[:], cntRcvdBytes: t.in[:]})
 	})
 }

@@ -201,7 +201,7 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection, which open then opens.
+// newConn adds a connection, which open then opens. The peer's MSS is unknown until its SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
 	if h.conns[remote] == nil {

@@ -47,7 +47,7 @@ func Listen(t testing.TB, dev verbs.Context, at netip.AddrPort, backlog int) ver
 func Accept(t testing.TB, dev verbs.Context, at netip.AddrPort, listening func()) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
-	l := Listen(t, dev, at, 0)
+	l := Listen(t, dev, at, 0) // 0: the default backlog
 	listening()
 	return e, e.AcceptFrom(l, ConnParam)
 }
