@@ -237,7 +237,7 @@ func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (r
 	return f.err()
 }
 
-// handleOf implements objects. Objects of other clients and providers are foreign.
+// handleOf implements the interface objects. Objects of other clients and providers are foreign.
 func (c *Client) handleOf(object any) handle {
 	if r, ok := object.(interface{ refOf() *ref }); ok && r.refOf().c == c {
 		return r.refOf().h
@@ -245,7 +245,7 @@ func (c *Client) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements objects. It returns nil for unknown or forgotten objects.
+// objectOf implements the interface objects. It returns nil for unknown or forgotten objects.
 func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,11 +58,12 @@ type sentBlock struct {
 	at    blockOf
 }
 
+// newHostMemories returns the agent's side of the copies of registered memory.
 func newHostMemories() *hostMemories {
 	return &hostMemories{sendLock: new(sync.Mutex), all: make(map[memoryID]*hostMemory), limit: maxMemory, unacked: make(map[blockOf][]sentChange)}
 }
 
-// apply applies a memory frame.
+// apply applies a frame with the client's changes of registered memory.
 func (m *hostMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -88,7 +88,8 @@ type recordWriter struct {
 	frame    []byte // nil if empty
 }
 
-// add adds a record to the frame, which begins with w.received, and sends the frame when it is full.
+// add adds a record to the frame, and sends the frame when it is full. A frame begins with the
+// number of frames received, w.received, which acknowledges them.
 func (w *recordWriter) add(r *record) {
 	if w.frame == nil {
 		w.frame = binary.AppendUvarint(make([]byte, 0, 4<<10), w.received)

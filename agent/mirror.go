@@ -27,7 +27,8 @@ type change struct {
 	now   [blockLen]byte
 }
 
-// changes calls report for all blocks that differ from the shadow, and updates the shadow.
+// changes calls report for all blocks that differ from the shadow, the contents last sent or
+// received, and updates the shadow.
 //
 // The memory may be written concurrently. Each block is read once, so the sent and the
 // remembered values agree; later writes are sent later. The race detector is disabled for

@@ -28,6 +28,8 @@ type programMemories struct {
 	received uint64 // number of memory frames received
 }
 
+// newProgramMemories returns the client's side of the copies of registered memory. It sends the
+// program's changes by send.
 func newProgramMemories(send func([]byte)) *programMemories {
 	return &programMemories{send: send, sendLock: new(sync.Mutex), all: make(map[memoryID]*programMemory)}
 }

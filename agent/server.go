@@ -211,7 +211,7 @@ func (s *Server) removeSession() {
 	s.sessions--
 }
 
-// hold implements holder. A session may hold a device several times.
+// hold implements holder: it reserves a device for a session, which may hold it several times.
 func (s *Server) hold(device string, by *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Server) hold(device string, by *session) error {
 	return nil
 }
 
-// release implements holder.
+// release implements holder: it undoes one call of hold.
 func (s *Server) release(device string, by *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

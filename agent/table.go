@@ -27,6 +27,7 @@ type entry struct {
 	closed bool
 }
 
+// isContext reports whether the object is a device context, not made from another object.
 func (e *entry) isContext() bool { return e.root == e }
 
 // table maps handles to the objects of a session.
@@ -131,7 +132,7 @@ func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	return released
 }
 
-// handleOf implements objects.
+// handleOf implements the interface objects. It returns foreign for an object without an entry.
 func (t *table) handleOf(object any) handle {
 	if e := t.entryOf(object); e != nil {
 		return e.handle
@@ -139,7 +140,8 @@ func (t *table) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements objects. For the handle foreign it returns an object that the device must reject.
+// objectOf implements the interface objects. For the handle foreign, an object of another client or
+// provider, it returns an object that the device must reject.
 func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	if h == foreign {
 		if object, ok := foreignObjects[typ]; ok {

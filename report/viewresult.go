@@ -131,7 +131,7 @@ func figures(r *Result) kit.Facts {
 			add("Waited most for a processor", s.waits())
 		}
 	}
-	if r.First != nil {
+	if r.First != nil { // the scenario was repeated, because the first run lacked CPU time
 		add("First attempt", cut("starved: "+r.First.Reason, maxLine))
 	}
 	return f

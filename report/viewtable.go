@@ -50,10 +50,10 @@ func (t *table) add(class string, texts ...string) {
 		row.Cells[i].Text = text
 		switch {
 		case !t.Columns[i].Number || text == "":
-		case i == 0: // the rank
+		case i == 0: // a rank: 0 is not dimmed as a count of 0 is
 			row.Cells[i].Class = "n"
 		case text == "0" || text == "0 B":
-			row.Cells[i].Class = "nz"
+			row.Cells[i].Class = "nz" // dimmed
 		default:
 			row.Cells[i].Class = "n"
 		}
@@ -100,7 +100,8 @@ func (t *table) dropEmpty() {
 	}
 }
 
-// linkTable returns the table of a result's links, one row for each direction of a cable.
+// linkTable returns the table of a result's links, one row for each direction of a cable. The
+// column without a name is the share of lost packets.
 func linkTable(r *Result, maxRows int) *table {
 	t := newTable("From", "To", "#Packets", "#Bytes", "#Lost", "#", "By cause", "#Doubled", "#Reordered", "#Marked", "On purpose", "Counted by")
 	links := slices.Clone(r.Links)

@@ -207,7 +207,7 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 		if until <= f.At {
 			until = g.End
 		}
-		spans[i] = kit.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
+		spans[i] = kit.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3} // 3: margin
 	}
 	rows, room := g.Lanes(spans, laneRows, laneColumns)
 	for i, s := range spans {

@@ -38,6 +38,7 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 		for _, e := range check.Events() {
 			t.addEvent(&e)
 		}
+		// A device counts bytes in one of the units of byteTotals.
 		check.Expect(t.counts, map[*rig.Counter][]uint64{cntSentBytes: t.out[:], cntRcvdBytes: t.in[:]})
 	})
 }
@@ -46,7 +47,8 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of an IP packet, in each unit. p is the parsed packet.
+// add adds the length of a packet, as UDP payload, IP packet and Ethernet frame: a device may count
+// any of these. p is the parsed packet.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
 	headers := 40 + udpHeader

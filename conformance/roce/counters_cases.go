@@ -55,14 +55,14 @@ func serveRequests(p *Port) {
 		c.ExpectRecv(uint64(k+1), 16)
 	}
 	c.Send(c.peerWrite(3, 8), c.peerWrite(4, 8), c.peerRead(5, 2500))
-	awaitPSN(c, c.PeerPSN(7))
+	awaitPSN(c, c.PeerPSN(7)) // of the last of three READ responses
 }
 
 // sendRequests has the device send requests of several kinds, three of which are SENDs.
 func sendRequests(p *Port) {
 	c := p.Connect(Setup{})
 	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
-	c.AwaitPackets(7)
+	c.AwaitPackets(7) // three SENDs, and four packets of the WRITE
 	for k := range 3 {
 		c.completeWith(c.peerAck(k, uint32(k+1)), uint64(k+1))
 	}

@@ -138,8 +138,8 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }})
 
-// checkMasks fails the case unless every transition succeeds with its required and
-// optional attributes, and fails without a required one or with any other.
+// checkMasks fails the case unless every transition succeeds with its required and optional
+// attributes, and fails, with whatever error, without a required one or with any other.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
 		qp, ok := m.newQP(t.From)
@@ -187,8 +187,8 @@ func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	m.ExpectState(qp, t.To)
 }
 
-// checkOtherTransitions fails the case unless every pair of states that is no transition
-// is refused. Another case tests RESET to ERR.
+// checkOtherTransitions fails the case unless every pair of states that is no transition is
+// refused, with whatever error. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {

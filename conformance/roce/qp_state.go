@@ -198,7 +198,8 @@ func (c *Conn) postSend(id uint64) (int, error) {
 	return c.QP.PostSend([]verbs.SendWR{c.SendWR(id, 8)})
 }
 
-// expectSendRefused fails the case unless the device rejects a SEND in the current state.
+// expectSendRefused fails the case unless the device rejects the post of a SEND in the current
+// state, with whatever error.
 func (c *Conn) expectSendRefused(id uint64) {
 	n, err := c.postSend(id)
 	c.MustFail(fmt.Sprintf("a send in %v", c.QueryQP(c.QP).State), err, nil)

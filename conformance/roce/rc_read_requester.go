@@ -92,8 +92,8 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectErrorOrRetry fails the case unless the READ, which got a bad response, completes
-// with an error, or is retransmitted and succeeds with a correct response.
+// expectErrorOrRetry fails the case unless the READ of these bytes, which got a bad response,
+// completes with an error, or is retransmitted and succeeds with a correct response.
 func (c *Conn) expectErrorOrRetry(bytes []byte) {
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {

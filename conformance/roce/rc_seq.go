@@ -188,9 +188,9 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 	})
 }
 
-// expectEarlyIsGap sends an opcode that must not follow the ones before, with a PSN after
-// a gap, and fails the case unless the device sends a sequence NAK and then accepts the
-// expected packet.
+// expectEarlyIsGap sends the opcode early, which must not follow the opcodes in before, with a PSN
+// after a gap. It fails the case unless the device sends a sequence NAK, and then accepts the
+// opcode due with the expected PSN.
 func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early after %v", early, before)
 	c := p.connect(Setup{Receives: 2, recvLen: 2048})

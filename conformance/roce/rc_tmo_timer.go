@@ -309,7 +309,8 @@ func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 	return nil
 }
 
-// execute updates the state for a request with the expected PSN.
+// execute updates PSN and MSN for a request with the expected PSN. It writes no memory: the original
+// value of an atomic is made up, as the number of atomics before it.
 func (r *Responder) execute(p ib.Packet) {
 	info, _ := p.Info()
 	r.nakSent = false

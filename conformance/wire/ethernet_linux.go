@@ -37,8 +37,8 @@ var _ conformance.Wire = (*Ethernet)(nil)
 
 const maxIPLen = 1<<16 - 1
 
-// OpenEthernet opens the wire in the network namespace of the calling thread, which needs
-// CAP_NET_RAW.
+// OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the
+// calling thread, which needs CAP_NET_RAW.
 func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	w, err := openEthernet(cfg)
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	case len(ip) > w.mtu:
 		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
-	w.add(a, false, 0) // the only socket: packets are in order, and overruns counts the dropped ones
+	w.add(a, false, 0) // not by time: one socket keeps the order; overruns counts the dropped packets
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface

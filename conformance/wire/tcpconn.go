@@ -114,7 +114,8 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window.
+// transmitPending sends queued chunks that fit into the window, except held ones, which
+// sendHeldRange sends.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -184,8 +185,8 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick handles an expired retransmission timer: it retransmits the first chunk, or probes a
-// closed window.
+// tick handles an expired retransmission timer: it retransmits the first chunk that is not held
+// back, or probes a closed window.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtxDeadline.IsZero() || now.Before(c.rtxDeadline) {
 		return

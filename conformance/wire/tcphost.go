@@ -93,7 +93,7 @@ func (h *TCPHost) Close() {
 	<-h.readerDone
 }
 
-// SetOptions implements conformance.RawTCP.
+// SetOptions implements conformance.RawTCP. The options apply to later connections.
 func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +201,7 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection, which open then opens.
+// newConn adds a connection, which open then opens. The peer's MSS is unknown until its SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
 	if h.conns[remote] == nil {
@@ -251,8 +251,8 @@ func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 	return 0, errors.New("no TCP port is free")
 }
 
-// waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout.
-// It calls done with h.mu held.
+// waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout. It calls
+// done with h.mu held. what names the awaited event for cfg.OnWait and the error.
 func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool) error {
 	defer h.cfg.OnWait(what)()
 	var expired <-chan time.Time // nil, and therefore never ready, without a timeout

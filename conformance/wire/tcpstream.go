@@ -49,7 +49,7 @@ type tcpListener struct {
 	ready    []*tcpConn
 }
 
-// Listen implements conformance.Streams.
+// Listen implements conformance.Streams. Port 0 stands for a free port.
 func (h *TCPHost) Listen(port uint16) (conformance.Listener, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 	maxUDPLen  = 1<<16 - 1
 )
 
-// OpenUDP opens the wire. It needs the permission to bind the port.
+// OpenUDP opens a conformance.Wire of UDP sockets. It needs the permission to bind the port.
 func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	w := &UDP{queue: newQueue("UDP sockets at "+cfg.Interface, cfg.Epoch), cfg: cfg, sendSockets: make(map[netip.AddrPort]*socket)}
 	if w.cfg.InNamespace == nil {

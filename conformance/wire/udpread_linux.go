@@ -59,7 +59,7 @@ func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
 	if err == nil {
 		a.Packet = w.rebuildPacket(d)
 	}
-	w.add(a, true, uint64(drops)) // the sockets have separate readers
+	w.add(a, true, uint64(drops)) // by time, because each socket has its own reader
 }
 
 // rebuildPacket returns the IP packet of a datagram. Sockets do not report the identification and

@@ -42,12 +42,12 @@ func Listen(t testing.TB, dev verbs.Context, at netip.AddrPort, backlog int) ver
 	return must.Get(CM(t, dev).Listen(at, verbs.PortSpaceTCP, backlog))(t)
 }
 
-// Accept creates an RC end, listens at an address and accepts one connection. It calls listening
-// when a peer may connect.
+// Accept creates an RC queue pair with its objects, listens at an address and accepts one
+// connection. It calls listening when a peer may connect.
 func Accept(t testing.TB, dev verbs.Context, at netip.AddrPort, listening func()) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
-	l := Listen(t, dev, at, 0)
+	l := Listen(t, dev, at, 0) // 0: the default backlog
 	listening()
 	return e, e.AcceptFrom(l, ConnParam)
 }
@@ -59,7 +59,7 @@ func (e *End) AcceptFrom(l verbs.Listener, param verbs.ConnParam) verbs.Conn {
 	return must.Get(req.Accept(e.QP, param, verbs.Forever))(e)
 }
 
-// Connect creates an RC end and connects it to a listener.
+// Connect creates an RC queue pair with its objects and connects it to a listener.
 func Connect(t testing.TB, dev verbs.Context, to netip.AddrPort) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
@@ -115,8 +115,8 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates the simulated world and the two ports. The world ends after 5 minutes of virtual
-// time.
+// Open creates a simulated world with two ports, which the cable connects. The world ends after
+// 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {

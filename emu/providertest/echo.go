@@ -27,7 +27,7 @@ type Echo struct {
 	Start time.Duration
 }
 
-// InWorld starts both programs in a simulated world. The caller runs the world.
+// InWorld starts the server and the client in a simulated world. The caller runs the world.
 func (x Echo) InWorld(t testing.TB, w *sim.World) {
 	onListening := func() {}
 	w.Go("server", func(*sim.Proc) error { return x.serve(t, onListening) })
@@ -37,7 +37,7 @@ func (x Echo) InWorld(t testing.TB, w *sim.World) {
 	})
 }
 
-// Run runs both programs in real time, and returns the first error.
+// Run runs the server and the client in real time, and returns the first error.
 func (x Echo) Run(t testing.TB) error {
 	errs := make(chan error, 2)
 	listening := make(chan struct{})
@@ -57,7 +57,8 @@ func (x Echo) Run(t testing.TB) error {
 }
 
 // serve accepts one connection, sends every message back, and waits for the client to
-// disconnect. It calls listening when a client may connect.
+// disconnect. It calls listening when a client may connect. Receives are posted before the
+// connection, or, if x.Preposted is 0, one before each message.
 func (x Echo) serve(t testing.TB, listening func()) error {
 	e := NewEnd(t, x.Server, verbs.QPTypeRC)
 	for range x.Preposted {
@@ -136,8 +137,8 @@ func (x Echo) sendAll(t testing.TB) error {
 	return conn.WaitDisconnect(verbs.Forever)
 }
 
-// awaitSuccess waits for one completion. Unlike AwaitSuccess it returns an error if the request
-// failed: the device may have a defect.
+// awaitSuccess waits for one completion. Unlike AwaitSuccess it does not end the test if the
+// request failed, but returns an error, because the device may have a defect on purpose.
 func (e *End) awaitSuccess() (verbs.WC, error) {
 	var wc [1]verbs.WC
 	if _, err := e.NextWC(block, wc[:], 30*time.Second); err != nil {

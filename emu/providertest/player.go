@@ -18,8 +18,9 @@ type Player struct {
 	wcs   []verbs.WC
 }
 
-// NewPlayer returns a player for messages of size bytes. ud addresses the peer of a UD queue
-// pair. The player sends from the start of the end's memory and receives into its second half.
+// NewPlayer returns a player for messages of size bytes, sent from the start of the end's memory
+// and received into its second half. With block it waits for completion events, otherwise it polls.
+// ud addresses the peer of a UD queue pair.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
 	grh := 0
@@ -60,7 +61,8 @@ func (p *Player) AwaitWCs() ([]verbs.WC, error) {
 	return p.wcs[:n], err
 }
 
-// AwaitMessages waits for messages, posts as many receives again, and returns their number.
+// AwaitMessages waits for messages, posts as many receives again, and returns their number. As
+// sends are unsignaled by default, every completion is taken for a message.
 func (p *Player) AwaitMessages() (int, error) {
 	wcs, err := p.AwaitWCs()
 	if err != nil {

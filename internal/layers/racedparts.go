@@ -35,8 +35,8 @@ var parts = []part{
 	{"scenarios/workload", "RealTime", simulated},
 }
 
-// partOf returns the entry of a package in parts, and whether there is one. name is the path of
-// the package in the module.
+// partOf returns the entry of a package in parts, the packages of which CI runs only some tests
+// with the race detector, and whether there is one. name is the path of the package in the module.
 func partOf(name string) (entry part, found bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {
@@ -45,8 +45,8 @@ func partOf(name string) (entry part, found bool) {
 	return parts[i], true
 }
 
-// runPattern returns the go test -run pattern of the tests that the entries of parts name, which run with
-// the race detector.
+// runPattern returns the go test -run pattern of all tests that the entries of parts select to run
+// with the race detector.
 func runPattern() string {
 	var all []string
 	for _, p := range parts {

@@ -75,7 +75,7 @@ type faultyPD struct {
 	d *FaultyDevice
 }
 
-// RegMR implements verbs.PD, and records the region.
+// RegMR implements verbs.PD, and records the region and whether peers may write to it.
 func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	mr, err := p.PD.RegMR(in)
 	if err == nil {
@@ -159,30 +159,31 @@ type (
 	unwrappingRequest  struct{ verbs.ConnRequest }
 )
 
-// CM implements verbs.Context.
+// CM implements verbs.Context. The connection manager passes the wrapped queue pairs to the
+// wrapped device.
 func (d *FaultyDevice) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	return unwrappingCM{m}, err
 }
 
-// Listen implements verbs.CM.
+// Listen implements verbs.CM. The listener's requests accept with the wrapped queue pair.
 func (m unwrappingCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	return unwrappingListener{l}, err
 }
 
-// GetRequest implements verbs.Listener.
+// GetRequest implements verbs.Listener. The request accepts with the wrapped queue pair.
 func (l unwrappingListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	return unwrappingRequest{r}, err
 }
 
-// Accept implements verbs.ConnRequest.
+// Accept implements verbs.ConnRequest, with the wrapped queue pair.
 func (r unwrappingRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	return r.ConnRequest.Accept(unwrapQP(qp), p, timeout)
 }
 
-// Connect implements verbs.CM.
+// Connect implements verbs.CM, with the wrapped queue pair.
 func (m unwrappingCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	return m.CM.Connect(unwrapQP(qp), addr, p, timeout)
 }

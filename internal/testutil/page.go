@@ -14,7 +14,7 @@ const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img
 	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
 
 // Poison appends a text, such as Hostile, to every string and every map key that can be reached
-// from a pointer, except those of the types in keep. It does not change the values of maps.
+// from a pointer, to test that output escapes it. Types in keep and values of maps stay.
 func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
@@ -63,8 +63,8 @@ var (
 )
 
 // CheckPage fails the test if an HTML page refers to other resources, has not exactly one script,
-// has control characters, uses an ID twice, or links to an ID that it does not have. name is for
-// messages.
+// has control characters or marks of failed formatting (ZgotmplZ, %!), uses an ID twice, or links
+// to an ID that it does not have. name is for messages.
 func CheckPage(t *testing.T, name, page string) {
 	t.Helper()
 	if n := strings.Count(page, "<script"); n != 1 {

@@ -57,7 +57,7 @@ func (d Document) Schema(t *testing.T) *jsonschema.Schema {
 	}
 	r.LookupComment = func(in reflect.Type, field string) string {
 		if field == "" {
-			return "" // the first sentence of the type's comment
+			return "" // the reflector then takes the first sentence of the type's comment
 		}
 		text := strings.Join(strings.Fields(r.CommentMap[in.PkgPath()+"."+in.Name()+"."+field]), " ")
 		switch f, _ := in.FieldByName(field); {

@@ -82,7 +82,8 @@ func (c *launcherControl) Gone(rank int) bool { return c.conn.HasEnded(rank) }
 // rank asks the launcher to stop all ranks, also with KeepGoing.
 const abortMark = "mpi: abort: "
 
-// ParseAbort parses the mark that Abort of a rank sends to the launcher; nil for other marks.
+// ParseAbort parses the mark, a text event, that Abort of a rank sends to the launcher; nil for
+// other marks.
 func ParseAbort(mark string) *AbortError {
 	text, ok := strings.CutPrefix(mark, abortMark)
 	e := new(AbortError)

@@ -184,7 +184,7 @@ func (w *World) Impair(host, rail int, specs ...impair.Spec) {
 		return
 	}
 	w.eachPort(host, rail, func(p *sim.Port) {
-		w.scriptErr = errors.Join(w.scriptErr, p.SetImpair(specs, nil))
+		w.scriptErr = errors.Join(w.scriptErr, p.SetImpair(specs, nil)) // nil: none for received packets
 	})
 }
 

@@ -37,7 +37,8 @@ func (w *World) addRanks(run func(*transport.Env) error) {
 	}
 }
 
-// env returns the Env of the rank, with the devices of its host. p is the rank's coroutine.
+// env returns the Env of the rank, with the devices of its host. p is the rank's coroutine. Spend
+// lets CPU time pass for the coroutine that runs.
 func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
 	e := &transport.Env{

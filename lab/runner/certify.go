@@ -179,7 +179,7 @@ func (c *Certification) permissionHint(err error) error {
 }
 
 // runCases runs the cases and returns their results. It stops early when ctx is cancelled or the
-// agent is lost and cannot be restarted; the run is then marked as a part.
+// agent is lost and cannot be restarted. Such a run, and one with a filter, is marked as a part.
 func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	run := conform.NewRun(c.Seed, WireTier)
 	run.Started, run.Command = c.began, c.Command(c.Filter.IDs)

@@ -212,8 +212,8 @@ func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	return bench.InNamespaces(provider, opt)
 }
 
-// selectMutant selects the mutant that is among the defects, if there is one, for all devices of
-// this process, until restore is called. Two mutants are an error.
+// selectMutant enables the mutant, a defect compiled into this program, that is among the defects,
+// for all devices until restore is called. Without one it does nothing; two are an error.
 func selectMutant(defects []string) (restore func(), err error) {
 	i := slices.IndexFunc(defects, nics.IsMutant)
 	switch {
@@ -227,8 +227,8 @@ func selectMutant(defects []string) (restore func(), err error) {
 	return func() { mutant.Select("") }, nil
 }
 
-// NeedsMutants reports whether cases run on devices with mutants, and this program was
-// built without them.
+// NeedsMutants reports whether cases run on devices with mutants, which are defects compiled into
+// the program, and this program was built without them.
 func NeedsMutants(j *judge.Judge) bool {
 	if len(mutant.Names()) > 0 {
 		return false
@@ -244,8 +244,8 @@ func NeedsMutants(j *judge.Judge) bool {
 	return false
 }
 
-// DropMutants makes a judge check cases without mutants. It returns an error if a device must have
-// a mutant. why is the reason why mutants cannot be built here.
+// DropMutants makes a judge check cases without mutants, the defects compiled into the program. It
+// returns an error if a device must have one. why says why mutants cannot be built here.
 func DropMutants(j *judge.Judge, why error) error {
 	for _, d := range j.Devices {
 		if i := slices.IndexFunc(d.Defects, nics.IsMutant); i >= 0 {

@@ -49,7 +49,7 @@ const maxFabrics = 4
 
 // Run runs tasks in order, one per processor at a time; in namespaces at most maxFabrics. Tasks of
 // different tiers do not run at the same time. When ctx is cancelled it returns the results so far,
-// including those of interrupted tasks, which ended does not count.
+// including those of interrupted tasks. ended is the number of tasks that were not interrupted.
 func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1

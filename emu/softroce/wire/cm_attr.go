@@ -52,7 +52,7 @@ const (
 	AboutOther About = 2
 )
 
-// String prints the message's name.
+// String prints the name of the message that an MRA or REJ refers to.
 func (a About) String() string {
 	switch a {
 	case AboutREQ:

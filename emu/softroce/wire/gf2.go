@@ -16,13 +16,13 @@ const (
 	polyXInv poly = (crc32.IEEE^1<<31)<<1 | 1 // x times this is 1
 )
 
-// mul returns a times b.
+// mul returns a times b modulo the generator of CRC-32.
 func (a poly) mul(b poly) poly {
 	product := carrylessMul(uint32(a), uint32(b)) << 1 // top bit x^0, lowest x^63
 	return poly(product>>32) ^ poly(product).afterZeros32()
 }
 
-// afterZeros32 returns p times x^32: the register after four zero bytes.
+// afterZeros32 returns p times x^32: the CRC register after four more zero bytes.
 func (p poly) afterZeros32() poly {
 	for range 4 {
 		p = poly(crc32.IEEETable[byte(p)]) ^ p>>8
@@ -82,7 +82,8 @@ func makeShifter(bitStep poly) *shifter {
 	return s
 }
 
-// shift returns p after n zero bytes, or before them.
+// shift returns the CRC register p after n more zero bytes (forward), or before its last n bytes,
+// if they were zero (backward).
 func (s *shifter) shift(p poly, n int) poly {
 	return p.mul(s.low[n&0xFF]).mul(s.high[n>>8])
 }
@@ -90,8 +91,8 @@ func (s *shifter) shift(p poly, n int) poly {
 // effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns the effect of a byte on the register after n bytes, from that byte on.
-// With several n it is the effect of the same byte at several positions.
+// makeEffect returns, by the value of a byte, what it XORs into the CRC register after n bytes, of
+// which it is the first. With several n it is the effect of the same byte at several positions.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {
@@ -118,5 +119,5 @@ func makeEffect16(ns ...int) *effect16 {
 	return &effect16{upper: makeEffect(ns...), lower: makeEffect(after...)}
 }
 
-// of returns the effect of value v.
+// of returns what the field with value v XORs into the CRC register.
 func (e *effect16) of(v uint16) poly { return e.upper[v>>8] ^ e.lower[v&0xFF] }

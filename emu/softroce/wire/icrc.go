@@ -46,6 +46,7 @@ var (
 // changed.
 var bthBytes = makeBTHBytes()
 
+// makeBTHBytes returns the effect of each byte of a BTH on the CRC register after it.
 func makeBTHBytes() (effects [BTHLen]effect) {
 	for i := range effects {
 		effects[i] = makeEffect(BTHLen - i)
@@ -95,7 +96,8 @@ func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 // instructions.
 const minHashedLen = 64
 
-// updateShort returns the register after b, eight bytes at a time.
+// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b
+// is short.
 func updateShort(register poly, b []byte) poly {
 	// The effects of the last bytes of a BTH are those of the last bytes of any data.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
@@ -110,7 +112,8 @@ func updateShort(register poly, b []byte) poly {
 	return register
 }
 
-// updateHeaders returns the register after the UDP header.
+// updateHeaders returns the CRC register after the UDP header: it adds the lengths and the
+// identification, which are 0 in c.headers.
 func (c ICRC) updateHeaders(ipID uint16, udpPayloadLen int) poly {
 	length := uint16(UDPHeaderLen + udpPayloadLen)
 	if c.ipv6 {
@@ -119,7 +122,7 @@ func (c ICRC) updateHeaders(ipID uint16, udpPayloadLen int) poly {
 	return c.headers ^ ipv4TotalLen.of(IPv4HeaderLen+length) ^ ipv4ID.of(ipID) ^ udpLen.of(length)
 }
 
-// updateBTH returns the register after a BTH, with byte 4 as ones.
+// updateBTH returns the CRC register after a BTH, whose byte 4 (FECN, BECN) counts as ones.
 func updateBTH(register poly, bth *[BTHLen]byte) poly {
 	register ^= poly(binary.LittleEndian.Uint32(bth[:]))
 	return bthBytes[0][byte(register)] ^ bthBytes[1][byte(register>>8)] ^

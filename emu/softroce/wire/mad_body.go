@@ -17,7 +17,7 @@ func appendBody(b []byte) (all, body []byte) {
 	return b, b[len(b)-MADBodyLen:]
 }
 
-// splitBody splits b into a body and the rest.
+// splitBody splits b into the body of a MAD and the rest. name is that of the message, for errors.
 func splitBody(name string, b []byte) (body, rest []byte, err error) {
 	if len(b) < MADBodyLen {
 		return nil, nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), MADBodyLen)
