@@ -149,8 +149,8 @@ func (c *CM) describeREQ(m *wire.REQ) {
 	if m.Transport == wire.CMTransportExt && m.ExtTransport == wire.ExtXRC {
 		transport = "XRC"
 	}
-	mtu := 128 << (m.MTU & 7) // from an enum ibv_mtu
-	c.addCommIDs(m.LocalCommID, 0)
+	mtu := 128 << (m.MTU & 7)      // from an enum ibv_mtu
+	c.addCommIDs(m.LocalCommID, 0) // the peer's ID is not known yet
 	c.Body.add("service", uint64(m.ServiceID), serviceText(m.ServiceID))
 	c.Body.add("transport", transport)
 	c.Body.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))

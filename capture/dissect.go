@@ -73,7 +73,8 @@ func (s *Stream) dissectUDP(b []byte) {
 		return
 	}
 	if p.UDP.DstPort == wire.Port {
-		s.dissectRoCE(payload, p.UDP.Length-len(payload))
+		missing := p.UDP.Length - len(payload) // octets that were not captured
+		s.dissectRoCE(payload, missing)
 		return
 	}
 	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, wellKnownUDP(p.UDP))

@@ -22,7 +22,7 @@ type Filter struct {
 // Range is an inclusive range of 24-bit numbers. If First > Last, it wraps.
 type Range struct{ First, Last uint32 }
 
-// ParseRange parses "7", "7-12" or "0xfffff0-3".
+// ParseRange parses a range of 24-bit numbers: "7", "7-12", or "0xfffff0-3", which wraps.
 func ParseRange(s string) (Range, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if !isRange {
@@ -64,7 +64,7 @@ func (r Range) contains(v uint32) bool {
 	return v >= r.First && v <= r.Last
 }
 
-// match reports whether p is selected.
+// match reports whether the filter selects packet p of stream s, which knows the host names.
 func (f *Filter) match(s *Stream, p *Packet) bool {
 	if f.OnlyMarked && len(p.Marks) == 0 {
 		return false

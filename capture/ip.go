@@ -99,7 +99,7 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 			if len(rest) >= 8 {
 				size = 8 + 8*int(rest[1])
 			}
-		case 44:
+		case 44: // fragment
 			if len(rest) >= 8 {
 				size = 8
 				field := binary.BigEndian.Uint16(rest[2:])

@@ -63,7 +63,7 @@ func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	}
 	seq := g.seq + uint32(len(g.data)-len(b))
 	if m.state == mpaFPDUs && m.deframer == nil {
-		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
+		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0) // FPDUs begin here
 	}
 	if m.state == mpaUnsynced {
 		s.resync(dir, reverse, seq, b)
@@ -101,7 +101,7 @@ func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
 		return
 	}
 	if m.deframer == nil {
-		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0)
+		m.deframer = wire.NewDeframerAt(m.framing(&reverse.mpa), 0) // FPDUs begin here
 	}
 	for n > 0 {
 		f, rest, ok := m.deframer.Skip(n)

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// headers implements part.
+// headers implements the interface part.
 func (m *MPAStart) headers() []Header {
 	h := Header{Name: m.op()}
 	h.add("markers", m.Markers)
@@ -32,7 +32,7 @@ func (m *MPAStart) headers() []Header {
 	return []Header{h, x}
 }
 
-// headers implements part: the FPDU, the DDP segment and the RDMAP header.
+// headers implements the interface part: the FPDU, the DDP segment and the RDMAP header.
 func (f *FPDU) headers() []Header {
 	h := Header{Name: "FPDU"}
 	h.add("ULPDU_Length", f.Length)

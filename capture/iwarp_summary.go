@@ -16,7 +16,7 @@ func (m *MPAStart) op() string {
 
 func (m *MPAStart) payloadLen() int { return 0 }
 
-// summary implements part.
+// summary implements the interface part.
 func (m *MPAStart) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, CRC %s, markers %s", m.Revision, onOff(m.CRC), onOff(m.Markers))
@@ -64,7 +64,7 @@ func depth(n uint16) string {
 	return fmt.Sprint(n)
 }
 
-// op implements part.
+// op implements the interface part.
 func (f *FPDU) op() string {
 	if !f.HeadersComplete && len(f.ULPDU) < wire.ControlLen {
 		return "FPDU"
@@ -80,7 +80,7 @@ func (f *FPDU) payloadLen() int {
 	return len(f.Segment.Payload) + f.Length - len(f.ULPDU)
 }
 
-// summary implements part.
+// summary implements the interface part.
 func (f *FPDU) summary() string {
 	var b strings.Builder
 	if f.HeadersComplete {

@@ -106,7 +106,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 }
 
 // checkICRC verifies the ICRC of a complete packet, and returns the ICRC field. b is the UDP
-// payload.
+// payload; p.IP.Length is the length of the IP payload.
 func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
 		return ChecksumUnknown, 0
@@ -120,7 +120,7 @@ func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	return ChecksumGood, value
 }
 
-// op implements part: the opcode, or the CM message.
+// op implements the interface part: the opcode, or the CM message.
 func (r *RoCE) op() string {
 	if r.CM != nil {
 		return "CM " + r.CM.Name()

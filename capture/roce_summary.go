@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// summary implements part.
+// summary implements the interface part.
 func (r *RoCE) summary() string {
 	if r.CM != nil {
 		return r.CM.Summary()
@@ -105,7 +105,7 @@ func (r *RoCE) SyndromeText() (text string, ok bool) {
 	return SyndromeText(r.AETH.Syndrome), true
 }
 
-// headers implements part.
+// headers implements the interface part.
 func (r *RoCE) headers() (all []Header) {
 	all = append(all, r.bth())
 	if r.HeadersComplete {

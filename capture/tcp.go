@@ -105,8 +105,8 @@ func (s *Stream) handleSYN(dir *tcpDirection) {
 	*dir = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// checkAck marks packet p of direction dir if it repeats an acknowledgement. It notes in reverse if p
-// acknowledges the first gap there, which will not be filled then.
+// checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending. It
+// notes in reverse if p acknowledges the first gap there, which will not be filled then.
 func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {

@@ -24,7 +24,7 @@ var heuristics = []string{
 var preferences = []string{"udp.ignore_ipv6_zero_checksum:TRUE"}
 
 // TsharkOptions returns the options for tshark or wireshark to read a capture. It probes the
-// installed version and omits heuristics that it does not know.
+// installed version, and does not disable heuristic dissectors that this version does not know.
 func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	names := slices.Clone(heuristics)
 	for {
@@ -48,7 +48,7 @@ func DefaultTsharkOptions() []string { return options(heuristics) }
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
-// options returns the command-line options that set preferences and disable heuristics.
+// options returns the command-line options that set preferences and disable heuristic dissectors.
 func options(heuristics []string) (args []string) {
 	for _, p := range preferences {
 		args = append(args, "-o", p)

@@ -38,7 +38,8 @@ type Source struct {
 }
 
 // SourceOf returns the sender of a received message. area is the start of the receive buffer,
-// verbs.GRHLen bytes, with the IP header of the packet.
+// verbs.GRHLen bytes, with the IP header of the packet. The flow label of an address handle of
+// this provider is the peer's UDP port.
 func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
 	const port, sgidIndex = 1, 0
 	a, err := InitAHFromWC(port, sgidIndex, wc, area)

@@ -68,6 +68,6 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	} else {
 		binary.BigEndian.PutUint32(b[offset:], uint32(value))
 	}
-	d.Payload = wire.AppendCRC(b[:len(b)-wire.CRCLen], 0)
+	d.Payload = wire.AppendCRC(b[:len(b)-wire.CRCLen], 0) // the CRC covers the packet from octet 0
 	return nil
 }

@@ -78,8 +78,9 @@ func (d *linkDir) putOnWire(pk *packet) {
 }
 
 // shouldMark decides whether to mark a packet that found a queue longer than
-// MinBytes. It draws a random number for every packet, so that packets without
-// ECT do not shift the marks of the others.
+// MinBytes. As with RED, the probability grows linearly to MaxPPM at MaxBytes;
+// above that it is 1. It draws a random number for every packet, so that packets
+// without ECT do not shift the marks of the others.
 func (e *ECNConfig) shouldMark(red *rand.Rand, queued int) bool {
 	draw := uint64(randBelow(red, impair.PPM))
 	return queued > e.MaxBytes ||
@@ -189,8 +190,8 @@ func (im *impairment) apply(pk *packet) {
 	im.net.releasePacket(pk)
 }
 
-// HandleEvent implements Handler: it forwards packets that the pipe has held until now. Pipes of
-// trunks, which have no port, hold none.
+// HandleEvent implements Handler: it forwards packets that the pipe has held until now. The port is
+// their sender on an uplink, their receiver on a downlink. Pipes of trunks, which have no port, hold none.
 func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.out = im.pipe.HandleTimer(now, im.out[:0])
 	im.forwardOutput(im.port, im.port)

@@ -62,7 +62,8 @@ type activeFlap struct {
 	port *Port
 }
 
-// HandleEvent implements Handler: it toggles the link and schedules the next change.
+// HandleEvent implements Handler: it toggles the link and schedules the next change, after UpFor
+// or DownFor plus a random jitter.
 func (f *activeFlap) HandleEvent(now mono.Time, _ uint64) {
 	delay := f.UpFor
 	if f.port.Up() {

@@ -80,8 +80,9 @@ type Chooser interface {
 	Choose(kind string, n int) int
 }
 
-// Choose picks one of n. Every choice of the world is made here. The Chooser is
-// not called if n is 1.
+// Choose returns an index below n, which the Chooser picks; kind names the
+// decision. Every choice of the world is made here. The Chooser is not called if
+// n is 1.
 func (w *World) Choose(kind string, n int) int {
 	if n == 1 {
 		return 0

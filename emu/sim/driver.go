@@ -191,7 +191,7 @@ type packetNetwork struct {
 	out    drive.SendQueue
 }
 
-// receive implements network.
+// receive implements network: the engine processes all received packets.
 func (n *packetNetwork) receive(now mono.Time) {
 	for {
 		k, err := n.link.Recv(now, n.in)
@@ -204,7 +204,7 @@ func (n *packetNetwork) receive(now mono.Time) {
 	}
 }
 
-// flush implements network.
+// flush implements network: it sends a batch, and reports whether more can be sent at once.
 func (n *packetNetwork) flush(now mono.Time) bool {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	return more && !full
@@ -268,7 +268,7 @@ func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort)
 // streamNetwork is the network of a drive.StreamEngine: byte streams.
 type streamNetwork drive.Streams
 
-// receive implements network.
+// receive implements network: the engine processes all received bytes.
 func (n *streamNetwork) receive(now mono.Time) {
 	for {
 		// A read returns at most one segment: repeat until nothing is left.
@@ -279,7 +279,7 @@ func (n *streamNetwork) receive(now mono.Time) {
 	}
 }
 
-// flush implements network. It sends everything that the streams accept.
+// flush implements network. It sends everything that the streams accept, so that nothing is left.
 func (n *streamNetwork) flush(now mono.Time) bool {
 	for !(*drive.Streams)(n).Flush(now) {
 	}

@@ -54,7 +54,7 @@ func (n *Net) egress(pk *packet, to *Port) {
 	case n.cfg.Cable && pk.IPBytes() <= d.cfg.MTU:
 		d.impair(pk)
 	default:
-		d.transmit(pk)
+		d.transmit(pk) // drops a packet that is too big, also on a cable
 	}
 }
 

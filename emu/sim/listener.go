@@ -42,7 +42,8 @@ func (n *Net) ListenStream(addr netip.AddrPort) (*Listener, error) {
 	return p.listen(addr, maxBacklog)
 }
 
-// listen listens on one address of the port, or on all of a family.
+// listen listens on one address of the port, or on all of a family if addr is unspecified. Port
+// number 0 means any.
 func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	if addr.Port() == 0 {
 		for range ephemeralCount {
@@ -139,7 +140,8 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 	return s, nil
 }
 
-// dialFrom chooses an ephemeral port if local has port 0.
+// dialFrom returns the local address of a new stream: local, with an ephemeral port if it has port
+// 0. It fails if there is such a stream.
 func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	if local.Port() != 0 {
 		if p.hasStream(local, remote) {
@@ -148,9 +150,9 @@ func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 		return local, nil
 	}
 	for range ephemeralCount {
-		unused := p.ephemeralUsed < ephemeralCount
+		neverUsed := p.ephemeralUsed < ephemeralCount
 		a := netip.AddrPortFrom(local.Addr(), p.nextEphemeral())
-		if unused || !p.hasStream(a, remote) {
+		if neverUsed || !p.hasStream(a, remote) {
 			return a, nil
 		}
 	}
@@ -203,7 +205,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	}
 	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, listenerSide)
 	end.open = true
-	end.rcvNxt = 1
+	end.rcvNxt = 1 // after the SYN
 	end.peer, s.peer = s, end
 	end.transmit(end.newSegment(segmentAccept))
 	l.acceptQueue.push(end)

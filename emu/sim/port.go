@@ -156,7 +156,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)
-		pk.Tag = 0
+		pk.Tag = 0 // set below if there is a tap
 		p.normalize(pk)
 		up.stats.Out.count(size)
 		switch {

@@ -175,7 +175,8 @@ func (p *Proc) Yield() {
 }
 
 // idleUntil reports whether nothing else would run if the program parked until
-// t. Then Sleep advances the time without parking, which is much cheaper.
+// t, no limit would be reached, and Config.Stop need not be called. Then Sleep
+// advances the time without parking, which is much cheaper.
 func (w *World) idleUntil(t mono.Time) bool {
 	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
 		return false

@@ -284,7 +284,7 @@ func (s *Stream) pathUp(seg *segment) bool {
 		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunkPathUp(seg, far)
 }
 
-// HandleEvent retransmits the held segments.
+// HandleEvent retransmits the held segments. After Retries attempts the stream fails.
 func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream
@@ -350,7 +350,7 @@ func (s *Stream) arrive(seg *segment) {
 	to.traceSegment("deliver", seg)
 	to.countReceived(seg)
 	switch {
-	case seg.reset:
+	case seg.reset: // by an event or impairment
 		n.releaseSegment(seg)
 		to.transmit(to.newSegment(segmentReset))
 		to.fail(link.ErrReset)

@@ -78,8 +78,9 @@ func (s *Stream) ID() link.StreamID { return s.id }
 // Write implements link.StreamLink. It accepts no bytes before the stream is
 // connected.
 func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
+	const more = false
 	bufs := [1][]byte{b}
-	return s.Writev(now, bufs[:], false)
+	return s.Writev(now, bufs[:], more)
 }
 
 // Writev implements link.StreamLink. Each call starts a segment: partial

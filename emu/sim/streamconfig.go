@@ -132,7 +132,7 @@ var segmentFlags = [...]link.SegmentFlags{
 	segmentReset:  link.RST | link.ACK,
 }
 
-// nextSeq returns the sequence number of the next segment of s.
+// nextSeq returns the sequence number of the next segment of s. The SYN and the FIN take one each.
 func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	switch {
 	case kind == segmentSyn || kind == segmentAccept:
@@ -170,8 +170,8 @@ func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	})
 }
 
-// tapReset shows the RST that answers s where there is no peer, at port p,
-// which may be nil.
+// tapReset shows the StreamTap, at port p, the RST by which the peer's host
+// answers s without a stream of its own. It does nothing if p is nil.
 func (s *Stream) tapReset(dir Direction, p *Port) {
 	if s.net.streamTap == nil || p == nil {
 		return

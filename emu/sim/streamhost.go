@@ -34,7 +34,7 @@ var _ link.StreamNet = (*StreamHost)(nil)
 // new one.
 func (p *Port) StreamHost() *StreamHost {
 	if p.host == nil || p.host.closed && !p.closed {
-		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed}
+		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed} // ID 0 is not used
 	}
 	return p.host
 }

@@ -140,7 +140,7 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	return nil
 }
 
-// flowHash hashes both addresses and both UDP ports.
+// flowHash hashes both addresses and both ports, of UDP or TCP.
 func flowHash(src, dst netip.AddrPort) uint64 {
 	a, b, be := src.Addr().As16(), dst.Addr().As16(), binary.BigEndian
 	h := mix(be.Uint64(a[:8]), be.Uint64(a[8:]))

@@ -148,6 +148,8 @@ func (w *World) AtFunc(t mono.Time, f func()) { w.At(t, funcHandler(f), 0) }
 // AfterFunc runs f after d.
 func (w *World) AfterFunc(d time.Duration, f func()) { w.At(w.now.Add(d), funcHandler(f), 0) }
 
+const untilIdle, untilProgramsEnd = false, true // values of run's parameter programsOnly
+
 // Run runs the world until no event and no runnable program is left. It returns
 // nil if every program has ended, a *DeadlockError if one is parked forever, a
 // *LimitError if a limit of the Config was reached, and a *ProgramError or
@@ -155,15 +157,15 @@ func (w *World) AfterFunc(d time.Duration, f func()) { w.At(w.now.Add(d), funcHa
 //
 // An error ends the world: parked programs are unwound, running their deferred
 // calls, and the world cannot be run again.
-func (w *World) Run() error { return w.run(mono.Never, false) }
+func (w *World) Run() error { return w.run(mono.Never, untilIdle) }
 
 // RunUntil runs everything due up to and including t and leaves the world at
 // time t. Parked programs are not an error. The world can be run further.
-func (w *World) RunUntil(t mono.Time) error { return w.run(t, false) }
+func (w *World) RunUntil(t mono.Time) error { return w.run(t, untilIdle) }
 
 // RunPrograms runs until every program has ended and leaves the remaining
 // events (timers, packets in flight) in the queue. Errors are those of Run.
-func (w *World) RunPrograms() error { return w.run(mono.Never, true) }
+func (w *World) RunPrograms() error { return w.run(mono.Never, untilProgramsEnd) }
 
 // Close unwinds the parked programs and ends the world. It is not needed after
 // Run has returned, with or without an error.

@@ -39,8 +39,8 @@ var (
 	entered  []atomic.Bool // the functions that were called, by number
 )
 
-// init makes room for the numbers of all functions, and selects the mutant that the environment
-// names.
+// init allocates a flag for each function that has mutants, which Enter sets for Trace, and
+// selects the mutant that the environment names.
 func init() {
 	count := 0
 	for _, list := range functions {

@@ -12,10 +12,10 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes copies of the files in the module root that mutants change, with the variants of
-// all mutants, to dir. It returns the name of a file for the -overlay flag of the Go tool, which
+// Overlay writes copies of the files below the module root that mutants change, with the variants
+// of all mutants, to dir. It returns the name of a file for the -overlay flag of the Go tool, which
 // replaces these files by the copies, and names.go of this package by one that has the names of
-// the mutants and, for each, the numbers of the functions that it changes.
+// the mutants and, for each, the numbers by which Trace reports the functions that it changes.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

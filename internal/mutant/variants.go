@@ -27,6 +27,7 @@ type numbering struct {
 }
 
 // addFunction returns the next number, for a function, and records which mutants change it.
+// mutants are their indexes plus one.
 func (n *numbering) addFunction(mutants []int) (number int) {
 	for _, m := range mutants {
 		n.functions[m-1] = append(n.functions[m-1], n.count)

@@ -139,7 +139,7 @@ func (c *Call) WaitForever(detach bool) error {
 
 // WrapErr converts an error of the connection to the error for a user: the lab's own error, the
 // end of the context, a *NotRespondingError after the timeout, or a *NotUpError if the lab has
-// closed the connection.
+// closed the connection. A deadline of the context counts as the timeout if the call has one.
 func (c *Call) WrapErr(err error) error {
 	var failed *control.CloseError
 	switch {

@@ -148,7 +148,7 @@ func (s *server[R]) serve() error {
 			return s.lab.Close()
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
+			time.Sleep(10 * time.Millisecond) // for instance out of descriptors: retry
 			continue
 		}
 		go s.handleConn(conn)
@@ -224,7 +224,7 @@ func (c *Client) ReplyJSON(v any) error {
 	return c.Reply(body)
 }
 
-// Down answers a request and ends the lab. It never returns, so that the connection stays open
+// Down answers the request to take the lab down, and ends the lab. It never returns, so that the connection stays open
 // until the process exits, which tells the client that the lab has ended.
 func (c *Client) Down() {
 	_ = c.Reply(nil) // the client may have disconnected

@@ -80,8 +80,8 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &failed):
-		os.Remove(crashLog) // the log has the same text
-		return (&Call{kind: k}).WrapErr(err)
+		os.Remove(crashLog)                  // the log has the same text
+		return (&Call{kind: k}).WrapErr(err) // decodes the lab's error
 	case crash != "":
 		return fmt.Errorf("the lab's process ended at once: %s (see %s)", crash, crashLog)
 	}
@@ -125,7 +125,8 @@ func startDetached(cmd *exec.Cmd) error {
 }
 
 // List returns the names of this user's labs that are up, sorted, from the sockets in
-// /proc/net/unix. It ignores sockets that other users have bound under such names.
+// /proc/net/unix. A lab that does not respond counts as up. List ignores sockets that other
+// users have bound under such names.
 func (k *Kind) List(ctx context.Context) (names []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {

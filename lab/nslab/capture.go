@@ -75,7 +75,7 @@ func compressCaptures(dir string) error {
 	errs := []error{err}
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
-			_, _, err := pcaplink.Compress(name, nil)
+			_, _, err := pcaplink.Compress(name, nil) // without comments on packets
 			errs = append(errs, err)
 		}
 	}

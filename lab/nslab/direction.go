@@ -33,7 +33,7 @@ type portDirection struct {
 }
 
 // begin installs the impairments and events of the plan, if this direction has any or a later
-// step may change it. start is time 0 of the scenario, in the time of the switch.
+// step or call may change it. start is time 0 of the scenario, in the time of the switch.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.set.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()

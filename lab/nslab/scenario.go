@@ -83,7 +83,8 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 // the scenario.
 const fabricCapture = "fabric.pcapng"
 
-// testbedOptions returns the options of the testbed, with a capture if the run has a directory.
+// testbedOptions returns the options of the testbed, with a capture if the run wants one and has a
+// directory. The comment of the capture is the command that repeats the run.
 func (p *scenarioRun) testbedOptions() TestbedOptions {
 	opts := TestbedOptions{Netem: p.opts.Netem}
 	if p.opts.Capture && p.dir != "" {
@@ -182,7 +183,7 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
 			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
-			StallTimeout: idleTimeout, NoGSO: p.opts.Netem,
+			StallTimeout: idleTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)

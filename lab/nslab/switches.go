@@ -183,8 +183,8 @@ func (w *switchSet) setSpecs(all []lab.SpecChange) error {
 
 // setLink sets the link of a port up or down. For a host's cable in user space the
 // switch drops all packets in both directions, as in simulation. Setting the
-// interface down would take the kernel's global RTNL lock, for which it has waited up to
-// 300 ms. Between switches the kernel sets the link, so that routes change.
+// interface down would take the kernel's global RTNL lock, which took up to
+// 300 ms in tests. Between switches the kernel sets the link, so that routes change.
 func (w *switchSet) setLink(fabric *netns.Fabric, port int, up bool) error {
 	p := &w.plan.Ports[port]
 	if w.directions[port][lab.Out] == nil || p.Host < 0 {

@@ -35,7 +35,8 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin.
+// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace
+// every cable of a NIC passes through user space.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {

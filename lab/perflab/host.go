@@ -96,7 +96,7 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	if err := e.conn.Send(other, mine); err != nil {
 		return nil, err
 	}
-	return e.conn.Recv(other, -1)
+	return e.conn.Recv(other, -1) // no timeout
 }
 
 // execute executes one command on a device that is opened for it.

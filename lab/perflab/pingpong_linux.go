@@ -110,7 +110,8 @@ func (p *pingPongSocket) send() error {
 	return nil
 }
 
-// receive implements pingPonger. It reads the clock only once in many polls.
+// receive implements pingPonger. It fails if the message is not complete within ioTimeout, and
+// reads the clock only once in many polls.
 func (p *pingPongSocket) receive() error {
 	const pollsPerClockRead = 4096
 	var deadline time.Time

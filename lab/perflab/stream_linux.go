@@ -91,7 +91,7 @@ type sender struct {
 	sent  uint64 // bytes of messages
 }
 
-// newSender returns the sending side, with its memory filled.
+// newSender returns the sending side of a TCP stream, with its memory filled.
 func newSender(s socket, cfg RawStreamConfig) *sender {
 	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
 	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
@@ -158,7 +158,7 @@ type receiver struct {
 	received   uint64 // bytes of complete chunks
 }
 
-// newReceiver returns the receiving side.
+// newReceiver returns the receiving side of a TCP stream.
 func newReceiver(s socket, cfg RawStreamConfig) *receiver {
 	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
 }

@@ -62,7 +62,7 @@ const (
 	roceBytes  = 12 + 4 // around a message beyond UDP: BTH and ICRC
 )
 
-// RawPingPong implements perf.Bench.
+// RawPingPong implements perf.Bench. Messages are longer by the BTH and ICRC, as on the device.
 func (b overUDP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.rawEndpoints()
 	return RawUDPPingPong(from, to, RawPingPongConfig{Bytes: bytes + roceBytes, Rounds: rounds, Block: blocking})
@@ -81,7 +81,7 @@ func (b overTCP) RawStream(_ context.Context, bytes int, work bool, d time.Durat
 // untagged DDP and RDMAP headers, and CRC.
 const mpaBytes = 2 + 18 + 4
 
-// RawPingPong implements perf.Bench.
+// RawPingPong implements perf.Bench. Messages are longer by the MPA, DDP and RDMAP framing, as on the device.
 func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.rawEndpoints()
 	return RawTCPPingPong(from, to, RawPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})
@@ -117,10 +117,11 @@ func measure(ctx context.Context, j *job, opt perf.Options) (result *perf.Result
 	defer func() { err = errors.Join(err, fabric.Close()) }()
 	var hosts [2]Host
 	var cpus [2]int
+	const ipv4 = false
 	cpus[0], cpus[1] = twoCPUs()
 	for i := range hosts {
 		h := fabric.Host(t.Hosts[i].Name)
-		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(false), CPU: cpus[i], Start: h.NS.Start}
+		hosts[i] = Host{Name: h.Name, NetNS: h.NS.FD(), Addr: h.NICs[0].Addr(ipv4), CPU: cpus[i], Start: h.NS.Start}
 	}
 	pair, err := startProcesses(hosts, append([]string{"/proc/self/exe"}, HostArgs...), os.Stderr)
 	if err != nil {

@@ -87,7 +87,8 @@ func (f *fabric) build(r *run) error {
 }
 
 // net returns the network of a rail. On first use it creates the network and, if
-// the rail has several switches, these; a network has one by default.
+// the rail has several switches, these; a network has one by default. Without
+// switches it is a cable between two hosts.
 func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	if n := f.nets[rail]; n != nil {
 		return n, nil
@@ -128,8 +129,8 @@ func (f *fabric) addTrunk(n *sim.Net, p *lab.Port) error {
 // addPort creates port i of the plan, which is a port of a host, and opens a device on it.
 func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	s, p := r.plan.Scenario, &r.plan.Ports[i]
-	cable := f.plan.Topology.Cables[p.Cable]
-	nic, _ := f.plan.Topology.NIC(p.Port)
+	cable := r.plan.Topology.Cables[p.Cable]
+	nic, _ := r.plan.Topology.NIC(p.Port)
 	addr := nic.Addr(s.Fabric.IPv4)
 	cfg := sim.PortConfig{
 		Name: p.Name, Addrs: []netip.Addr{addr}, Link: linkConfig(cable.Link), Up: p.Out.Config, Down: p.In.Config,

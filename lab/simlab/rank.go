@@ -60,7 +60,7 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
 		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[k.host], Control: r.hub.Control(i),
-		StallTimeout: r.plan.Limit / 2,
+		StallTimeout: r.plan.Limit / 2, // the rank reports a stall before the limit ends the run
 	})
 	if err == nil {
 		k.program = program

@@ -55,8 +55,7 @@ func (r *recorder) addPort(p *sim.Port) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tap implements sim.Tap. It writes a packet that a port sends; when a copy of it arrives, tap
-// compares it with the sent packet,
-// whose number (from 1) is d.Tag.
+// compares it with the sent packet, whose number (from 1) is d.Tag.
 func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
@@ -136,7 +135,8 @@ type capture struct {
 	path string // relative to Options.Dir
 }
 
-// newCapture creates the capture file of a scenario; nil if the options want none.
+// newCapture creates the capture file of a scenario, whose comment is the command that repeats
+// the run; nil if the options want none.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if !opts.Capture || opts.Dir == "" {
 		return nil, nil

@@ -206,7 +206,7 @@ func (s *stream) markLost(now mono.Time, g *segment) {
 }
 
 // retransmitAt retransmits a lost segment at a time, unless it was retransmitted
-// before.
+// before. Events do not apply to retransmissions, so they add no delay.
 func (s *stream) retransmitAt(g *segment, at mono.Time) {
 	retransmits := g.retransmits
 	s.port.world.AtFunc(at, func() {

@@ -19,7 +19,8 @@ type Display struct {
 	linesPrinted bool // above the table of verdicts
 }
 
-// NewDisplay starts the display. With ladders, it prints the ladder of every case.
+// NewDisplay starts the display. With ladders, it prints the ladder diagram of every case: its
+// packets and calls, step by step.
 func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
 	d := &Display{allLadders: ladders}
 	d.Open(cfg)
@@ -33,7 +34,7 @@ func (d *Display) Done(label string, r *Result) {
 		switch {
 		case d.allLadders:
 			d.linesPrinted = true
-			return d.verdictLine(r, label) + ladderText(r.Ladder, 0)
+			return d.verdictLine(r, label) + ladderText(r.Ladder, 0) // all steps
 		case r.Verdict.Bad():
 			d.linesPrinted = true
 			return d.verdictLine(r, label)
@@ -120,7 +121,7 @@ const maxPrinted = 20
 // maxLadder is the number of steps printed by default, the last ones.
 const maxLadder = 16
 
-// ladderText formats the last limit steps of a ladder, or all if limit is 0.
+// ladderText formats the last limit steps of a ladder diagram, or all if limit is 0.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""
@@ -219,7 +220,7 @@ func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 	}
 }
 
-// writeDeviations prints the results with a deviation on record.
+// writeDeviations prints the results that do not meet a requirement for a reason on record.
 func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	all := run.Deviating()
 	if len(all) == 0 {

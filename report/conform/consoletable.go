@@ -27,8 +27,8 @@ func (p *part) countBad() (n int) {
 }
 
 // writeVerdictTable prints the number of cases by verdict for each device, document and
-// section. A case counts in the section of its first ledger row. With several devices, only
-// sections with bad verdicts are printed.
+// section. A case counts in the section of its first requirement (ledger row). With several
+// devices, only sections with bad verdicts are printed.
 func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	shown := shownVerdicts(run.Counts())
 	if len(shown) == 0 {
@@ -78,8 +78,8 @@ func shownVerdicts(c Counts) (shown []Verdict) {
 	return shown
 }
 
-// partsOf counts a device's results by document and section, in the order of the ledger. It
-// omits documents and sections without results.
+// partsOf counts a device's results by document and section, in the order of the ledger of
+// requirements. It omits documents and sections without results.
 func partsOf(run *Run, dev *Device) (docs []*part) {
 	sectionOf := make(map[string]*part) // by row
 	docOf := make(map[*part]*part)      // by section

@@ -33,7 +33,7 @@ type ladder struct {
 	y float64
 }
 
-// drawLadder draws the ladder of a case as SVG, with the expected behaviour below the step that
+// drawLadder draws the ladder diagram of a case as SVG, with the expected behaviour below the step that
 // caused a failure, or at the end. All texts are escaped.
 func drawLadder(r *Result) template.HTML {
 	d := &ladder{y: ladderTop}

@@ -61,7 +61,7 @@ var placeSeries = []struct{ prefix, class, name string }{
 }
 
 // drawByPosition draws the recovery time by the position of the lost packet in its window: a
-// dot per sample, a line for the median. There is no drawing without positions.
+// dot per sample, a line for the median. There is no drawing without positions or for too many.
 func drawByPosition(all []Measured) template.HTML {
 	var values []float64
 	positions := 0

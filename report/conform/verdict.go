@@ -93,8 +93,8 @@ func RowVerdict(all []Verdict) Verdict {
 // levels are the requirement levels, the strongest first.
 var levels = []string{"MUST", "SHOULD", "MAY"}
 
-// Deviating returns the results with a deviation on record, the strongest requirements
-// first.
+// Deviating returns the results that do not meet a requirement for a reason on record, the
+// strongest requirements first.
 func (r *Run) Deviating() []Judged {
 	all := r.resultsWith(func(v Verdict) bool { return v == Deviates })
 	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })

@@ -124,7 +124,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// setRows sets p.rows to the requirements of the ledger by ID. The first of several with the
+// setRows sets p.rows to the requirements (rows of the ledger) by ID. The first of several with the
 // same ID counts.
 func (p *htmlPage) setRows(r *Run) {
 	texts, ids := make(map[string]rowText), kit.Anchors{}

@@ -10,7 +10,7 @@ import (
 // manager implements verbs.CM for the queue pairs of this package.
 type manager struct{ verbs.CM }
 
-// CM returns the connection manager of the device, for the queue pairs of this package.
+// CM returns the connection manager of the device, which takes the QP handles of this package.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	if err != nil {
@@ -25,8 +25,8 @@ func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam
 	return postAfterConnect(qp, c, err)
 }
 
-// postAfterConnect posts the requests that RefusedWRStays keeps, if the connection manager
-// has connected qp. It returns c and err, the results of connecting.
+// postAfterConnect posts the requests that the defect RefusedWRStays keeps, if the connection
+// manager has connected qp. It returns c and err, the results of connecting.
 func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) {
 	if q, ok := qp.(*queuePair); ok && err == nil {
 		q.postRefused()
@@ -34,7 +34,7 @@ func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) 
 	return c, err
 }
 
-// Listen implements verbs.CM: the requests of the listener accept queue pairs of this package.
+// Listen implements verbs.CM. Requests at the listener can be accepted with QP handles of this package.
 func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	if err != nil {
@@ -46,7 +46,7 @@ func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int)
 // listener implements verbs.Listener.
 type listener struct{ verbs.Listener }
 
-// GetRequest implements verbs.Listener: the request accepts queue pairs of this package.
+// GetRequest implements verbs.Listener. The request can be accepted with a QP handle of this package.
 func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	if err != nil {

@@ -50,7 +50,7 @@ func AllDefects() []defects.Info {
 }
 
 // Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a counter. Only one counter
-// can be stuck. It returns verbs.ErrNotFound if there is no such defect.
+// can be stuck: disabling any clears it. It returns verbs.ErrNotFound if there is no such defect.
 func (q *Defects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {

@@ -46,7 +46,7 @@ func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 // Close closes the device's QP and forgets the handle.
 func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
 
-// Query reports a QP in SQD as draining, with SQNeverDrains.
+// Query reports a QP in SQD as draining, with the defect SQNeverDrains.
 func (q *queuePair) Query() (verbs.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.SQDraining = a.SQDraining || q.dev.defects.SQNeverDrains && a.State == verbs.QPStateSQD
@@ -81,7 +81,7 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return err
 }
 
-// makeValid replaces invalid attributes by valid ones, so that the device accepts them (ValuesUnchecked).
+// makeValid replaces invalid attributes by valid ones, so that the device accepts them (the defect ValuesUnchecked).
 func (d *device) makeValid(a *verbs.QPAttr) {
 	const timerMask, maxRetries = 31, 7 // fields of five and three bits
 	limits, _ := d.QueryDevice()        // zero if the device is closed
@@ -105,8 +105,8 @@ func roundUp(n, limit uint8) uint8 {
 	return uint8(min(1<<bits.Len8(n-1), int(limit)))
 }
 
-// PostSend swaps the operands of atomics (AtomicOperandsSwapped), records IDs of sends (RecvErrorIsQPOp) and keeps
-// requests that are refused before RTS (RefusedWRStays).
+// PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped), records IDs for
+// completeReceive (RecvErrorIsQPOp) and keeps a request that is refused before RTS, for postRefused (RefusedWRStays).
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	defects := &q.dev.defects
 	wrs = slices.Clone(wrs)
@@ -151,7 +151,7 @@ func (q *queuePair) postRefused() {
 	}
 }
 
-// PostRecv posts receives, and counts those that were posted.
+// PostRecv posts receives, and counts those that were posted, for completeReceive.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	q.countReceives(wrs, 1)
 	n, err := q.QP.PostRecv(wrs)
@@ -159,7 +159,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// countReceives adds n to the number of posted receives with the IDs of wrs (RecvErrorIsQPOp).
+// countReceives adds n to the number of posted receives with the IDs of wrs, which the defect RecvErrorIsQPOp needs.
 func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	if !q.dev.defects.RecvErrorIsQPOp {
 		return

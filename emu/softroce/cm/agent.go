@@ -89,7 +89,7 @@ func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// Conns returns the number of connections and lookups, including those in time
+// Conns returns the number of connections and SIDR lookups, including those in time
 // wait.
 func (a *Agent) Conns() int { return len(a.conns) }
 

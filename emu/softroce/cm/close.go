@@ -5,7 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Close ends a connection or lookup in any state: it rejects a pending request, or
+// Close ends a connection or SIDR lookup in any state: it rejects a pending request, or
 // disconnects an established connection. The ID is then invalid and has no more
 // events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {

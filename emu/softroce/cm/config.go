@@ -53,7 +53,7 @@ type Config struct {
 }
 
 // withDefaults returns c with defaults for zero values and negative limits, and with codes limited
-// to the range of their fields in MADs.
+// to the range of their fields in MADs. Timeouts are codes of 4.096 µs * 2^code, MaxMTU 5 is 4096.
 func (c Config) withDefaults() Config {
 	c.ResponseTimeout = min(cmp.Or(c.ResponseTimeout, 20), 31)
 	c.MaxRetries = min(cmp.Or(c.MaxRetries, 15), 15)

@@ -26,8 +26,8 @@ func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
 	return nil
 }
 
-// DisconnectReply answers EventDisconnectRequested with Config.ConsumerDREP;
-// private is up to 224 bytes.
+// DisconnectReply answers EventDisconnectRequested with a DREP, which the consumer must do if
+// Config.ConsumerDREP is set; private is up to 224 bytes.
 func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("answer disconnect of", id, StateDREQRcvd)
 	if err != nil {

@@ -11,7 +11,7 @@ type fault struct {
 }
 
 // checkREQ returns the listener for a REQ, or the reason for rejecting it. LIDs are
-// ignored because RoCEv2 has none; reasons 13 and 19 must not be used.
+// ignored because RoCEv2 has none; reasons 13 and 19, about LIDs, must not be used.
 func (a *Agent) checkREQ(in *incoming, m *wire.REQ) (*listener, fault) {
 	if m.LocalCommID == 0 {
 		return nil, fault{reason: wire.ReasonInvalidCommID}

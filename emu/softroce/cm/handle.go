@@ -18,7 +18,7 @@ type incoming struct {
 }
 
 // HandleMAD handles a MAD received on QP 1. It keeps no reference to b. Invalid
-// MADs are counted and dropped.
+// MADs are counted and dropped, as are all while MaxEvents events are queued.
 func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []byte) {
 	in := incoming{now: now, from: plain(from), to: plain(to), pkey: pkey}
 	if len(b) != wire.MADLen {
@@ -122,6 +122,7 @@ func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer
 	return c, false
 }
 
+// isLookup reports whether c is a SIDR lookup, not a connection.
 func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
 
 // rejectVersion rejects a request with another class version. The first field of its body is the

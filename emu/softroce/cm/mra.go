@@ -5,9 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// DelayReply sends an MRA: Accept or ConfirmReply will take up to the service
-// timeout code. Without this call, the agent sends an MRA when the peer
-// retransmits.
+// DelayReply sends an MRA: Accept or ConfirmReply will take up to serviceTimeout,
+// a code of 4.096 µs * 2^code. Without this call, the agent sends an MRA when the
+// peer retransmits.
 func (a *Agent) DelayReply(now mono.Time, id ConnID, serviceTimeout uint8) error {
 	c, err := a.lookUp("delay reply of", id, StateREQRcvd, StateREPRcvd)
 	if err != nil {

@@ -158,8 +158,8 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	return nil
 }
 
-// Established reports that data arrived on the queue pair before the RTU
-// (COMM_EST). It may be called more than once.
+// Established tells the agent that data arrived on the queue pair before the RTU
+// (COMM_EST). It may be called more than once, and does nothing with Config.RequireRTU.
 func (a *Agent) Established(now mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
 	if err != nil || c.state == StateEstablished || a.cfg.RequireRTU {

@@ -36,7 +36,7 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	return c.id, nil
 }
 
-// handleSIDRREQ queues EventSIDRRequest or retransmits an earlier SIDR_REP.
+// handleSIDRREQ queues EventSIDRRequest, retransmits an earlier SIDR_REP, or rejects the request.
 func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	key := sidrKey{in.from, m.RequestID}
 	if a.lookups[key] != nil {
