@@ -86,8 +86,12 @@ func (b *batch) addBridge(d *device) {
 	b.add(req, fmt.Sprintf("make the bridge %s of %s", d.name, d.namespace.name))
 }
 
-// setLink changes the flags in change, and the attributes, of an interface.
-func (b *batch) setLink(index int, flags, change uint32, what string, attrs ...*nl.RtAttr) {
+// noFlags is for requests that set no flags, or change none.
+const noFlags = 0
+
+// setLink sets those flags of an interface that are in the mask change, and attributes. action
+// completes "cannot …" in an error.
+func (b *batch) setLink(index int, flags, change uint32, action string, attrs ...*nl.RtAttr) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
@@ -96,7 +100,7 @@ func (b *batch) setLink(index int, flags, change uint32, what string, attrs ...*
 	for _, a := range attrs {
 		req.AddData(a)
 	}
-	b.add(req, what)
+	b.add(req, action)
 }
 
 func (b *batch) setUp(index int) {
@@ -104,22 +108,22 @@ func (b *batch) setUp(index int) {
 }
 
 func (b *batch) setDown(index int) {
-	b.setLink(index, 0, unix.IFF_UP, fmt.Sprintf("set interface %d down", index))
+	b.setLink(index, noFlags, unix.IFF_UP, fmt.Sprintf("set interface %d down", index))
 }
 
 // enableARP clears NOARP. The device must be down.
 func (b *batch) enableARP(d *device) {
-	b.setLink(d.index, 0, unix.IFF_NOARP, fmt.Sprintf("let %s of %s answer for its addresses", d.name, d.namespace.name))
+	b.setLink(d.index, noFlags, unix.IFF_NOARP, fmt.Sprintf("let %s of %s answer for its addresses", d.name, d.namespace.name))
 }
 
 func (b *batch) setMTU(d *device) {
-	b.setLink(d.index, 0, 0, fmt.Sprintf("set the MTU of %s of %s to %d", d.name, d.namespace.name, d.mtu),
+	b.setLink(d.index, noFlags, noFlags, fmt.Sprintf("set the MTU of %s of %s to %d", d.name, d.namespace.name, d.mtu),
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(d.mtu))))
 }
 
 // setMaster makes a device a port of its bridge.
 func (b *batch) setMaster(d *device) {
-	b.setLink(d.index, 0, 0, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.namespace.name),
+	b.setLink(d.index, noFlags, noFlags, fmt.Sprintf("plug %s of %s into its bridge", d.name, d.namespace.name),
 		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(d.master.index))))
 }
 
@@ -129,7 +133,7 @@ func (b *batch) disableLinkLocal(d *device) {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(none))
-	b.setLink(d.index, 0, 0, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.namespace.name), spec)
+	b.setLink(d.index, noFlags, noFlags, fmt.Sprintf("switch off link-local addresses of %s of %s: has the kernel IPv6?", d.name, d.namespace.name), spec)
 }
 
 // addAddr gives a device an address.
@@ -146,7 +150,7 @@ func (b *batch) addAddr(d *device, p netip.Prefix) {
 
 // addNeighbour adds a permanent neighbour entry.
 func (b *batch) addNeighbour(d *device, a netip.Addr, mac net.HardwareAddr) {
-	b.neigh(d, family(a), 0, unix.NUD_PERMANENT, fmt.Sprintf("tell %s of %s about %v", d.name, d.namespace.name, a),
+	b.neigh(d, family(a), noFlags, unix.NUD_PERMANENT, fmt.Sprintf("tell %s of %s about %v", d.name, d.namespace.name, a),
 		nl.NewRtAttr(unix.NDA_DST, a.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
 }
 
@@ -158,14 +162,14 @@ func (b *batch) addFDBEntry(d *device, mac net.HardwareAddr) {
 		nl.NewRtAttr(unix.NDA_LLADDR, mac))
 }
 
-// neigh adds or replaces a neighbour or FDB entry.
-func (b *batch) neigh(d *device, family int, flags uint8, state uint16, what string, attrs ...*nl.RtAttr) {
+// neigh adds or replaces a neighbour or FDB entry. action completes "cannot …" in an error.
+func (b *batch) neigh(d *device, family int, flags uint8, state uint16, action string, attrs ...*nl.RtAttr) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, replace)
 	req.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.index), State: state, Flags: flags})
 	for _, a := range attrs {
 		req.AddData(a)
 	}
-	b.add(req, what)
+	b.add(req, action)
 }
 
 func family(a netip.Addr) int {
@@ -195,7 +199,8 @@ func (b *batch) setRoute(dst netip.Prefix, hops []hop) {
 }
 
 func (b *batch) deleteRoute(dst netip.Prefix) {
-	b.add(routeRequest(unix.RTM_DELROUTE, 0, 0, dst), fmt.Sprintf("take away the route to %v", dst))
+	const anyType = unix.RTN_UNSPEC
+	b.add(routeRequest(unix.RTM_DELROUTE, noFlags, anyType, dst), fmt.Sprintf("take away the route to %v", dst))
 }
 
 // addBlackholeRoutes makes a router drop packets without a route silently,

@@ -72,7 +72,8 @@ func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	return macs
 }
 
-// bridged reports whether frames pass between two ports of one switch.
+// bridged reports whether frames pass between two ports of one switch: in a routed switch, between
+// those with the same addresses.
 func (p *plan) bridged(a, b topology.Port) bool {
 	sw, ok := p.t.Switch(a.Node)
 	return ok && (!sw.Routed || slices.Equal(a.Addrs, b.Addrs))

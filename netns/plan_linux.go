@@ -269,7 +269,8 @@ func (d *device) setMaster(bridge *device) {
 	}
 }
 
-// planSoftwareGSO disables GSO on bridge ports with a smaller MTU than their bridge.
+// planSoftwareGSO has the kernel segment packets before bridge ports with a smaller MTU than their
+// bridge, which would forward larger segments.
 func (p *plan) planSoftwareGSO() {
 	for _, s := range p.namespaces {
 		for _, d := range s.devices {

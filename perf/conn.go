@@ -94,7 +94,7 @@ func (c *conn) createObjects(cfg connConfig) (err error) {
 		kind, c.grhBytes = verbs.QPTypeUD, verbs.GRHLen
 	}
 	c.creditBase = cfg.memory + c.grhBytes
-	c.buf = make([]byte, c.creditOffset(cfg.qps, 0))
+	c.buf = make([]byte, c.creditOffset(cfg.qps, 0)) // the end of the last queue pair's credits
 	if c.mr, err = c.pd.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
 		return err
 	}

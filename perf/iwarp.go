@@ -47,7 +47,7 @@ type iwarpRun struct {
 	targets   []Target
 }
 
-// addComparison adds the comparison of a device with the baseline named to to the result.
+// addComparison adds to the result a comparison of a device with a baseline, whose name is to.
 func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 	w.result.Comparisons = append(w.result.Comparisons, Comparison{
 		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
@@ -163,11 +163,12 @@ const targetWriteBytes = 1 << 20
 // RunQuick compares devices with plain sockets, and measures the rate of small
 // messages, streams of all sizes, and idle memory.
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
+	const latencyBytes = 8
 	r := &run{Bench: b, Options: opt.orDefault(), baseline: "bare sockets"}
 	err := r.measure(ctx, []part{
 		{1, r.measureMemory},
 		{2 * r.Rounds, r.compareBigWrites},
-		{2 * r.Rounds, func(ctx context.Context) error { return r.compareLatencies(ctx, 8) }},
+		{2 * r.Rounds, func(ctx context.Context) error { return r.compareLatencies(ctx, latencyBytes) }},
 		{r.Rounds, r.measureRates},
 		{3 * len(r.Sizes), func(ctx context.Context) error {
 			return r.measureStreams(ctx, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead)
@@ -192,7 +193,7 @@ func (r *run) compareBigWrites(ctx context.Context) error {
 	return nil
 }
 
-// setWriteRatio stores the result of WRITEs of 1 MiB.
+// setWriteRatio stores the result of WRITEs of 1 MiB. offloaded tells that devices computed no CRC.
 func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	if offloaded {
 		r.result.Ratios.WriteToLimitOffloaded = d.Ratio()

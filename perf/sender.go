@@ -38,8 +38,8 @@ type sendLoad struct {
 	window      int // receives per queue pair of the other side, if op needs receives
 }
 
-// newSender returns a sender over the queue pairs of c. If the load needs receives, and the
-// service credits, the sender tracks the receives of the other side.
+// newSender returns a sender over the queue pairs of c. If messages need receives (l.window is not 0)
+// and the service needs credits, the sender tracks the receives of the other side.
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
 		conn: c, wrs: make([]verbs.SendWR, l.burst), minBurst: l.minBurst, signalEvery: l.signalEvery, bytes: l.bytes, slots: l.slots,
@@ -190,7 +190,7 @@ func (s *sender) onIdle(ctx context.Context, timer *spinTimer) error {
 }
 
 // waitArrival waits until the other side has received all messages. An RC completion means
-// that already; over iWARP, a READ follows the messages. Of UD, it waits for the last
+// that already; over iWARP, a READ follows the messages. For UD, it waits for the last
 // credits, and gives up the missing messages as lost after lossTimeout.
 func (s *sender) waitArrival(ctx context.Context) error {
 	switch s.side.Service {
@@ -235,7 +235,7 @@ func (s *sender) fence() error {
 }
 
 // measure warms up, sends for d, and exchanges message counts with the other side. It returns
-// how many messages arrived in the time took. Of UD, it is the sent messages multiplied by
+// how many messages arrived in the time took. For UD, that is the sent messages multiplied by
 // the share of all messages that arrived.
 func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages float64, took time.Duration, err error) {
 	const least = 8 // messages, to warm up

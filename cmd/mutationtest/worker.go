@@ -51,8 +51,8 @@ func (t *trial) run() conformance.Verdict {
 	return conformance.Judge(context.Background(), t.lab, t.c, conformance.Options{Seed: 1}).Verdict
 }
 
-// writeBaseline runs every case without mutants. It writes, as JSON, the trials that pass and
-// call a function that has mutants.
+// writeBaseline runs every trial, a case on a device, without mutants. It writes, as JSON, the
+// trials that pass and call a function that has mutants.
 func writeBaseline(w io.Writer) error {
 	var passed []*trial
 	for _, t := range trials() {

@@ -84,7 +84,7 @@ type explainer interface {
 	explanation() string
 }
 
-// enableExplanation implements explainer.
+// enableExplanation implements explainer. From now on p keeps its counters of before each frame.
 func (p *Impairer) enableExplanation() { p.explainEnabled = true }
 
 // explanation lists the effects whose counters in the Pipe have grown since the last frame
@@ -129,7 +129,8 @@ func (f *Filter) explanation() string {
 	return explanation(f.next)
 }
 
-// explanation returns what a handler did to the last frame; empty if the handler is no explainer.
+// explanation returns what a handler did to the last frame, for its comment in the capture; empty
+// if the handler is no explainer.
 func explanation(h uswitch.FrameHandler) string {
 	if e, ok := h.(explainer); ok {
 		return e.explanation()

@@ -56,7 +56,7 @@ func (h *headers) parse(b []byte) bool {
 		return false
 	}
 	h.checkTransport(b)
-	h.payload = h.l4
+	h.payload = h.l4 // the Pipe's payload, which for TCP begins within the header
 	if h.end-h.l4 >= transportLen {
 		h.payload += transportLen
 	}

@@ -92,8 +92,8 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	y.next.HandleTimer(now, emit)
 }
 
-// locate returns the number of a segment's stream, and the offset of its first byte in the
-// stream. ok is false if the segment has no data or the stream's SYN was not seen.
+// locate returns conn, the number of a segment's stream, and from, the offset of the segment's first
+// byte in the stream. ok is false if it has no data, is older than the stream, or no SYN was seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {

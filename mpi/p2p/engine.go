@@ -42,6 +42,7 @@ type Config struct {
 	MaxMispredicted int
 }
 
+// setDefaults sets the limits of the speculative protocol that are 0.
 func (c *Config) setDefaults() {
 	if c.Usage == 0 {
 		c.Usage = 0.8

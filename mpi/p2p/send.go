@@ -30,7 +30,8 @@ func (e *Engine) Isend(r *Request) {
 		e.sendSpeculative(r)
 		return
 	}
-	e.sendRTS(r, 0)
+	const noFlags = 0
+	e.sendRTS(r, noFlags)
 }
 
 // envelope returns the envelope of a receive or, with the receiver as Source, of a send.

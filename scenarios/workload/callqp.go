@@ -60,7 +60,7 @@ func (p *callQP) close() error {
 	return errors.Join(p.qp.Close(), p.mr.Close(), p.Queues.Close())
 }
 
-// messageLen is the length of message seq.
+// messageLen is the length of message seq, drawn with the key of c: both ends compute the same.
 func (e *cmEndpoint) messageLen(c *traffic.Content, seq int) int {
 	return 1 + int(traffic.Derive(c.Key, seq-1)%uint64(e.cfg.Bytes))
 }
@@ -122,13 +122,14 @@ func (p *callQP) fail(status verbs.WCStatus) {
 // waitCompletion waits for a completion, and checks that the peer is still there.
 func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 	var one [1]verbs.WC
+	const solicitedOnly = false
 	armed := false
 	for wait := p.end.tick(); ; wait = min(2*wait, maxTicks*p.end.tick()) {
 		if n, err := p.CQs[0].Poll(one[:]); err != nil || n == 1 {
 			return one[0], err
 		}
 		if !armed {
-			if err := p.CQs[0].ReqNotify(false); err != nil {
+			if err := p.CQs[0].ReqNotify(solicitedOnly); err != nil {
 				return wc, err
 			}
 			armed = true

@@ -26,11 +26,11 @@ func (c *cmServer) run() error {
 		return err
 	}
 	addr := entry.GID.Addr()
-	if c.listener, err = c.cm.Listen(netip.AddrPortFrom(addr, callPort), verbs.PortSpaceTCP, 0); err != nil {
+	if c.listener, err = c.cm.Listen(netip.AddrPortFrom(addr, callPort), verbs.PortSpaceTCP, defaultBacklog); err != nil {
 		return err
 	}
 	if c.ud {
-		if c.udListener, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, 0); err != nil {
+		if c.udListener, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, defaultBacklog); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	if err != nil {
 		return err
 	}
-	again := asked.Call == c.nextCall-1 && c.cfg.Reconnect // this end missed its end
+	again := asked.Call == c.nextCall-1 && c.cfg.Reconnect // the client repeats a call that was complete here
 	if asked.Call != c.nextCall && !again {
 		c.violation(traffic.Connection, "a request for call %d, after %d", asked.Call, c.nextCall-1)
 		return r.Reject(nil)

@@ -100,7 +100,7 @@ const (
 // excused reports whether Excuses lists a fault of the network, which then is no violation.
 func (c *Config) excused(what string) bool { return slices.Contains(c.Excuses, what) }
 
-// service is the only service of a workload, unless it is of the kind random.
+// service is the service of a workload; one of the kind random may have more than this first one.
 func (c *Config) service() string {
 	if len(c.Services) == 0 {
 		return ServiceRC
@@ -164,6 +164,9 @@ var kinds = map[Kind]rules{
 	Calls: {services: []string{ServiceRC}, messages: 25, bytes: 4 << 10, depth: 5, cm: true, reconnect: true},
 }
 
+// anyHosts is an argument of WithDefaults where the number of ranks does not matter.
+const anyHosts = 0
+
 // WithDefaults fills in the defaults for a fabric of this many hosts. Timeout and RNRTimer
 // stay zero: their defaults depend on whether time is virtual.
 func (c Config) WithDefaults(hosts int) Config {
@@ -210,7 +213,7 @@ func (c Config) ForDevice(caps verbs.Caps) Config {
 
 // Uses reports whether the workload uses a service, explicitly or by default.
 func (c Config) Uses(service string) bool {
-	return slices.Contains(c.WithDefaults(0).Services, service)
+	return slices.Contains(c.WithDefaults(anyHosts).Services, service)
 }
 
 // datagramBytes is the default size of datagrams. It fits every Ethernet MTU.
@@ -220,7 +223,7 @@ const datagramBytes = 1024
 // 2^code. Code 0 is infinite.
 func ackTimeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
 
-// ackTimeoutCode returns the smallest code of at least d.
+// ackTimeoutCode returns the smallest ack timeout code whose time is at least d; 31 if there is none.
 func ackTimeoutCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 31; code++ {
 		if ackTimeoutOf(code) >= d {
@@ -260,7 +263,8 @@ const (
 	rnrTimer    = 60 * time.Microsecond
 )
 
-// timing returns the codes of the ack timeout and the minimum RNR NAK timer. concurrent is Rank.Concurrent.
+// timing returns the codes of the ack timeout and the minimum RNR NAK timer. concurrent tells that
+// devices run in real time, not in a simulation.
 func (c *Config) timing(concurrent bool) (timeout, rnr uint8) {
 	d := simTimeout
 	if concurrent {

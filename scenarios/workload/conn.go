@@ -101,7 +101,8 @@ func (c *conn) requestsDone() bool {
 // finished reports whether both ends have completed.
 func (c *conn) finished() bool { return c.state == connOver && c.doneReported && c.peerDone }
 
-// finish ends a connection for good, after success or failure.
+// finish ends a connection for good, after success or failure. It tells the peer, unless both ends
+// are done or the peer ended it first.
 func (c *conn) finish() error {
 	if !(c.doneReported && c.peerDone) && !c.peerOver {
 		if err := c.sendNote(note{Kind: noteOver}); err != nil {

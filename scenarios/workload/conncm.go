@@ -22,10 +22,13 @@ type connListener struct {
 // of the CM.
 const callTimeout = 20 * time.Second
 
+// defaultBacklog lets the connection manager choose the backlog of a listener.
+const defaultBacklog = 0
+
 // listen opens the listener of the rail, and returns its port.
 func (r *rail) listen() (uint16, error) {
 	if r.cm == nil {
-		l, err := traffic.Listen(r.dev, r.gid.Addr(), verbs.PortSpaceTCP, 0)
+		l, err := traffic.Listen(r.dev, r.gid.Addr(), verbs.PortSpaceTCP, defaultBacklog)
 		if err != nil {
 			return 0, err
 		}
@@ -86,8 +89,8 @@ func isFabricError(err error) bool {
 	return !slices.ContainsFunc(deviceErrors, is) && slices.ContainsFunc(fabricErrors, is)
 }
 
-// rejectStaleRequests rejects requests of earlier epochs and unreadable requests. Without a
-// reject their senders would wait for a timeout.
+// rejectStaleRequests rejects requests of earlier epochs (attempts to connect), of connections that
+// are over, and unreadable ones. Without a reject their senders would wait for a timeout.
 func (n *node) rejectStaleRequests() error {
 	for _, r := range n.rails {
 		if r.cm == nil {

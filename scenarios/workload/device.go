@@ -19,7 +19,7 @@ var requiredCaps = map[string]verbs.Caps{
 // UnsupportedServices returns the services of the workload that a device with these
 // capabilities lacks.
 func (c *Config) UnsupportedServices(caps verbs.Caps) []string {
-	services := c.WithDefaults(0).Services
+	services := c.WithDefaults(anyHosts).Services
 	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return caps.Has(requiredCaps[s]) })
 }
 
@@ -44,7 +44,7 @@ func IsTimeout(err error) bool {
 // time of retries without a receive, for services that have no such attributes. A value of
 // 0 means not configured; rnrTime is also 0 for infinite retries.
 func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duration) {
-	d := c.WithDefaults(0)
+	d := c.WithDefaults(anyHosts)
 	if c.Timeout > 0 {
 		ackTimeout = ackTimeoutOf(ackTimeoutCode(c.Timeout))
 		retransmitTime = ackTimeout * time.Duration(*d.Retries+1)
@@ -62,7 +62,7 @@ const infiniteRNRRetries = 7
 // NeedsImmediateData reports whether messages may be lost that are too short to hold their
 // number, and need immediate data to carry it.
 func (c *Config) NeedsImmediateData() bool {
-	d := c.WithDefaults(0)
+	d := c.WithDefaults(anyHosts)
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen
 }
 

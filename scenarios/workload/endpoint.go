@@ -24,8 +24,8 @@ type source struct {
 	qpn verbs.QPN
 }
 
-// openEndpoint creates an endpoint: a queue pair that a number of rd connections share. Its
-// receives, in ring num, are posted.
+// openEndpoint creates an endpoint: a queue pair that a number of rd connections share. It posts the
+// receives; num is the number of their ring, which work request IDs contain.
 func (r *rail) openEndpoint(num, conns int, l *layout) error {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)

@@ -81,8 +81,8 @@ func (l *link) flushIfFull() error {
 // Where immediate data travels alone, the order counts instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
-// prepare creates what a connection keeps for all epochs; first is its first rail. Receives of its
-// own are in ring num.
+// prepare creates what a connection keeps for all epochs; first is its first rail. num is the
+// number of its ring of receives, unless it shares those of others.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.privateLen())}
@@ -135,6 +135,7 @@ func (l *link) open(r *rail) (*connInfo, error) {
 		return nil, err
 	}
 	r.openQPs++
+	// The upper half of work request IDs has the connection and the epoch.
 	l.sq.Attach(l.QP, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
 	info := &connInfo{
 		Rail: r.num, GID: r.gid, QPNumbers: l.Numbers(), PSN: l.psn(l.side), Slots: l.window,

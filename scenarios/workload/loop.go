@@ -265,12 +265,13 @@ func (n *node) awaitedPeer() *peer {
 // waitCompletion returns when completions may have arrived, or after d. Of several rails it waits
 // for one at a time, for a short time.
 func (n *node) waitCompletion(d time.Duration) error {
+	const solicitedOnly = false
 	used := n.railsInUse()
 	for _, r := range n.rails {
 		if r.openQPs == 0 || r.armed {
 			continue
 		}
-		if err := r.CQs[0].ReqNotify(false); err != nil {
+		if err := r.CQs[0].ReqNotify(solicitedOnly); err != nil {
 			return err
 		}
 		r.armed = true

@@ -123,7 +123,7 @@ func (n *node) open() error {
 		if err := c.prepare(first, len(n.rings)); err != nil {
 			return fmt.Errorf("connection with rank %d: %w", c.peer.rank, err)
 		}
-		if c.recv.mem == c.mem {
+		if c.recv.mem == c.mem { // a ring of its own
 			n.rings = append(n.rings, c.recv)
 		}
 		if c.in != nil {

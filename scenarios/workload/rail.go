@@ -62,7 +62,8 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 	return r, err
 }
 
-// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes, in ring num.
+// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes. num is the number of their
+// ring, which work request IDs contain.
 func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err

@@ -202,7 +202,7 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	if err != nil {
 		return fail(err)
 	}
-	id, err := m.createID(op, verbs.PortSpaceUDP, 0)
+	id, err := m.createID(op, verbs.PortSpaceUDP, noRequests)
 	if err != nil {
 		return verbs.DatagramPeer{}, err
 	}

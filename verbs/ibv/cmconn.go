@@ -42,7 +42,7 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 	if err != nil {
 		return fail(err)
 	}
-	id, err := m.createID(op, verbs.PortSpaceTCP, 0)
+	id, err := m.createID(op, verbs.PortSpaceTCP, noRequests)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,8 @@ const (
 	// maxListenRequests is the maximum number of requests that wait for GetRequest; the kernel's
 	// backlog is smaller.
 	maxListenRequests = 1024
+	// noRequests is the maximum number of requests of an identifier that does not listen.
+	noRequests = 0
 )
 
 // cmEvent is an event of the connection manager, and its parts.
@@ -99,8 +101,8 @@ func (id *cmID) nextEvent(until deadline) (cmEvent, error) {
 	return receive(id.events, id.destroyedCh, until)
 }
 
-// receive returns the next value of a channel, even if the deadline has passed or closed is closed
-// when the channel has one; else ErrTimeout or ErrClosed.
+// receive waits for a value of a channel. A value that is there already is returned even if the
+// deadline has passed or closed is closed; else the error is ErrTimeout or ErrClosed.
 func receive[T any](values <-chan T, closed <-chan struct{}, until deadline) (value T, err error) {
 	select {
 	case value = <-values:
@@ -119,7 +121,8 @@ func receive[T any](values <-chan T, closed <-chan struct{}, until deadline) (va
 	}
 }
 
-// connect calls rdma_connect, which requests a connection or, of a datagram service, its queue pair.
+// connect calls rdma_connect, which requests a connection or, from a datagram service, the number of
+// its queue pair (SIDR).
 func (id *cmID) connect(param *C.struct_shim_cm_param) error {
 	const accepting = 0
 	return id.call(func() C.int { return C.shim_cm_answer(id.c, param, accepting) })

@@ -162,8 +162,9 @@ func (c *Context) netIndex() int {
 		return 0
 	}
 	defer c.leave()
+	const port, index = 1, 0
 	var e C.struct_ibv_gid_entry
-	if C.shim_query_gid(c.dev, 1, 0, &e) != 0 {
+	if C.shim_query_gid(c.dev, port, index, &e) != 0 {
 		return 0
 	}
 	return int(e.ndev_ifindex)
@@ -269,7 +270,8 @@ func probeServices(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.
 		kind verbs.QPType
 		cap  verbs.Caps
 	}{{verbs.QPTypeRC, verbs.CapRC}, {verbs.QPTypeUC, verbs.CapUC}, {verbs.QPTypeUD, verbs.CapUD}} {
-		if canCreateQP(domain, queue, s.kind, 0) {
+		const inline = 0
+		if canCreateQP(domain, queue, s.kind, inline) {
 			caps |= s.cap
 		}
 	}

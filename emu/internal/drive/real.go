@@ -139,8 +139,9 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send settles the engine and sends its packets. It wakes the holder of the poller, or unparks the
-// background goroutine, if the holder would sleep through the next deadline.
+// send has the engine deliver its events (Settle), and sends its packets. It wakes the holder of
+// the poller, or unparks the background goroutine, if the holder would sleep through the next
+// deadline.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
 	r.engine.Settle(now)
@@ -265,7 +266,7 @@ func (r *Real) sleepTime(now mono.Time) time.Duration {
 func (r *Real) sleep(d time.Duration) {
 	r.poller.wakeAt = r.Now().Add(d)
 	if r.poller.wakeAt == mono.Never {
-		d = -1
+		d = -1 // no limit
 	}
 	r.mu.Unlock()
 	if err := r.net.wait(d); err != nil {

@@ -135,7 +135,7 @@ type listener struct {
 	closed  bool
 }
 
-// Listen accepts streams to addr; see StreamDriver.
+// Listen accepts streams to addr. accept returns the conn of a new stream, or nil to reset it.
 func (s *Streams) Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error) {
 	l, err := s.net.Listen(addr, backlog)
 	if err != nil {

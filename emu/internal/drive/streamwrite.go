@@ -66,8 +66,8 @@ func (s *Streams) write(now mono.Time, st *stream) {
 	}
 }
 
-// finishWrite closes the stream's direction, or sends a segment that waits to be
-// filled, after all output is written.
+// finishWrite is called when all output is written. It closes the stream for writing if then says
+// so, or else sends a segment that waits to be filled: a Writev without buffers, and no more to come.
 func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
 	switch {
 	case then == StreamClose:

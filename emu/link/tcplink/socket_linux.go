@@ -195,8 +195,8 @@ func kernelError(call string, err error) error {
 	return fmt.Errorf("%w: %w", meaning, os.NewSyscallError(call, err))
 }
 
-// socketError returns the error of a stream whose socket has failed: ErrRefused or
-// ErrUnreachable before it was connected, else ErrReset.
+// socketError returns the error of a stream whose socket has failed: ErrRefused or ErrUnreachable if
+// errno says so and the stream was not connected yet, else ErrReset.
 func (s *Stream) socketError(errno unix.Errno) error {
 	meaning := link.ErrReset
 	if !s.connected {

@@ -91,8 +91,8 @@ func (s *Stream) Connected(mono.Time) bool {
 	return s.isConnected()
 }
 
-// isConnected reports whether the stream is or was connected. It is also where a new connection
-// is noticed. The caller holds the lock of the Net.
+// isConnected reports whether the stream is or was connected. The first call after the handshake
+// calls onConnected. The caller holds the lock of the Net.
 func (s *Stream) isConnected() bool {
 	if s.connected || s.fd < 0 || s.err != nil {
 		return s.connected

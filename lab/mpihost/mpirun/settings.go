@@ -91,7 +91,7 @@ func ChoiceIndex(flag, value string, choices []string) (int, error) {
 	return max(i, 0), nil
 }
 
-// Designs returns the names of the designs of a carrier.
+// Designs returns the names of the carrier's designs: the selections of transports between hosts.
 func Designs() (names []string) {
 	for _, d := range carrier.Designs() {
 		names = append(names, string(d))

@@ -29,7 +29,8 @@ func Decades(values []float64, at, length float64) Scale {
 		least, most = 1, 10
 	}
 	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-	return Scale{from, max(to, from+1), at, length, true}
+	const logarithmic = true
+	return Scale{from, max(to, from+1), at, length, logarithmic}
 }
 
 // Position returns the position of a value on the axis. On a logarithmic scale, lower values
@@ -74,8 +75,8 @@ type ColumnChart struct {
 	Ticks         int // number of grid lines
 }
 
-// Draw draws columns side by side, each of stacked segments, as SVG. It returns no drawing if
-// all values are 0.
+// Draw draws columns side by side, each of stacked segments whose values are bytes, as SVG. It
+// returns no drawing if all values are 0.
 func (c ColumnChart) Draw(columns []Column) template.HTML {
 	const top, below, right = 8, 18, 8
 	most := 0.0

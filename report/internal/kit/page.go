@@ -42,6 +42,7 @@ type Page struct {
 	JSHash string // SHA-256 of JS in base64, for the content security policy
 }
 
+// shell returns the Page, for Layout.Write, whose data embeds it.
 func (p *Page) shell() *Page { return p }
 
 // Count is a verdict and its number of results.
@@ -139,7 +140,7 @@ func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string)
 // Anchors makes unique HTML IDs.
 type Anchors map[string]int
 
-// Of returns an ID made of names: joined by dots, with other characters than letters, digits
+// Of returns an HTML ID made of names: joined by dots, with other characters than letters, digits
 // and "-_." replaced, and with a number if the ID is in use.
 func (a Anchors) Of(names ...string) string {
 	id := strings.Map(func(c rune) rune {

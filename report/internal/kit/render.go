@@ -164,7 +164,8 @@ type Drawing struct {
 // switch without events are drawn as one.
 const MaxHosts = 96
 
-// Draw draws the hosts, switches and cables of a fabric as a painter says.
+// Draw draws the hosts, switches and cables of a fabric. The painter gives the state, title
+// and label of hosts and cables.
 func Draw(t *topology.Topology, painter Painter) Drawing {
 	g := newGraph(t, painter)
 	g.mergeHosts(MaxHosts)
@@ -186,7 +187,7 @@ const (
 	Height = 1000
 )
 
-// X returns the position of a time on the axis, in units of Width.
+// X returns the position of a time on the axis, from 0 to Width.
 func (g Grid) X(t time.Duration) float64 {
 	x := float64(t) / float64(g.End) * Width
 	return math.Round(10*min(Width, max(0, x))) / 10
