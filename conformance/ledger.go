@@ -153,8 +153,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows of the section: those with a case, the untestable ones, and those
-// of level MUST.
+// Coverage counts the rows of the section: those with a case, the untestable ones, and the
+// testable ones of level MUST.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]

@@ -165,7 +165,7 @@ func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.Certify
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
 		Show: func(total int) *conform.Display {
-			const allLadders = false
+			const allLadders = false // packet ladders of failing cases only
 			return conform.NewDisplay(report.DisplayConfig{Out: unfiltered(cmd.OutOrStdout()), Status: unfiltered(cmd.ErrOrStderr()), Total: total}, allLadders)
 		},
 	}
@@ -203,7 +203,7 @@ func (o *certifyOptions) finish(cmd *cobra.Command, c *runner.Certification, run
 	return nil
 }
 
-// signIn signs the certificate in a folder, with --sign.
+// signIn signs the certificate in a folder, if --sign is given.
 func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 	if o.sign == "" {
 		return nil

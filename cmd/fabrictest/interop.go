@@ -220,7 +220,7 @@ func (e *end) addr() netip.AddrPort {
 	return netip.AddrPortFrom(e.local, e.port)
 }
 
-// runCM returns a function that runs p with the flags of all programs.
+// runCM returns a function that runs p with the role, address and events that the flags in e say.
 func (e *end) runCM(p *interop.CMProgram) runFunc {
 	return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
 		p.Role, p.Addr, p.Local, p.Events = e.role(), e.addr(), e.local, e.events

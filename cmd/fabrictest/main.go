@@ -47,7 +47,7 @@ func (e interruptedError) Error() string { return "interrupted" }
 const signalInterval = 100 * time.Millisecond
 
 // signalContext returns a context that is cancelled by the first Ctrl-C, SIGTERM or
-// SIGHUP. The second one kills the program.
+// SIGHUP. Another one, more than signalInterval later, kills the program.
 func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

@@ -72,10 +72,11 @@ func programResult(code int, err error) error {
 
 // newProgressLine shows progress on the terminal that a command writes to, or as lines.
 func newProgressLine(w io.Writer) *report.ProgressLine {
+	const terminal, noTerminal = true, false
 	if f := terminalOf(w); f != nil {
-		return report.NewProgressLine(f, true)
+		return report.NewProgressLine(f, terminal)
 	}
-	return report.NewProgressLine(w, false)
+	return report.NewProgressLine(w, noTerminal)
 }
 
 // The runs in the user's cache, by kind.

@@ -40,7 +40,7 @@ func parseSeed(text string, unset uint64) (seed uint64, err error) {
 	case "random":
 		var b [4]byte // short enough to be typed
 		_, _ = rand.Read(b[:])
-		return uint64(binary.LittleEndian.Uint32(b[:])) | 1, nil
+		return uint64(binary.LittleEndian.Uint32(b[:])) | 1, nil // never 0, which is invalid
 	}
 	if seed, err = strconv.ParseUint(text, 0, 64); err != nil || seed == 0 {
 		return 0, cmdline.Errorf("--seed %s: give a number from 1 on, or \"random\"", text)
@@ -48,7 +48,7 @@ func parseSeed(text string, unset uint64) (seed uint64, err error) {
 	return seed, nil
 }
 
-// check returns an error for wrong flags, and the seed.
+// check returns the seed, 0 if --seed is not given, or an error for wrong flags.
 func (o *overrides) check() (seed uint64, err error) {
 	if seed, err = parseSeed(o.seed, 0); err != nil {
 		return 0, err

@@ -117,7 +117,7 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 	return err
 }
 
-// command is the command line that repeats it.
+// command is the command line that repeats the measurement.
 func (o *perfMemory) command(seed uint64) string {
 	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
 	if seed != 1 {

@@ -98,7 +98,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	return err
 }
 
-// command is the command line that repeats it.
+// command is the command line that replays the same scenarios again.
 func (o *replayOptions) command(from string, only []string) string {
 	return cmdline.NewLine(o.program+" replay").Args(from).Args(only...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
 }

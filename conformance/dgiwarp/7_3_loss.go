@@ -207,8 +207,8 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 	}
 }
 
-// drainFlight receives data packets until the device's window is used up, and returns the next
-// sequence number.
+// drainFlight receives data packets until the device pauses, because its window is used up, and
+// returns the next sequence number. The pause is too short for a timeout.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

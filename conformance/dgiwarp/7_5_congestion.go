@@ -138,7 +138,8 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 const noPacingGap = 10 * time.Microsecond
 
 // expectInFlight fails the case unless the device has least to most packets in flight from
-// oldest on, without an Ack. It returns their number.
+// oldest on, while the peer sends no Ack. It returns their number. It waits for each packet less
+// than the shortest retransmission timeout.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {
@@ -164,7 +165,7 @@ func (p *peer) expectTimeoutRetransmission(oldest uint32) {
 	}
 	n := 1
 	for {
-		a, ok := p.nextData(minTimeout * 9 / 10)
+		a, ok := p.nextData(minTimeout * 9 / 10) // before the next timeout
 		if !ok {
 			break
 		}

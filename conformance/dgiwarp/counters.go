@@ -38,7 +38,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 					counts.Add(cntSentPackets, rig.Exactly(1))
 				}
 			}
-			check.Expect(counts, nil)
+			check.Expect(counts, nil) // nil: no counters of bytes
 		}),
 	}, about)
 }
@@ -194,7 +194,7 @@ func rdCounterCase() conformance.Case {
 			check := p.DUT.StartCounterCheck(rdCounters, about)
 			p.SetPath(conformance.Path{LossPPM: 100_000})
 			exchangeMessages(p)
-			// Wait for late packets, such as the last Ack.
+			// Wait for late packets, such as the last Ack. No counter counts bytes (nil).
 			check.Expect(countSent(p.DUT, 100*time.Millisecond), nil)
 		}),
 	}, about)

@@ -70,7 +70,8 @@ func (h *host) newQP(s setup) *deviceQP {
 
 // toRTS moves the queue pair from RESET to RTS.
 func (q *deviceQP) toRTS() {
-	q.ToInit(q.qp, 0, q.key)
+	const noAccess = 0
+	q.ToInit(q.qp, noAccess, q.key)
 	q.ToRTR(q.qp, verbs.QPAttr{})
 	q.ToRTS(q.qp, verbs.QPAttr{})
 }
@@ -136,7 +137,8 @@ type syncQP struct {
 // syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
 const syncQPN = 0x00ca4a51
 
-// newSyncQP creates a syncQP with its own completion queue.
+// newSyncQP creates the queue pair of syncDevice. It has a completion queue of its own, so that a case
+// does not see its completions.
 func newSyncQP(h *host) *syncQP {
 	c := new(syncQP)
 	var err error
@@ -150,8 +152,8 @@ func newSyncQP(h *host) *syncQP {
 // syncBufLen is the buffer size of one message.
 const syncBufLen = addrAreaLen + 8
 
-// sync sends a request that makes the queue pair reply: the start of a flow with RD, else a Send
-// that the application answers.
+// sync sends a request that makes the queue pair reply: if the device has RD, the start of a flow
+// without proof, which it challenges or refuses, else a Send that the application answers.
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {

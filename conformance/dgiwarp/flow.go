@@ -31,18 +31,20 @@ func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// withStart adds the start block of the peer's flow to a packet.
+// withStart adds the start block of the peer's flow to a packet. proof is the cookie of the
+// device's Challenge; 0 for none.
 func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// start returns the first packet of the peer's flow, with a start block.
+// start returns the first packet of the peer's flow, with a start block. proof is the cookie of the
+// device's Challenge; 0 for none.
 func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
 
-// expectStartChallenged sends the first packet of the peer's flow with a proof, and fails the
-// case unless the device challenges it.
+// expectStartChallenged sends the first packet of the peer's flow with a proof that the device must
+// not accept, and fails the case unless the device challenges it.
 func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.send(p.start(proof, first))
 	p.expectChallenge()
@@ -62,7 +64,8 @@ func (p *peer) expectChallenge() arrival {
 	return p.expect(want)
 }
 
-// openFlow establishes a flow to the device.
+// openFlow establishes a flow to the device: the device challenges the first packet, and the peer
+// sends it again with the cookie.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())

@@ -45,7 +45,7 @@ func RunOn(c *Case, w World) (err error) {
 	t := &T{Comm: w, w: w, windows: new([]*W)}
 	c.Run(t)
 	for len(*t.windows) > 0 {
-		(*t.windows)[0].free()
+		(*t.windows)[0].free() // also removes it from t.windows
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func (t *T) expectProbe(source, tag int) Status {
 	return pollUntil(t, "a message is probed", func() (Status, bool, error) { return t.Iprobe(source, tag) })
 }
 
-// expectNoMessage ends the rank if a probe finds a message.
+// expectNoMessage lets time pass, and then ends the rank if a probe finds a message.
 func (t *T) expectNoMessage(source, tag int) {
 	t.idle()
 	st, found := result2(t.Iprobe(source, tag))(t, "Iprobe")

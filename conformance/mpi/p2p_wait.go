@@ -31,7 +31,7 @@ func (t *T) fiveReceives() (ps []*pending, rs []Request) {
 	return startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
 }
 
-// expectReceive ends the rank unless receive i of the five has this status and its message, and is inactive.
+// expectReceive ends the rank unless receive i of withFiveReceives has this status and its message, and is inactive.
 func (t *T) expectReceive(ps []*pending, i int, st Status) {
 	t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
 	t.expectBuffer("the message", ps[i].recvBuf, data(i, 30+i))

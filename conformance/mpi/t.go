@@ -243,8 +243,8 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
-// sendUnexpected has rank 0 start n sends to rank 1, which then calls receive, when their messages are
-// unexpected.
+// sendUnexpected has rank 0 start n sends to rank 1, and rank 1 call receive after their messages have
+// arrived without a posted receive.
 func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
 	side := t.dup()
 	if t.Rank() == 0 {

@@ -190,7 +190,8 @@ func (p *Pipe) NextTimer() mono.Time {
 	return next
 }
 
-// HandleTimer appends the held packets whose deadline has passed to out.
+// HandleTimer appends the held packets whose deadline has passed to out, after
+// the random impairments.
 func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	p.arena = p.arena[:0]
 	start := len(out)

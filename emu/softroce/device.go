@@ -49,7 +49,7 @@ func (d *Device) Tick(now mono.Time) {
 	d.cm.tick(now)
 }
 
-// Deadline implements drive.Engine.
+// Deadline implements drive.Engine: it returns when Tick must be called next.
 func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
@@ -72,7 +72,8 @@ func (d *Device) Settle(now mono.Time) {
 // Release implements drive.DelayingEngine: it releases delayed ACKs.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline implements drive.DelayingEngine.
+// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a
+// millisecond late.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
@@ -85,7 +86,8 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return d.nic.Output(now, ds)
 }
 
-// hooks returns the functions of this provider that package device calls.
+// hooks returns the functions of this provider that package device calls. Events name the first
+// handle of a queue pair.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
 		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*qpState).handles[0] },

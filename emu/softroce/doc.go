@@ -71,7 +71,8 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 	})
 }
 
-// OnLink opens a device in real time on an open link, which the device closes.
+// OnLink opens a device in real time on an open link, which the device closes. Congestion control
+// makes up for threads that wake late, up to wakeSlack.
 func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()

@@ -182,7 +182,8 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the handle. Closing the last one destroys the queue pair, and closes its connection.
+// Close closes the handle. Closing the last one destroys the queue pair, and closes its connection:
+// before, DestroyQP only counts them.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		if err := q.dev.nic.DestroyQP(q.q); err != nil {

@@ -124,8 +124,8 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 	}
 }
 
-// rpingScript returns a shell script that runs rping. It prints the messages about the
-// connection, which go to the file said, after the data.
+// rpingScript returns a shell script that runs rping. It prints the data, and then the
+// messages about the connection, which rping writes to a file with the name "said".
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 	rping := func(role, stderrFile string) string {
 		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)

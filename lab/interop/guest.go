@@ -95,7 +95,7 @@ func findGuestGID(lines string, addr netip.Addr) (int, error) {
 	return 0, fmt.Errorf("the guest's device has no GID for %v; it has:\n%s", addr, lines)
 }
 
-// guestObjects counts the objects on a device of a guest, with the rdma tool.
+// guestObjects counts the objects on a device of guest 1, the only one, with the rdma tool.
 func guestObjects(ctx context.Context, lab *kernel.Lab, device string) (map[string]int, error) {
 	out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", device}})
 	if err != nil || code != 0 {

@@ -171,7 +171,7 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	}
 	_, err = s.Run(ctx, cases)
 	r.endExchanges()
-	if text, _, lost := lab.ConsoleSince(1, 0); err != nil && lost == nil {
+	if text, _, lost := lab.ConsoleSince(1, 0); err != nil && lost == nil { // all output of guest 1
 		fmt.Fprintf(o.Status, "The guest printed:\n%s\n", text)
 	}
 	if err == nil && o.Connections > 0 {

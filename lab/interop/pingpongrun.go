@@ -219,7 +219,7 @@ func (r *pingPongRun) run(ctx context.Context) (Result, error) {
 	return result, r.close()
 }
 
-// exchangeMessages exchanges messages until both counts are reached.
+// exchangeMessages exchanges messages until r.Iters have been sent and as many received.
 func (r *pingPongRun) exchangeMessages(ctx context.Context) error {
 	for i := range r.qps {
 		r.qps[i].receiving = true

@@ -206,6 +206,9 @@ type completions struct {
 	buf     [32]verbs.WC
 }
 
+// anyCompletion is the argument solicitedOnly of ReqNotify.
+const anyCompletion = false
+
 // newCompletions creates a completion queue of the given depth, with a completion channel
 // if the program waits for events.
 func newCompletions(dev verbs.Context, depth int, events bool) (*completions, error) {
@@ -220,7 +223,7 @@ func newCompletions(dev verbs.Context, depth int, events bool) (*completions, er
 		return nil, errors.Join(err, c.Close())
 	}
 	if events {
-		err = c.cq.ReqNotify(false)
+		err = c.cq.ReqNotify(anyCompletion)
 	}
 	return c, err
 }
@@ -288,7 +291,7 @@ func (c *completions) waitEvent(ctx context.Context) error {
 		case err == nil && cq != c.cq:
 			return errors.New("an event for another completion queue")
 		case err == nil:
-			return c.cq.ReqNotify(false)
+			return c.cq.ReqNotify(anyCompletion)
 		case !errors.Is(err, verbs.ErrTimeout):
 			return err
 		case ctx.Err() == nil:

@@ -36,7 +36,8 @@ type rpingConn struct {
 // newRPingConn creates a queue pair and the buffers for pings of the given size.
 func newRPingConn(dev verbs.Context, size int, events bool) (*rpingConn, error) {
 	c := &rpingConn{source: make([]byte, size), sink: make([]byte, size), messages: make([]byte, (1+recvSlots)*BufferInfoLen)}
-	c.resources = newResources(dev, 16, events)
+	const cqDepth = 16
+	c.resources = newResources(dev, cqDepth, events)
 	c.sourceMR = c.regMR(c.source, verbs.AccessRemoteRead)
 	c.sinkMR = c.regMR(c.sink, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	c.messagesMR = c.regMR(c.messages, verbs.AccessLocalWrite)

@@ -200,7 +200,8 @@ func (r *udaddyRun) checkDatagram(wc *verbs.WC) error {
 // checkUDAddyReply checks a reply of udaddy's server, which sends its receive buffer from the
 // start: the GRH of our datagram, whose source is local, and our data.
 func checkUDAddyReply(body []byte, local netip.Addr) error {
-	seen, err := verbs.InitAHFromWC(devicePort, 0, &verbs.WC{Flags: verbs.WCWithGRH}, body[:verbs.GRHLen])
+	const anyGIDIndex = 0 // not compared
+	seen, err := verbs.InitAHFromWC(devicePort, anyGIDIndex, &verbs.WC{Flags: verbs.WCWithGRH}, body[:verbs.GRHLen])
 	if err != nil {
 		return fmt.Errorf("the header of our datagram at the server: %w", err)
 	}

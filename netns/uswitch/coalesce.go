@@ -33,7 +33,7 @@ type message struct {
 	seq         uint32 // TCP sequence number of the next frame
 }
 
-// setPacket makes m a packet as received.
+// setPacket sets m to send a packet as it was received.
 func (m *message) setPacket(p *packet) {
 	n, _, _ := p.frames()
 	m.headerLen, m.iovCount, m.frames, m.open = 0, 1, n, false
@@ -41,8 +41,9 @@ func (m *message) setPacket(p *packet) {
 	p.vnet.put(m.vnet[:])
 }
 
-// setFrame makes m a single frame. If its checksum is partial, frames can be coalesced with it, and
-// its headers are copied. Other bytes of b must not change until m is sent.
+// setFrame sets m to send a single frame. partial says that its transport checksum is not computed yet:
+// later frames can then be coalesced with it, and its headers are copied. Other bytes of b must not
+// change until m is sent.
 func (m *message) setFrame(b []byte, partial bool) {
 	*(*[vnetLen]byte)(m.vnet[:]) = [vnetLen]byte{}
 	m.headerLen, m.iovCount, m.frames, m.open = 0, 1, 1, false
@@ -110,8 +111,8 @@ func (m *message) coalesce(b []byte) bool {
 	return true
 }
 
-// isNextFrame reports whether the headers of b equal those of m, except for the
-// fields that segmentation increments.
+// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths and
+// checksums, and the IPv4 identification and the TCP sequence number are the next.
 func (m *message) isNextFrame(b []byte) bool {
 	l, a := &m.layout, m.headers[:]
 	same := func(from, to int) bool { return bytes.Equal(a[from:to], b[from:to]) }
@@ -130,7 +131,7 @@ func (m *message) isNextFrame(b []byte) bool {
 		b[l.l4+tcpFlags]&^(tcpFIN|tcpPSH) == a[l.l4+tcpFlags]&^tcpCWR && same(l.l4+14, l.l4+16) && same(l.l4+18, l.payload)
 }
 
-// finish completes the headers of m before it is sent.
+// finish sets the vnet header and, of coalesced frames, the length fields before m is sent.
 func (m *message) finish() {
 	if m.headerLen == 0 {
 		return
@@ -164,7 +165,7 @@ func (m *message) bytes() int {
 	for _, p := range m.iovs[:m.iovCount] {
 		n += len(p)
 	}
-	if m.headerLen == 0 && m.frames > 1 {
+	if m.headerLen == 0 && m.frames > 1 { // a GSO packet as received
 		v := packet{bytes: m.iovs[0], vnet: parseVnet(m.vnet[:])}
 		_, _, n = v.frames()
 	}

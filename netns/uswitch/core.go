@@ -99,7 +99,7 @@ func (c *core) receive(p *port, k *packet) {
 		in.Drops.Down += uint64(n)
 		return
 	}
-	if from := source(k.bytes); from != p.lastSource && len(c.ports) > 2 {
+	if from := source(k.bytes); from != p.lastSource && len(c.ports) > 2 { // two ports need no addresses
 		c.learn(from, p)
 	}
 	if p.handlers[In] == nil {
@@ -120,13 +120,14 @@ func (c *core) learn(from macAddr, p *port) {
 		return
 	}
 	if before >= 0 {
-		c.ports[before].lastSource = 0
+		c.ports[before].lastSource = 0 // learn it there again if it moves back
 	}
 	p.lastSource = from
 }
 
-// forEachFrame calls do for each frame of k, and segments k if it is a GSO
-// packet. It counts frames of a malformed packet in at.
+// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet.
+// c.stable tells transmit that the frame is valid until flush and need not be
+// copied. Frames of a malformed packet are counted in at.
 func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
 	c.flushIfFull()
 	if !k.isGSO() {
@@ -161,7 +162,8 @@ func (c *core) apply(p *port, dir Direction, f Frame) {
 	p.timers[dir] = handler.NextTimer()
 }
 
-// emit is the Emit function of a port's FrameHandler.
+// emit forwards a frame that the FrameHandler of a port emits, or queues it if after
+// is more than 0.
 func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	drops := &p.counters[dir].Drops
 	if len(f.Bytes) < minFrame || len(f.Bytes) > maxFrame {
@@ -178,7 +180,8 @@ func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	c.forwardFrame(p, dir, f)
 }
 
-// forwardFrame forwards a frame after the FrameHandler of a port.
+// forwardFrame forwards a frame that the FrameHandler of a port has emitted: an Out
+// handler to the port, an In handler to the other ports.
 func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 	if dir == Out {
 		c.transmit(p, f)
@@ -193,8 +196,8 @@ func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 	}, 1, uint64(len(f.Bytes)))
 }
 
-// forwardPacket forwards a packet without an In handler. It is segmented only
-// for ports with an Out handler.
+// forwardPacket forwards a packet from a port without an In handler. It is
+// segmented only for ports with an Out handler.
 func (c *core) forwardPacket(p *port, k *packet) {
 	n, _, size := k.frames()
 	c.forEachEgress(p, k.bytes, func(q *port) {
@@ -267,7 +270,7 @@ func (c *core) runTimers() {
 			return
 		}
 		p := c.ports[f.port]
-		if f.epoch != p.epoch {
+		if f.epoch != p.epoch { // the port went down meanwhile
 			p.counters[f.dir].Drops.Down++
 			continue
 		}

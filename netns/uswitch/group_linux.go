@@ -71,7 +71,7 @@ func (g *group) release() {
 	}
 }
 
-// loop runs the members until all have ended.
+// loop runs the members, which are switches, until all have ended.
 func (g *group) loop() error {
 	for i := range g.members {
 		m := &g.members[i]
@@ -95,7 +95,7 @@ func (g *group) loop() error {
 	}
 }
 
-// handleEvent handles a readable descriptor.
+// handleEvent handles the readable socket of a port or, with wakePort, the eventfd of interrupt.
 func (m *member) handleEvent(port int) {
 	m.mu.Lock()
 	m.pending = true

@@ -133,7 +133,8 @@ func (l *layout) setLength(h []byte, n int) {
 	binary.BigEndian.PutUint16(h[l.checksumAt():], l.pseudoSum(h, transport))
 }
 
-// pseudoSum returns the folded sum over the pseudo-header, not inverted.
+// pseudoSum returns the folded sum over the pseudo-header, not inverted. transport is
+// the length of the transport header and payload.
 func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	addresses := h[l.l3+12 : l.l3+20]
 	if l.v6 {

@@ -62,7 +62,7 @@ func (c *comm) fail(call string, err error) error {
 		c.failure = err
 	}
 	if c.Defects.ErrorsWithoutClass {
-		err = mpi.ErrFinalized
+		err = mpi.ErrFinalized // a class that no case expects
 	}
 	if !c.Defects.ErrorsWithoutCall {
 		err = &mpi.Error{Op: call, Rank: c.rank, Comm: "c", Err: err}

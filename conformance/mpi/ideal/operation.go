@@ -48,14 +48,14 @@ func (o *op) size() int {
 // tryApply applies the operation if its epoch allows that now. Some defects apply it in two steps, and save
 // the memory in the first. It reports whether anything was done.
 func (o *op) tryApply() bool {
-	if !o.ready() || !o.canReceive(o.win.c.group.ranks[o.target]) {
+	if !o.ready() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
 	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
-		first := slices.IndexFunc(o.ops, func(x *op) bool {
+		first := slices.IndexFunc(o.world.ops, func(x *op) bool {
 			return x.win == o.win && x.target == o.target && x.isAccumulate()
 		})
-		if o.ops[first] != o {
+		if o.world.ops[first] != o {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (o *op) tryApply() bool {
 	}
 	if o.apply(mem) {
 		o.done = true
-		o.ops = slices.DeleteFunc(o.ops, func(x *op) bool { return x == o })
+		o.world.ops = slices.DeleteFunc(o.world.ops, func(x *op) bool { return x == o })
 	}
 	return true
 }

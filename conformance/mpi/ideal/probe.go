@@ -8,7 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// probedStatus returns the status of the unexpected message k for a probe.
+// The argument wait of findMessage, mprobe and findComplete.
+const nonblocking, blocking = false, true
+
+// probedStatus returns the status that a probe returns for the unexpected message with index k.
 func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 	if c.Defects.ProbeLatest {
 		k = len(queues.unexpected) - 1
@@ -36,7 +39,7 @@ func (c *comm) queues() *recvQueues { return c.group.queues[c.rank] }
 
 // Iprobe implements cases.Comm.
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
-	k, found, err := c.findMessage("Iprobe", source, tag, false)
+	k, found, err := c.findMessage("Iprobe", source, tag, nonblocking)
 	switch {
 	case err != nil || found && k < 0:
 		return procNullStatus, found, err
@@ -50,7 +53,7 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 
 // Probe implements cases.Comm.
 func (c *comm) Probe(source, tag int) (mpi.Status, error) {
-	k, _, err := c.findMessage("Probe", source, tag, true)
+	k, _, err := c.findMessage("Probe", source, tag, blocking)
 	if err != nil || k < 0 {
 		return procNullStatus, err
 	}
@@ -105,11 +108,11 @@ func (c *comm) takeMessage(source, tag, k int) (cases.Message, mpi.Status) {
 }
 
 func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error) {
-	return c.mprobe("Improbe", source, tag, false)
+	return c.mprobe("Improbe", source, tag, nonblocking)
 }
 
 func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
-	m, st, _, err := c.mprobe("Mprobe", source, tag, true)
+	m, st, _, err := c.mprobe("Mprobe", source, tag, blocking)
 	return m, st, err
 }
 
@@ -137,9 +140,9 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	default:
 		x.received = true
 		r.peer = x.m.source
-		r.queues = &recvQueues{}
+		r.queues = &recvQueues{} // for the rest of a truncated message, with a defect
 		x.c.completeRecv(r, x.m)
-		r.queues = nil
+		r.queues = nil // a matched message cannot be cancelled
 	}
 	return r, nil
 }

@@ -132,7 +132,7 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel implements cases.Request.
+// Cancel implements cases.Request. It has no effect on requests without queues, which are no receives.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {

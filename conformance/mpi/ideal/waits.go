@@ -139,7 +139,7 @@ func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (i
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
-	completed, noneActive := r.findComplete(qs, true)
+	completed, noneActive := r.findComplete(qs, blocking)
 	i, st, err := r.deactivateAny(qs, completed, noneActive)
 	return i, st, r.fail("WaitAny", err)
 }
@@ -147,7 +147,7 @@ func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 // TestAny implements cases.World.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
-	completed, noneActive := r.findComplete(qs, false)
+	completed, noneActive := r.findComplete(qs, nonblocking)
 	i, st, err := r.deactivateAny(qs, completed, noneActive)
 	flag := noneActive && !r.Defects.InactiveTestsFalse || len(completed) > 0 && !r.Defects.TestNever
 	return i, st, flag, r.fail("TestAny", err)
@@ -175,7 +175,7 @@ func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Stat
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
-	completed, noneActive := r.findComplete(qs, true)
+	completed, noneActive := r.findComplete(qs, blocking)
 	if noneActive && r.Defects.NoneIsFirst {
 		return []int{0}, []mpi.Status{emptyStatus}, nil
 	}
@@ -185,7 +185,7 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 // TestSome implements cases.World.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := ownRequests(rs)
-	completed, _ := r.findComplete(qs, false)
+	completed, _ := r.findComplete(qs, nonblocking)
 	if r.Defects.TestNever {
 		completed = nil
 	}

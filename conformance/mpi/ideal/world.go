@@ -107,7 +107,7 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 		}()
 		p.err = f(p.newWorld())
 		if p.err == nil {
-			p.blockUntil("all to end", func() bool { return true })
+			p.blockUntil("all to end", func() bool { return true }) // other ranks may run before it ends
 		}
 	})
 	return p

@@ -135,10 +135,10 @@ func (f *Filter) setICRC(p *packet) {
 	p.changed = false
 }
 
-// acceptWithoutDF (DFUnchecked) makes a packet with DF clear look as if DF were set. A link may not report DF; then
+// acceptWithoutDF is a step of the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. A link may not report DF; then
 // checkICRC assumes that it is set. So if the ICRC is wrong, acceptWithoutDF assumes that the sender computed it with DF
 // clear, and changes it to the ICRC of the same packet with DF set.
-func acceptWithoutDF(f *Filter, p *packet) bool {
+func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
 	}
@@ -153,9 +153,9 @@ func acceptWithoutDF(f *Filter, p *packet) bool {
 	return true
 }
 
-// checkDoubledICRC (FlushICRCDoubled) replaces the doubled ICRC of a received FLUSH, which this NIC expects, by the right
-// one, and any other by a wrong one.
-func checkDoubledICRC(f *Filter, p *packet) bool {
+// checkDoubledICRC is a step of the defect FlushICRCDoubled. If the ICRC of a received FLUSH covers the packet twice, as that
+// of rxe does, it replaces it by the right one, else by a wrong one, for which the NIC drops the packet.
+func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true
 	}
@@ -168,7 +168,8 @@ func checkDoubledICRC(f *Filter, p *packet) bool {
 	return true
 }
 
-// doubleICRC (FlushICRCDoubled) replaces the ICRC of a FLUSH to send by the one that rxe computes.
+// doubleICRC, for the defect FlushICRCDoubled, replaces the ICRC of a FLUSH to send by the one that rxe computes, which
+// covers the packet twice.
 func (f *Filter) doubleICRC(p *packet) {
 	if f.hasICRC && p.isReliable(wire.OpFlush) {
 		body, right := p.splitICRC()
@@ -184,7 +185,7 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 
 // addPad is a step of the defect RaggedAccepted: it pads a received payload whose length is not a multiple of four, so
 // that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every packet.
-func addPad(_ *Filter, p *packet) bool {
+func addPad(_ *Filter, p *packet) (pass bool) {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift
 	if len(p.Payload)&3 != 0 && head <= end {

@@ -16,22 +16,23 @@ func (p *packet) setBits(offset int, mask, bits byte) {
 	}
 }
 
-// clearMigReq (MigReqZero) clears MigReq.
-func clearMigReq(_ *Filter, p *packet) bool {
+// clearMigReq is a step of the defect MigReqZero: it clears MigReq in sent packets.
+func clearMigReq(_ *Filter, p *packet) (pass bool) {
 	p.setBits(flagsByte, migReqBit, 0)
 	return true
 }
 
-// hideMigReq (MigrationIgnored) clears MigReq in packets for a QP whose path migration is armed.
-func hideMigReq(f *Filter, p *packet) bool {
+// hideMigReq is a step of the defect MigrationIgnored: it clears MigReq in received packets for a QP whose path migration
+// is armed.
+func hideMigReq(f *Filter, p *packet) (pass bool) {
 	if q, ok := f.findQP(p.destQP()); ok && q.Armed {
 		p.setBits(flagsByte, migReqBit, 0)
 	}
 	return true
 }
 
-// requestMADAck (GSIAckReq) sets AckReq in management datagrams.
-func requestMADAck(_ *Filter, p *packet) bool {
+// requestMADAck is a step of the defect GSIAckReq: it sets AckReq in sent management datagrams.
+func requestMADAck(_ *Filter, p *packet) (pass bool) {
 	const gsiQPN = 1
 	if p.destQP() == gsiQPN {
 		p.setBits(ackReqByte, ackReqBit, ackReqBit)
@@ -39,14 +40,15 @@ func requestMADAck(_ *Filter, p *packet) bool {
 	return true
 }
 
-// dropReservedBits (ReservedBitsChecked) drops packets that have reserved bits of the BTH set.
-func dropReservedBits(_ *Filter, p *packet) bool {
+// dropReservedBits is a step of the defect ReservedBitsChecked: it drops received packets that have reserved bits of the
+// BTH set.
+func dropReservedBits(_ *Filter, p *packet) (pass bool) {
 	return p.Payload[4]&reserved6 == 0 && p.Payload[ackReqByte]&reserved7 == 0
 }
 
-// dropReservedOpcode (ReservedOpSilent) drops a packet with a reserved opcode and the expected PSN of a connected QP,
-// which the engine would answer with a NAK.
-func dropReservedOpcode(f *Filter, p *packet) bool {
+// dropReservedOpcode is a step of the defect ReservedOpSilent: it drops a received packet with a reserved opcode and the
+// expected PSN of a connected QP, which the NIC would answer with a NAK.
+func dropReservedOpcode(f *Filter, p *packet) (pass bool) {
 	if _, known := p.opcode().Info(); known {
 		return true
 	}
@@ -54,26 +56,28 @@ func dropReservedOpcode(f *Filter, p *packet) bool {
 	return !ok || !q.Peer.IsValid() || p.psn() != q.NextPSN
 }
 
-// fixHopLimit (FixedHopLimit) sets the hop limit to 64, whatever that of the path is.
-func fixHopLimit(_ *Filter, p *packet) bool {
+// fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64, whatever that of the
+// path is.
+func fixHopLimit(_ *Filter, p *packet) (pass bool) {
 	p.HopLimit = 64
 	return true
 }
 
-// ignoreCongestion (NoCongestion) drops received CNPs and removes congestion marks.
-func ignoreCongestion(_ *Filter, p *packet) bool {
+// ignoreCongestion is a step of the defect NoCongestion: it drops received CNPs and removes congestion marks.
+func ignoreCongestion(_ *Filter, p *packet) (pass bool) {
 	p.TClass &^= link.ECN
 	return p.opcode() != wire.CNP
 }
 
-// clearECN (NoCongestion) marks packets as not ECN-capable.
-func clearECN(_ *Filter, p *packet) bool {
+// clearECN is a step of the defect NoCongestion: it marks sent packets as not ECN-capable.
+func clearECN(_ *Filter, p *packet) (pass bool) {
 	p.TClass &^= link.ECN
 	return true
 }
 
-// copyECN (ECNFromTClass) sets the ECN bits of a packet to those of the connection's traffic class.
-func copyECN(f *Filter, p *packet) bool {
+// copyECN is a step of the defect ECNFromTClass: it sets the ECN bits of a sent packet to those of the connection's traffic
+// class.
+func copyECN(f *Filter, p *packet) (pass bool) {
 	for _, q := range f.nic.QPs() {
 		if q.PeerQPN == p.destQP() && q.Peer == p.Dst.Addr() && q.Service == p.opcode().Transport() {
 			p.TClass = p.TClass&^link.ECN | q.TClass&link.ECN
@@ -82,24 +86,25 @@ func copyECN(f *Filter, p *packet) bool {
 	return true
 }
 
-// removeCredits (NoCreditReporting, NoCreditHeeding) makes the credits of an acknowledgement unlimited.
-func removeCredits(_ *Filter, p *packet) bool {
+// removeCredits is a step of the defects NoCreditReporting (sent) and NoCreditHeeding (received packets): it makes the
+// credits of an acknowledgement unlimited.
+func removeCredits(_ *Filter, p *packet) (pass bool) {
 	if h := p.header(wire.HasAETH); h != nil && wire.Syndrome(h[0]).Kind() == wire.SyndromeAck {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))
 	}
 	return true
 }
 
-// incrementAckPSN (AckPSNOff) adds one to the PSN of ACKs and NAKs.
-func incrementAckPSN(_ *Filter, p *packet) bool {
+// incrementAckPSN is a step of the defect AckPSNOff: it adds one to the PSN of sent ACKs and NAKs.
+func incrementAckPSN(_ *Filter, p *packet) (pass bool) {
 	if p.isReliable(wire.OpAcknowledge) {
 		p.setPSN(p.psn().Next())
 	}
 	return true
 }
 
-// hideSequenceNAK (NAKWaitsForTimer) replaces a sequence NAK by the ACK that it implies.
-func hideSequenceNAK(_ *Filter, p *packet) bool {
+// hideSequenceNAK is a step of the defect NAKWaitsForTimer: it replaces a received sequence NAK by the ACK that it implies.
+func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); ok && s == wire.Nak(wire.NakPSNSequence) {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))
 		p.setPSN(p.psn().Add(-1))
@@ -110,8 +115,8 @@ func hideSequenceNAK(_ *Filter, p *packet) bool {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK (NAKLate) keeps a sequence NAK, which Output sends after nakDelay.
-func delayNAK(f *Filter, p *packet) bool {
+// delayNAK is a step of the defect NAKLate: it keeps a sequence NAK, which Output sends after nakDelay.
+func delayNAK(f *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
 		return true
 	}
@@ -119,8 +124,9 @@ func delayNAK(f *Filter, p *packet) bool {
 	return false
 }
 
-// recordHugeLength (HugeLengthIsAccess) records the PSN of a request that is longer than allowed.
-func recordHugeLength(f *Filter, p *packet) bool {
+// recordHugeLength is a step of the defect HugeLengthIsAccess: it records the PSN of a received request that is longer than
+// allowed, for changeHugeNAK.
+func recordHugeLength(f *Filter, p *packet) (pass bool) {
 	const maxMessage = 1 << 31
 	var reth wire.RETH
 	h := p.header(wire.HasRETH)
@@ -135,9 +141,9 @@ func recordHugeLength(f *Filter, p *packet) bool {
 	return true
 }
 
-// changeHugeNAK (HugeLengthIsAccess) sends the NAK for an access error in answer to a request that recordHugeLength has
-// recorded.
-func changeHugeNAK(f *Filter, p *packet) bool {
+// changeHugeNAK is a step of the defect HugeLengthIsAccess: it changes the NAK of a request that recordHugeLength has
+// recorded to one for an access error.
+func changeHugeNAK(f *Filter, p *packet) (pass bool) {
 	s, _ := p.syndrome()
 	psn, ok := f.hugeAt[remoteQP{p.Dst.Addr(), p.destQP()}]
 	if ok && psn == p.psn() && s == wire.Nak(wire.NakInvalidRequest) {
@@ -146,9 +152,9 @@ func changeHugeNAK(f *Filter, p *packet) bool {
 	return true
 }
 
-// fillCompare (FetchAddLeaks) fills the compare field of a FETCH_ADD, which has no meaning there. rxe sends old memory
-// in it.
-func fillCompare(_ *Filter, p *packet) bool {
+// fillCompare is a step of the defect FetchAddLeaks: it fills the compare field of a sent FETCH_ADD, which has no meaning
+// there. rxe sends old memory in it.
+func fillCompare(_ *Filter, p *packet) (pass bool) {
 	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // as seen from rxe
 	if h := p.header(wire.HasAtomicETH); h != nil && p.isReliable(wire.OpFetchAdd) {
 		binary.BigEndian.PutUint64(h[compareOffset:], oldMemory)

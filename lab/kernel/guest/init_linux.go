@@ -292,12 +292,13 @@ func configureNetwork(o Options) error {
 	}); err != nil {
 		return err
 	}
+	const keepMTU = 0
 	wire, control := byMAC[WireMAC(o.ID)], byMAC[ControlMAC(o.ID)]
 	return InOrder(
 		// The kernel may have given each interface the name that the other needs.
 		func() error { return netlink.LinkSetName(control, "temporary0") },
 		func() error { return netlink.LinkSetName(wire, "temporary1") },
-		func() error { return setUpInterface(control, "control0", 0, Control(o.ID)) },
+		func() error { return setUpInterface(control, "control0", keepMTU, Control(o.ID)) },
 		func() error { return setUpInterface(wire, wireDevice, o.MTU, Wire4(o.ID), Wire6(o.ID)) })
 }
 

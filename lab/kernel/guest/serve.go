@@ -34,7 +34,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
+			time.Sleep(10 * time.Millisecond) // for example out of descriptors: retry
 			continue
 		}
 		go func() {
