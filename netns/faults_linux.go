@@ -45,7 +45,7 @@ func (f *Fabric) applyLink(c *cable) error {
 				return err
 			}
 		}
-		return errors.Join(c.ends[0].waitCarrier(!c.down), c.ends[1].waitCarrier(!c.down))
+		return errors.Join(c.ends[0].waitCarrier(!c.down), c.ends[1].waitCarrier(!c.down), f.reroute())
 	}
 	// An interface that goes down loses its IPv6 addresses, neighbours and
 	// routes. Therefore these stay up and drop all packets.
