@@ -81,6 +81,7 @@ func (c *checker) checkExpectations(key string, e *Expect) {
 	if limit := c.s.TimeLimit(); e.MaxTime > limit {
 		c.fail(key+".max_time", "%s: the run is ended after %s; raise limit", formatDuration(e.MaxTime), formatDuration(limit))
 	}
+	// A QPError has no duration: it ends at once.
 	ends := func(f Fault) bool { return f.For > 0 || f.Do == QPError }
 	if e.Recovery > 0 && !c.unreadable("faults") && !slices.ContainsFunc(c.s.Faults, ends) {
 		c.fail(key+".recovery", "no fault ends: give a fault the key \"for\"")
@@ -204,7 +205,7 @@ func (s *Scenario) ExpectOn(t Tier) Expect {
 	return e
 }
 
-// RunsOn reports whether the scenario runs on a tier.
+// RunsOn reports whether the scenario runs on a tier: on all, if it lists none.
 func (s *Scenario) RunsOn(t Tier) bool {
 	return len(s.Tiers) == 0 || slices.Contains(s.Tiers, t)
 }

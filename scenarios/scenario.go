@@ -35,7 +35,7 @@ const (
 	NetNS Tier = "netns" // network namespaces, one process per host, real time
 )
 
-// Tiers returns all tiers.
+// Tiers returns all tiers: the simulator and network namespaces.
 func Tiers() []Tier { return []Tier{Sim, NetNS} }
 
 // DefaultLimit is the default of Scenario.Limit.

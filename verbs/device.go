@@ -219,7 +219,7 @@ func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, erro
 	}
 	a := AHAttr{Port: port, SL: wc.SL, GRH: GRH{SGIDIndex: sgidIndex, HopLimit: 64}}
 	switch {
-	case grh[0]>>4 == 6 && !isIPv4UDP(grh[20:GRHLen]):
+	case grh[0]>>4 == 6 && !isIPv4UDP(grh[20:GRHLen]): // the undefined bytes before IPv4 may begin with 6
 		a.GRH.DGID = GID(grh[8:24])
 		a.GRH.FlowLabel = uint32(grh[1]&0xf)<<16 | uint32(grh[2])<<8 | uint32(grh[3])
 		a.GRH.TrafficClass = grh[0]<<4 | grh[1]>>4

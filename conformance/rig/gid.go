@@ -10,8 +10,8 @@ import (
 )
 
 // GIDEntry returns the entry of the device's GID table that the bench uses: the one with
-// an address of Local, else the first routable one. RoCEv1 and link-local entries are
-// the last choice.
+// an address of its interface (Local), else the first routable one. RoCEv1 and
+// link-local entries are the last choice.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1)

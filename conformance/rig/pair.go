@@ -112,13 +112,14 @@ const ackTimeout = 8
 // connectByAttributes connects the queue pair in INIT to that of another endpoint, by attributes
 // of ibv_modify_qp. The initial PSNs follow from the queue pair numbers.
 func (e *Endpoint) connectByAttributes(other *Endpoint) {
+	const rnrTimer, busyHostTimeout = 12, 14 // encoded: 0.64 ms, 67 ms
 	a := verbs.QPAttr{
 		PathMTU: verbs.MTU1024, DestQPN: other.QP.QPN(), AH: e.PathTo(other.Rig),
 		RQPSN: uint32(other.QP.QPN()) << 8 & 0xffffff, SQPSN: uint32(e.QP.QPN()) << 8 & 0xffffff,
-		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: 7, RNRRetry: 3,
+		MaxDestRdAtomic: MaxRdAtomic, MaxRdAtomic: MaxRdAtomic, MinRNRTimer: rnrTimer, Timeout: ackTimeout, RetryCnt: 7, RNRRetry: 3,
 	}
 	if !e.Virtual {
-		a.Timeout = 14 // 67 ms: delays of a busy host must not look like losses
+		a.Timeout = busyHostTimeout // in real time, delays of a busy host must not look like losses
 	}
 	e.ToRTR(e.QP, a)
 	e.ToRTS(e.QP, a)
@@ -166,8 +167,9 @@ func (e *Endpoint) NextSuccess() verbs.WC {
 // passive side: some devices, when passive, deliver the first message of the active side
 // only when the second arrives.
 func connectByCM(dut, partner *Endpoint) {
+	const anyPort, backlog = 0, 1
 	addr := partner.GIDEntry().GID.Addr()
-	listener, err := partner.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, 1)
+	listener, err := partner.CM().Listen(netip.AddrPortFrom(addr, anyPort), verbs.PortSpaceTCP, backlog)
 	partner.Must("a listener", err)
 	param := verbs.ConnParam{ResponderResources: MaxRdAtomic, InitiatorDepth: MaxRdAtomic, RetryCount: 7, RNRRetryCount: 7}
 	connecting := dut.Go("the device connects", func() error {

@@ -65,7 +65,7 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 		ns    *netns.NS
 		first byte
 		n     int
-	}{{t.device, firstDevice, 2}, {t.partner, firstPartner, partners}, {t.peer, firstPeer, peers}} {
+	}{{t.device, firstDevice, deviceAddrs}, {t.partner, firstPartner, partners}, {t.peer, firstPeer, peers}} {
 		if h.ns == t.peer && !streams {
 			continue // the wire has these addresses, and the kernel must not answer
 		}
@@ -197,11 +197,12 @@ func freeAddrs(topo *topology.Topology) func(netip.Addr) bool {
 	taken := make(map[netip.Addr]bool)
 	for _, h := range topo.Hosts {
 		for _, n := range h.NICs {
-			taken[n.Addr(true)], taken[n.Addr(false)] = true, true
+			const ipv4 = true
+			taken[n.Addr(ipv4)], taken[n.Addr(!ipv4)] = true, true
 		}
 	}
 	for _, family := range []int{4, 6} {
-		for _, a := range append(hostAddrs(family, firstDevice, 2), hostAddrs(family, firstPartner, partners)...) {
+		for _, a := range append(hostAddrs(family, firstDevice, deviceAddrs), hostAddrs(family, firstPartner, partners)...) {
 			taken[a] = true
 		}
 	}
@@ -220,7 +221,8 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	return nil
 }
 
-// setPath configures netem for the packets that the device and its partners send.
+// setPath configures netem for the packets that the device and its partners send. The delay
+// equals the jitter, so that no packet would have to be early.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
 	if p == (conformance.Path{}) && !t.impaired {

@@ -36,8 +36,9 @@ type benchConfig struct {
 	restrictions nics.Restrictions
 }
 
-// newBenchConfig returns the configuration for a job. A setup that the provider
-// does not support is a *conformance.SetupError.
+// newBenchConfig returns the configuration for a job. claims are the restrictions of the device
+// under test, not of its partners. A setup that the provider does not support is a
+// *conformance.SetupError.
 func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance.BenchSpec) (*benchConfig, error) {
 	s := job.Setup
 	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: claims}
@@ -110,8 +111,8 @@ func openTested(b *conformance.Bench, open func() (verbs.Context, error)) (err e
 	return err
 }
 
-// noImpairments returns a Bench.SetPath that only accepts a path without impairments: the bench
-// cannot impair another for a reason.
+// noImpairments returns a Bench.SetPath for a bench that cannot impair paths: it returns reason,
+// unless the path has no impairments.
 func noImpairments(reason error) func(conformance.Path) error {
 	return func(p conformance.Path) error {
 		if p == (conformance.Path{}) {
@@ -163,6 +164,7 @@ func (w *benchConfig) openError(err error) error {
 // The last byte of the addresses of hosts.
 const (
 	firstDevice  = 1
+	deviceAddrs  = 2
 	roceV1Host   = 9  // the device's RoCEv1 address, which no packet should use
 	firstPeer    = 16 // the peer has four addresses
 	peers        = 4

@@ -80,7 +80,7 @@ func (d *deviceProperties) Streams() bool { return d.id.Info.Transport == verbs.
 // Identity returns the identity of the device.
 func (d *deviceProperties) Identity() agent.DeviceIdentity { return d.id }
 
-// Wire returns the access of the judge to the link.
+// Wire returns how the judge, which tests the device, accesses the link.
 func (d *deviceProperties) Wire() DeviceWire { return d.wireKind }
 
 // Attr returns the attributes of the device.
@@ -128,9 +128,9 @@ func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	return has
 }
 
-// pairWithRange returns, by family, those of the addresses has of the device that are in the first
-// network with any, and consecutive addresses of the judge that begin with the network's address.
-// kind describes the device's addresses in errors.
+// pairWithRange returns addresses by family. It selects the first of networks that contains any of
+// has, the device's addresses, and pairs these with consecutive addresses of the judge, from the
+// network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {

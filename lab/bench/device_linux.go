@@ -243,7 +243,8 @@ const (
 	addrTimeout           = 30 * time.Second
 )
 
-// hostProblem returns an error if the device's host has crashed during a case with this outcome.
+// hostProblem returns an error if the device's host has crashed during a case with this outcome. A
+// lost agent is a sign of that, and so is a case that hung.
 func (d *Device) hostProblem(hung bool, outcome error) error {
 	if d.opt.Host == nil {
 		return nil
@@ -296,7 +297,8 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 		err = d.awaitAddrs(client)
 	}
 	if err == nil {
-		err = d.hostProblem(false, nil)
+		const hung = false
+		err = d.hostProblem(hung, nil) // the restart may have crashed the host
 	}
 	switch {
 	case err == nil:

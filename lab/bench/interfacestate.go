@@ -38,7 +38,7 @@ func (s *interfaceState) setLink(up bool) error {
 // setAddress removes an address that the interface had at the start, or adds it again.
 func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
 	if present != slices.Contains(s.removed, a) {
-		return nil
+		return nil // it is so already
 	}
 	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	if i < 0 {

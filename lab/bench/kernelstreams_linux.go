@@ -221,7 +221,7 @@ type segmentWire struct {
 	w *realWorld
 }
 
-// Recv implements conformance.Wire.
+// Recv implements conformance.Wire. The frame's time is relative to the start of the case.
 func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	f, err := x.openWire.Recv(timeout)
 	f.At -= x.w.epoch.Sub(x.Epoch())

@@ -291,7 +291,8 @@ func (x *realWire) Send(packet []byte) error {
 // recvPollInterval is how often Recv checks whether the case was stopped.
 const recvPollInterval = 50 * time.Millisecond
 
-// Recv implements conformance.Wire. A negative timeout means none.
+// Recv implements conformance.Wire. A negative timeout means none. The frame's time is relative to
+// the start of the case.
 func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	defer x.w.startWait("a packet from the device")()
 	for deadline := time.Now().Add(timeout); ; {

@@ -115,7 +115,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
 		return nil, err
 	}
-	if s.port, err = s.attach("device", append(slices.Clip(w.local), hostAddr(w.family, cableHost)), defaultRxQueue); err != nil {
+	if s.port, err = s.attach("device", append(slices.Clip(w.local), hostAddr(w.family, cableHost)), defaultRxQueue); err != nil { // cableHost: see redirectUnknown
 		return nil, w.openError(err)
 	}
 	// simWire taps packets to the peer: the port needs no queue.
@@ -127,7 +127,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	s.at = w.nicConfig(simRateBps)
 	s.at.VerbTime = s.verbTime
 	b := newBench(job, s.world, w.addrPair, w.mtu)
-	b.Virtual = s.verbTime == 0
+	b.Virtual = s.verbTime == 0 // a slow agent needs the timeouts of real time
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
 		b.SetAddress = func(netip.Addr, bool) error {
@@ -339,7 +339,7 @@ func (t *simTask) Wait(timeout time.Duration) error {
 const pollTime = 50 * time.Nanosecond
 
 // waitUntil waits until done returns true, which it checks after each broadcast of changed. It
-// returns false after the timeout; a negative timeout means none.
+// returns false after the timeout, which is at least pollTime; a negative timeout means none.
 func (w *simWorld) waitUntil(changed *sim.Signal, reason sim.WaitReason, timeout time.Duration, done func() bool) bool {
 	p := w.currentProc(string(reason))
 	deadline := w.Now() + max(timeout, pollTime)

@@ -26,6 +26,9 @@ type simStreams struct {
 // backlog is the number of streams that may wait for Accept.
 const backlog = 128
 
+// ignoredTime is an argument of simulated ports and streams, which use the time of their world.
+const ignoredTime = 0
+
 // newSimStreams returns the TCP of the port peer. Its connections have the local address from.
 func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
 	n := &simStreams{w: w, host: peer.StreamHost(), from: from}
@@ -38,20 +41,20 @@ func (n *simStreams) HandleEvent(mono.Time, uint64) { n.changed.Broadcast() }
 
 // Dial implements conformance.Streams.
 func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
-	l, err := n.host.Dial(0, netip.AddrPortFrom(n.from, 0), to)
+	l, err := n.host.Dial(ignoredTime, netip.AddrPortFrom(n.from, 0), to)
 	if err != nil {
 		return nil, err
 	}
 	s := &simStream{n: n, l: l}
 	err = n.await("a stream to "+to.String(), timeout, func() (bool, error) {
-		if l.Connected(0) {
+		if l.Connected(ignoredTime) {
 			return true, nil
 		}
-		_, err := l.Read(0, s.buf[:]) // has the error of a refused connection
-		return l.Connected(0), err
+		_, err := l.Read(ignoredTime, s.buf[:]) // has the error of a refused connection
+		return l.Connected(ignoredTime), err
 	})
 	if errors.Is(err, verbs.ErrTimeout) {
-		_ = l.Abort(0)
+		_ = l.Abort(ignoredTime)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dial %v: %w", to, err)
@@ -97,7 +100,7 @@ func (l *simListener) Close() error { return l.l.Close() }
 func (l *simListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	var s link.StreamLink
 	err := l.n.await(fmt.Sprintf("a stream to port %d", l.Addr().Port()), timeout, func() (_ bool, err error) {
-		s, err = l.l.Accept(0)
+		s, err = l.l.Accept(ignoredTime)
 		return s != nil, err
 	})
 	if err != nil {
@@ -123,16 +126,16 @@ func (s *simStream) Remote() netip.AddrPort { return s.l.RemoteAddr() }
 func (s *simStream) MSS() int { return s.l.MSS() }
 
 // CloseWrite implements conformance.Stream.
-func (s *simStream) CloseWrite() error { return streamError(s.l.CloseWrite(0)) }
+func (s *simStream) CloseWrite() error { return streamError(s.l.CloseWrite(ignoredTime)) }
 
 // Reset implements conformance.Stream.
-func (s *simStream) Reset() error { return streamError(s.l.Abort(0)) }
+func (s *simStream) Reset() error { return streamError(s.l.Abort(ignoredTime)) }
 
 // Write implements conformance.Stream. It starts a segment with b, and blocks while
 // the device does not read.
 func (s *simStream) Write(b []byte) error {
 	return s.n.await("room to write", verbs.Forever, func() (bool, error) {
-		written, err := s.l.Write(0, b)
+		written, err := s.l.Write(ignoredTime, b)
 		b = b[written:]
 		return len(b) == 0, err
 	})
@@ -142,7 +145,7 @@ func (s *simStream) Write(b []byte) error {
 func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
 	var read int
 	err := s.n.await("bytes from the device", timeout, func() (_ bool, err error) {
-		read, err = s.l.Read(0, s.buf[:])
+		read, err = s.l.Read(ignoredTime, s.buf[:])
 		return read > 0, err
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func (x *simWire) Send(packet []byte) error {
 	if err := x.redirectUnknown(&d); err != nil {
 		return err
 	}
-	_, err = x.peer.Send(0, []link.Datagram{d})
+	_, err = x.peer.Send(ignoredTime, []link.Datagram{d})
 	return err
 }
 

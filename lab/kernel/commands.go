@@ -125,13 +125,14 @@ func kernelGuests(cache ImageCache, bootErr error) netns.Capability {
 	}
 	var built, missing []string
 	var buildErr error
+	const siw = true
 	for _, series := range AllSeries() {
-		if _, err := cache.Find(series, true); err == nil {
+		if _, err := cache.Find(series, siw); err == nil {
 			built = append(built, string(series))
 			continue
 		}
 		missing = append(missing, string(series))
-		buildErr = cache.Check(series, true)
+		buildErr = cache.Check(series, siw)
 	}
 	switch {
 	case len(missing) == 0:

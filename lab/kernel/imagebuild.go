@@ -223,7 +223,7 @@ const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
-// compileSIW builds the two variants of siw from Debian's kernel source.
+// compileSIW builds the two variants of siw from Debian's kernel source, the last of the packages.
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
 	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")

@@ -79,8 +79,8 @@ func parseMAC(text string) net.HardwareAddr {
 	return mac
 }
 
-// createJudgePort creates a port on which the kernel sends nothing: no ARP, no
-// IPv6.
+// createJudgePort creates a port of the bridge for the packet sockets of a judge, which tests the
+// guests' devices. The kernel sends nothing there: no ARP, no IPv6.
 func createJudgePort(mtu int) error {
 	pair := &netlink.Veth{LinkAttrs: linkAttrs(judgePort, mtu), PeerName: JudgeDevice}
 	var judge netlink.Link

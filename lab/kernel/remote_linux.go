@@ -14,7 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// newRemote returns a client of a lab; guests is 0 outside of the lab's namespace.
+// newRemote returns a client of a lab. For a process in the lab's namespace, guests is their
+// number; else it is 0.
 func newRemote(name string, guests int) *Remote {
 	r := &Remote{name: name, guests: guests}
 	r.dial = r.dialThroughLab

@@ -76,7 +76,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 		doNothing := func() {}
 		return c.Run(cmd, s.lab.ns.Start, doNothing, doNothing)
 	case opDown:
-		c.Down()
+		c.Down() // does not return
 	default:
 		err = fmt.Errorf("unknown operation %q", r.Op)
 	}

@@ -132,7 +132,7 @@ func (s *switchedLink) impair(m Impairment) error {
 		impairer *ethernet.Impairer
 		dir      uswitch.Direction
 		specs    []impair.Spec
-	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} {
+	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} { // the guest's output is the switch's input
 		var err error
 		s.sw.WhileQuiesced(func() { err = dir.impairer.Pipe().SetSpecs(dir.specs) })
 		if err != nil {
@@ -223,8 +223,9 @@ func (p *linkSet) close() error {
 	return errors.Join(errs...)
 }
 
-// insertSwitchLink moves a guest's tap to the isolated bridge, and adds a veth pair
-// between the switch and the bridge, in the namespace of the calling thread.
+// insertSwitchLink moves a guest's tap to the isolated bridge, where only the packet sockets of the
+// switch see its packets. It adds a veth pair between the switch and the wire's bridge. Both are
+// in the namespace of the calling thread.
 func insertSwitchLink(id int) error {
 	isolated, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {

@@ -20,10 +20,12 @@ type ReceivedFPDU struct {
 	Odd        []string // descriptions of unusual values
 }
 
-// String formats the segment and the unusual values of its frame; a zero CRC is none.
+// String formats the segment and the unusual values of its frame. It takes a zero CRC as usual,
+// since it does not know whether CRCs are in use.
 func (g ReceivedFPDU) String() string {
+	const crcInUse = false
 	s := g.Segment.String()
-	for _, odd := range g.oddFrame(false) {
+	for _, odd := range g.oddFrame(crcInUse) {
 		s += ", " + odd
 	}
 	return s
@@ -152,7 +154,7 @@ type markerReader struct {
 
 // begin removes a marker that is due before the FPDU, and notes where the FPDU starts.
 func (r *markerReader) begin() {
-	r.start = r.at
+	r.start = r.at // this marker has a pointer of 0
 	r.markerIfDue()
 	r.start = r.at
 }

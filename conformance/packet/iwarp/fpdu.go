@@ -197,7 +197,7 @@ type markerWriter struct {
 // begin inserts a marker that is due before the FPDU, with pointer 0, and notes where the FPDU
 // starts.
 func (w *markerWriter) begin() {
-	w.start = w.at
+	w.start = w.at // for the pointer 0
 	w.markerIfDue()
 	w.start = w.at
 }

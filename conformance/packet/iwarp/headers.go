@@ -37,7 +37,8 @@ type AtomicRequestHeader struct {
 	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
 }
 
-// withDefaultMasks returns h with defaults for nil masks: a swap compares and changes all bits.
+// withDefaultMasks returns h with defaults for nil masks: a swap compares and changes all bits,
+// and an add carries from each bit to the next.
 func (h AtomicRequestHeader) withDefaultMasks() AtomicRequestHeader {
 	mask := uint64(0)
 	if Val(h.Operation) == AtomicCompareSwap {
@@ -140,7 +141,7 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 			h.DDPHeader, b = b[:n:n], b[n:]
 		}
 	}
-	if *h.HasRDMAP && len(b) >= readRequestLen {
+	if *h.HasRDMAP && len(b) >= readRequestLen { // only that of a Read Request is quoted
 		h.RDMAPHeader, b = b[:readRequestLen:readRequestLen], b[readRequestLen:]
 	}
 	return h, b

@@ -103,7 +103,8 @@ func (p Packet) Append(b []byte) []byte {
 	if n := packet.Get(p.CutAt, len(b)-start); n < len(b)-start {
 		b = b[:start+max(n, 0)]
 	}
-	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), true))
+	const crcInUse = true // always, in datagrams
+	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), crcInUse))
 }
 
 // segment returns the ULPDU, with its header if it is a Write-Record.

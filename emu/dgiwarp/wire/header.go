@@ -70,7 +70,7 @@ type Header struct {
 var errShortHeader = shortError("header", HeaderLen)
 
 // NewHeader returns the header of a packet of this version. key is that of the destination
-// QP.
+// QP, which drops packets with another one.
 func NewHeader(kind Kind, dstQP, srcQP, key uint32) Header {
 	return Header{Version: Version, Kind: kind, DstQP: dstQP, SrcQP: srcQP, Key: key}
 }

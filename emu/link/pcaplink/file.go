@@ -124,9 +124,9 @@ func (f *File) Write(p Packet) {
 	f.count++
 }
 
-// reserve reserves space for p, and reports whether the file has it within MaxBytes. If another
-// packet of twice the longest length so far might not fit after p, the limit is reached: p is the
-// last packet, and gets limitComment.
+// reserve reserves space for p, and reports whether the file has it within MaxBytes. If a next
+// packet might not fit after p, which may be twice the longest so far, or longer while packets were
+// short, the limit is reached: p is the last packet, and gets limitComment.
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
@@ -161,7 +161,7 @@ func blockBytes(length int, p *Packet) int64 {
 		options += 4 + padded(len(p.Comment)) // code, length and value
 	}
 	if p.Flags != nil {
-		options += 8
+		options += 8 // code, length and value
 	}
 	if options > 0 {
 		options += 4 // opt_endofopt

@@ -71,7 +71,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	if g.own {
 		l.sleep.unwatch(g.fd)
 		g.close() // leaves the group too
-	} else if err := membership(g.fd, addr, l.ifi, false); err != nil {
+	} else if err := membership(g.fd, addr, l.ifi, leaveGroup); err != nil {
 		return fmt.Errorf("udplink: leave %v on %v: %w", addr, l.info.Local, err)
 	}
 	for i := range l.groups {
@@ -104,7 +104,7 @@ func (l *Link) openGroup(addr netip.Addr) (group, error) {
 		return group{}, errors.New("the link is of the other address family")
 	case l.in.wild:
 		g := group{addr: addr, fd: l.fd, joins: 1}
-		return g, membership(g.fd, addr, l.ifi, true)
+		return g, membership(g.fd, addr, l.ifi, joinGroup)
 	}
 	g := group{addr: addr, fd: -1, own: true, joins: 1}
 	err := l.inNamespace(func() (err error) {
@@ -127,7 +127,7 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 		_, err = bind(fd, netip.AddrPortFrom(addr, l.info.Local.Port()), l.ifi)
 	}
 	if err == nil {
-		err = membership(fd, addr, l.ifi, true)
+		err = membership(fd, addr, l.ifi, joinGroup)
 	}
 	if err == nil && addr == limitedBroadcast && l.ifi != 0 {
 		// Broadcasts arrive from all interfaces: accept only those of the link's.
@@ -139,6 +139,8 @@ func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	}
 	return fd, nil
 }
+
+const joinGroup, leaveGroup = true, false // of membership
 
 // membership joins or leaves a multicast group on interface ifi.
 func membership(fd int, addr netip.Addr, ifi int, join bool) error {

@@ -62,9 +62,9 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	s.gso, s.ifi = info.GSO, ifi
 	s.tclass, s.hopLimit = cfg.TClass, info.HopLimit
 	s.maxSize = info.MTU - headerLen(s.v6)
-	s.maxSuper = maxIPv4 - headerLen(false)
+	s.maxSuper = maxIPv4 - headerLen(s.v6)
 	if s.v6 {
-		s.maxSuper = maxIPv6 - headerLen(true)
+		s.maxSuper = maxIPv6 - headerLen(s.v6)
 	} else {
 		s.patchIPID = cfg.PatchIPID
 	}
@@ -106,7 +106,7 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 		}
 		m.first, m.segments, m.bytes = i, run, size
 		if run > 1 {
-			s.patchIPIDs(ds, m, true)
+			s.patchIPIDs(ds, m, patch)
 		}
 		n := s.gather(s.iovecs[iov:], ds[i:i+run])
 		hdr.Iov = &s.iovecs[iov]
@@ -197,8 +197,10 @@ func adjacent(a, b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(a)))+uintptr(len(a)) == uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// patchIPIDs changes the payloads of a super-packet from identification 0 to that of their
-// segment, or back if on is false, and sets IPID.
+const patch, unpatch = true, false // of patchIPIDs
+
+// patchIPIDs corrects the ICRCs in the payloads of a super-packet for the IPv4 identifications
+// 0, 1, 2, … that the kernel gives its segments, and sets IPID. With unpatch it undoes that.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	if s.patchIPID == nil {
 		return
@@ -216,6 +218,6 @@ func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 // unpatchFrom undoes patchIPIDs for the messages from i on, which were not sent.
 func (s *sender) unpatchFrom(ds []link.Datagram, i int) {
 	for ; i < s.used; i++ {
-		s.patchIPIDs(ds, &s.messages[i], false)
+		s.patchIPIDs(ds, &s.messages[i], unpatch)
 	}
 }

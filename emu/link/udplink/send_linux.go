@@ -36,6 +36,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			return 1, nil
 		}
 	}
+	// A datagram that failed above is sent again here, where its error is handled.
 	taken, singles := 0, 0
 	for full := false; taken < len(ds) && !full; {
 		var n int

@@ -195,7 +195,8 @@ func enableGRO(fd int) error {
 }
 
 // setDefaults sets the default traffic class and hop limit, which need no control message,
-// and returns the hop limit. Multicast uses the same hop limit as unicast.
+// and returns the hop limit: that of Config, or the kernel's if it is 0. Multicast uses the
+// same hop limit as unicast.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {

@@ -25,7 +25,7 @@ type sourceSockets struct {
 // to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens both sockets and returns their address.
+// open opens both sockets, which share an address and only send, and returns that address.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0)
 	for _, fd := range []*int{&s.fd, &s.peer} {
@@ -58,7 +58,7 @@ func (s *sourceSockets) close() {
 	}
 }
 
-// sendFD is the socket that is not connected.
+// sendFD is the socket that sends to any destination: it is not connected.
 func (l *Link) sendFD() int {
 	if l.source.fd >= 0 {
 		return l.source.fd

@@ -108,7 +108,7 @@ func (s *sleeper) sleep(d time.Duration) (err error) {
 		return nil
 	}
 	if !s.state.CompareAndSwap(awake, asleep) {
-		s.state.Store(awake)
+		s.state.Store(awake) // wake was called before this sleep
 		return nil
 	}
 	// From here on setUndelivered and watch see the state asleep, and wake this goroutine.

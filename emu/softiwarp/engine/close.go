@@ -140,7 +140,8 @@ func (c *Conn) Disconnect(now mono.Time) {
 }
 
 // peerClosed handles the end of the peer's direction. The peer sends no more requests or
-// responses; its earlier requests are still answered.
+// responses; its earlier requests are still answered. A message that was received in part is an
+// error.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
@@ -148,7 +149,7 @@ func (c *Conn) peerClosed() {
 		case q.stream.Receiving():
 			c.err = errTruncated
 			q.report(verbs.EventQPFatal)
-			q.stream.Fail(wire.TermMPAClosed, true)
+			q.stream.Fail(wire.TermMPAClosed, sendTerminate)
 		case c.nic.policy.DropReadsOnEOF:
 			q.stream.Close()
 		}
@@ -221,7 +222,8 @@ func (c *Conn) abort(err error) {
 	c.queueOutput()
 }
 
-// setClosed enters Closed and fails or resets the queue pair.
+// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was
+// connected to ERR.
 func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return

@@ -213,7 +213,8 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	return into, link.StreamOpen
 }
 
-// fill moves segments from the stream of the queue pair to MPA while MPA has room.
+// fill moves segments from the stream of the queue pair to MPA while MPA has room. Once the
+// connection closes, only a stream that has ended has segments to send: its Terminate.
 func (c *Conn) fill() {
 	if c.qp == nil || c.closeWhenSent && c.state >= Closing && c.qp.stream.Live() {
 		return

@@ -176,7 +176,7 @@ func (c *Conn) failUnusableQP() {
 		return
 	}
 	c.openStream()
-	c.qp.stream.Fail(wire.TermMPALocal, true)
+	c.qp.stream.Fail(wire.TermMPALocal, sendTerminate)
 	c.closeAfterOutput()
 }
 

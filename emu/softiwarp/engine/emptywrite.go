@@ -23,7 +23,7 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites starts the timer after the first FPDU was sent.
+// startEmptyWrites starts the timer of sendEmptyWrite after the first FPDU was sent.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return
@@ -32,7 +32,7 @@ func (c *Conn) startEmptyWrites(now mono.Time) {
 	c.rearm()
 }
 
-// stopEmptyWrites stops the timer for good.
+// stopEmptyWrites stops the timer of sendEmptyWrite for good.
 func (c *Conn) stopEmptyWrites() {
 	if c.emptyWrites.left > 0 {
 		c.emptyWrites = emptyWrites{at: mono.Never}

@@ -75,7 +75,7 @@ func mayModify(from, to verbs.QPState) bool {
 	}
 }
 
-// changeState enters the state that Modify requested.
+// changeState enters the state that Modify requested. SQE stands for iWARP's Terminate state.
 func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
@@ -89,7 +89,7 @@ func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 		}
 		q.conn.Disconnect(now)
 	case verbs.QPStateSQE:
-		q.stream.Fail(wire.TermRDMAPLocal, true)
+		q.stream.Fail(wire.TermRDMAPLocal, sendTerminate)
 	case verbs.QPStateErr:
 		q.failNow()
 	}

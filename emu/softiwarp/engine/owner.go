@@ -72,7 +72,8 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 	}
 }
 
-// Ended handles the end of the stream.
+// Ended handles the end of the stream. The QP is in SQE, which stands for iWARP's Terminate
+// state, if a Terminate is to be sent.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
@@ -88,7 +89,10 @@ func (o *streamOwner) Ended(end iwarp.End) {
 // notSolicited is the argument of push for completions of messages without a solicited event.
 const notSolicited = false
 
-// push adds a completion to cq. If cq is full, the QP fails.
+// sendTerminate is the argument of Stream.Fail that tells the peer by a Terminate.
+const sendTerminate = true
+
+// push adds a completion to cq. If cq is full, the QP fails, and sends a Terminate.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if !cq.Push(wc, solicited) && q.stream.Live() {
@@ -148,7 +152,7 @@ const (
 	vendorReceived  uint32 = 1 << 30 // the peer sent it
 )
 
-// VendorError returns the VendorErr that encodes a Terminate.
+// VendorError returns the VendorErr that encodes a Terminate, and whether the peer sent it.
 func VendorError(e wire.TermError, received bool) uint32 {
 	v := vendorTerminate | uint32(e.Layer)<<16 | uint32(e.Type)<<8 | uint32(e.Code)
 	if received {
@@ -157,7 +161,8 @@ func VendorError(e wire.TermError, received bool) uint32 {
 	return v
 }
 
-// TerminateOf decodes a VendorErr. ok is false if it encodes no Terminate.
+// TerminateOf decodes a VendorErr: the Terminate, and whether the peer sent it. ok is false if it
+// encodes no Terminate.
 func TerminateOf(vendorErr uint32) (e wire.TermError, received, ok bool) {
 	e = wire.TermError{Layer: wire.Layer(vendorErr >> 16 & 0x0F), Type: uint8(vendorErr >> 8 & 0x0F), Code: uint8(vendorErr)}
 	return e, vendorErr&vendorReceived != 0, vendorErr&vendorTerminate != 0

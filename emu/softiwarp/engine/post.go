@@ -11,7 +11,8 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend queues one send work request.
+// PostSend queues one send work request. In ERR and SQE, iWARP's Terminate state, the request
+// completes at once, flushed.
 func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	if err := q.checkSend(wr, refs); err != nil {
 		return err
@@ -20,7 +21,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	case verbs.QPStateErr, verbs.QPStateSQE:
 		q.push(q.sendCQ, &verbs.WC{
 			WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode), VendorErr: q.vendorErr,
-		}, false)
+		}, notSolicited)
 		return nil
 	case verbs.QPStateRTS:
 	default:

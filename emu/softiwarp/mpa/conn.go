@@ -84,7 +84,7 @@ func newConn(cfg Config) *Conn {
 }
 
 // Input passes received octets, split anywhere. The caller must call Next until it reports
-// false before it reuses b.
+// false before it reuses b. The policy ResponderSends may let a responder send from now on.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has consumed the previous input")

@@ -30,6 +30,7 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 		}
 	}
 	borrows := load > copyLimit
+	// own limits the octets of the ring that the FPDU and its markers take.
 	own := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
 		own -= load

@@ -35,7 +35,8 @@ type frame struct {
 const firstRing = 512
 
 // reserve makes sure that the ring has n contiguous free octets for a frame from head on: it
-// wraps head to the start, or replaces the ring by a larger one.
+// wraps head to the start, or replaces the ring by a larger one. Frames in the old ring, of an
+// earlier generation, stay queued.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
 		o.head, o.tail, o.open = 0, 0, -1
@@ -55,7 +56,8 @@ func (o *output) reserve(n int) {
 	}
 }
 
-// alloc queues the next n octets of the ring and returns them for the caller to fill.
+// alloc queues the next n octets of the ring and returns them for the caller to fill. If they
+// follow those of the last vector (o.open), it extends that vector.
 func (o *output) alloc(n int) []byte {
 	b := o.ring[o.head : o.head+n]
 	if o.open == o.head {

@@ -3,7 +3,8 @@ package mpa
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // nextFPDU consumes one FPDU of the input and returns its event: the ULPDU, or the error of an
-// invalid FPDU. It reports false if the FPDU is incomplete.
+// invalid FPDU. It reports false if the FPDU is incomplete. With the policy TrailerInOne, an FPDU
+// whose pad and CRC arrive in two inputs has a CRC error.
 func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest

@@ -6,7 +6,8 @@ import (
 )
 
 // receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets
-// after the Request are an error.
+// after the Request are an error. With the policy RefuseMarkers, it rejects a Request for markers,
+// without depths and RTRs.
 func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	if len(c.in) > 0 {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrEarlyOctets)
@@ -38,6 +39,7 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 	f := c.reply()
 	f.CRC = f.CRC || c.wantsCRC()
 	f.Markers = c.cfg.Markers
+	// Revision 0, of the RDMA Consortium, always has markers and CRCs.
 	consortium := f.Revision == wire.RevisionConsortium && c.cfg.Consortium
 	if consortium {
 		f.CRC, f.Markers = true, true
