@@ -24,7 +24,8 @@ type IP struct {
 	ChecksumOK   bool   // IPv4
 	FlowLabel    uint32 // IPv6
 
-	packet []byte // as far as captured, without link-layer padding
+	packet    []byte // as far as captured, without link-layer padding
+	headerLen int    // with extension headers
 }
 
 // IP protocol numbers.
@@ -75,7 +76,7 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	}
 	ip.packet = b[:min(total, len(b))]
 	ip.ChecksumOK = link.Checksum(b[:size]) == 0
-	ip.Length = total - size
+	ip.Length, ip.headerLen = total-size, size
 	return ip.packet[size:], ""
 }
 
@@ -91,7 +92,8 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	}
 	ip.Src, ip.Dst = link.IPAddrs(b)
 	ip.packet = b[:min(40+ip.Length, len(b))]
-	rest = ip.packet[40:]
+	ip.headerLen = 40
+	rest = ip.packet[ip.headerLen:]
 	for {
 		size := 0
 		switch ip.Protocol {
@@ -113,6 +115,7 @@ func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 		}
 		ip.Protocol, rest = rest[0], rest[size:]
 		ip.Length -= size
+		ip.headerLen += size
 	}
 }
 

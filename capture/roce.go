@@ -105,15 +105,14 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	return nil
 }
 
-// checkICRC verifies the ICRC of a complete packet, and returns the ICRC field. b is the UDP
-// payload; p.IP.Length is the length of the IP payload.
+// checkICRC verifies the ICRC of a complete datagram, and returns the ICRC field. b is the UDP
+// payload; bytes may follow it in the IP packet.
 func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	if len(b) < wire.BTHLen+wire.ICRCLen {
 		return ChecksumUnknown, 0
 	}
 	value := binary.LittleEndian.Uint32(b[len(b)-wire.ICRCLen:])
-	trailing := p.IP.Length - udpHeaderLen - len(b) // bytes after the datagram in the IP packet
-	correct, err := ib.ICRC(p.IP.packet[:len(p.IP.packet)-trailing])
+	correct, err := ib.ICRC(p.IP.packet[:p.IP.headerLen+udpHeaderLen+len(b)])
 	if err != nil || correct != value {
 		return ChecksumBad, value
 	}
