@@ -98,7 +98,8 @@ func (m *hostMemories) forget(frames uint64) {
 	}
 }
 
-// handle handles a record of a memory frame. The caller holds the lock.
+// handle applies a record of a memory frame from the client: it allocates a memory, drops one, or stores a
+// change of the client, except for bytes that the device has changed since. The caller holds the lock.
 func (m *hostMemories) handle(r *record) error {
 	mem := m.all[r.id]
 	switch {

@@ -112,8 +112,8 @@ func (s *Suite) PacketPayload() (int, error) {
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order, those of a row on one connection. The error is about the run;
-// failed cases are counted.
+// Run runs cases in order. Successive cases of the same row of the matrix share a connection. The error is
+// about the run; failed cases are counted.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err

@@ -2,12 +2,13 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests, to wake a peer
-// that does not look at earlier data. It completes no request, and receivers ignore it, except that
-// immediate data sent next looks like that of this Write.
+// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests. It wakes a peer, such
+// as soft-iWARP of Linux, that reads FPDUs which arrived before its Reply only when more data arrives. It
+// completes no request, and receivers ignore it, except that immediate data sent next looks like that
+// of this Write.
 //
-// SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: the peer
-// receives the rest of that message instead.
+// SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: its rest wakes
+// the peer.
 func (s *Stream) SendEmptyWrite() bool {
 	if s.state != open || s.inProgress != noSource {
 		return false

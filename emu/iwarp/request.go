@@ -71,7 +71,7 @@ func (s *Stream) isDone(r *Request) bool {
 }
 
 // complete retires finished requests in the order of posting. A send after an outstanding read
-// waits for the read.
+// waits for the read, unless the policy CompleteEarly completes it before.
 func (s *Stream) complete() {
 	for s.first != nil && s.first.stage >= sent && s.isDone(s.first) {
 		s.retire(verbs.WCSuccess)

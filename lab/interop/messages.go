@@ -59,7 +59,8 @@ func (r *messageRun) client(ctx context.Context) (err error) {
 	return errors.Join(err, r.forEach(disconnect))
 }
 
-// server accepts all connections and runs them to their end.
+// server accepts all connections, exchanges the messages of the tool and disconnects. The server of the
+// tool RDMA (rdma_server) receives first; those of other tools send first, after SendDelay.
 func (r *messageRun) server(ctx context.Context) error {
 	listener, err := listen(r.cm, r.Addr, verbs.PortSpaceTCP, r.Connections, r.Ready)
 	if err != nil {

@@ -199,7 +199,7 @@ func readKernelCounters(fabric *netns.Fabric, port topology.Port, out, in *repor
 	}
 	out.KernelCounted, in.KernelCounted = true, true
 	out.Packets, out.Bytes = s.TxPackets, s.TxBytes-s.TxPackets*etherBytes
-	if in.Packets == 0 { // else the other port of the cable, a host's too, has counted what it sent
+	if in.Packets == 0 { // else they were set from the transmit counters of the port at the other end
 		in.Packets, in.Bytes = s.RxPackets, s.RxBytes-s.RxPackets*etherBytes
 	}
 	lab.AddLost(out, "kernel", s.TxDropped+s.QueueDropped)

@@ -93,7 +93,8 @@ func addHeaders(l *packet.Line, p Packet) {
 	}
 }
 
-// addSyndrome adds the value of a syndrome unless it is not set, or is no credit count.
+// addSyndrome adds what a syndrome says to l: the credits, the RNR timer or the NAK code. It adds nothing if
+// the value is not set, or if an ACK has no credit count.
 func addSyndrome(l *packet.Line, h AETH) {
 	if h.Value == nil {
 		return

@@ -266,8 +266,8 @@ func (p *peer) outputSegments(now mono.Time) {
 	}
 }
 
-// addressRD sets the addresses and payload of an RD datagram: the path of the peer's last request,
-// if there is one.
+// addressRD sets the addresses and payload of an RD datagram. Its path is that of the last request posted
+// to the peer, if it had the same destination, else the default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

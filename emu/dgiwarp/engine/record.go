@@ -19,8 +19,9 @@ type record struct {
 	imm    uint32
 }
 
-// takeWriteRecord writes a segment of a Write-Record, an unreliable Write whose received ranges a
-// receive reports, to memory, and records its range. The last missing segment completes the record.
+// takeWriteRecord places a segment of a Write-Record in memory, and records its range. A Write-Record is
+// an unreliable Write; the completion of a receive at its target lists the ranges that arrived. The last
+// missing segment completes the record.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord

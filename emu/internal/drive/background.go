@@ -54,8 +54,9 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// mayPark reports whether the holder of the poller has slept during the last parkAfter calls,
-// and wakes in time for the next deadline. The lock is held.
+// mayPark reports whether the background goroutine may park: the goroutine that holds the poller has slept
+// during the last parkAfter calls and wakes in time for the next deadline, and no acknowledgement is
+// delayed. The lock of r is held.
 func (d *idleDetector) mayPark(r *Real) bool {
 	p := &r.poller
 	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {

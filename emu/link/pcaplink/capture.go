@@ -179,7 +179,7 @@ func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := t.PacketLink.Send(now, ds)
 	for i := range ds[:n] {
 		d := ds[i]
-		if t.socketHeaders { // the socket ignores variants
+		if t.socketHeaders { // a socket sends the usual headers, with checksum and DF
 			d.Variants = 0
 		}
 		t.intf.Write(now, Outbound, &d)
