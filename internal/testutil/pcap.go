@@ -3,6 +3,7 @@ package testutil
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -83,4 +84,46 @@ func openCapture(r io.Reader) (next func() (CapturedPacket, error), err error) {
 		out := opts.Flags != nil && opts.Flags.Direction == pcapgo.NgEpbFlagDirectionOutbound
 		return CapturedPacket{info.Timestamp, intf.LinkType, data, out, strings.Join(opts.Comments, "\n")}, err
 	}, err
+}
+
+// Conversation has the octets that the two ends of a TCP connection sent.
+type Conversation struct{ Initiator, Responder []byte }
+
+// ReadConversations returns the TCP connections of a capture file, which must have every octet, in order;
+// some may be there twice.
+func ReadConversations(t testing.TB, name string) (all []*Conversation) {
+	t.Helper()
+	type direction struct {
+		sent *[]byte
+		next uint32 // sequence number
+	}
+	directions := map[string]*direction{}
+	for _, packet := range ReadCaptureFile(t, name) {
+		p := gopacket.NewPacket(packet.Data, packet.Link, gopacket.Default)
+		tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+		if !ok {
+			continue
+		}
+		net := p.NetworkLayer().NetworkFlow()
+		src, dst := fmt.Sprint(net.Src(), tcp.SrcPort), fmt.Sprint(net.Dst(), tcp.DstPort)
+		switch key := src + dst; {
+		case tcp.SYN && !tcp.ACK:
+			c := &Conversation{}
+			all = append(all, c)
+			directions[key] = &direction{&c.Initiator, tcp.Seq + 1}
+			directions[dst+src] = &direction{sent: &c.Responder}
+		case tcp.SYN:
+			directions[key].next = tcp.Seq + 1
+		case len(tcp.Payload) > 0:
+			d := directions[key]
+			seen := int32(d.next - tcp.Seq)
+			if seen < 0 {
+				t.Fatalf("%s: octets are missing before %d", name, tcp.Seq)
+			}
+			b := tcp.Payload[min(int(seen), len(tcp.Payload)):]
+			*d.sent = append(*d.sent, b...)
+			d.next += uint32(len(b))
+		}
+	}
+	return all
 }

@@ -2,72 +2,14 @@ package wire
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
-
-// conversation is the byte streams of both directions of a TCP connection.
-type conversation struct {
-	initiator, responder string // address and port
-	said                 map[string][]byte
-}
-
-// conversations puts the TCP streams of testdata/name together. The captures
-// hold every octet, in order, some twice.
-func conversations(t testing.TB, name string) (all []*conversation) {
-	t.Helper()
-	file := must.Get(os.Open(filepath.Join("testdata", name)))(t)
-	defer file.Close()
-	r := must.Get(pcapgo.NewReader(file))(t)
-	open, next := map[string]*conversation{}, map[string]uint32{}
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := gopacket.NewPacket(data, r.LinkType(), gopacket.Default)
-		tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
-		if !ok {
-			continue
-		}
-		net := p.NetworkLayer().NetworkFlow()
-		src, dst := fmt.Sprintf("%v:%d", net.Src(), tcp.SrcPort), fmt.Sprintf("%v:%d", net.Dst(), tcp.DstPort)
-		way := src + ">" + dst
-		if tcp.SYN {
-			next[way] = tcp.Seq + 1
-			if !tcp.ACK {
-				c := &conversation{initiator: src, responder: dst, said: map[string][]byte{}}
-				open[way], open[dst+">"+src] = c, c
-				all = append(all, c)
-			}
-			continue
-		}
-		b := tcp.Payload
-		if len(b) == 0 {
-			continue
-		}
-		if seen := int32(next[way] - tcp.Seq); seen < 0 {
-			t.Fatalf("%s: octets are missing before %d", name, tcp.Seq)
-		} else if b = b[min(int(seen), len(b)):]; len(b) > 0 {
-			open[way].said[src] = append(open[way].said[src], b...)
-			next[way] += uint32(len(b))
-		}
-	}
-}
 
 // TestCapturedFPDUsRoundTrip takes every octet that two kernels said to
 // each other apart, and puts it together again from what was understood.
@@ -78,14 +20,14 @@ func TestCapturedFPDUsRoundTrip(t *testing.T) {
 		files++
 		name := filepath.Base(path)
 		t.Run(name, func(t *testing.T) {
-			for _, c := range conversations(t, name) {
+			for _, c := range testutil.ReadConversations(t, path) {
 				connections++
 				var request, reply StartFrame
-				first, err := request.Parse(c.said[c.initiator])
+				first, err := request.Parse(c.Initiator)
 				if err != nil || request.Reply {
 					t.Fatalf("request: %v, %+v", err, request)
 				}
-				second, err := reply.Parse(c.said[c.responder])
+				second, err := reply.Parse(c.Responder)
 				if err != nil || !reply.Reply {
 					t.Fatalf("reply: %v, %+v", err, reply)
 				}
@@ -95,10 +37,10 @@ func TestCapturedFPDUsRoundTrip(t *testing.T) {
 				if _, _, ok := request.Split(); !ok {
 					t.Errorf("no enhanced data in %+v", request)
 				}
-				if got := append(request.Append(nil), first...); !bytes.Equal(got, c.said[c.initiator]) {
+				if got := append(request.Append(nil), first...); !bytes.Equal(got, c.Initiator) {
 					t.Error("request differs when written again")
 				}
-				if got := append(reply.Append(nil), second...); !bytes.Equal(got, c.said[c.responder]) {
+				if got := append(reply.Append(nil), second...); !bytes.Equal(got, c.Responder) {
 					t.Error("reply differs when written again")
 				}
 				stale += survive(t, FramingTo(&reply, &request), first, count)

@@ -3,9 +3,7 @@ package pcaplink
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,31 +15,21 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // kernelPackets returns the IP packets of a capture of two soft-RoCE peers, and
 // the datagrams in them.
 func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 	t.Helper()
-	f := must.Get(os.Open("testdata/rxe_rc_send_64.pcap"))(t)
-	defer f.Close()
-	r := must.Get(pcapgo.NewReader(f))(t)
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return packets, ds
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
+	for _, c := range testutil.ReadCaptureFile(t, "testdata/rxe_rc_send_64.pcap") {
+		p := gopacket.NewPacket(c.Data, layers.LayerTypeEthernet, gopacket.Default)
 		ip, _ := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
 		udp, _ := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
 		if ip == nil || udp == nil || udp.DstPort != 4791 {
@@ -55,6 +43,7 @@ func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 			TClass: ip.TOS, HopLimit: ip.TTL, IPID: uint32(ip.Id), Variants: link.NoChecksum, Payload: bytes.Clone(udp.Payload),
 		})
 	}
+	return packets, ds
 }
 
 func TestFramesMatchThoseOfKernel(t *testing.T) {

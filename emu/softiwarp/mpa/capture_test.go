@@ -2,72 +2,14 @@ package mpa
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
-
-// conversation is what the two ends of a TCP connection said, whole.
-type conversation struct{ initiator, responder []byte }
-
-// conversations puts the TCP streams of a capture together. The captures hold
-// every octet, in order, some twice.
-func conversations(t *testing.T, path string) (all []*conversation) {
-	t.Helper()
-	file := must.Get(os.Open(path))(t)
-	defer file.Close()
-	r := must.Get(pcapgo.NewReader(file))(t)
-	type half struct {
-		said *[]byte
-		next uint32
-	}
-	halves := map[string]*half{}
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := gopacket.NewPacket(data, r.LinkType(), gopacket.Default)
-		tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
-		if !ok {
-			continue
-		}
-		net := p.NetworkLayer().NetworkFlow()
-		src, dst := fmt.Sprint(net.Src(), tcp.SrcPort), fmt.Sprint(net.Dst(), tcp.DstPort)
-		switch way := src + dst; {
-		case tcp.SYN && !tcp.ACK:
-			c := &conversation{}
-			all = append(all, c)
-			halves[way] = &half{&c.initiator, tcp.Seq + 1}
-			halves[dst+src] = &half{said: &c.responder}
-		case tcp.SYN:
-			halves[way].next = tcp.Seq + 1
-		case len(tcp.Payload) > 0:
-			h := halves[way]
-			seen := int32(h.next - tcp.Seq)
-			if seen < 0 {
-				t.Fatalf("%s: octets are missing before %d", path, tcp.Seq)
-			}
-			b := tcp.Payload[min(int(seen), len(tcp.Payload)):]
-			*h.said = append(*h.said, b...)
-			h.next += uint32(len(b))
-		}
-	}
-}
 
 // TestKernelsWouldNotNotice has two connections say what two kernels said to each
 // other, from what each of them has to be told: every octet is the same, the
@@ -81,7 +23,7 @@ func TestKernelsWouldNotNotice(t *testing.T) {
 	fpdus, connections := 0, 0
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			for _, talk := range conversations(t, path) {
+			for _, talk := range testutil.ReadConversations(t, path) {
 				connections++
 				fpdus += replay(t, rng, talk)
 			}
@@ -92,24 +34,24 @@ func TestKernelsWouldNotNotice(t *testing.T) {
 	}
 }
 
-func replay(t *testing.T, rng *rand.Rand, talk *conversation) (fpdus int) {
+func replay(t *testing.T, rng *rand.Rand, talk *testutil.Conversation) (fpdus int) {
 	t.Helper()
 	var req, rep wire.StartFrame
-	first := must.Get(req.Parse(talk.initiator))(t)
-	second := must.Get(rep.Parse(talk.responder))(t)
+	first := must.Get(req.Parse(talk.Initiator))(t)
+	second := must.Get(rep.Parse(talk.Responder))(t)
 	asked, private, _ := req.Split()
 	answered, answer, _ := rep.Split()
 
 	siw := Policy{StartupPolicy{NeverAskCRC: !req.CRC}, FPDUPolicy{ReusePad: true, ResponderSends: AfterReply}}
 	initiator := NewInitiator(0, Config{IRD: asked.IRD, ORD: asked.ORD, PrivateData: private, Policy: siw})
 	responder := NewResponder(0, Config{MaxIRD: 128, Policy: siw})
-	same(t, "Request", written(initiator), talk.initiator[:len(talk.initiator)-len(first)])
-	if es := inPieces(rng, responder, talk.initiator[:len(talk.initiator)-len(first)]); one(t, es).Kind != EventRequest {
+	same(t, "Request", written(initiator), talk.Initiator[:len(talk.Initiator)-len(first)])
+	if es := inPieces(rng, responder, talk.Initiator[:len(talk.Initiator)-len(first)]); one(t, es).Kind != EventRequest {
 		t.Fatalf("%+v", es)
 	}
 	must.Do(t, responder.Accept(0, AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}))
-	same(t, "Reply", written(responder), talk.responder[:len(talk.responder)-len(second)])
-	if es := inPieces(rng, initiator, talk.responder[:len(talk.responder)-len(second)]); one(t, es).Kind != EventAccepted {
+	same(t, "Reply", written(responder), talk.Responder[:len(talk.Responder)-len(second)])
+	if es := inPieces(rng, initiator, talk.Responder[:len(talk.Responder)-len(second)]); one(t, es).Kind != EventAccepted {
 		t.Fatalf("%+v", es)
 	}
 	if p := initiator.Params(); p.ORD != min(asked.ORD, answered.IRD) {

@@ -5,18 +5,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // frame is one frame of a capture that carries IP.
@@ -29,31 +27,13 @@ type frame struct {
 // Ethernet added to them.
 func readCapture(t testing.TB, name string) []frame {
 	t.Helper()
-	f := must.Get(os.Open(filepath.Join("testdata", name)))(t)
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
 	var frames []frame
-	for n := 1; ; n++ {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return frames
+	for i, p := range testutil.ReadCaptureFile(t, filepath.Join("testdata", name)) {
+		if ip, ok := p.IP(); ok {
+			frames = append(frames, frame{i + 1, ip})
 		}
-		if err != nil {
-			t.Fatalf("%s frame %d: %v", name, n, err)
-		}
-		if r.LinkType() == layers.LinkTypeEthernet {
-			switch layers.EthernetType(binary.BigEndian.Uint16(data[12:])) {
-			case layers.EthernetTypeIPv4, layers.EthernetTypeIPv6:
-				data = data[14:]
-			default:
-				continue
-			}
-		}
-		frames = append(frames, frame{n, data})
 	}
+	return frames
 }
 
 // captures returns the names of the captures that match pattern.

@@ -3,32 +3,19 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // readMADs returns the 256 bytes of every MAD to QP 1 in a capture.
 func readMADs(t *testing.T, file string) [][]byte {
 	t.Helper()
-	f := must.Get(os.Open(filepath.Join("testdata", file)))(t)
-	defer f.Close()
-	r := must.Get(pcapgo.NewReader(f))(t)
 	var mads [][]byte
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return mads
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range testutil.ReadCaptureFile(t, filepath.Join("testdata", file)) {
+		frame := p.Data
 		if len(frame) < 14+20+8+12+8+MADLen || frame[12] != 0x08 || frame[13] != 0 {
 			continue
 		}
@@ -39,6 +26,7 @@ func readMADs(t *testing.T, file string) [][]byte {
 		}
 		mads = append(mads, frame[bth+12+8:bth+12+8+MADLen])
 	}
+	return mads
 }
 
 func TestCapturedMADsRoundTrip(t *testing.T) {
