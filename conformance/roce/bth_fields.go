@@ -245,7 +245,7 @@ var bthBitCases = mostlyRC.Cases([]conformance.Case{{
 		c, events := p.connectWithChannel(Setup{Receives: 3, recvLen: 2048})
 		for i, message := range [][]ib.Packet{
 			{c.peerSend(0, 16)},
-			{ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.SendLast(c.PeerPSN(2), Data(16)).AckReq()},
+			{ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.New(ib.OpSendLast, c.PeerPSN(2), Data(16)).AckReq()},
 			{ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 16), 7, Data(16)).AckReq()},
 		} {
 			c.armCQ(true)
@@ -319,7 +319,7 @@ func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 		all := c.nextPackets(ib.Packets(n, MTU))
 		for i, pkt := range all {
 			se := want && i == len(all)-1
-			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
+			c.Check(*pkt.BTH.SE == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
 		c.completeWith(ib.Ack(all[len(all)-1].PSN(), 1), 7)
 	}

@@ -2,7 +2,6 @@ package roce
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -37,16 +36,11 @@ func (w *PacketChecker) PacketSent(p ib.Packet) {
 	w.markSent = w.markSent || marked
 }
 
-// checkedRules are the rules that every packet must follow.
-var checkedRules = []ib.FaultRule{ib.FaultICRC, ib.FaultTVer, ib.FaultReserved, ib.FaultPayload, ib.FaultAckReq, ib.FaultSolicited}
-
-// Check fails the case if a packet from the device breaks one of checkedRules, or has a wrong P_Key,
+// Check fails the case if a packet from the device has one of [ib.Packet.Faults], or a wrong P_Key,
 // FECN or BECN.
 func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
-	for _, f := range p.Faults(0) { // 0: any MTU
-		if slices.Contains(checkedRules, f.Rule) {
-			r.Fail(string(f.Rule), "%v: %s", p, f.Found)
-		}
+	for _, f := range p.Faults() {
+		r.Fail(f.Rule, "%v: %s", p, f.Found)
 	}
 	if p.Opcode() == ib.OpCNP {
 		return // a CNP has the P_Key of the marked packet, and BECN

@@ -33,7 +33,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a WRITE_MIDDLE without a FIRST",
 	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
 	Defects: []string{"NoQPEvents"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.exchange(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceNak(0, ib.NakInvalidRequest, 0))
+		c.exchange(ib.New(ib.OpWriteMiddle, c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceNak(0, ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
 		c.Sync()
 		c.expectNoMoreEvents()

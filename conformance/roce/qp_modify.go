@@ -116,7 +116,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		c.expectPSNs(0, 4)
 		c.PostSend(c.QP, c.SendWR(9, 2*MTU))
 		c.expect(ib.SendFirst(c.DevicePSN(0), nil))
-		c.expect(ib.SendLast(c.DevicePSN(1), nil))
+		c.expect(ib.New(ib.OpSendLast, c.DevicePSN(1), nil))
 		c.expectPSNs(2, 4)
 		c.Send(c.peerNak(1, ib.NakRemoteOp, 0))
 		c.ExpectRecv(1, 2*MTU+1)

@@ -309,7 +309,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Expects: "BAD_RESP_ERR, the QP in ERR",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.ReadWR(1, 2500))
-		c.Send(ib.ReadResponseMiddle(c.DevicePSN(0), Data(MTU)))
+		c.Send(ib.New(ib.OpReadResponseMiddle, c.DevicePSN(0), Data(MTU)))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),

@@ -168,10 +168,10 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.Drain(0)
 		c.Send(c.peerRead(1, 2500).AckReq())
-		first := c.expect(ib.ReadResponseFirst(c.PeerPSN(1), ib.AnyMSN, nil))
+		first := c.expect(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(1), ib.AnyMSN, nil))
 		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
-		c.expect(ib.ReadResponseMiddle(c.PeerPSN(2), nil))
-		c.expect(ib.ReadResponseLast(c.PeerPSN(3), 2, nil))
+		c.expect(ib.New(ib.OpReadResponseMiddle, c.PeerPSN(2), nil))
+		c.expect(ib.Response(ib.OpReadResponseLast, c.PeerPSN(3), 2, nil))
 		c.exchange(c.peerRead(4, 16).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {

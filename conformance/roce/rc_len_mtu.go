@@ -40,7 +40,7 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoLengthChecks"}, Run: OnPort(func(p *Port) {
 		for _, n := range []int{1, 1024} {
 			c := p.connect(Setup{Receives: 1, recvLen: 4096})
-			c.Send(ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendLast(c.PeerPSN(1), Data(n)).AckReq())
+			c.Send(ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.New(ib.OpSendLast, c.PeerPSN(1), Data(n)).AckReq())
 			c.expect(c.deviceAck(1, 1))
 			c.ExpectRecv(1, 1024+n)
 		}
@@ -201,7 +201,7 @@ func (p *Port) expectExcessRefused() {
 	c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1024), Data(1024)).AckReq())
 	got := c.expectAnyPacket("a response to the FIRST packet")
 	if c.deviceAck(0, 0).Matches(got.Packet) {
-		c.exchange(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq(), c.deviceNak(1, ib.NakInvalidRequest, 0))
+		c.exchange(ib.New(ib.OpWriteLast, c.PeerPSN(1), Data(16)).AckReq(), c.deviceNak(1, ib.NakInvalidRequest, 0))
 		c.ExpectUnchangedOutside(c.TargetMem, 0, 1024)
 	} else {
 		c.checkPacket(c.deviceNak(0, ib.NakInvalidRequest, 0), got)

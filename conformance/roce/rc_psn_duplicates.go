@@ -36,9 +36,9 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 		case ib.OpWriteOnlyImm:
 			all = []ib.Packet{ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 16), 7, Data(16))}
 		case ib.OpSendLastImm:
-			all = []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(MTU)), ib.SendLastImm(c.PeerPSN(1), 7, Data(16))}
+			all = []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(MTU)), ib.New(ib.OpSendLastImm, c.PeerPSN(1), Data(16)).WithImm(7)}
 		case ib.OpWriteLastImm:
-			all = []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, MTU+16), Data(MTU)), ib.WriteLastImm(c.PeerPSN(1), 7, Data(16))}
+			all = []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, MTU+16), Data(MTU)), ib.New(ib.OpWriteLastImm, c.PeerPSN(1), Data(16)).WithImm(7)}
 		}
 		last := len(all) - 1
 		all[last] = all[last].AckReq()
@@ -137,7 +137,7 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 	c.exchange(short, answer)
 	c.Send(ib.ReadRequest(c.PeerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
 	if afterFirst {
-		c.expect(ib.ReadResponseFirst(c.PeerPSN(k+1), ib.AnyMSN, nil))
+		c.expect(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(k+1), ib.AnyMSN, nil))
 	}
 	c.Send(short)
 	sent, after := c.Now(), 0 // after counts the responses to the long READ since the duplicate was sent

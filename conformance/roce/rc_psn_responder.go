@@ -132,7 +132,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.exchange(writeOp.packet(c.PeerPSN(1), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(1), ib.AnyMSN))
 
 		c = p.connect(Setup{Receives: 2})
-		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)), ib.WriteMiddle(c.PeerPSN(1), Data(MTU)))
+		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)), ib.New(ib.OpWriteMiddle, c.PeerPSN(1), Data(MTU)))
 		c.Drain(0)
 		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),

@@ -32,9 +32,9 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 			second, third = s.first, s.first+s.middle
 		}
 		c.Send(
-			ib.ReadResponseFirst(c.DevicePSN(0), 1, bytes[:s.first]),
-			ib.ReadResponseMiddle(c.DevicePSN(1), bytes[second:][:s.middle]),
-			ib.ReadResponseLast(c.DevicePSN(2), 1, bytes[third:]),
+			ib.Response(ib.OpReadResponseFirst, c.DevicePSN(0), 1, bytes[:s.first]),
+			ib.New(ib.OpReadResponseMiddle, c.DevicePSN(1), bytes[second:][:s.middle]),
+			ib.Response(ib.OpReadResponseLast, c.DevicePSN(2), 1, bytes[third:]),
 		)
 		c.expectErrorOrRetry(bytes)
 	}),

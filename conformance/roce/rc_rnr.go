@@ -129,7 +129,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
 		c.PostSend(c.QP, write, c.SendWR(2, 8))
 		message := c.wantWrite(0, n)
-		message[2] = ib.WriteLastImm(c.DevicePSN(2), 7, message[2].Payload)
+		message[2] = ib.New(ib.OpWriteLastImm, c.DevicePSN(2), message[2].Payload).WithImm(7)
 		all := c.expectAll(message, c.wantSend(3, 8))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
@@ -221,7 +221,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
 	Defects: []string{"RNRRestartsMessage"}, Run: onConn(Setup{}, func(c *Conn) {
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
-		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
+		last := ib.New(ib.OpWriteLastImm, c.PeerPSN(2), parts[2].Payload).WithImm(7).AckReq()
 		c.Send(parts[:2]...)
 		c.Drain(0)
 		c.exchange(last, anyRNRNak(c.PeerPSN(2)))

@@ -112,8 +112,8 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.Send(c.peerAck(0, 1)) // the next SEND may need the credit
 		c.postImm(verbs.OpSendImm, 2500)
 		c.expect(ib.SendFirst(c.DevicePSN(1), c.LocalMem.Buf[:MTU]))
-		c.expect(ib.SendMiddle(c.DevicePSN(2), c.LocalMem.Buf[MTU:2*MTU]))
-		c.expect(ib.SendLastImm(c.DevicePSN(3), rdmaImm, c.LocalMem.Buf[2*MTU:2500]))
+		c.expect(ib.New(ib.OpSendMiddle, c.DevicePSN(2), c.LocalMem.Buf[MTU:2*MTU]))
+		c.expect(ib.New(ib.OpSendLastImm, c.DevicePSN(3), c.LocalMem.Buf[2*MTU:2500]).WithImm(rdmaImm))
 	}),
 }, {
 	ID: "rc/imm/write-carries-it-behind-the-reth", Cite: ibta("", "rc/imm/1"),
@@ -126,7 +126,7 @@ var immediateCases = overRC.Cases([]conformance.Case{{
 		c.Send(c.peerAck(0, 1))
 		c.postImm(verbs.OpRDMAWriteImm, 1500)
 		c.expect(ib.WriteFirst(c.DevicePSN(1), peerMemoryRETH(1500), c.LocalMem.Buf[:MTU]))
-		c.expect(ib.WriteLastImm(c.DevicePSN(2), rdmaImm, c.LocalMem.Buf[MTU:1500]))
+		c.expect(ib.New(ib.OpWriteLastImm, c.DevicePSN(2), c.LocalMem.Buf[MTU:1500]).WithImm(rdmaImm))
 	}),
 }, {
 	ID: "rc/imm/receiver-gets-it-as-sent", Cite: ibta("", "rc/imm/1", "rc/wr/5"),
@@ -185,7 +185,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), one, Data(8)),
-			ib.SendFirst(c.PeerPSN(1), Data(MTU)), ib.SendLastInv(c.PeerPSN(2), two, Data(8)),
+			ib.SendFirst(c.PeerPSN(1), Data(MTU)), ib.New(ib.OpSendLastInv, c.PeerPSN(2), Data(8)).WithIETH(uint32(two)),
 			ib.SendOnly(c.PeerPSN(3), Data(8)))
 		for i, key := range []verbs.RKey{one, two} {
 			wc := c.ExpectRecv(uint64(i+1), 8+i*MTU)

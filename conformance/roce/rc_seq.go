@@ -107,7 +107,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 	Expects: "one completion with the immediate data, and the next receive for the next message",
 	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
-		wc := sendTwoPacketSend(c, ib.SendLastImm(c.PeerPSN(1), 0x01020304, Data(16)))
+		wc := sendTwoPacketSend(c, ib.New(ib.OpSendLastImm, c.PeerPSN(1), Data(16)).WithImm(0x01020304))
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 	}),
 }, {
@@ -118,7 +118,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Expects: "one completion with the key, and the next receive for the next message",
 	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		key := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead).key
-		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
+		wc := sendTwoPacketSend(c, ib.New(ib.OpSendLastInv, c.PeerPSN(1), Data(16)).WithIETH(uint32(key)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {

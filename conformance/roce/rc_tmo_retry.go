@@ -142,7 +142,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		for first.Opcode() == ib.OpSendOnly { // retransmissions
 			first = c.expectAnyPacket("a response to the READ")
 		}
-		c.checkPacket(ib.ReadResponseFirst(c.PeerPSN(0), ib.AnyMSN, nil), first)
+		c.checkPacket(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(0), ib.AnyMSN, nil), first)
 		c.ToState(c.QP, verbs.QPStateReset)
 		answered := checkSentBeforeReset(c, c.Drain(0))
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))

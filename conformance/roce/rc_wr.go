@@ -54,7 +54,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
 	Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
 		bytes := Data(1028)
-		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.WriteLastImm(c.PeerPSN(1), 7, bytes[MTU:]),
+		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.New(ib.OpWriteLastImm, c.PeerPSN(1), bytes[MTU:]).WithImm(7),
 			ib.WriteOnlyImm(c.PeerPSN(2), c.RETH(2048, 12), 8, bytes[:12]))
 		for i, n := range []int{1028, 12} {
 			wc := c.ExpectRecv(uint64(i+1), n)

@@ -26,7 +26,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		)
 		c.ExpectRecv(2, 16)
 		c.Send(
-			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
+			ib.New(ib.OpSendMiddle, c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
 			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(16), Data(16)).On(ib.UC).AckReq(),
 			good,
 			ucSendOnly(c.PeerPSN(20), 16).AckReq(),

@@ -50,14 +50,14 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 	Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
 	Defects: []string{"ByteOrderWrong"}, Run: onUD(2, func(d *udPort) {
 		const imm = 0x01020304
-		d.SendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, Data(8)).To(uint32(d.QP.QPN())))
+		d.SendPacket(ib.Datagram(0, udQKey, udPeerQPN, Data(8)).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(uint32(d.QP.QPN())))
 		wc := d.ExpectRecv(1, ib.GRHLen+8)
 		d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
 		d.SendPacket(d.datagram(Data(8)))
 		wc = d.ExpectRecv(2, ib.GRHLen+8)
 		d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
 		d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
-		d.expectPacket(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), imm, d.LocalMem.Buf[:8]).To(udPeerQPN))
+		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]).WithOpcode(ib.OpUDSendOnlyImm).WithImm(imm).To(udPeerQPN))
 	}),
 }, {
 	ID: "ud/psn/means-nothing", Cite: ibta("", "ud/8"), Needs: verbs.CapUD,

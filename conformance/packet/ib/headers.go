@@ -160,15 +160,9 @@ const (
 
 // String is the name of the kind.
 func (k AckKind) String() string {
-	switch k {
-	case AckPositive:
-		return "ACK"
-	case AckRNR:
-		return "RNR_NAK"
-	case AckReserved:
-		return "reserved ACK"
-	case AckNegative:
-		return "NAK"
+	names := []string{"ACK", "RNR_NAK", "reserved ACK", "NAK"}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("reserved ACK %d", uint8(k))
 }

@@ -1,30 +1,28 @@
 package ib
 
-// parts splits data into payloads of at most mtu bytes; empty data is one empty payload.
-func parts(data []byte, mtu int) [][]byte {
-	out := [][]byte{data[:min(mtu, len(data))]}
-	for at := mtu; at < len(data); at += mtu {
-		out = append(out, data[at:min(at+mtu, len(data))])
-	}
-	return out
-}
+// messageOps are the opcodes of a message's packets by their [Position].
+type messageOps [4]Opcode
 
-// message returns the packets of one message. first, middle, last and only are the opcodes for
-// their positions in it.
-func message(psn PSN, data []byte, mtu int, first, middle, last, only Opcode) []Packet {
-	all := parts(data, mtu)
-	ps := make([]Packet, 0, len(all))
-	for i, part := range all {
-		op := middle
+var (
+	sendOps         = messageOps{Only: OpSendOnly, First: OpSendFirst, Middle: OpSendMiddle, Last: OpSendLast}
+	writeOps        = messageOps{Only: OpWriteOnly, First: OpWriteFirst, Middle: OpWriteMiddle, Last: OpWriteLast}
+	readResponseOps = messageOps{Only: OpReadResponseOnly, First: OpReadResponseFirst, Middle: OpReadResponseMiddle, Last: OpReadResponseLast}
+)
+
+// packets returns the packets of one message with consecutive PSNs.
+func (ops messageOps) packets(psn PSN, data []byte, mtu int) []Packet {
+	ps := make([]Packet, Packets(len(data), mtu))
+	for i := range ps {
+		position := Middle
 		switch {
-		case len(all) == 1:
-			op = only
+		case len(ps) == 1:
+			position = Only
 		case i == 0:
-			op = first
-		case i == len(all)-1:
-			op = last
+			position = First
+		case i == len(ps)-1:
+			position = Last
 		}
-		ps = append(ps, newPacket(op, psn.Add(i), part))
+		ps[i] = New(ops[position], psn.Add(i), data[i*mtu:min((i+1)*mtu, len(data))])
 	}
 	return ps
 }
@@ -34,13 +32,13 @@ func Packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu) }
 
 // Send returns the packets of a SEND; the last has AckReq.
 func Send(psn PSN, data []byte, mtu int) []Packet {
-	return ackReqLast(message(psn, data, mtu, OpSendFirst, OpSendMiddle, OpSendLast, OpSendOnly))
+	return ackReqLast(sendOps.packets(psn, data, mtu))
 }
 
 // Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of
 // the RETH.
 func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
-	ps := message(psn, data, mtu, OpWriteFirst, OpWriteMiddle, OpWriteLast, OpWriteOnly)
+	ps := writeOps.packets(psn, data, mtu)
 	ps[0] = ps[0].WithRETH(to.Sized(len(data)))
 	return ackReqLast(ps)
 }
@@ -52,11 +50,10 @@ func ackReqLast(ps []Packet) []Packet {
 
 // ReadResponses returns the response packets of a READ; psn is that of the first.
 func ReadResponses(psn PSN, msn uint32, data []byte, mtu int) []Packet {
-	ps := message(psn, data, mtu, OpReadResponseFirst, OpReadResponseMiddle, OpReadResponseLast, OpReadResponseOnly)
+	ps := readResponseOps.packets(psn, data, mtu)
 	for i, p := range ps {
 		if p.Opcode() != OpReadResponseMiddle {
-			p.AETH = &AETH{Kind: new(AckPositive)}
-			ps[i] = p.WithMSN(msn)
+			ps[i] = Response(p.Opcode(), p.PSN(), msn, p.Payload)
 		}
 	}
 	return ps

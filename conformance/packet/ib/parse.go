@@ -97,12 +97,3 @@ func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
 	}
 	return rest, err
 }
-
-// WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding
-// and ICRC), which [Packet.Build] then computes. A UDP checksum is computed if there was one.
-func (p Packet) WithoutComputed() Packet {
-	p.udpChecksum = value(p.UDP.Checksum, 0) != 0
-	p.IP, p.UDP = p.IP.WithoutComputed(), p.UDP.WithoutComputed()
-	p.BTH.PadCnt, p.Pad, p.ICRC, p.raw = nil, nil, nil, nil
-	return p
-}

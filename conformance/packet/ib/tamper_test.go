@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -38,8 +39,8 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"time to live":              {path4, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
 		"IP checksum":               {path4, false, func(p *Packet) { p.IP.Checksum = new(uint16(3)) }},
 		"UDP checksum":              {path4, false, func(p *Packet) { p.udpChecksum = true }},
-		"FECN":                      {path4, false, func(p *Packet) { *p = p.FECN() }},
-		"BECN":                      {path4, false, func(p *Packet) { *p = p.BECN() }},
+		"FECN":                      {path4, false, func(p *Packet) { p.BTH.FECN = new(true) }},
+		"BECN":                      {path4, false, func(p *Packet) { p.BTH.BECN = new(true) }},
 		"bits beside them":          {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
 		"identification":            {path4, true, func(p *Packet) { p.IP.ID = new(uint32(7)) }},
 		"DF":                        {path4, true, func(p *Packet) { p.IP.DF = new(false) }},
@@ -118,12 +119,12 @@ func TestSeals(t *testing.T) {
 	if got := binary.LittleEndian.Uint32(wire[len(wire)-4:]); got != right {
 		t.Fatalf("ICRC %#08x on the wire, least significant byte first, is %#08x", right, got)
 	}
-	swapped := p.SwappedICRC().Build()
+	swapped := p.ChooseICRC(bits.ReverseBytes32).Build()
 	if got := binary.BigEndian.Uint32(swapped[len(swapped)-4:]); got != right {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
 	seven := func(uint32) uint32 { return 7 }
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.ChooseICRC(seven)} {
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.ChooseICRC(bits.ReverseBytes32), "of one's own": p.ChooseICRC(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -166,12 +167,8 @@ func TestLies(t *testing.T) {
 	// An ICRC that fits the options is right: that they are not allowed is another matter.
 	options := p
 	options.IP.Options = []byte{1, 1, 1, 1}
-	got := reparse(t, options)
-	if err := got.CheckICRC(); err != nil {
+	if err := reparse(t, options).CheckICRC(); err != nil {
 		t.Error(err)
-	}
-	if fs := got.Faults(0); len(fs) != 1 || fs[0].Rule != FaultIPHeader {
-		t.Errorf("options: %v", fs)
 	}
 }
 
@@ -228,7 +225,7 @@ func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
 			t.Errorf("%v", c.want)
 		}
 	}
-	if f := parsed.AsFromSocket().Faults(0); len(f) > 0 {
+	if f := parsed.AsFromSocket().Faults(); len(f) > 0 {
 		t.Errorf("%v", f)
 	}
 	if parsed.IP.DF == nil {
