@@ -58,7 +58,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			d.expectDropped(d.datagram(Data(16)).On(service))
 			d.expectDropped(d.datagram(Data(16)).On(service).AckReq())
 		}
-		d.expectAccepted(0)
+		d.expectAccepted()
 	}),
 }, {
 	ID: "bth/op/reserved-rc-opcodes-refused", Cite: ibta("", "bth/op/2"),
@@ -102,7 +102,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			}
 		}
 		d.ExpectState(d.QP, verbs.QPStateRTS)
-		d.expectAccepted(0)
+		d.expectAccepted()
 	}),
 }, {
 	ID: "bth/qpn/unknown-number-dropped", Cite: ibta("", "bth/qpn/1"),
@@ -114,7 +114,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 		number := uint32(gone.QP.QPN())
 		c.Must("a queue pair that is destroyed", gone.QP.Close())
 		c.Sync() // creates the synchronization queue pair
-		used := []uint32{uint32(c.QP.QPN()), uint32(c.SyncQP().QPN())}
+		used := []uint32{uint32(c.QP.QPN()), uint32(c.syncConn.qp.QPN())}
 		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 			if qpn != used[0] && qpn != used[1] {
 				c.expectDropped(c.peerSend(0, 16).To(qpn))
@@ -140,7 +140,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 	Expects: "a completion of the second only",
 	Defects: []string{"QPNLoose"}, Run: onUD(2, func(d *udPort) {
 		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
-		d.expectAccepted(0)
+		d.expectAccepted()
 	}),
 }, {
 	ID: "bth/len/packet-that-ends-in-its-headers-dropped", Cite: ibta("", "bth/len/1"),

@@ -11,23 +11,13 @@ import (
 // PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
 // fields of transport headers. Network headers and recommendations have their own cases.
 type PacketChecker struct {
-	// pkey is the default P_Key, the first of the port's table; pkeys are exceptions by
+	// pkey is the expected P_Key, the first of the port's table; pkeys are exceptions by
 	// the peer's QPN.
 	pkey  uint16
 	pkeys map[uint32]uint16
 	// markSent is set once the peer has sent a packet with CE or FECN.
 	markSent bool
 }
-
-// NewPacketChecker returns a checker for the rig's device.
-func NewPacketChecker(r *rig.Rig) *PacketChecker {
-	pkey, err := r.Device.QueryPKey(1, 0)
-	r.Must("a P_Key table that can be read", err)
-	return &PacketChecker{pkey: pkey, pkeys: make(map[uint32]uint16)}
-}
-
-// ExpectPKey sets the expected P_Key of packets to a QPN of the peer.
-func (w *PacketChecker) ExpectPKey(qpn uint32, pkey uint16) { w.pkeys[qpn] = pkey }
 
 // PacketSent tells the checker of a packet sent to the device. Once one has a CE mark or FECN, the
 // packets of the device may have FECN and BECN.
@@ -74,8 +64,7 @@ func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.Check(!answered, fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
 	wc, completed := c.PollCompletion(0)
 	c.Check(!completed, fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
-	c.ExpectUntouched(c.TargetMem)
-	c.ExpectUntouched(c.LocalMem)
+	c.ExpectUntouched(c.TargetMem, c.LocalMem)
 }
 
 // expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case

@@ -62,7 +62,7 @@ func TestCheckerReportsFaults(t *testing.T) {
 
 func TestCheckerUsesExpectedPKeyAndMarks(t *testing.T) {
 	w := newTestChecker()
-	w.ExpectPKey(0x11, 0x7001)
+	w.pkeys[0x11] = 0x7001
 	if err := check(t, w, ib.Ack(1, 1).WithPKey(0x7001)); err != nil {
 		t.Error("the expected P_Key:", err)
 	}

@@ -150,11 +150,14 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 // returns the packet.
 func (c *Conn) expect(want ib.Packet) Arrival { return c.expectPacket(c.fromDevice(want)) }
 
-// exchange sends a packet, and fails the case unless the next packet is of this connection
-// and matches response. It returns that packet.
-func (c *Conn) exchange(pkt, response ib.Packet) Arrival {
+// exchange sends a packet, and fails the case unless the next packets are of this connection
+// and match the responses. It returns the last of them.
+func (c *Conn) exchange(pkt ib.Packet, responses ...ib.Packet) (last Arrival) {
 	c.Send(pkt)
-	return c.expect(response)
+	for _, want := range responses {
+		last = c.expect(want)
+	}
+	return last
 }
 
 // fromDevice adds the addresses and the destination QPN of the connection to an expected
@@ -229,14 +232,11 @@ func (p *Port) LongTimeout(code uint8) uint8 {
 // Data returns n bytes of payload.
 func Data(n int) []byte { return rig.Data(n) }
 
-// pathMTU is the default path MTU of connections.
-const pathMTU = verbs.MTU1024
-
 // peerAttr returns the default attributes of a connection with the peer. There is no ACK
 // timeout.
 func (p *Port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
-		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
+		PathMTU: verbs.MTU1024, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
 		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.gidIndex(p.Local[0]), HopLimit: 64}},
 	}
 }

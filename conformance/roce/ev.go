@@ -21,10 +21,9 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoQPEvents"}, Run: OnPort(func(p *Port) {
 		for _, op := range []remoteOp{writeOp, readOp} {
 			c := p.connect(Setup{})
-			c.exchange(op.packet(c.PeerPSN(0), c.deregisteredRETH(16)), c.deviceNak(0, ib.NakRemoteAccess, 0))
+			c.exchange(op.packet(c.PeerPSN(0), c.deregisteredRETH()), c.deviceNak(0, ib.NakRemoteAccess, 0))
 			c.expectQPEvent(verbs.EventQPAccessErr)
 		}
-		p.Sync()
 		p.expectNoMoreEvents()
 	}),
 }, {
@@ -35,7 +34,6 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"NoQPEvents"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.exchange(ib.New(ib.OpWriteMiddle, c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceNak(0, ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
-		c.Sync()
 		c.expectNoMoreEvents()
 	}),
 }, {
@@ -144,7 +142,6 @@ var eventCases = overRC.Cases([]conformance.Case{{
 		for i := range 4 {
 			c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
 		}
-		c.Sync()
 		c.expectNoMoreEvents()
 	}),
 }})
@@ -182,7 +179,7 @@ func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 
 // isSyncEvent reports whether an event is of the synchronization queue pair.
 func (p *Port) isSyncEvent(e verbs.AsyncEvent) bool {
-	return p.SyncQP() != nil && e.QP == p.SyncQP()
+	return p.syncConn != nil && e.QP == p.syncConn.qp
 }
 
 // pendingEvents returns the pending asynchronous events.
@@ -197,9 +194,10 @@ func (p *Port) pendingEvents() (all []verbs.AsyncEvent) {
 	return all
 }
 
-// expectNoMoreEvents fails the case if an event is pending, except for events of the
-// synchronization queue pair.
+// expectNoMoreEvents synchronizes with the device, and fails the case if an event is pending, except
+// for events of the synchronization queue pair.
 func (p *Port) expectNoMoreEvents() {
+	p.Sync()
 	for _, e := range p.pendingEvents() {
 		p.Check(p.isSyncEvent(e), "no event", "%v", e.Type)
 	}

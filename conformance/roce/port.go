@@ -35,7 +35,9 @@ func OnPort(body func(*Port)) func(*conformance.Bench) error {
 }
 
 func newPort(r *rig.Rig) *Port {
-	return &Port{Rig: r, Peer: r.Peers[0], deviceAddr: r.Local[0], Checker: NewPacketChecker(r)}
+	p := &Port{Rig: r, Peer: r.Peers[0], deviceAddr: r.Local[0]}
+	p.Checker = &PacketChecker{pkey: p.pkey(0), pkeys: make(map[uint32]uint16)}
+	return p
 }
 
 // Arrival is a packet received from the device.
@@ -167,6 +169,13 @@ const (
 	shortWait = 100 * time.Microsecond
 )
 
+// expectNothing fails the case if the device sends a packet, as expectSilence does, or has completed
+// a request or a receive.
+func (p *Port) expectNothing() {
+	p.expectSilence(silencePeriod)
+	p.ExpectNoCompletion()
+}
+
 // expectSilence fails the case if the device sends a packet before it answers a request
 // on another connection, or within quiet after that; see [Port.NextAfterSync].
 func (p *Port) expectSilence(quiet time.Duration) {
@@ -177,7 +186,6 @@ func (p *Port) expectSilence(quiet time.Duration) {
 // syncConn is a connection for zero-length WRITEs. The ACK of a WRITE shows that the
 // device has processed all earlier packets.
 type syncConn struct {
-	p   *Port
 	qp  verbs.QP
 	psn ib.PSN
 	mem *rig.Memory // some NICs check the R_Key of a zero-length WRITE
@@ -191,7 +199,7 @@ const (
 
 // newSyncConn makes a connection in RTR, on which only the peer sends requests.
 func newSyncConn(p *Port) *syncConn {
-	c := &syncConn{p: p, psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
+	c := &syncConn{psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
 	cq := p.CreateCQ(verbs.CQInit{Depth: 16})
 	c.qp = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: cq, RecvCQ: cq, Caps: minQPCaps})
 	p.ToInit(c.qp, verbs.AccessRemoteWrite, 0)
@@ -201,26 +209,17 @@ func newSyncConn(p *Port) *syncConn {
 	return c
 }
 
-// sendRequest sends a WRITE that the device must acknowledge.
-func (c *syncConn) sendRequest() {
-	write := ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq()
-	c.p.SendPacket(write.To(uint32(c.qp.QPN())).Via(c.p.Peers[0], c.p.Local[0]))
-	c.psn = c.psn.Add(1)
-}
-
-// isAck reports whether a packet is the ACK of the last request.
-func (c *syncConn) isAck(a *Arrival) bool {
-	return a.DestQP() == syncQPN && a.PSN() == c.psn.Add(-1)
-}
-
 // Sync waits until the device has processed all packets sent before, shown by an ACK on
 // another connection. Other packets received meanwhile are kept.
 func (p *Port) Sync() {
 	if p.syncConn == nil {
 		p.syncConn = newSyncConn(p)
 	}
-	p.syncConn.sendRequest()
-	_, ok := p.NextMatching(p.syncConn.isAck, p.ResponseTimeout())
+	c := p.syncConn
+	write := ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq()
+	p.SendPacket(write.To(uint32(c.qp.QPN())).Via(p.Peers[0], p.Local[0]))
+	_, ok := p.NextMatching(func(a *Arrival) bool { return a.DestQP() == syncQPN && a.PSN() == c.psn }, p.ResponseTimeout())
+	c.psn = c.psn.Add(1)
 	p.Check(ok, "a device that answers its other connections", "nothing in %v", p.ResponseTimeout())
 }
 
@@ -229,14 +228,6 @@ func (p *Port) Sync() {
 func (p *Port) expectNoCompletion() {
 	p.Sync()
 	p.ExpectNoCompletion()
-}
-
-// SyncQP returns the queue pair that Sync uses; nil before the first Sync.
-func (p *Port) SyncQP() verbs.QP {
-	if p.syncConn == nil {
-		return nil
-	}
-	return p.syncConn.qp
 }
 
 // reorderLimit is how late, in real time, a packet may arrive after the ACK of Sync though

@@ -187,8 +187,7 @@ func (p *Port) expectLastRefused(segments []segment) {
 	}
 	c.exchange(refused, c.deviceNak(last, ib.NakInvalidRequest, 0))
 	c.AwaitState(c.QP, verbs.QPStateErr)
-	c.ExpectUntouched(c.TargetMem)
-	c.ExpectUntouched(c.LocalMem)
+	c.ExpectUntouched(c.TargetMem, c.LocalMem)
 	for _, wc := range c.Completions() {
 		c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("no message from %v", refused), "%s", rig.Describe(&wc))
 	}

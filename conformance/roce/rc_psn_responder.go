@@ -63,8 +63,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c.expectIgnoringCNPs(c.deviceNak(0, ib.NakSequence, ib.AnyMSN))
 		c.expectSilenceIgnoringCNPs()
 		c.ExpectNoCompletion()
-		c.ExpectUntouched(c.TargetMem)
-		c.ExpectUntouched(c.LocalMem)
+		c.ExpectUntouched(c.TargetMem, c.LocalMem)
 		c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		c.ExpectRecv(1, 8)
 	}),

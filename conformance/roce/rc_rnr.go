@@ -130,7 +130,7 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, write, c.SendWR(2, 8))
 		message := c.wantWrite(0, n)
 		message[2] = ib.New(ib.OpWriteLastImm, c.DevicePSN(2), message[2].Payload).WithImm(7)
-		all := c.expectAll(message, c.wantSend(3, 8))
+		all := c.expectAll(append(message, c.wantSend(3, 8)...))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
 		c.completeWith(c.peerAck(3, 2), 1, 2)

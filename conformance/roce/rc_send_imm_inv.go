@@ -260,8 +260,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		c.NextAfterSync(shortWait) // another case checks the response to the SEND
 		c.DiscardSkipped()
 		c.NextCompletion()
-		other.expectOpExecutedAt(0, writeOp, other.RETH(0, 8))
-		other.expectOpExecutedAt(1, readOp, other.RETH(0, 8))
+		other.expectOpExecuted(0, writeOp, other.RETH(0, 8))
+		other.expectOpExecuted(1, readOp, other.RETH(0, 8))
 		m := other.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])

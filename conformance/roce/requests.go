@@ -111,15 +111,10 @@ func (c *Conn) completeWith(response ib.Packet, ids ...uint64) {
 	c.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
-// expectAll fails the case unless these packets arrive in order. It returns them as one
-// list.
-func (c *Conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
-	var all []ib.Packet
-	for _, list := range lists {
-		for _, want := range list {
-			c.expect(want)
-			all = append(all, want)
-		}
+// expectAll fails the case unless these packets arrive in order. It returns them.
+func (c *Conn) expectAll(all []ib.Packet) []ib.Packet {
+	for _, want := range all {
+		c.expect(want)
 	}
 	return all
 }
@@ -163,9 +158,9 @@ var (
 )
 
 // expectOpRefused requests an operation with the first PSN, and fails the case unless the
-// device sends a NAK with this code and leaves TargetMem unchanged.
-func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), code)
+// device sends a NAK for a remote access error and leaves TargetMem unchanged.
+func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH) {
+	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), ib.NakRemoteAccess)
 }
 
 // expectNoEffect sends a request, and fails the case unless the device sends a NAK with this code
@@ -177,12 +172,9 @@ func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode)
 	c.ExpectUntouched(m)
 }
 
-// expectOpExecuted requests an operation with the first PSN, and fails the case unless it
+// expectOpExecuted requests an operation with the peer's n-th PSN, and fails the case unless it
 // is executed.
-func (c *Conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
-
-// expectOpExecutedAt is expectOpExecuted with the n-th PSN.
-func (c *Conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
+func (c *Conn) expectOpExecuted(n int, op remoteOp, at ib.RETH) {
 	got := c.exchange(op.packet(c.PeerPSN(n), at), ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }
@@ -239,11 +231,16 @@ func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	}
 }
 
-// expectReadResponses fails the case unless the device answers a READ with these bytes.
-func (c *Conn) expectReadResponses(psn ib.PSN, bytes []byte) {
-	for _, want := range ib.ReadResponses(psn, ib.AnyMSN, bytes, MTU) {
-		c.expect(want)
-	}
+// expectRead sends a READ with the peer's n-th PSN, and fails the case unless the device
+// returns these bytes.
+func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
+	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponses(c.PeerPSN(n), ib.AnyMSN, want, MTU)...)
+}
+
+// expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the
+// device refuses it with a remote access NAK.
+func (c *Conn) expectReadRefused(n int, at ib.RETH) {
+	c.expectRefused(ib.ReadRequest(c.PeerPSN(n), at), ib.NakRemoteAccess)
 }
 
 // expectAcked sends a request, and fails the case unless the device acknowledges it.
@@ -273,12 +270,12 @@ func (c *Conn) unknownKeyRETH(n int) ib.RETH {
 	return ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), n)
 }
 
-// deregisteredRETH is unknownKeyRETH with the key of a deregistered region.
-func (c *Conn) deregisteredRETH(n int) ib.RETH {
+// deregisteredRETH returns the RETH for 16 bytes of TargetMem with the key of a deregistered region.
+func (c *Conn) deregisteredRETH() ib.RETH {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
 	c.Must("a region that can be deregistered", m.Close())
-	return ib.At(c.TargetMem.Addr(), key, n)
+	return ib.At(c.TargetMem.Addr(), key, 16)
 }
 
 // wordRETH returns the RETH for the n-th word of a region.

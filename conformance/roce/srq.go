@@ -136,7 +136,6 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		p.ToState(pair[1].QP, verbs.QPStateErr)
 		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
 		p.Check(e.QP == pair[1].QP, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].QP.QPN())), "%v", e.QP)
-		p.Sync()
 		p.expectNoMoreEvents()
 	}),
 }})

@@ -27,7 +27,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.ExpectRecv(2, 16)
 		c.Send(
 			ib.New(ib.OpSendMiddle, c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
-			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(16), Data(16)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(), Data(16)).On(ib.UC).AckReq(),
 			good,
 			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
 			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
@@ -105,14 +105,13 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
 		guarded := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		for i, to := range []ib.RETH{c.deregisteredRETH(16), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
+		for i, to := range []ib.RETH{c.deregisteredRETH(), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
 			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
 			c.ExpectState(c.QP, verbs.QPStateRTS)
 			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
 		}
-		c.ExpectUntouched(c.TargetMem)
-		c.ExpectUntouched(guarded)
+		c.ExpectUntouched(c.TargetMem, guarded)
 	}),
 }, {
 	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,

@@ -148,7 +148,5 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()
-	for _, m := range x.mems {
-		x.ExpectUntouched(m)
-	}
+	x.ExpectUntouched(x.mems...)
 }
