@@ -81,6 +81,15 @@ func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
 	c.LocalMem.Snapshot()
 }
 
+// acceptsAfter makes the body of a case from steps on an RC connection with four receives. After
+// them the device must accept a SEND with the first PSN.
+func acceptsAfter(steps func(*Conn)) func(*conformance.Bench) error {
+	return onRC(func(c *Conn) {
+		steps(c)
+		c.expectAccepted(0)
+	})
+}
+
 // annexA17 cites a section of IBTA Annex A17 (RoCEv2). rows are the covered rows of the ledger,
 // without the prefix "roce/" of their IDs.
 func annexA17(section string, rows ...string) conformance.Cite {

@@ -202,11 +202,7 @@ func (k *cmSession) expectREPRetransmission(code uint8) {
 // expectNoRequest fails the case if the application gets a connection request within a second of
 // virtual time, or 100 ms of real time.
 func (p *Port) expectNoRequest(l verbs.Listener) {
-	deliveryTime := 100 * time.Millisecond
-	if p.Virtual {
-		deliveryTime = time.Second
-	}
-	if req, err := l.GetRequest(deliveryTime); !errors.Is(err, verbs.ErrTimeout) {
+	if req, err := l.GetRequest(byClock(p, time.Second, 100*time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
 		p.Must("a listener", err)
 		p.Fail("no other request for the application", "one from %v", req.Remote())
 	}
@@ -238,13 +234,8 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Title:   "After thousands of connections another can be established",
 	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 	Expects: "a REP and a DREP for each",
-	Defects: []string{"cm.StopAfterConns"}, Run: OnPort(func(p *Port) {
-		conns := 1200
-		if p.Virtual {
-			conns = 10_000
-		}
-		l := p.cmListen(verbs.PortSpaceTCP)
-		for n := range uint32(conns) {
+	Defects: []string{"cm.StopAfterConns"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n := range byClock[uint32](p, 10_000, 1200) {
 			p.cmOpenAndClose(l, n)
 		}
 	}),
@@ -255,7 +246,9 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Expects: "a connection both times",
 	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
-		p.sleepTimeWait()
+		// Longer than time wait: twice the packet lifetime that follows from the timeouts
+		// in the REQ.
+		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
 		p.cmOpenAndClose(l, 0)
 	}),
 }})
@@ -276,14 +269,4 @@ func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	p.Must("memory that is deregistered", k.TargetMem.Close())
 	p.Must("memory that is deregistered", k.LocalMem.Close())
 	p.Completions() // discards flushed receives
-}
-
-// sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
-// that follows from the timeouts in the REQ.
-func (p *Port) sleepTimeWait() {
-	timeWait := 3 * time.Second
-	if p.Virtual {
-		timeWait = 10 * time.Minute
-	}
-	p.Sleep(timeWait)
 }

@@ -105,7 +105,12 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	}
 	info, _ := p.Info()
 	if info.Response && info.Transport == ib.RC {
-		t.addResponse(p, sentOrRcvd(cntAcksSent, cntAcksRcvd))
+		// It is not specified whether responses other than a positive ACK count as ACKs.
+		n := rig.Between(0, 1)
+		if p.IsAck(ib.AckPositive) {
+			n = rig.Exactly(1)
+		}
+		t.counts.Add(sentOrRcvd(cntAcksSent, cntAcksRcvd), n)
 	}
 	switch {
 	case p.Opcode() == ib.OpCNP:
@@ -121,16 +126,6 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	case fromDevice && !info.Response && info.Transport == ib.RC:
 		t.addRequest(p, info)
 	}
-}
-
-// addResponse adds a response to c, the counter of ACKs. It is not specified whether responses
-// other than a positive ACK count.
-func (t *tally) addResponse(p *ib.Packet, c *rig.Counter) {
-	n := rig.Between(0, 1)
-	if p.IsAck(ib.AckPositive) {
-		n = rig.Exactly(1)
-	}
-	t.counts.Add(c, n)
 }
 
 // addRequest counts a request packet of the device if it is a retransmission.

@@ -42,13 +42,11 @@ var windowCases = overRC.Cases([]conformance.Case{{
 		m := c.bindableMemory()
 		at := m.WordOffset(128)
 		setWord(m, 128, 41)
-		granting := bindRange(m, at, 64, verbs.AccessRemoteAtomic)
-		key := c.bind(c.newWindow(verbs.MWType2), granting)
-		c.exchange(ib.FetchAdd(c.PeerPSN(0), windowRETH(granting, key, 0, 8), 1), ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
+		win := c.bind(c.newWindow(verbs.MWType2), bindRange(m, at, 64, verbs.AccessRemoteAtomic))
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), win.reth(0, 8), 1), ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
 		c.expectWord(m, 128, 42)
-		other := bindRange(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-		key = c.bind(c.newWindow(verbs.MWType2), other)
-		c.expectRefused(ib.FetchAdd(c.PeerPSN(1), windowRETH(other, key, 0, 8), 1), ib.NakRemoteAccess)
+		win = c.bind(c.newWindow(verbs.MWType2), bindRange(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+		c.expectRefused(ib.FetchAdd(c.PeerPSN(1), win.reth(0, 8), 1), ib.NakRemoteAccess)
 		c.expectWord(m, 128, 42)
 	}),
 }, {
@@ -107,14 +105,13 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
 	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
 	Defects: []string{"BoundQPBusy"}, Run: onConn(Setup{}, func(c *Conn) {
-		info, mw := bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
-		key := c.bind(mw, info)
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
 		began := c.Now()
 		c.Must("a QP with a bound window that can be destroyed", c.QP.Close())
 		took := c.Now() - began
 		c.Check(took < c.ResponseTimeout(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.ResponseTimeout()), "after %v", took)
-		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8))
-		c.Must("a window that can be freed", mw.Close())
+		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
+		c.Must("a window that can be freed", win.mw.Close())
 	}),
 }, {
 	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
@@ -191,30 +188,33 @@ func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo)
 	return key, err
 }
 
-// bind binds a window and returns its key.
-func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
+// boundWindow is a window that is bound to a range of memory. m is the memory if bindWindow has
+// registered it.
+type boundWindow struct {
+	mw   verbs.MW
+	m    *rig.Memory
+	addr uint64
+	key  verbs.RKey
+}
+
+// bind binds a window.
+func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) boundWindow {
 	key, err := c.postBind(mw, verbs.SendSignaled, info)
 	c.Must("a window that can be bound", err)
 	c.ExpectCompletion(bindID, verbs.WCSuccess)
-	return key
-}
-
-// boundWindow is a window that is bound to a range of memory.
-type boundWindow struct {
-	m    *rig.Memory
-	info verbs.BindInfo
-	key  verbs.RKey
+	return boundWindow{mw: mw, addr: info.Addr, key: key}
 }
 
 // bindWindow binds a new window to n bytes of new memory from off on.
 func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) boundWindow {
 	m := c.bindableMemory()
-	info := bindRange(m, off, n, access)
-	return boundWindow{m, info, c.bind(c.newWindow(kind), info)}
+	win := c.bind(c.newWindow(kind), bindRange(m, off, n, access))
+	win.m = m
+	return win
 }
 
 // reth returns the RETH for n bytes of the window's range from off on.
-func (w boundWindow) reth(off, n int) ib.RETH { return windowRETH(w.info, w.key, off, n) }
+func (w boundWindow) reth(off, n int) ib.RETH { return ib.At(w.addr+uint64(off), w.key, n) }
 
 // expectBindFails fails the case if a bind succeeds. The device may reject the post, or
 // complete the request with an error.
@@ -222,9 +222,4 @@ func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.Bi
 	if _, err := c.postBind(mw, flags, info); err == nil {
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}
-}
-
-// windowRETH returns the RETH for n bytes of a window's range from off on.
-func windowRETH(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
-	return ib.At(info.Addr+uint64(off), uint32(key), n)
 }

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
@@ -21,10 +22,10 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 		c.ExpectUnchangedOutside(win.m, 1024, 256)
 	}),
 }}, []conformance.Case{
-	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", "C10-75", "mw/1", outOfRangeBinds),
-	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", "C10-73", "mw/2", noMWBindBinds),
-	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", "C10-74", "mw/3", readOnlyBinds),
-	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", "C10-72", "mw/4", otherPDBinds, "BindForeignRegion"),
+	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", ibta("C10-75", "mw/1"), outOfRangeBinds),
+	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", ibta("C10-73", "mw/2"), noMWBindBinds),
+	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", ibta("C10-74", "mw/3"), readOnlyBinds),
+	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", ibta("C10-72", "mw/4"), otherPDBinds, "BindForeignRegion"),
 }, []conformance.Case{{
 	ID:   "mw/bind/type-1-refused-likewise",
 	Cite: ibta("C10-72..75", "mw/1", "mw/2", "mw/3", "mw/4"), Needs: verbs.CapMWType1,
@@ -36,7 +37,7 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 			eachConn(p, Setup{}, binds, func(c *Conn, b badBind) {
 				mw, info := b.bind(c, verbs.MWType1)
 				c.expectBindFails(mw, verbs.SendSignaled, info)
-				c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8))
+				c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(info.Addr, mw.RKey(), 8))
 			})
 		}
 	}),
@@ -46,11 +47,10 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	Sends:   "binds a window to one range of a region, then to another",
 	Expects: "SUCCESS, then MW_BIND_ERR",
 	Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
-		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
-		c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
+		win := c.bindWindow(verbs.MWType2, 0, 256, verbs.AccessRemoteRead)
 		// The post must succeed: an earlier request in the queue might have
 		// invalidated the window.
-		_, err := c.postBind(mw, verbs.SendSignaled, bindRange(m, 1024, 256, verbs.AccessRemoteRead))
+		_, err := c.postBind(win.mw, verbs.SendSignaled, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead))
 		c.Must("a bind that can be posted", err)
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}),
@@ -61,14 +61,12 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 	Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
 	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
-		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		old := c.bind(mw, info)
-		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old, nil))
+		old := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old.key, nil))
 		c.ExpectRecv(1, 0)
-		key := c.bind(mw, info)
-		c.expectRead(1, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
-		c.expectReadRefused(2, windowRETH(info, old, 0, 8))
+		again := c.bind(old.mw, bindRange(old.m, 1024, 256, verbs.AccessRemoteRead))
+		c.expectRead(1, again.reth(0, 8), old.m.Buf[1024:1032])
+		c.expectReadRefused(2, old.reth(0, 8))
 	}),
 }, {
 	ID: "mw/bind/empty-type-2-window-refused", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType2,
@@ -84,13 +82,11 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 	Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
 	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
-		m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
-		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
-		old := c.bind(mw, info)
-		c.expectRead(0, windowRETH(info, old, 0, 8), m.Buf[1024:1032])
-		key := c.bind(mw, bindRange(m, 1024, 0, verbs.AccessRemoteRead))
-		c.expectReadRefused(1, windowRETH(info, old, 0, 8))
-		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8))
+		old := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, old.reth(0, 8), old.m.Buf[1024:1032])
+		empty := c.bind(old.mw, bindRange(old.m, 1024, 0, verbs.AccessRemoteRead))
+		c.expectReadRefused(1, old.reth(0, 8))
+		c.secondConn(Setup{}).expectOpRefused(readOp, empty.reth(0, 8))
 	}),
 }, {
 	ID:   "mw/bind/zero-based-type-1-window-refused",
@@ -114,12 +110,16 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 }}))
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
-func badBindCase(id, title, section, row string, binds []badBind, extraDefects ...string) conformance.Case {
+func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extraDefects ...string) conformance.Case {
+	var names []string
+	for _, b := range binds {
+		names = append(names, b.name)
+	}
 	return conformance.Case{
 		ID:    id,
 		Title: title,
-		Cite:  ibta(section, row), Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
-		Sends:   "binds a type 2 window to " + joinNames(binds),
+		Cite:  cite, Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
+		Sends:   "binds a type 2 window to " + strings.Join(names, "; to "),
 		Expects: "an error at the post, or MW_BIND_ERR",
 		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
@@ -135,15 +135,6 @@ type badBind struct {
 }
 
 func (b badBind) String() string { return b.name }
-
-// joinNames lists the names of binds for a description.
-func joinNames(binds []badBind) string {
-	s := binds[0].name
-	for _, b := range binds[1:] {
-		s += "; to " + b.name
-	}
-	return s
-}
 
 // badBindTo returns a bind that must fail because of its BindInfo, with an ordinary
 // window.

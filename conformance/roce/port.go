@@ -129,6 +129,15 @@ func (p *Port) expectAnyPacket(want string) Arrival {
 	return a
 }
 
+// expectAfter is expectAnyPacket that discards the packets before, for which skip returns true.
+func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
+	a := p.expectAnyPacket(want)
+	for skip(&a) {
+		a = p.expectAnyPacket(want)
+	}
+	return a
+}
+
 // expectPacket fails the case unless the next packet matches want. It returns the packet.
 func (p *Port) expectPacket(want ib.Packet) Arrival {
 	got := p.expectAnyPacket(want.String())
@@ -160,6 +169,14 @@ func (p *Port) awaitMatching(n int, matches func(*Arrival) bool) (all []Arrival)
 		all = append(all, a)
 	}
 	return all
+}
+
+// byClock returns virtual if the bench runs in virtual time, else real.
+func byClock[T any](p *Port, virtual, real T) T {
+	if p.Virtual {
+		return virtual
+	}
+	return real
 }
 
 const (
@@ -245,10 +262,7 @@ func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 // silenceTimeout returns how long to wait for a packet after Sync: quiet, in real time at most
 // reorderLimit.
 func (p *Port) silenceTimeout(quiet time.Duration) time.Duration {
-	if p.Virtual {
-		return quiet
-	}
-	return min(quiet, reorderLimit)
+	return byClock(p, quiet, min(quiet, reorderLimit))
 }
 
 // Drain returns all packets that the device has sent until [Port.Sync] returns, and within

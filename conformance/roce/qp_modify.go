@@ -188,7 +188,8 @@ func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 }
 
 // checkOtherTransitions fails the case unless every pair of states that is no transition is
-// refused, with whatever error. Another case tests RESET to ERR.
+// refused, with whatever error: with the attributes that other transitions to the state require, and
+// with none. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {
@@ -200,22 +201,18 @@ func (m *qpMover) checkOtherTransitions() {
 				continue
 			}
 			t := rig.Transition{From: from, To: to}
-			for _, mask := range append(m.requiredMasks(to), 0) {
+			var masks []verbs.QPAttrMask
+			for _, t := range m.table {
+				if t.To == to && t.Required != 0 {
+					masks = append(masks, t.Required)
+				}
+			}
+			for _, mask := range append(masks, 0) {
 				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
 			}
 		}
 	}
-}
-
-// requiredMasks returns the required attributes of all transitions to a state.
-func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
-	for _, t := range m.table {
-		if t.To == to && t.Required != 0 {
-			sets = append(sets, t.Required)
-		}
-	}
-	return sets
 }
 
 // expectPSNs fails the case unless a query returns the PSNs after this many packets were

@@ -45,8 +45,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(c.peerRead(0, 2500).NoAckReq())
-		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
+		c.exchange(c.peerRead(0, 2500).NoAckReq(), ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)...)
 		c.exchange(c.peerRead(3, 64).AckReq(), ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
 		c.expectSilence(silencePeriod)
 	}),
@@ -56,10 +55,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 	Expects: "an atomic ACK for each, and no other",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
-		c.Send(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
+		c.exchange(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
 		c.exchange(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
 		c.expectSilence(silencePeriod)
 	}),

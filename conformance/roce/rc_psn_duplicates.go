@@ -150,22 +150,15 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 			return false
 		case p.PSN() == c.PeerPSN(k):
 			c.checkPacket(c.fromDevice(answer), p)
-			c.discardUntil(k + longRead)
+			// The rest of the interrupted answer need not be sent.
+			for ok && p.PSN() != c.PeerPSN(k+longRead) {
+				p, ok = c.NextPacket(c.ResponseTimeout())
+			}
 			return true
 		case p.At > sent:
 			after++
 		}
 		longDone = longDone || p.PSN() == c.PeerPSN(k+longRead)
-	}
-}
-
-// discardUntil discards packets up to the k-th PSN, or until the device is silent. The
-// rest of an interrupted answer need not be sent.
-func (c *Conn) discardUntil(k int) {
-	for {
-		if p, ok := c.NextPacket(c.ResponseTimeout()); !ok || p.PSN() == c.PeerPSN(k) {
-			return
-		}
 	}
 }
 

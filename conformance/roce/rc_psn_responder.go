@@ -180,11 +180,7 @@ func (c *Conn) exchangeIgnoringCNPs(pkt, response ib.Packet) {
 
 // expectIgnoringCNPs is [Conn.expect] that skips CNPs.
 func (c *Conn) expectIgnoringCNPs(want ib.Packet) {
-	got := c.expectAnyPacket(want.String())
-	for isCNP(&got) {
-		got = c.expectAnyPacket(want.String())
-	}
-	c.checkPacket(c.fromDevice(want), got)
+	c.checkPacket(c.fromDevice(want), c.expectAfter(isCNP, want.String()))
 }
 
 // expectSilenceIgnoringCNPs is [Port.expectSilence] that skips CNPs.

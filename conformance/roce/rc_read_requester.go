@@ -16,7 +16,10 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
 	Defects: []string{"ShortReadHangs"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
 		bytes := Data(n)
-		c.Send(truncateLast(c.startRead(bytes), 4)...)
+		responses := c.startRead(bytes)
+		last := &responses[len(responses)-1]
+		*last = last.WithPayload(last.Payload[:len(last.Payload)-4])
+		c.Send(responses...)
 		c.expectErrorOrRetry(bytes)
 	}),
 }, {
@@ -120,13 +123,6 @@ type shortResponse struct {
 
 // badSyndrome is the length of a READ and the index of the response with a bad syndrome.
 type badSyndrome struct{ n, at int }
-
-// truncateLast removes n bytes from the end of the last packet.
-func truncateLast(pkts []ib.Packet, n int) []ib.Packet {
-	last := &pkts[len(pkts)-1]
-	*last = last.WithPayload(last.Payload[:len(last.Payload)-n])
-	return pkts
-}
 
 // The cases below accept a requester that retransmits the READ when its timer expires,
 // and one that does when it detects the gap.

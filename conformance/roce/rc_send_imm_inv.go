@@ -181,9 +181,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 	Expects: "completions with the flag and the key, then one without the flag",
 	Defects: []string{"SparseCompletions"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
-		m := c.bindableMemory()
-		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-		one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
+		info := bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
+		one, two := c.bind(c.newWindow(verbs.MWType2), info).key, c.bind(c.newWindow(verbs.MWType2), info).key
 		c.Send(ib.SendOnlyInv(c.PeerPSN(0), one, Data(8)),
 			ib.SendFirst(c.PeerPSN(1), Data(MTU)), ib.New(ib.OpSendLastInv, c.PeerPSN(2), Data(8)).WithIETH(uint32(two)),
 			ib.SendOnly(c.PeerPSN(3), Data(8)))
@@ -263,8 +262,8 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 		other.expectOpExecuted(0, writeOp, other.RETH(0, 8))
 		other.expectOpExecuted(1, readOp, other.RETH(0, 8))
 		m := other.bindableMemory()
-		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-		other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])
+		win := other.bind(mw, bindRange(m, 0, 64, verbs.AccessRemoteRead))
+		other.expectRead(2, win.reth(0, 8), m.Buf[:8])
 	}),
 }})
 

@@ -77,12 +77,10 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
 		answers := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)
 		for range 2 {
-			c.Send(read)
-			c.expectAll(answers)
+			c.exchange(read, answers...)
 			c.exchange(write[0].AckReq(), c.deviceAck(3, ib.AnyMSN))
 		}
-		c.Send(read)
-		c.expectAll(answers)
+		c.exchange(read, answers...)
 		for _, part := range write[1:] {
 			c.exchange(part.AckReq(), ib.Ack(part.PSN(), ib.AnyMSN))
 		}

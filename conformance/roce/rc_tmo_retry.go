@@ -133,14 +133,9 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
 		c.request(0, c.SendWR(1, 8))
-		c.Send(
-			ib.ReadRequest(c.PeerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
-			c.peerWrite(1024, 8),
-		)
-		first := c.expectAnyPacket("a response to the READ")
-		for first.Opcode() == ib.OpSendOnly { // retransmissions
-			first = c.expectAnyPacket("a response to the READ")
-		}
+		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, len(long.Buf))).AckReq(), c.peerWrite(1024, 8))
+		isRetransmission := func(a *Arrival) bool { return a.Opcode() == ib.OpSendOnly }
+		first := c.expectAfter(isRetransmission, "a response to the READ")
 		c.checkPacket(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(0), ib.AnyMSN, nil), first)
 		c.ToState(c.QP, verbs.QPStateReset)
 		answered := checkSentBeforeReset(c, c.Drain(0))

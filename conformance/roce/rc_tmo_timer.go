@@ -140,7 +140,8 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
 	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, []int{1, 5, 15}, func(c *Conn, percent int) {
-		newLossyLink(c, percent).run()
+		peer := NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr)
+		(&lossyLink{c, peer, percent, percent > 5, make(map[uint64]int)}).run()
 	}),
 }})
 
@@ -167,7 +168,7 @@ func exhaustRetries(c *Conn) {
 type lossyLink struct {
 	*Conn
 	peer    *Responder
-	percent int
+	percent int // of the packets that are dropped
 	// mayFail is set if so many packets are dropped that the retries of a request may be
 	// exhausted.
 	mayFail bool
@@ -182,12 +183,6 @@ const (
 	lossySlots   = 5
 	lossyWindow  = 8
 )
-
-// newLossyLink returns a link that drops this percentage of the packets. Above 5 %, requests may
-// fail.
-func newLossyLink(c *Conn, percent int) *lossyLink {
-	return &lossyLink{c, NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr), percent, percent > 5, make(map[uint64]int)}
-}
 
 func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
 

@@ -18,9 +18,16 @@ import (
 // timer. Values that the specification leaves open are measured and not judged.
 var recoveryCases = overRC.Cases(slices.Concat(recoveryLossCases, recoveryECNCases))
 
-// judging makes the body of a case from a probe and a check of its measurements.
+// judging makes the body of a case from a probe and a check of its measurements, which it adds to
+// the record.
 func judging(run func(*Port) []Measurement, judge func(*Port, []Measurement)) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) { judge(p, noteAll(p, run(p))) })
+	return OnPort(func(p *Port) {
+		all := run(p)
+		for _, m := range all {
+			p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
+		}
+		judge(p, all)
+	})
 }
 
 // checkAtMost fails the case unless all samples are at most this large.
@@ -39,10 +46,7 @@ func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond)
 // checkReaction checks a reaction time: the longest sample in virtual time, the median in real
 // time, where a busy host delays some samples.
 func checkReaction(p *Port, m *Measurement, most time.Duration, want string) {
-	took := m.Max()
-	if !p.Virtual {
-		took = m.Value
-	}
+	took := byClock(p, m.Max(), m.Value)
 	p.Check(took <= us(most), fmt.Sprintf("%s: %s at most %v", want, m.Name, most), "%.4g us", took)
 }
 
@@ -192,12 +196,7 @@ var recoveryLossCases = []conformance.Case{{
 
 // lossTimeoutCode is the timeout code of connections that lose a packet: 4.2 ms in virtual
 // time, and at least 268 ms in real time, since a busy host delays packets by tens of ms.
-func lossTimeoutCode(p *Port) uint8 {
-	if p.Virtual {
-		return 10
-	}
-	return p.LongTimeout(16)
-}
+func lossTimeoutCode(p *Port) uint8 { return byClock(p, 10, p.LongTimeout(16)) }
 
 // timeoutSamples is the number of samples of measurements that take a timeout.
 const timeoutSamples = 4
@@ -257,7 +256,7 @@ func lossAt(p *Port, at int) (t lossTimes) {
 			}
 		}
 		a := awaitRetransmission(c, i*window+at)
-		checkSamePayload(c, a, at)
+		c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[at*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", at), "another payload in %v", a.Packet)
 		t.sinceLoss, t.sincePost = append(t.sinceLoss, a.At-lost), append(t.sincePost, a.At-posted)
 		c.Note("lost at %v, told at %v, again at %v", lost, nakSent, a.At)
 		t.retransmitted = append(t.retransmitted, float64(1+ackWindow(c, (i+1)*window, i+1)))
@@ -269,12 +268,6 @@ func lossAt(p *Port, at int) (t lossTimes) {
 func (m Measurement) atPosition(at int) Measurement {
 	m.Position = at + 1
 	return m
-}
-
-// checkSamePayload fails the case unless a retransmitted packet has the payload of the k-th
-// packet of the window.
-func checkSamePayload(c *Conn, a Arrival, k int) {
-	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
 }
 
 // multiples returns times as multiples of a nominal value.

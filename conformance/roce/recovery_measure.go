@@ -91,14 +91,6 @@ func Measure(b *conformance.Bench) (all []Measurement, err error) {
 	return all, err
 }
 
-// noteAll adds measurements to the record of the case, and returns them.
-func noteAll(p *Port, all []Measurement) []Measurement {
-	for _, m := range all {
-		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
-	}
-	return all
-}
-
 // byName returns the measurement with this name, which must exist.
 func byName(all []Measurement, name string) *Measurement {
 	i := slices.IndexFunc(all, func(m Measurement) bool { return m.Name == name })
@@ -106,12 +98,7 @@ func byName(all []Measurement, name string) *Measurement {
 }
 
 // sampleCount is the number of samples of measurements that take only a round trip.
-func sampleCount(p *Port) int {
-	if p.Virtual {
-		return 20
-	}
-	return 50
-}
+func sampleCount(p *Port) int { return byClock(p, 20, 50) }
 
 // ackTurnaround measures the time from a request to its ACK.
 func ackTurnaround(p *Port) []Measurement {
@@ -174,12 +161,7 @@ var lossPositions = []struct {
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
-func reactionTimeoutCode(p *Port) uint8 {
-	if p.Virtual {
-		return p.LongTimeout(14)
-	}
-	return p.LongTimeout(17)
-}
+func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, 14, 17)) }
 
 // nakReaction measures the time from a NAK to the retransmission of its packet.
 func nakReaction(p *Port) (all []Measurement) {

@@ -72,11 +72,6 @@ func (c *Conn) wantRead(k, n int) []ib.Packet {
 	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), peerMemoryRETH(n))}
 }
 
-// wantFetchAdd is wantSend for a FETCH_ADD, which has n = 8 bytes.
-func (c *Conn) wantFetchAdd(k, n int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
-}
-
 // anyAckReq makes the expected packets match any value of AckReq.
 func anyAckReq(ps []ib.Packet) []ib.Packet {
 	for i := range ps {
@@ -91,7 +86,9 @@ func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
 	c.PostSend(c.QP, wrs...)
 	want := map[verbs.WROpcode]func(k, n int) []ib.Packet{
 		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite,
-		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
+		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: func(k, n int) []ib.Packet {
+			return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
+		},
 	}
 	for i := range wrs {
 		n := 0

@@ -127,7 +127,8 @@ var completionCases = mostlyRC.Cases(slices.Concat([]conformance.Case{{
 		}
 		c.armCQ(false)
 		c.PostSend(c.QP, c.ReadWR(100, 3<<10))
-		c.expectReadRequest()
+		read := c.expectAfter(func(a *Arrival) bool { return a.IsAck(ib.AckPositive) }, "a READ request")
+		c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(0)), read)
 		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, rig.Pattern(3<<10, 9), MTU)...)
 		c.expectCompletionEvent(events, 100)
 		c.expectBytesNow(c.LocalMem, SinkOffset, rig.Pattern(3<<10, 9))
@@ -174,16 +175,6 @@ func writeImmPackets(c *Conn, k int, payload []byte) []ib.Packet {
 	}
 	*last = last.WithOpcode(op).WithImm(5)
 	return all
-}
-
-// expectReadRequest waits for the device's first packet, a READ request. ACKs may come
-// before it.
-func (c *Conn) expectReadRequest() {
-	pkt := c.expectAnyPacket("a READ request")
-	for pkt.IsAck(ib.AckPositive) {
-		pkt = c.expectAnyPacket("a READ request")
-	}
-	c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(0)), pkt)
 }
 
 // expectCompletionEvent waits for a completion event, and fails the case unless the next
