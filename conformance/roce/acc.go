@@ -103,19 +103,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 		c.expectNoEffect(foreign, writeOp.packet(c.PeerPSN(1), rethFor(foreign, 0, 8)), ib.NakRemoteAccess)
 	}),
-}})
-
-// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
-// executed on the eight bytes at offset inside and refused at offset outside.
-func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
-	m := c.Memory(64, allAccess)
-	c.expectOpExecuted(0, op, rethFor(m, inside, 8))
-	c.expectNoEffect(m, op.packet(c.PeerPSN(1), rethFor(m, outside, 8)), ib.NakRemoteAccess)
-}
-
-const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
-
-var rightsCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "acc/3"),
 	Title:   "A WRITE to a region without the remote write right is refused with a remote access NAK",
 	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
@@ -177,6 +165,16 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUntouched(m)
 	}),
 }})
+
+// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
+// executed on the eight bytes at offset inside and refused at offset outside.
+func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
+	m := c.Memory(64, allAccess)
+	c.expectOpExecuted(0, op, rethFor(m, inside, 8))
+	c.expectNoEffect(m, op.packet(c.PeerPSN(1), rethFor(m, outside, 8)), ib.NakRemoteAccess)
+}
+
+const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
 // refusedWrite is a WRITE of n bytes to offset off of a region with these access rights.
 type refusedWrite struct {

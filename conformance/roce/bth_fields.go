@@ -165,9 +165,7 @@ var bthCases = mostlyRC.Cases([]conformance.Case{{
 			}
 		}
 	}),
-}})
-
-var bthBitCases = mostlyRC.Cases([]conformance.Case{{
+}, {
 	ID: "bth/resv/sent-as-zero", Cite: ibta("", "bth/resv/1"),
 	Title:   "Reserved bits of the BTH are sent as 0",
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",

@@ -16,10 +16,11 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// withLumina makes a case cite Lumina (SIGCOMM 2023), and adds defects.
-func withLumina(c conformance.Case, defects ...string) conformance.Case {
-	c.Cite = luminaCite
-	c.Defects = append(c.Defects, defects...)
+// ofLumina returns a case that cites Lumina (SIGCOMM 2023), with another defect and more required
+// capabilities.
+func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
+	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
+	c.Needs |= needs
 	return c
 }
 
@@ -104,9 +105,9 @@ var counterResponseCases = []conformance.Case{
 }
 
 var otherCounterCases = []conformance.Case{
-	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
+	ofLumina(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
 		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs",
-		rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord}, exchangeCNPs)),
+		rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord}, exchangeCNPs), "CNPCounterStuck", verbs.CapCongestion),
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
 		"three REQs for a service without a listener",
 		rig.Counts{cntMADsSent: fromRecord, cntMADsRcvd: fromRecord, cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)}, func(p *Port) {
@@ -154,12 +155,6 @@ func needsCM(c conformance.Case) conformance.Case {
 	return c
 }
 
-// needsCongestion restricts a case to devices with congestion control, and makes it cite Lumina.
-func needsCongestion(c conformance.Case) conformance.Case {
-	c.Needs |= verbs.CapCongestion
-	return withLumina(c, "CNPCounterStuck")
-}
-
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
 		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ",
@@ -191,9 +186,9 @@ var counterRecoveryCases = []conformance.Case{
 				c.completeWith(c.peerAck(7, 1), 1)
 			}
 		}),
-	withLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
+	ofLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
 		"twice, an ACK for a SEND after an unanswered READ; then the response",
-		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck"),
+		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck", verbs.CapRC),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
 		"no response to a SEND with retry_cnt 3",
 		rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)}, func(p *Port) {

@@ -119,19 +119,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 		c.completeWith(c.peerAck(5, 2), 2)
 	}),
-}})
-
-// expectOptionalAcks fails the case if the device answers packets without AckReq, the
-// last of which is the peer's k-th, by anything but correct ACKs.
-func (c *Conn) expectOptionalAcks(k int, msn uint32) {
-	for _, p := range c.Drain(0) {
-		if p.DestQP() == peerQPN {
-			c.checkPacket(c.deviceAck(k, msn), p)
-		}
-	}
-}
-
-var answerCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
@@ -214,6 +202,16 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }})
+
+// expectOptionalAcks fails the case if the device answers packets without AckReq, the
+// last of which is the peer's k-th, by anything but correct ACKs.
+func (c *Conn) expectOptionalAcks(k int, msn uint32) {
+	for _, p := range c.Drain(0) {
+		if p.DestQP() == peerQPN {
+			c.checkPacket(c.deviceAck(k, msn), p)
+		}
+	}
+}
 
 // ackPastUnanswered has the device post a WRITE, wr, which is a READ or atomic with ID 2, a WRITE
 // and a SEND, and acknowledges the last, as if only the response to wr had been lost. The case

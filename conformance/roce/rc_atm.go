@@ -106,9 +106,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 		}
 		c.expectWord(c.TargetMem, 2, start+2*rounds*atATime)
 	}),
-}})
-
-var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
+}, {
 	ID: "rc/atm/duplicate-not-executed-again", Cite: ibta("summary of duplicate requests", "rc/atm/4"),
 	Title:   "A duplicate atomic is not executed again, and gets the original result",
 	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
@@ -188,71 +186,7 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 		}
 		c.exchange(ib.FetchAdd(c.PeerPSN(1), at, 1), ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
 	}),
-}})
-
-// expectFetchAdd sends a FETCH_ADD to the third word of TargetMem with the peer's k-th PSN, and
-// fails the case unless the device returns this original value.
-func (c *Conn) expectFetchAdd(k int, add, original uint64) {
-	c.exchange(ib.FetchAdd(c.PeerPSN(k), wordRETH(c.TargetMem, 2), add), ib.AtomicAck(c.PeerPSN(k), ib.AnyMSN, original))
-}
-
-// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
-// It returns the n+1 successive values of the word.
-func (c *Conn) fetchAddEach(n int) []uint64 {
-	values := make([]uint64, 1, n+1)
-	values[0] = 1000
-	setWord(c.TargetMem, 2, values[0])
-	for i := range n {
-		c.expectFetchAdd(i, 1<<i, values[i])
-		values = append(values, values[i]+1<<i)
-	}
-	return values
-}
-
-// atomicWriteCite cites the clause about ATOMIC WRITE.
-var atomicWriteCite = cite("Annex A19", "oA19-28", []string{"rc/atm/14"})
-
-var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWrite, Labels: labelRC}.Cases([]conformance.Case{{
-	ID: "rc/atm/short-atomic-write-refused", Cite: atomicWriteCite,
-	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
-	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
-	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"ShortAtomicWrite"}, Run: onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
-		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
-	}),
 }, {
-	ID: "rc/atm/misaligned-atomic-write-refused", Cite: atomicWriteCite,
-	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
-	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
-	Expects: "a NAK for an invalid request, memory unchanged",
-	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
-		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
-	}),
-}, {
-	ID: "rc/atm/duplicate-atomic-write-stores-nothing", Cite: atomicWriteCite,
-	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
-	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
-	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
-	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
-		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
-		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
-		c.exchange(first, done)
-		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
-		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
-		c.exchange(first, done)
-		c.expectWord(c.TargetMem, 2, 7)
-		c.Send(first.WithPayload(hostOrder(8)))
-		if got, ok := c.NextAfterSync(shortWait); ok {
-			c.checkPacket(done, got)
-		}
-		c.expectWord(c.TargetMem, 2, 7)
-	}),
-}})
-
-// atomicWriteSize is the payload length of an ATOMIC WRITE, and the length in its RETH.
-type atomicWriteSize struct{ payload, length int }
-
-var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
 	ID: "rc/atm/late-answer-leaves-the-result-alone", Cite: ibta("", "rc/atm/10"),
 	Title:   "A duplicate response to a completed atomic changes no result and completes no request",
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
@@ -334,6 +268,68 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 		}
 	}),
 }})
+
+// expectFetchAdd sends a FETCH_ADD to the third word of TargetMem with the peer's k-th PSN, and
+// fails the case unless the device returns this original value.
+func (c *Conn) expectFetchAdd(k int, add, original uint64) {
+	c.exchange(ib.FetchAdd(c.PeerPSN(k), wordRETH(c.TargetMem, 2), add), ib.AtomicAck(c.PeerPSN(k), ib.AnyMSN, original))
+}
+
+// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
+// It returns the n+1 successive values of the word.
+func (c *Conn) fetchAddEach(n int) []uint64 {
+	values := make([]uint64, 1, n+1)
+	values[0] = 1000
+	setWord(c.TargetMem, 2, values[0])
+	for i := range n {
+		c.expectFetchAdd(i, 1<<i, values[i])
+		values = append(values, values[i]+1<<i)
+	}
+	return values
+}
+
+// atomicWriteCite cites the clause about ATOMIC WRITE.
+var atomicWriteCite = cite("Annex A19", "oA19-28", []string{"rc/atm/14"})
+
+var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWrite, Labels: labelRC}.Cases([]conformance.Case{{
+	ID: "rc/atm/short-atomic-write-refused", Cite: atomicWriteCite,
+	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
+	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Defects: []string{"ShortAtomicWrite"}, Run: onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
+		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
+	}),
+}, {
+	ID: "rc/atm/misaligned-atomic-write-refused", Cite: atomicWriteCite,
+	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
+	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Defects: []string{"AtomicMisaligned"}, Run: onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
+		c.expectNoEffect(c.TargetMem, ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
+	}),
+}, {
+	ID: "rc/atm/duplicate-atomic-write-stores-nothing", Cite: atomicWriteCite,
+	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
+	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
+	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
+	Defects: []string{"DuplicatesExecuted"}, Run: onConn(Setup{}, func(c *Conn) {
+		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
+		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
+		c.exchange(first, done)
+		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
+		c.expectAcked(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
+		c.exchange(first, done)
+		c.expectWord(c.TargetMem, 2, 7)
+		c.Send(first.WithPayload(hostOrder(8)))
+		if got, ok := c.NextAfterSync(shortWait); ok {
+			c.checkPacket(done, got)
+		}
+		c.expectWord(c.TargetMem, 2, 7)
+	}),
+}})
+
+// atomicWriteSize is the payload length of an ATOMIC WRITE, and the length in its RETH.
+type atomicWriteSize struct{ payload, length int }
 
 // hostOrder returns a number in host byte order.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }

@@ -9,7 +9,68 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var readAnswerCases = overRC.Cases([]conformance.Case{{
+var readRetryCases = overRC.Cases([]conformance.Case{{
+	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "rc/read/10"),
+	Title:   "A READ is retried from the first lost response on",
+	Sends:   "to READs of three packets: all responses but the first, the second or the last",
+	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
+	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
+		bytes := Data(2500)
+		responses := c.startRead(bytes)
+		c.Send(slices.Delete(responses, lost, lost+1)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(lost), peerMemoryRETH(len(bytes)).Skip(lost*MTU)))
+		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "rc/read/8"),
+	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
+	Expects: "SUCCESS, and all bytes in place",
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "rc/read/8"),
+	Title:   "A READ that was retried in part accepts responses that continue the first ones",
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
+	Expects: "SUCCESS, and all bytes in place",
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
+	Title:   "A LAST response after a gap does not complete a READ",
+	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
+	Expects: "no completion before, SUCCESS and all bytes in place after",
+	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(2500)
+		responses := c.startRead(bytes)
+		c.Send(responses[0], responses[2])
+		c.expectNoCompletion()
+		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(1)))
+		c.ExpectNoCompletion()
+		c.Send(ib.ReadResponses(c.DevicePSN(1), 1, bytes[MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "rc/read/12"), Level: conformance.May,
+	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
+	Sends:   "to a READ of six packets: all responses but the third and fourth",
+	Expects: "a READ_REQUEST for the last four packets",
+	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(6 * MTU)
+		responses := c.startRead(bytes)
+		c.Send(slices.Delete(responses, 2, 4)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(2), peerMemoryRETH(len(bytes)).Skip(2*MTU)))
+	}),
+}, {
 	ID: "rc/read/short-response-ends-or-is-retried", Cite: ibta("", "rc/read/13"),
 	Title:   "A READ with a short response fails or is retried",
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
@@ -126,69 +187,6 @@ type badSyndrome struct{ n, at int }
 
 // The cases below accept a requester that retransmits the READ when its timer expires,
 // and one that does when it detects the gap.
-
-var readRetryCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "rc/read/10"),
-	Title:   "A READ is retried from the first lost response on",
-	Sends:   "to READs of three packets: all responses but the first, the second or the last",
-	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
-	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
-		bytes := Data(2500)
-		responses := c.startRead(bytes)
-		c.Send(slices.Delete(responses, lost, lost+1)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(lost), peerMemoryRETH(len(bytes)).Skip(lost*MTU)))
-		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "rc/read/8"),
-	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
-	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
-		bytes := Data(2500)
-		c.awaitRetryFrom(got, bytes)
-		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "rc/read/8"),
-	Title:   "A READ that was retried in part accepts responses that continue the first ones",
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
-	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
-		bytes := Data(2500)
-		c.awaitRetryFrom(got, bytes)
-		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
-	Title:   "A LAST response after a gap does not complete a READ",
-	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
-	Expects: "no completion before, SUCCESS and all bytes in place after",
-	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
-		bytes := Data(2500)
-		responses := c.startRead(bytes)
-		c.Send(responses[0], responses[2])
-		c.expectNoCompletion()
-		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(1)))
-		c.ExpectNoCompletion()
-		c.Send(ib.ReadResponses(c.DevicePSN(1), 1, bytes[MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "rc/read/12"), Level: conformance.May,
-	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
-	Sends:   "to a READ of six packets: all responses but the third and fourth",
-	Expects: "a READ_REQUEST for the last four packets",
-	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
-		bytes := Data(6 * MTU)
-		responses := c.startRead(bytes)
-		c.Send(slices.Delete(responses, 2, 4)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(2), peerMemoryRETH(len(bytes)).Skip(2*MTU)))
-	}),
-}})
 
 // startRead has the device read these bytes. It returns the responses without sending
 // them.

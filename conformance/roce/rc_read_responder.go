@@ -128,51 +128,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 			}
 		}
 	}),
-}})
-
-// withResponderResources returns a modify function that sets max_dest_rd_atomic.
-func withResponderResources(n uint8) func(*verbs.QPAttr) {
-	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
-}
-
-// longReadLen is the length of a READ whose responses are not complete when the next
-// requests arrive.
-const longReadLen = 1 << 20
-
-// sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
-// CNPs slow the device down: in the simulator the long READ would take no time. Devices
-// without congestion control ignore them.
-func (c *Conn) sendLongReads(n int) ib.PSN {
-	long := c.Memory(longReadLen, allAccess)
-	c.throttle()
-	// Another CNP directly before the READ, because the rate may have risen during a
-	// pause of the bench.
-	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
-	next := ib.Packets(longReadLen, MTU)
-	for range n {
-		c.Send(c.peerRead(next, 8))
-		next++
-	}
-	return c.PeerPSN(next)
-}
-
-// expectNakAfterReads waits for the NAK of the invalid request with this PSN, which was just sent
-// after READs. The READs need not be answered, because the queue pair fails.
-func (c *Conn) expectNakAfterReads(psn ib.PSN) {
-	sent := c.Now()
-	for {
-		got := c.expect(ib.Packet{})
-		if info, _ := got.Info(); info.Kind != ib.KindReadResponse || !got.PSN().Less(psn) {
-			c.checkPacket(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
-			return
-		}
-		if got.PSN().Add(1) == psn && got.At < sent {
-			rig.BenchCannot("the READs were answered before the next request was sent, because the bench was slow")
-		}
-	}
-}
-
-var readAgainCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
 	Title:   "A duplicate READ is executed again and answered in full",
 	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
@@ -259,6 +215,48 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }})
+
+// withResponderResources returns a modify function that sets max_dest_rd_atomic.
+func withResponderResources(n uint8) func(*verbs.QPAttr) {
+	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
+}
+
+// longReadLen is the length of a READ whose responses are not complete when the next
+// requests arrive.
+const longReadLen = 1 << 20
+
+// sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
+// CNPs slow the device down: in the simulator the long READ would take no time. Devices
+// without congestion control ignore them.
+func (c *Conn) sendLongReads(n int) ib.PSN {
+	long := c.Memory(longReadLen, allAccess)
+	c.throttle()
+	// Another CNP directly before the READ, because the rate may have risen during a
+	// pause of the bench.
+	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
+	next := ib.Packets(longReadLen, MTU)
+	for range n {
+		c.Send(c.peerRead(next, 8))
+		next++
+	}
+	return c.PeerPSN(next)
+}
+
+// expectNakAfterReads waits for the NAK of the invalid request with this PSN, which was just sent
+// after READs. The READs need not be answered, because the queue pair fails.
+func (c *Conn) expectNakAfterReads(psn ib.PSN) {
+	sent := c.Now()
+	for {
+		got := c.expect(ib.Packet{})
+		if info, _ := got.Info(); info.Kind != ib.KindReadResponse || !got.PSN().Less(psn) {
+			c.checkPacket(ib.Nak(psn, ib.NakInvalidRequest, ib.AnyMSN), got)
+			return
+		}
+		if got.PSN().Add(1) == psn && got.At < sent {
+			rig.BenchCannot("the READs were answered before the next request was sent, because the bench was slow")
+		}
+	}
+}
 
 // readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
 // the READ is refused after the window was invalidated.

@@ -126,40 +126,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectUCDelivery(1, 24, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
-}})
-
-// The path MTU of UC connections is small, so that LocalMem has room for many receives of
-// three packets.
-const (
-	ucMTU     = 256
-	ucRecvLen = 3 * ucMTU
-)
-
-// onUC makes the body of a case from a function that uses a UC connection with this many
-// receives.
-func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
-	return onConn(ucSetup(receives), body)
-}
-
-// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
-func ucSetup(receives int) Setup {
-	return Setup{
-		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
-		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
-	}
-}
-
-// ucSendOnly returns a UC SEND of one packet with n bytes.
-func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
-
-// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
-// completes the receive with this ID.
-func (c *Conn) expectUCDelivery(k, n int, id uint64) {
-	c.Send(ucSendOnly(c.PeerPSN(k), n))
-	c.ExpectRecv(id, n)
-}
-
-var ucLossCases = overUC.Cases([]conformance.Case{{
+}, {
 	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
 	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
 	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
@@ -268,6 +235,37 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 	}),
 }})
+
+// The path MTU of UC connections is small, so that LocalMem has room for many receives of
+// three packets.
+const (
+	ucMTU     = 256
+	ucRecvLen = 3 * ucMTU
+)
+
+// onUC makes the body of a case from a function that uses a UC connection with this many
+// receives.
+func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
+	return onConn(ucSetup(receives), body)
+}
+
+// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
+func ucSetup(receives int) Setup {
+	return Setup{
+		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
+		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+	}
+}
+
+// ucSendOnly returns a UC SEND of one packet with n bytes.
+func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
+
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
+// completes the receive with this ID.
+func (c *Conn) expectUCDelivery(k, n int, id uint64) {
+	c.Send(ucSendOnly(c.PeerPSN(k), n))
+	c.ExpectRecv(id, n)
+}
 
 // ucSend returns the packets of a UC SEND of n bytes.
 func ucSend(psn ib.PSN, n int) []ib.Packet {

@@ -157,7 +157,7 @@ func (p *Port) overrunCQ(left int) *Conn {
 
 // expectCQError fails the case unless the next event is CQ_ERR of the CQ.
 func (c *Conn) expectCQError() {
-	e := c.nextEvent(verbs.EventCQErr.String())
+	e := c.nextEvent(verbs.EventCQErr)
 	c.Check(e.Type == verbs.EventCQErr && e.CQ == c.CQ, "the event CQ_ERR of the CQ", "%v of %v", e.Type, e.CQ)
 }
 
