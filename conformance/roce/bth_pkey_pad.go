@@ -181,8 +181,7 @@ func (p *Port) pkey(index int) uint16 {
 	return pkey
 }
 
-// limitedPKey returns a table entry of a limited member. The case ends as unsupported if
-// there is none.
+// limitedPKey returns a table entry of a limited member, or ends the case as unsupported.
 func (p *Port) limitedPKey() (index, pkey uint16) {
 	for i, k := range p.pkeyTable() {
 		if k != 0 && k&pkeyFullMember == 0 {

@@ -26,8 +26,7 @@ func (w *PacketChecker) PacketSent(p ib.Packet) {
 	w.markSent = w.markSent || marked
 }
 
-// Check fails the case if a packet from the device has one of [ib.Packet.Faults], or a wrong P_Key,
-// FECN or BECN.
+// Check fails the case if a packet has [ib.Packet.Faults], or a wrong P_Key, FECN or BECN.
 func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 	for _, f := range p.Faults() {
 		r.Fail(f.Rule, "%v: %s", p, f.Found)
@@ -96,8 +95,7 @@ func annexA17(section string, rows ...string) conformance.Cite {
 	return cite("Annex A17", section, rows)
 }
 
-// ibta is annexA17 for the IBTA base specification. The section is empty if it is not publicly
-// known.
+// ibta is annexA17 for the IBTA base specification. The section is empty if it is not public.
 func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
 
 // cite returns a citation of rows of ../ledger/roce.yaml.

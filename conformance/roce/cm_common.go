@@ -32,8 +32,7 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	}
 }
 
-// cmExpect fails the case unless the next packet carries a message that matches want. It
-// returns both.
+// cmExpect returns the next packet and its message, which must match want.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	return p.cmExpectWithin(p.ResponseTimeout(), want)
 }
@@ -45,8 +44,7 @@ func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (Arrival, 
 	return pkt, m
 }
 
-// cmCheck fails the case unless a message matches want and was sent from the device to
-// the peer's QP 1.
+// cmCheck fails the case unless a message matches want and is from the device to the peer's QP 1.
 func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
@@ -54,8 +52,7 @@ func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
 
-// cmNext returns the next message. It skips MRAs unless want is an MRA: a device may send
-// them while its application is busy.
+// cmNext returns the next message. It skips MRAs of a busy application, unless want is an MRA.
 func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	for {
 		pkt, ok := p.NextPacket(timeout)
@@ -75,8 +72,7 @@ func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	return l
 }
 
-// onListener makes the body of a case from a function that uses a listener of the application on the
-// device.
+// onListener makes the body of a case from a function that uses a listener on the device.
 func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p, p.cmListen(verbs.PortSpaceTCP)) })
 }
@@ -112,8 +108,7 @@ func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
 	return a
 }
 
-// expectEstablished fails the case unless the application gets its connection. by says
-// what establishes it.
+// expectEstablished waits until the application has its connection. by says what establishes it.
 func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.QP, verbs.QPStateRTS)
@@ -171,8 +166,7 @@ func (k *cmSession) disconnect() {
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery fails the case unless a SEND of the peer on the n-th connection is
-// acknowledged and completes the receive.
+// expectDelivery sends a SEND on the n-th connection, which must be acknowledged and delivered.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.Send(k.peerSend(0, 16))
 	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))

@@ -36,8 +36,7 @@ const (
 	MTU = 1024
 )
 
-// Setup describes a connection. The zero value is an RC connection in RTS without ACK
-// timeout.
+// Setup describes a connection; the zero value is an RC connection in RTS without ACK timeout.
 type Setup struct {
 	qpType verbs.QPType
 	// state is the last state that the queue pair is moved to; RTS if zero.
@@ -69,8 +68,7 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.connect(s)) })
 }
 
-// onRC makes the body of a case from a function that uses an RC connection with four
-// receives.
+// onRC is onConn for an RC connection with four receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
 // Connect makes an RC connection for cases that measure or count packets. The peer uses a new QPN
@@ -133,8 +131,7 @@ func (c *Conn) PeerPSN(n int) ib.PSN { return ib.PSN(c.Attr.RQPSN).Add(n) }
 // DevicePSN is the PSN of the device's n-th request packet, counting from 0.
 func (c *Conn) DevicePSN(n int) ib.PSN { return ib.PSN(c.Attr.SQPSN).Add(n) }
 
-// Send sends packets to the connection's queue pair, and returns the time just before the
-// last send.
+// Send sends packets to the connection's queue pair, and returns the time before the last send.
 func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 	to := ib.Packet{}.To(uint32(c.QP.QPN()))
 	if c.from.IsValid() {
@@ -146,8 +143,7 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 	return at
 }
 
-// expect fails the case unless the next packet is of this connection and matches want. It
-// returns the packet.
+// expect returns the next packet, which must be of this connection and match want.
 func (c *Conn) expect(want ib.Packet) Arrival { return c.expectPacket(c.fromDevice(want)) }
 
 // exchange sends a packet, and fails the case unless the next packets are of this connection
@@ -160,8 +156,7 @@ func (c *Conn) exchange(pkt ib.Packet, responses ...ib.Packet) (last Arrival) {
 	return last
 }
 
-// fromDevice adds the addresses and the destination QPN of the connection to an expected
-// packet.
+// fromDevice adds the connection's addresses and destination QPN to an expected packet.
 func (c *Conn) fromDevice(want ib.Packet) ib.Packet {
 	return want.Or(ib.Packet{}.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.Peer))
 }
@@ -169,8 +164,7 @@ func (c *Conn) fromDevice(want ib.Packet) ib.Packet {
 // isForPeer reports whether a packet is for the peer's queue pair of this connection.
 func (c *Conn) isForPeer(a *Arrival) bool { return a.DestQP() == uint32(c.Attr.DestQPN) }
 
-// Await returns the next packet of this connection that matches. The case fails if none
-// arrives in time.
+// Await returns the next packet of this connection that matches, or fails the case.
 func (c *Conn) Await(want string, matches func(*Arrival) bool) Arrival {
 	a, ok := c.NextMatching(func(a *Arrival) bool { return c.isForPeer(a) && matches(a) }, c.ResponseTimeout())
 	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
@@ -210,8 +204,7 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 	return ib.Nak(c.PeerPSN(k), code, msn)
 }
 
-// timeout67ms is the code of a local ACK timeout of 67 ms, which does not expire while a
-// case reacts.
+// timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
 
 // WithTimeout returns a Modify function that sets the local ACK timeout to a code.
@@ -232,8 +225,7 @@ func (p *Port) LongTimeout(code uint8) uint8 {
 // Data returns n bytes of payload.
 func Data(n int) []byte { return rig.Data(n) }
 
-// peerAttr returns the default attributes of a connection with the peer. There is no ACK
-// timeout.
+// peerAttr returns the default attributes of a connection with the peer, without ACK timeout.
 func (p *Port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
 		PathMTU: verbs.MTU1024, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,

@@ -47,8 +47,7 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of a packet, as UDP payload, IP packet and Ethernet frame: a device may count
-// any of these. p is the parsed packet.
+// add adds the length of packet ip, which was parsed as p, in each unit.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
 	headers := 40 + udpHeader

@@ -16,8 +16,7 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// ofLumina returns a case that cites Lumina (SIGCOMM 2023), with another defect and more required
-// capabilities.
+// ofLumina returns a case that cites Lumina (SIGCOMM 2023), with one more defect and capability.
 func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
 	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
 	c.Needs |= needs
@@ -40,8 +39,7 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts selects the counters of packets, of bytes and of acks for a counterCase. The record
-// has their events.
+// trafficCounts are the counters of packets, bytes and acks, whose events are in the record.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,

@@ -147,8 +147,7 @@ func (c *Conn) expectCNP() Arrival {
 	return a
 }
 
-// expectCNPAnd fails the case unless the device sends a CNP and this packet, in any
-// order, and nothing between them.
+// expectCNPAnd waits for a CNP and this packet, in any order and with nothing between them.
 func (c *Conn) expectCNPAnd(want ib.Packet) {
 	for gotCNP, answered := false, false; !gotCNP || !answered; {
 		pkt := c.expectAnyPacket(fmt.Sprintf("%v and a CNP", want))

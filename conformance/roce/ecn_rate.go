@@ -176,8 +176,7 @@ func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
 	return cnpSource{func() { f.sendCNPs(cnp, 20) }, func() { f.Send(cnp) }}
 }
 
-// sendCNPs sends n CNPs at the published interval, and waits until the device has
-// processed them.
+// sendCNPs sends n CNPs at the published interval, and waits until the device processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	c.Sleep(pollLatency) // until a software device polls: the CNPs of one poll count as one
 	for range n {
@@ -195,8 +194,7 @@ const (
 	flowSlow  = time.Millisecond
 )
 
-// expectSlowedBy fails the case unless a burst takes at least twice as long under copies of this
-// CNP as before.
+// expectSlowedBy fails the case unless a burst takes twice as long under copies of this CNP.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstWith(f.cnpsOf(cnp)), 2*max(before, flowQuick)

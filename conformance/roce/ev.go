@@ -145,8 +145,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectQPEvent fails the case unless the next event has this type and is of the
-// connection's queue pair.
+// expectQPEvent fails the case unless the next event has this type and the connection's QP.
 func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	e := c.nextEvent(want)
 	c.Check(e.Type == want && e.QP == c.QP, fmt.Sprintf("the event %v of queue pair %#x", want, c.QP.QPN()), "%v of %v", e.Type, e.QP)
@@ -202,8 +201,7 @@ func (p *Port) expectNoMoreEvents() {
 	}
 }
 
-// awaitCondition polls until a condition of the device holds, and fails the case if it does not
-// in time.
+// awaitCondition polls until a condition of the device holds, or fails the case.
 func (p *Port) awaitCondition(want string, holds func() bool) {
 	for until := p.Now() + p.ResponseTimeout(); !holds(); p.Sleep(shortWait) {
 		p.Check(p.Now() < until, want, "not within %v", p.ResponseTimeout())
@@ -217,8 +215,7 @@ func (p *Port) awaitPortActive(active bool) {
 	})
 }
 
-// armAltPath gives the connection an alternate path to the peer's second address, and
-// requests migration state REARM.
+// armAltPath sets an alternate path to the peer's second address, and migration state REARM.
 func (c *Conn) armAltPath() {
 	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.Attr.AH, AltPort: 1}
 	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
@@ -256,8 +253,7 @@ func (p *Port) setAddress(a netip.Addr, present bool) {
 // left to synchronize with, therefore it is longer than the retransmission timers.
 const noAddressSilence = 50 * time.Millisecond
 
-// removeAndRestoreAddress removes the only address of the port while a connection uses
-// it, and adds it again.
+// removeAndRestoreAddress removes the only address, which a connection uses, and restores it.
 func removeAndRestoreAddress(c *Conn) {
 	c.expectAccepted(0)
 

@@ -229,8 +229,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// exchangeAllRequests has the device send requests of every kind that it supports, and
-// answers them.
+// exchangeAllRequests has the device send requests of every supported kind, and answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields()
 	var wrs []verbs.SendWR

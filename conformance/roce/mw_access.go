@@ -130,8 +130,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// windowAccess are the access rights of a window, with an operation that they grant and
-// one that they do not.
+// windowAccess are rights of a window, an operation that they grant, and one that they do not.
 type windowAccess struct {
 	access           verbs.Access
 	granted, refused remoteOp
@@ -188,8 +187,7 @@ func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo)
 	return key, err
 }
 
-// boundWindow is a window that is bound to a range of memory. m is the memory if bindWindow has
-// registered it.
+// boundWindow is a bound window; m is the memory if bindWindow has registered it.
 type boundWindow struct {
 	mw   verbs.MW
 	m    *rig.Memory
@@ -216,8 +214,7 @@ func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) bo
 // reth returns the RETH for n bytes of the window's range from off on.
 func (w boundWindow) reth(off, n int) ib.RETH { return ib.At(w.addr+uint64(off), w.key, n) }
 
-// expectBindFails fails the case if a bind succeeds. The device may reject the post, or
-// complete the request with an error.
+// expectBindFails fails the case unless a bind is rejected at the post or completes with an error.
 func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
 	if _, err := c.postBind(mw, flags, info); err == nil {
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)

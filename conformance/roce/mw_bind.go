@@ -136,8 +136,7 @@ type badBind struct {
 
 func (b badBind) String() string { return b.name }
 
-// badBindTo returns a bind that must fail because of its BindInfo, with an ordinary
-// window.
+// badBindTo returns a bind of an ordinary window that must fail because of its BindInfo.
 func badBindTo(name string, info func(*Conn) verbs.BindInfo) badBind {
 	return badBind{name, func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
 }

@@ -202,25 +202,25 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv4",
 	Sends:   "SENDs with a UDP checksum",
 	Expects: "an ACK and a completion for each",
-	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(expectChecksumAccepted),
+	Defects: []string{"ICRCCheckUnmasked"}, Run: acceptsThree(ib.Packet.WithUDPChecksum),
 }, {
 	ID: "pkt/udp/ipv6-packet-with-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet with a correct UDP checksum is accepted, over IPv6",
 	Sends:   "SENDs with a UDP checksum",
 	Expects: "an ACK and a completion for each",
-	Defects: []string{"ICRCCheckUnmasked"}, Run: onRC(expectChecksumAccepted),
+	Defects: []string{"ICRCCheckUnmasked"}, Run: acceptsThree(ib.Packet.WithUDPChecksum),
 }, {
 	ID: "pkt/udp/packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv4,
 	Title:   "A packet without UDP checksum is accepted, over IPv4",
 	Sends:   "SENDs with a UDP checksum of 0",
 	Expects: "an ACK and a completion for each",
-	Defects: []string{"UDPChecksumRequired"}, Run: onRC(expectZeroChecksumAccepted),
+	Defects: []string{"UDPChecksumRequired"}, Run: acceptsThree(withZeroChecksum),
 }, {
 	ID: "pkt/udp/ipv6-packet-without-checksum-accepted", Cite: annexA17("CA17-22(d)", "pkt/udp/4"), Setup: ipv6,
 	Title:   "A packet without UDP checksum is accepted, over IPv6",
 	Sends:   "SENDs with a UDP checksum of 0",
 	Expects: "an ACK and a completion for each",
-	Defects: []string{"UDPChecksumRequired"}, Run: onRC(expectZeroChecksumAccepted),
+	Defects: []string{"UDPChecksumRequired"}, Run: acceptsThree(withZeroChecksum),
 }, {
 	ID: "pkt/udp/padding-of-the-frame-ignored", Cite: annexA17("CA17-24", "pkt/udp/5"), Setup: ipv4,
 	Title:   "Bytes after the end of the IP packet in a frame are ignored",
@@ -254,26 +254,21 @@ func expectNoChecksum(c *Conn) {
 	c.expectInAllPackets(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}})
 }
 
-// expectChecksumAccepted fails the case unless SENDs with a UDP checksum are accepted.
-func expectChecksumAccepted(c *Conn) {
-	for n := range 3 {
-		c.expectAccepted(n, ib.Packet.WithUDPChecksum)
-	}
+// acceptsThree makes the body of a case in which three modified SENDs must be accepted.
+func acceptsThree(modify func(ib.Packet) ib.Packet) func(*conformance.Bench) error {
+	return onRC(func(c *Conn) {
+		for n := range 3 {
+			c.expectAccepted(n, modify)
+		}
+	})
 }
 
-// expectZeroChecksumAccepted fails the case unless SENDs with UDP checksum 0 are
-// accepted.
-func expectZeroChecksumAccepted(c *Conn) {
-	for n := range 3 {
-		c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
-	}
-}
+func withZeroChecksum(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p }
 
 // sourcePorts checks that all packets have the same source port.
 type sourcePorts struct{ first uint16 }
 
-// checkNext fails the case unless the next n packets have the source port of the first packet
-// that s has checked.
+// checkNext fails the case unless the next n packets have the source port of those before.
 func (s *sourcePorts) checkNext(p *Port, n int) {
 	for _, pkt := range p.nextPackets(n) {
 		got := *pkt.UDP.SrcPort

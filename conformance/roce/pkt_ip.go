@@ -182,16 +182,14 @@ func (c *Conn) outOfBoundsWrite(k int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(k), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq()
 }
 
-// expectInAllPackets has the device send packets of many kinds, and fails the case unless all
-// have the fields of want.
+// expectInAllPackets fails the case unless all of variedPackets have the fields of want.
 func (c *Conn) expectInAllPackets(want ib.Packet) {
 	for _, pkt := range c.variedPackets() {
 		c.checkPacket(want, pkt)
 	}
 }
 
-// checkLengths fails the case unless the lengths in the IP and UDP headers cover the packet up to
-// the end of the ICRC.
+// checkLengths fails the case unless the IP and UDP lengths end at the end of the ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not show the lengths in the headers")

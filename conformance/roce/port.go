@@ -47,8 +47,7 @@ type Arrival struct {
 	At time.Duration
 }
 
-// SendPacket sends a packet, with addresses and MigReq filled in where they are unset, and
-// returns the time just before.
+// SendPacket sends a packet, with default addresses and MigReq, and returns the time just before.
 func (p *Port) SendPacket(pkt ib.Packet) (at time.Duration) {
 	defaults := ib.Packet{}.Via(p.Peer, p.deviceAddr)
 	if pkt.Opcode() != ib.OpCNP { // a CNP has MigReq 0
@@ -74,8 +73,7 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
-// recvWire returns the next RoCEv2 packet from the wire, which p.Checker has checked; false after
-// the timeout.
+// recvWire returns the next RoCEv2 packet from the wire, checked; false after the timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -121,8 +119,7 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 	}
 }
 
-// expectAnyPacket returns the next packet. The case fails if none arrives in time; want describes
-// the expected packet.
+// expectAnyPacket returns the next packet, which want describes, or fails the case.
 func (p *Port) expectAnyPacket(want string) Arrival {
 	a, ok := p.NextPacket(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
@@ -186,8 +183,7 @@ const (
 	shortWait = 100 * time.Microsecond
 )
 
-// expectNothing fails the case if the device sends a packet, as expectSilence does, or has completed
-// a request or a receive.
+// expectNothing fails the case if the device sends a packet or has completed a request or receive.
 func (p *Port) expectNothing() {
 	p.expectSilence(silencePeriod)
 	p.ExpectNoCompletion()
@@ -240,8 +236,7 @@ func (p *Port) Sync() {
 	p.Check(ok, "a device that answers its other connections", "nothing in %v", p.ResponseTimeout())
 }
 
-// expectNoCompletion fails the case if the device has completed a request or a receive by
-// the time it has processed all packets sent before.
+// expectNoCompletion calls Sync, and fails the case if a request or receive has completed.
 func (p *Port) expectNoCompletion() {
 	p.Sync()
 	p.ExpectNoCompletion()
@@ -256,19 +251,13 @@ const reorderLimit = 20 * time.Millisecond
 // real time quiet is limited to reorderLimit.
 func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	p.Sync()
-	return p.NextPacket(p.silenceTimeout(quiet))
-}
-
-// silenceTimeout returns how long to wait for a packet after Sync: quiet, in real time at most
-// reorderLimit.
-func (p *Port) silenceTimeout(quiet time.Duration) time.Duration {
-	return byClock(p, quiet, min(quiet, reorderLimit))
+	return p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit)))
 }
 
 // Drain returns all packets that the device has sent until [Port.Sync] returns, and within
 // quiet after the last; see [Port.NextAfterSync].
 func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
-	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(p.silenceTimeout(quiet)) {
+	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit))) {
 		all = append(all, a)
 	}
 	return all

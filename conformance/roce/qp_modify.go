@@ -179,8 +179,7 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// expectTransition fails the case unless a new queue pair accepts a transition with these
-// attributes.
+// expectTransition moves a new queue pair with these attributes, which it must accept.
 func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.From)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
@@ -215,8 +214,7 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// expectPSNs fails the case unless a query returns the PSNs after this many packets were
-// sent and received.
+// expectPSNs fails the case unless a query returns the PSNs after this many packets.
 func (c *Conn) expectPSNs(sent, received int) {
 	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
@@ -314,8 +312,7 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 	return nil
 }
 
-// failSend makes a send of an unreliable queue pair fail, and reports whether the state
-// is SQE then.
+// failSend makes a send of an unreliable queue pair fail. It reports whether the state is SQE then.
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	wr := m.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {

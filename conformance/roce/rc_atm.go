@@ -340,14 +340,12 @@ func (c *Conn) answerNextAtomic(n int, original uint64) {
 	c.answerAtomic(n, original)
 }
 
-// answerAtomic answers the device's n-th packet, an atomic with ID 1, with this original value, and
-// waits for its completion.
+// answerAtomic answers the device's n-th packet, an atomic with ID 1, and awaits its completion.
 func (c *Conn) answerAtomic(n int, original uint64) {
 	c.completeWith(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original), 1)
 }
 
-// expectNeverSent fails the case unless the device refuses a request, at the post or by a
-// completion with an error, and sends nothing.
+// expectNeverSent posts a request, which must fail, at once or by its completion, and not be sent.
 func (c *Conn) expectNeverSent(wr verbs.SendWR) {
 	_, err := c.QP.PostSend([]verbs.SendWR{wr})
 	c.expectSilence(shortWait)

@@ -162,6 +162,5 @@ func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool
 	}
 }
 
-// throttle makes a device with congestion control send slowly, so that a long READ
-// response takes a while on any link.
+// throttle makes a device with congestion control send slowly, so that long READs take a while.
 func (c *Conn) throttle() { c.sendCNPs(ib.CNP(), 20) }

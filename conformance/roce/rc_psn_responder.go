@@ -171,8 +171,7 @@ func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	return p
 }
 
-// exchangeIgnoringCNPs is [Conn.exchange] that skips CNPs: some devices take a gap for
-// congestion, and send a CNP with the NAK.
+// exchangeIgnoringCNPs is exchange that skips CNPs, which some devices send with a sequence NAK.
 func (c *Conn) exchangeIgnoringCNPs(pkt, response ib.Packet) {
 	c.Send(pkt)
 	c.expectIgnoringCNPs(response)

@@ -27,8 +27,8 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "a NAK for a remote operational error",
 	Defects: []string{"BadRecvKeyIsAccess"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
-		c.sendInto(r)
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteOp)
+		c.PostRecv(c.QP, 1, r.buffer(c))
+		c.expectRefused(c.peerSend(0, 16), ib.NakRemoteOp)
 	}),
 }, {
 	ID: "rc/send/bad-key-of-a-receive-is-a-protection-error-here", Cite: ibta("error class A", "rc/send/2"),
@@ -36,7 +36,8 @@ var sendCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
 	Expects: "the receive completes with LOC_PROT_ERR",
 	Defects: []string{"RecvErrorIsQPOp"}, Run: onEachConn(Setup{}, badReceives, func(c *Conn, r badBuffer) {
-		c.sendInto(r)
+		c.PostRecv(c.QP, 1, r.buffer(c))
+		c.Send(c.peerSend(0, 16))
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
 		c.ExpectUntouched(c.LocalMem)
 	}),
@@ -90,12 +91,6 @@ var sendCases = overRC.Cases([]conformance.Case{{
 var badReceives = []badBuffer{
 	{"a key that does not exist", func(c *Conn) verbs.SGE { return c.unknownKeySGE(64) }},
 	{"memory of another PD", func(c *Conn) verbs.SGE { return c.otherPDMemory(verbs.AccessLocalWrite).SGE(0, 64) }},
-}
-
-// sendInto posts a receive with this buffer, and sends a SEND to it.
-func (c *Conn) sendInto(r badBuffer) {
-	c.PostRecv(c.QP, 1, r.buffer(c))
-	c.Send(c.peerSend(0, 16))
 }
 
 // rdmaImm is immediate data that differs in every byte order.
@@ -156,8 +151,7 @@ func (c *Conn) postImm(op verbs.WROpcode, n int) {
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: PeerMemory})
 }
 
-// expectRecvImm fails the case unless the next completion is that of receive id, with n
-// bytes and the immediate data.
+// expectRecvImm is ExpectRecv for a message with rdmaImm.
 func (c *Conn) expectRecvImm(id uint64, n int) {
 	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)
@@ -267,8 +261,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	}),
 }})
 
-// expectInvalidateFails sends a SEND with the first PSN that invalidates key, and fails the case
-// unless it fails without a response.
+// expectInvalidateFails sends a first SEND that invalidates key, which must fail without response.
 func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 	c.Send(ib.SendOnlyInv(c.PeerPSN(0), key, Data(8)).AckReq())
 	c.expectSilentFailure(c.PeerPSN(0))

@@ -164,8 +164,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 // rnrTimer5ms is the RNR timer code of 5.12 ms.
 const rnrTimer5ms = 18
 
-// sendEach has the device send n SENDs of different lengths, one at a time, and returns
-// their packets.
+// sendEach has the device send n SENDs of different lengths, one by one, and returns the packets.
 func (c *Conn) sendEach(n int) []ib.Packet {
 	all := make([]ib.Packet, 0, n)
 	for k := range n {

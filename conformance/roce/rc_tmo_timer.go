@@ -14,8 +14,7 @@ import (
 // timeout4ms is the code of a local ACK timeout of 4.2 ms.
 const timeout4ms = 10
 
-// withTimeoutAndRetries returns a Modify function that sets the local ACK timeout to a code, and
-// the retry count.
+// withTimeoutAndRetries returns a Modify function that sets the ACK timeout code and retry count.
 func withTimeoutAndRetries(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
@@ -163,8 +162,7 @@ func exhaustRetries(c *Conn) {
 	c.Check(!sent, fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
 }
 
-// lossyLink is a connection to a correct responder over a link that drops packets in both
-// directions.
+// lossyLink connects to a correct responder over a link that drops packets in both directions.
 type lossyLink struct {
 	*Conn
 	peer    *Responder

@@ -90,8 +90,7 @@ func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
 
-// cnpGeneration measures the time from a marked packet to the CNP, and the number of CNPs
-// for a single mark.
+// cnpGeneration measures the time from a mark to the CNP, and the number of CNPs for a mark.
 func cnpGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
@@ -107,8 +106,7 @@ func cnpGeneration(p *Port) []Measurement {
 	}
 }
 
-// marks is the number of marked packets sent back to back, or a microsecond apart in
-// virtual time.
+// marks is the number of marked packets, back to back, or a microsecond apart in virtual time.
 const marks = 500
 
 // cnpPacing measures the time between CNPs for a queue pair that receives only marked
@@ -172,8 +170,7 @@ type rateProbe struct {
 	sent, messages int
 }
 
-// burst has the device send a WRITE of burstPackets packets, and returns the time from the first
-// packet to the last.
+// burst returns the time from the first packet to the last of a WRITE of burstPackets packets.
 func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)

@@ -18,8 +18,7 @@ import (
 // timer. Values that the specification leaves open are measured and not judged.
 var recoveryCases = overRC.Cases(slices.Concat(recoveryLossCases, recoveryECNCases))
 
-// judging makes the body of a case from a probe and a check of its measurements, which it adds to
-// the record.
+// judging makes the body of a case that runs a probe, records its measurements and judges them.
 func judging(run func(*Port) []Measurement, judge func(*Port, []Measurement)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		all := run(p)
@@ -73,8 +72,7 @@ func checkTimer(p *Port, m *Measurement) {
 	p.Check(late <= 4, fmt.Sprintf("a retransmission within four timeouts: %s", m.Name), "%.4g timeouts", late)
 }
 
-// promptLimit is the limit for reactions that must not wait for a timer: a tenth of the
-// timeout of the connection.
+// promptLimit is the limit for reactions that must not wait for a timer: a tenth of the timeout.
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{

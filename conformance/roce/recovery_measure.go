@@ -122,8 +122,7 @@ func awaitAck(c *Conn, n int) Arrival {
 // packetsAfterGap is the number of packets after each gap.
 const packetsAfterGap = 4
 
-// nakGeneration measures the time from the packet after a gap to the NAK, and the number
-// of NAKs for a gap.
+// nakGeneration measures the time from the packet after a gap to the NAK, and counts the NAKs.
 func nakGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))

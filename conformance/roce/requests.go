@@ -154,14 +154,12 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// expectOpRefused requests an operation with the first PSN, and fails the case unless the
-// device sends a NAK for a remote access error and leaves TargetMem unchanged.
+// expectOpRefused requests an operation on TargetMem, which must get a remote access NAK.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH) {
 	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), ib.NakRemoteAccess)
 }
 
-// expectNoEffect sends a request, and fails the case unless the device sends a NAK with this code
-// and leaves the memory unchanged.
+// expectNoEffect sends a request, which must get a NAK with this code and leave memory unchanged.
 func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode) {
 	m.Snapshot()
 	c.expectRefused(request, code)
@@ -169,8 +167,7 @@ func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode)
 	c.ExpectUntouched(m)
 }
 
-// expectOpExecuted requests an operation with the peer's n-th PSN, and fails the case unless it
-// is executed.
+// expectOpExecuted requests an operation with the peer's n-th PSN, which must be executed.
 func (c *Conn) expectOpExecuted(n int, op remoteOp, at ib.RETH) {
 	got := c.exchange(op.packet(c.PeerPSN(n), at), ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
@@ -202,8 +199,7 @@ func eachConn[V any](p *Port, s Setup, variants []V, steps func(*Conn, V)) {
 	}
 }
 
-// expectAck fails the case unless the device acknowledges the peer's requests up to this
-// PSN, at once or in several ACKs.
+// expectAck waits until requests up to this PSN are acknowledged, at once or in several ACKs.
 func (c *Conn) expectAck(psn ib.PSN) {
 	for {
 		got := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
@@ -216,8 +212,7 @@ func (c *Conn) expectAck(psn ib.PSN) {
 	}
 }
 
-// expectNak fails the case unless the device sends a NAK with this PSN and code. ACKs of
-// earlier requests may come before.
+// expectNak waits for a NAK with this PSN and code. ACKs of earlier requests may come before.
 func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	for {
 		got := c.expect(ib.Packet{})
@@ -228,14 +223,12 @@ func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	}
 }
 
-// expectRead sends a READ with the peer's n-th PSN, and fails the case unless the device
-// returns these bytes.
+// expectRead sends a READ with the peer's n-th PSN, which must return these bytes.
 func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
 	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponses(c.PeerPSN(n), ib.AnyMSN, want, MTU)...)
 }
 
-// expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the
-// device refuses it with a remote access NAK.
+// expectReadRefused sends a READ with the peer's n-th PSN, which must get a remote access NAK.
 func (c *Conn) expectReadRefused(n int, at ib.RETH) {
 	c.expectRefused(ib.ReadRequest(c.PeerPSN(n), at), ib.NakRemoteAccess)
 }
@@ -246,8 +239,7 @@ func (c *Conn) expectAcked(request ib.Packet) {
 	c.expectAck(request.PSN())
 }
 
-// expectRefused sends a request, and fails the case unless the device answers it by a NAK with
-// this code.
+// expectRefused sends a request, which the device must answer by a NAK with this code.
 func (c *Conn) expectRefused(request ib.Packet, code ib.NakCode) {
 	c.Send(request)
 	c.expectNak(request.PSN(), code)
@@ -258,8 +250,7 @@ func rethFor(m *rig.Memory, off, n int) ib.RETH {
 	return ib.At(m.Addr()+uint64(off), uint32(m.RKey()), n)
 }
 
-// unknownKey returns a key that no region has. Both its index and its low byte differ
-// from those of k.
+// unknownKey returns a key that no region has; its index and its low byte differ from those of k.
 func unknownKey(k verbs.RKey) verbs.RKey { return k ^ 0x00fff055 }
 
 // unknownKeyRETH returns the RETH for n bytes of TargetMem with a key that no region has.
@@ -284,8 +275,7 @@ func setWord(m *rig.Memory, n int, v uint64) {
 	m.Snapshot()
 }
 
-// expectWord fails the case unless the n-th word has this value and the rest of the
-// region is unchanged.
+// expectWord fails the case unless the n-th word has this value and nothing else has changed.
 func (c *Conn) expectWord(m *rig.Memory, n int, v uint64) {
 	c.Sync()
 	c.ExpectBytes(m, m.WordOffset(n), binary.NativeEndian.AppendUint64(nil, v))

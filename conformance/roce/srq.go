@@ -155,8 +155,7 @@ const (
 	srqMaxWR   = 16
 )
 
-// onSRQ makes the body of a case from a function that uses a shared receive queue with this many
-// receives.
+// onSRQ makes the body of a case that uses a shared receive queue with this many receives.
 func onSRQ(receives int, body func(*sharedQueue)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.newSharedQueue(receives)) })
 }
@@ -207,8 +206,7 @@ func (q *sharedQueue) expectDelivered(c *Conn, want []byte) {
 	c.ExpectBytes(q.mem, q.offset(wc.WRID), want)
 }
 
-// deliver sends the connection's k-th message, of n bytes, and fails the case unless the device
-// acknowledges and delivers it.
+// deliver sends the connection's k-th message, of n bytes, which must be acked and delivered.
 func (q *sharedQueue) deliver(c *Conn, k, n int) {
 	c.exchange(c.peerSend(k, n), c.deviceAck(k, uint32(k+1)))
 	q.expectDelivered(c, Data(n))

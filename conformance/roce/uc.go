@@ -236,15 +236,13 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	}),
 }})
 
-// The path MTU of UC connections is small, so that LocalMem has room for many receives of
-// three packets.
+// The path MTU of UC connections is small: LocalMem has room for many receives of three packets.
 const (
 	ucMTU     = 256
 	ucRecvLen = 3 * ucMTU
 )
 
-// onUC makes the body of a case from a function that uses a UC connection with this many
-// receives.
+// onUC makes the body of a case that uses a UC connection with this many receives.
 func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
@@ -260,8 +258,7 @@ func ucSetup(receives int) Setup {
 // ucSendOnly returns a UC SEND of one packet with n bytes.
 func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
 
-// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
-// completes the receive with this ID.
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, which completes receive id.
 func (c *Conn) expectUCDelivery(k, n int, id uint64) {
 	c.Send(ucSendOnly(c.PeerPSN(k), n))
 	c.ExpectRecv(id, n)

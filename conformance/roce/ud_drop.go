@@ -232,8 +232,7 @@ func multicastGroup(addr netip.Addr, n byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 14: 0x77, 15: n})
 }
 
-// expectCopies fails the case unless each of these queue pairs receives one datagram, and
-// no other does.
+// expectCopies fails the case unless these queue pairs, and no others, receive one datagram each.
 func (p *Port) expectCopies(members ...*udPort) {
 	missing := make(map[verbs.QPN]bool)
 	for _, m := range members {

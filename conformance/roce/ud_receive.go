@@ -169,8 +169,7 @@ func (d *udPort) post(op verbs.WROpcode, n int) {
 	d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234}))
 }
 
-// expectDelivery sends a datagram of n bytes, and fails the case unless it completes the receive
-// with this ID.
+// expectDelivery sends a datagram of n bytes, which must complete the receive with this ID.
 func (d *udPort) expectDelivery(n int, id uint64) {
 	d.SendPacket(d.datagram(Data(n)))
 	d.ExpectRecv(id, ib.GRHLen+n)

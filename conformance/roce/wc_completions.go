@@ -164,8 +164,7 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 	}
 }
 
-// writeImmPackets returns a WRITE with immediate data to the start of TargetMem, from the peer's
-// k-th PSN on.
+// writeImmPackets returns a WRITE with immediate data to TargetMem, from the peer's k-th PSN on.
 func writeImmPackets(c *Conn, k int, payload []byte) []ib.Packet {
 	all := ib.Write(c.PeerPSN(k), c.RETH(0, len(payload)), payload, MTU)
 	last := &all[len(all)-1]
@@ -177,8 +176,7 @@ func writeImmPackets(c *Conn, k int, payload []byte) []ib.Packet {
 	return all
 }
 
-// expectCompletionEvent waits for a completion event, and fails the case unless the next
-// completion is a success of this request.
+// expectCompletionEvent waits for a completion event, and for the success of this request.
 func (c *Conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
 	c.expectCQEvent(events)
 	c.ExpectCompletion(id, verbs.WCSuccess)

@@ -236,8 +236,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectErrorCompletion fails the case unless the next completion is that of this
-// request, with an error.
+// expectErrorCompletion waits for the completion of this request, which must be an error.
 func (c *Conn) expectErrorCompletion(id uint64) {
 	wc := c.NextCompletion()
 	c.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("an error completion of request %d", id), "%s", rig.Describe(&wc))
