@@ -34,12 +34,7 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 
 // cmExpect returns the next packet and its message, which must match want.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
-	return p.cmExpectWithin(p.ResponseTimeout(), want)
-}
-
-// cmExpectWithin is cmExpect with another timeout.
-func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
-	pkt, m := p.cmNext(timeout, want)
+	pkt, m := p.cmNext(p.ResponseTimeout(), want)
 	p.cmCheck(want, pkt, m)
 	return pkt, m
 }
@@ -138,7 +133,9 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 
 // expectREP waits for the REP and stores it.
 func (k *cmSession) expectREP(timeout time.Duration) {
-	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))})
+	want := ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))}
+	pkt, m := k.cmNext(timeout, want)
+	k.cmCheck(want, pkt, m)
 	rep, ok := m.(ib.REP)
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))

@@ -21,8 +21,7 @@ type Conn struct {
 	// TargetMem is the target of the peer's requests; LocalMem is for requests and
 	// receives of the device.
 	TargetMem, LocalMem *rig.Memory
-	// from is the source address of the peer's packets; the port's Peer if it is unset.
-	from netip.Addr
+	from                netip.Addr // of the peer's packets; the port's Peer if it is unset
 }
 
 // Initial numbers of a connection, distinct from each other.
@@ -39,26 +38,22 @@ const (
 // Setup describes a connection; the zero value is an RC connection in RTS without ACK timeout.
 type Setup struct {
 	qpType verbs.QPType
-	// state is the last state that the queue pair is moved to; RTS if zero.
-	state verbs.QPState
-	caps  verbs.QPCaps
+	state  verbs.QPState // the last that the queue pair is moved to; RTS if zero
+	caps   verbs.QPCaps
 	// Receives is how many receives are posted, with IDs from 1 on and recvLen bytes
 	// each (64 if zero), one after the other in LocalMem.
 	Receives, recvLen int
-	// memLen is the size of TargetMem and of LocalMem; 16 KiB if zero.
-	memLen int
+	memLen            int // size of TargetMem and of LocalMem; 16 KiB if zero
 	// access are the rights of the peer on TargetMem and on the queue pair; all if zero.
 	access verbs.Access
 	srq    verbs.SRQ
 	// PeerIndex is the index of the peer's address in Peers, for [Port.Connect].
 	PeerIndex int
-	// Modify changes the attributes of the connection before it is made.
-	Modify func(*verbs.QPAttr)
+	Modify    func(*verbs.QPAttr) // changes the attributes of the connection before it is made
 	// exactTimeout keeps the local ACK timeout that Modify sets, even if it is short for a
 	// slow bench.
 	exactTimeout bool
-	// signalAll makes every send request complete.
-	signalAll bool
+	signalAll    bool // every send request completes
 }
 
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
@@ -206,11 +201,6 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 
 // timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
-
-// WithTimeout returns a Modify function that sets the local ACK timeout to a code.
-func WithTimeout(code uint8) func(*verbs.QPAttr) {
-	return func(a *verbs.QPAttr) { a.Timeout = code }
-}
 
 // LongTimeout returns the code of a local ACK timeout that is not shorter than that of
 // code, and long enough for a case to react before it expires.

@@ -71,7 +71,7 @@ func sendRequests(p *Port) {
 var counterResponseCases = []conformance.Case{
 	counterCase("stale-answers", "Duplicate ACKs are counted",
 		"an ACK for the second of two SENDs, then three for the first", rig.Counts{cntStaleResponses: rig.Exactly(3)},
-		onNewConn(func(c *Conn) {
+		onNewConns(1, func(c *Conn, _ int) {
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
 			c.completeWith(c.peerAck(1, 2), 1, 2)
@@ -81,25 +81,19 @@ var counterResponseCases = []conformance.Case{
 		})),
 	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
 		"on each of three connections, an ACK for a PSN far ahead of a SEND",
-		rig.Counts{cntUnsentResponses: rig.Exactly(3)}, func(p *Port) {
-			for i := range 3 {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.SendWR(1, 8))
-				c.AwaitPackets(1)
-				c.Send(c.peerAck(100+i, 1))
-			}
-		}),
+		rig.Counts{cntUnsentResponses: rig.Exactly(3)}, onNewConns(3, func(c *Conn, i int) {
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.AwaitPackets(1)
+			c.Send(c.peerAck(100+i, 1))
+		})),
 	counterCase("bad-answers", "Responses of the wrong kind are counted",
 		"on each of two connections, an atomic acknowledge to a READ", rig.Counts{cntBadResponses: rig.Exactly(2)},
-		func(p *Port) {
-			for range 2 {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.ReadWR(1, MTU))
-				c.AwaitPackets(1)
-				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
-				c.NextCompletion() // the status is not checked here
-			}
-		}),
+		onNewConns(2, func(c *Conn, _ int) {
+			c.PostSend(c.QP, c.ReadWR(1, MTU))
+			c.AwaitPackets(1)
+			c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
+			c.NextCompletion() // the status is not checked here
+		})),
 }
 
 var otherCounterCases = []conformance.Case{
@@ -156,7 +150,7 @@ func needsCM(c conformance.Case) conformance.Case {
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
 		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ",
-		rig.Counts{cntDuplicates: rig.Exactly(5)}, onNewConn(func(c *Conn) {
+		rig.Counts{cntDuplicates: rig.Exactly(5)}, onNewConns(1, func(c *Conn, _ int) {
 			read := c.peerRead(1, 16)
 			c.Send(c.peerWrite(0, 8), read)
 			awaitPSN(c, c.PeerPSN(1))
@@ -164,7 +158,7 @@ var counterRecoveryCases = []conformance.Case{
 		})),
 	counterCase("gaps", "Requests after a gap, and the NAKs of them, are counted",
 		"five times a WRITE after a gap, and the missing one",
-		rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord}, onNewConn(func(c *Conn) {
+		rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord}, onNewConns(1, func(c *Conn, _ int) {
 			for i := range 5 {
 				c.Send(c.peerWrite(i+1, 8))
 				c.Await("a sequence NAK", func(a *Arrival) bool { return a.IsNak(ib.NakSequence) })
@@ -174,16 +168,13 @@ var counterRecoveryCases = []conformance.Case{
 		})),
 	counterCase("repetitions", "Received sequence NAKs, and the retransmitted packets, are counted",
 		"on two connections, a sequence NAK for a packet of a WRITE of eight",
-		rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord}, func(p *Port) {
-			for _, lost := range []int{3, 5} {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
-				c.AwaitPackets(8)
-				c.Send(c.peerNak(lost, ib.NakSequence, 0))
-				awaitPSN(c, c.DevicePSN(7))
-				c.completeWith(c.peerAck(7, 1), 1)
-			}
-		}),
+		rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord}, onNewConns(2, func(c *Conn, i int) {
+			c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
+			c.AwaitPackets(8)
+			c.Send(c.peerNak(3+2*i, ib.NakSequence, 0))
+			awaitPSN(c, c.DevicePSN(7))
+			c.completeWith(c.peerAck(7, 1), 1)
+		})),
 	ofLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
 		"twice, an ACK for a SEND after an unanswered READ; then the response",
 		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck", verbs.CapRC),
@@ -198,7 +189,7 @@ var counterRecoveryCases = []conformance.Case{
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",
 		"three times a SEND without a posted receive", rig.Counts{cntRNRNAKsSent: fromRecord},
-		onNewConn(func(c *Conn) {
+		onNewConns(1, func(c *Conn, _ int) {
 			for range 3 {
 				c.Send(c.peerSend(0, 8))
 				c.Await("an RNR NAK", func(a *Arrival) bool { return a.IsAck(ib.AckRNR) })
@@ -217,28 +208,28 @@ var counterRecoveryCases = []conformance.Case{
 		}),
 	counterCase("refusals-sent", "Sent fatal NAKs are counted",
 		"on each of three connections a WRITE with an invalid key", rig.Counts{cntFatalSent: fromRecord},
-		func(p *Port) {
-			for range 3 {
-				c := p.Connect(Setup{})
-				c.Send(writeOp.packet(c.PeerPSN(0), c.unknownKeyRETH(8)))
-				c.Await("a NAK", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) })
-			}
-		}),
+		onNewConns(3, func(c *Conn, _ int) {
+			c.Send(writeOp.packet(c.PeerPSN(0), c.unknownKeyRETH(8)))
+			c.Await("a NAK", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) })
+		})),
 	counterCase("refusals-received", "Received fatal NAKs are counted",
 		"NAKs for an invalid request, an access and an operation to WRITEs of three connections",
-		rig.Counts{cntFatalRcvd: fromRecord}, func(p *Port) {
-			for code := ib.NakInvalidRequest; code <= ib.NakRemoteOp; code++ {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.WriteWR(1, MTU))
-				c.AwaitPackets(1)
-				c.Send(c.peerNak(0, code, 0))
-				c.expectErrorCompletion(1)
-			}
-		}),
+		rig.Counts{cntFatalRcvd: fromRecord}, onNewConns(len(fatalNAKs), func(c *Conn, i int) {
+			c.PostSend(c.QP, c.WriteWR(1, MTU))
+			c.AwaitPackets(1)
+			c.Send(c.peerNak(0, fatalNAKs[i].code, 0))
+			c.expectErrorCompletion(1)
+		})),
 }
 
-// onNewConn makes the body of a counterCase from a function that uses a connection.
-func onNewConn(steps func(*Conn)) func(*Port) { return func(p *Port) { steps(p.Connect(Setup{})) } }
+// onNewConns makes the body of a counterCase that calls steps with each of n new connections.
+func onNewConns(n int, steps func(c *Conn, i int)) func(*Port) {
+	return func(p *Port) {
+		for i := range n {
+			steps(p.Connect(Setup{}), i)
+		}
+	}
+}
 
 // causeImpliedNAKs acknowledges a SEND after an unanswered READ, twice, which implies that the READ
 // response was lost. Then it answers both.

@@ -21,7 +21,7 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, bthCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
+		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, bthCases, bthKeyCases, lengthCases,
 			cmCases,
 			sequenceCases, psnCases, psnRequesterCases, ackCases, msnCases, rnrCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readRetryCases,

@@ -232,16 +232,15 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 // exchangeAllRequests has the device send requests of every supported kind, and answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields()
+	ops := []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
+	if c.Caps.Has(verbs.CapSendInv) {
+		ops = append(ops, verbs.OpSendInv)
+	}
 	var wrs []verbs.SendWR
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {
-			wrs = append(wrs,
-				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, size)},
-				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234},
-				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, size), Remote: PeerMemory},
-				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.LocalMem.SGL(0, size), Remote: PeerMemory, Imm: 0x1234})
-			if c.Caps.Has(verbs.CapSendInv) {
-				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.LocalMem.SGL(0, size), InvalidateRKey: 0x77})
+			for _, op := range ops {
+				wrs = append(wrs, verbs.SendWR{Opcode: op, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234, Remote: PeerMemory, InvalidateRKey: 0x77})
 			}
 		}
 	}

@@ -107,7 +107,7 @@ var recoveryLossCases = []conformance.Case{{
 	Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
 	Expects: "each retransmission within a tenth of the timeout",
 	Defects: []string{"IgnoreSecondNAK"}, Run: OnPort(func(p *Port) {
-		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(reactionTimeoutCode(p), 7)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		for _, lost := range []int{2, 5} {
@@ -143,7 +143,7 @@ var recoveryLossCases = []conformance.Case{{
 	Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
 	Defects: []string{"NoTransportTimer", "AdaptiveTimeout"}, Run: OnPort(func(p *Port) {
 		code := lossTimeoutCode(p)
-		c := p.Connect(Setup{Modify: WithTimeout(code)})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(code, 7)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		told := c.Send(c.peerNak(3, ib.NakSequence, 0))
@@ -221,8 +221,10 @@ func lossRecovery(p *Port) (all []Measurement) {
 func lossByPosition(p *Port) []Measurement {
 	all := []Measurement{newTiming("loss/timer", "the local ACK timeout in the following measurements", ib.AckTimeout(lossTimeoutCode(p)))}
 	for at := range window {
-		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
-			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...).atPosition(at))
+		m := newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
+			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...)
+		m.Position = at + 1
+		all = append(all, m)
 	}
 	return all
 }
@@ -239,7 +241,7 @@ type lossTimes struct {
 // lossAt has the device send windows of packets, of which number at is lost: the peer sends a NAK
 // for it when the next arrives. It measures the retransmissions.
 func lossAt(p *Port, at int) (t lossTimes) {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	for i := range timeoutSamples {
 		posted := c.Now()
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
@@ -262,12 +264,6 @@ func lossAt(p *Port, at int) (t lossTimes) {
 	return t
 }
 
-// atPosition returns m for the loss of packet number at of a window, from 0 on.
-func (m Measurement) atPosition(at int) Measurement {
-	m.Position = at + 1
-	return m
-}
-
 // multiples returns times as multiples of a nominal value.
 func multiples(times []time.Duration, nominal time.Duration) []float64 {
 	all := make([]float64, len(times))
@@ -288,7 +284,7 @@ type timerCode struct {
 func timeouts(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{7, "0.5 ms"}, {10, "4.2 ms"}, {12, "16.8 ms"}} {
 		code := timer.code
-		c := p.Connect(Setup{Modify: WithTimeout(code)})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(code, 7)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)

@@ -166,7 +166,7 @@ func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p,
 func nakReaction(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times := make([]time.Duration, 0, sampleCount(p))
-		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(reactionTimeoutCode(p), 7)})
 		for i := range sampleCount(p) / 2 {
 			c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 			c.AwaitPackets(window)
@@ -216,8 +216,10 @@ func readRecovery(p *Port) (all []Measurement) {
 func readByPosition(p *Port) (all []Measurement) {
 	for at := range window {
 		times, _ := readAt(p, at)
-		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
-			"from the response after one of eight, which is lost, to the new READ request", times...).atPosition(at))
+		m := newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
+			"from the response after one of eight, which is lost, to the new READ request", times...)
+		m.Position = at + 1
+		all = append(all, m)
 	}
 	return all
 }
@@ -225,7 +227,7 @@ func readByPosition(p *Port) (all []Measurement) {
 // readAt omits response number at of READs. It returns the times from the response next to it to
 // the retransmitted READ, and the numbers of responses that this READ requests.
 func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	for i := range timeoutSamples {
 		base := i * window
 		clear(c.LocalMem.Buf[SinkOffset:][:window*MTU])
@@ -273,7 +275,7 @@ func checkReadRetry(c *Conn, again Arrival, base, lost int) int {
 // impliedNAK measures the time from an ACK of a request after a READ, which implies that
 // the READ response was lost, to the retransmitted READ.
 func impliedNAK(p *Port) []Measurement {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	times := make([]time.Duration, 0, timeoutSamples)
 	for i := range timeoutSamples {
 		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))

@@ -79,7 +79,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.expectNoCompletion()
-		d.expectDelivery(24, 1)
+		d.expectDelivery(24)
 		if !q.Caps.Has(verbs.CapUC) {
 			return
 		}

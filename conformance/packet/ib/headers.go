@@ -110,22 +110,16 @@ type RDETH struct {
 type FETH struct {
 	_    struct{} `size:"4"`
 	Resv *uint32  `at:"0,26" fmt:"%#x"`
-	// Selectivity: 0 the range of the RETH, 1 the whole memory region.
+	// Selectivity: FlushRange is the range of the RETH, 1 the whole memory region.
 	Selectivity *uint8 `at:"3.2,2"`
-	// Placement is a bit mask of FlushGlobal and FlushPersistent.
+	// Placement is a bit mask: FlushGlobal is globally visible, 2 persistent after a power loss.
 	Placement *uint8 `at:"3.4,4"`
 }
 
-// Placements of a FLUSH.
+// Selectivity and placement of a FLUSH.
 const (
-	FlushGlobal     = 1 // globally visible
-	FlushPersistent = 2 // persistent after a power loss
-)
-
-// Selectivities of a FLUSH.
-const (
-	FlushRange = 0
-	FlushMR    = 1
+	FlushRange  = 0
+	FlushGlobal = 1
 )
 
 // AETH is the ACK extended transport header.

@@ -10,17 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// ErrNotRoCE is the error of a valid packet of another protocol.
-var ErrNotRoCE = errors.New("not RoCEv2")
-
-// ErrOpcode is the error of a reserved or manufacturer opcode.
-var ErrOpcode = errors.New("unknown opcode")
-
-// ErrPad is the error of a PadCnt larger than the payload.
-var ErrPad = errors.New("more padding than packet")
-
-// ErrBehind is the error of an IP packet that is longer than its UDP datagram.
-var ErrBehind = errors.New("bytes after the UDP datagram in the IP packet")
+// Errors of [Parse].
+var (
+	ErrNotRoCE = errors.New("not RoCEv2")               // a valid packet of another protocol
+	ErrOpcode  = errors.New("unknown opcode")           // reserved, or of a manufacturer
+	ErrPad     = errors.New("more padding than packet") // PadCnt exceeds the payload
+	ErrBehind  = errors.New("bytes after the UDP datagram in the IP packet")
+)
 
 // Parse parses an IP packet with the padding of its frame. With an error it returns the
 // fields before it: ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
