@@ -63,8 +63,7 @@ func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 type tally struct {
 	counts  rig.Counts
 	in, out byteTotals
-	// next is the PSN after the last request packet of the device, for each QPN of the
-	// peer.
+	// next is the PSN after the last request packet of the device, for each QPN of the peer.
 	next map[uint32]ib.PSN
 }
 

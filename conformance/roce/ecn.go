@@ -182,7 +182,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Expects: "the other at its rate",
 	Defects: []string{"CNPSlowsAll"}, Run: OnPort(func(p *Port) {
 		named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
-		other.expectSameRateDespite(named.cnpsOf(ib.CNP()))
+		other.expectSameRateUnder(ib.CNP(), named)
 	}),
 }, {
 	ID: "ecn/rate/comes-back", Cite: annexA17("CA17-46", "ecn/4"), Level: conformance.Should, Needs: verbs.CapCongestion,
@@ -191,7 +191,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Expects: "bursts at twice the lowest rate or more, in time",
 	Defects: []string{"RateNeverRecovers"}, Run: onFlow(func(f *flow) {
 		before := f.burst()
-		slow := f.burstWith(f.cnpsOf(ib.CNP()))
+		slow := f.burstUnder(ib.CNP(), f)
 		if slow < 2*max(before, flowQuick) {
 			rig.BenchCannot("the device does not reduce its rate, which another case checks")
 		}
@@ -219,7 +219,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Sends:   "CNPs for the number of no queue pair",
 	Expects: "no answer, and a queue pair that sends at its rate",
 	Defects: []string{"QPNLoose"}, Run: onFlow(func(f *flow) {
-		f.expectSameRateDespite(f.cnpsOf(ib.CNP().To(0xabcdef)))
+		f.expectSameRateUnder(ib.CNP().To(0xabcdef), f)
 		f.expectSilence(shortWait)
 	}),
 }, {
@@ -228,7 +228,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Sends:   "CNPs with one bit of their ICRC turned",
 	Expects: "no answer, and a queue pair that sends at its rate",
 	Defects: []string{"ICRCIgnored"}, Run: onFlow(func(f *flow) {
-		f.expectSameRateDespite(f.cnpsOf(ib.CNP().BadICRC()))
+		f.expectSameRateUnder(ib.CNP().BadICRC(), f)
 		f.expectSilence(shortWait)
 	}),
 }, {
@@ -282,13 +282,15 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstWith is burst while s sends CNPs. It returns the median of three measurements: the
-// rate may rise again during a long pause of the bench.
-func (f *flow) burstWith(s cnpSource) time.Duration {
+// burstUnder is burst while the peer sends CNPs on a flow: enough of them before the burst to slow
+// down even a device that is far slower than its line, and one for each packet, because a reduced
+// rate rises as soon as CNPs stop. It returns the median of three measurements: the rate may rise
+// during a long pause of the bench.
+func (f *flow) burstUnder(cnp ib.Packet, named *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
-		s.before()
-		took[i] = f.burstOnce(s.each)
+		named.sendCNPs(cnp, 20)
+		took[i] = f.burstOnce(func() { named.Send(cnp) })
 	}
 	slices.Sort(took[:])
 	return took[1]
@@ -322,16 +324,6 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	return last - first
 }
 
-// cnpSource sends CNPs before a burst, and one for each packet of it: a reduced rate
-// rises again as soon as CNPs stop.
-type cnpSource struct{ before, each func() }
-
-// cnpsOf returns a source of this CNP. It sends enough of them before a burst to slow
-// down even a device that is far slower than its line.
-func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
-	return cnpSource{func() { f.sendCNPs(cnp, 20) }, func() { f.Send(cnp) }}
-}
-
 // sendCNPs sends n CNPs at the published interval, and waits until the device processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	c.Sleep(pollLatency) // until a software device polls: the CNPs of one poll count as one
@@ -353,17 +345,17 @@ const (
 // expectSlowedBy fails the case unless a burst takes twice as long under copies of this CNP.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
-	after, limit := f.burstWith(f.cnpsOf(cnp)), 2*max(before, flowQuick)
+	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)
 	if after < limit && before > flowSlow {
 		rig.BenchCannot("the device takes %v for %d packets without CNPs, and may be slower than the reduced rate", before, flowPackets)
 	}
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// expectSameRateDespite fails the case if a burst takes four times as long under these CNPs as
-// before. Reduced rates make it far longer, other work of the bench does not.
-func (f *flow) expectSameRateDespite(cnps cnpSource) {
+// expectSameRateUnder fails the case if a burst takes four times as long while CNPs are sent on the
+// flow named as before. Reduced rates make it far longer, other work of the bench does not.
+func (f *flow) expectSameRateUnder(cnp ib.Packet, named *flow) {
 	before := f.burst()
-	after, limit := f.burstWith(cnps), 4*max(before, flowSlow)
+	after, limit := f.burstUnder(cnp, named), 4*max(before, flowSlow)
 	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
 }

@@ -50,8 +50,7 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 	Expects: "SUCCESS, then MW_BIND_ERR",
 	Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
 		win := c.bindWindow(verbs.MWType2, 0, 256, verbs.AccessRemoteRead)
-		// The post must succeed: an earlier request in the queue might have
-		// invalidated the window.
+		// The post must succeed: an earlier request in the queue might have invalidated the window.
 		_, err := c.postBind(win.mw, verbs.SendSignaled, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead))
 		c.Must("a bind that can be posted", err)
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)

@@ -198,8 +198,7 @@ func checkLengths(c *Conn) {
 	check := func(body int) {
 		f, err := c.Wire.Recv(c.ResponseTimeout())
 		c.Must("a packet", err)
-		// The ICRC is located by the lengths in the headers, therefore it is checked
-		// after them.
+		// The ICRC is located by the lengths in the headers, therefore it is checked after them.
 		pkt, _ := ib.Parse(f.Packet)
 		udpLen := udpAndBTH + body + icrc
 		ipLen := udpLen // IPv6 does not count its header

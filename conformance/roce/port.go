@@ -98,9 +98,6 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	}
 }
 
-// DiscardSkipped discards the packets received while waiting for others.
-func (p *Port) DiscardSkipped() { p.skipped = nil }
-
 // NextMatching returns the next matching packet; false after the timeout. It keeps the packets
 // that it skips for later calls.
 func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {

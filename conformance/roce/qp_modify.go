@@ -316,9 +316,7 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	wr := m.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {
-		ah, err := m.PD.CreateAH(m.peerAttr(m.Peer).AH)
-		m.Must("an address handle", err)
-		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
+		wr.UD = verbs.UD{AH: m.newAH(m.PD), QPN: udPeerQPN, QKey: udQKey}
 	}
 	m.PostSend(qp, wr)
 	wc := m.NextCompletion()

@@ -83,8 +83,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		k := 0
 		for i, n := range []int{16, 2500, 0} {
 			for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
-				// Post one message at a time: the last of several may request the ACK
-				// for all.
+				// Post one message at a time: the last of several may request the ACK for all.
 				wr := c.WriteWR(1, n)
 				wr.Opcode = op
 				c.PostSend(c.QP, wr)

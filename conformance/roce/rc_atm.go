@@ -74,8 +74,7 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
 	Expects: "a NAK for a remote access error, memory unchanged",
 	Defects: []string{"RangeSlack"}, Run: onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
-		// Register a part of the memory again, so that the case sees changes after
-		// its end.
+		// Register a part of the memory again, so that the case sees changes after its end.
 		n := c.TargetMem.WordOffset(2) + inside
 		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:n:n], Addr: c.TargetMem.Addr(), Access: allAccess})
 		c.Must("a region at chosen addresses", err)

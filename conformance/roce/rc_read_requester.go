@@ -188,8 +188,7 @@ type badSyndrome struct{ n, at int }
 // The cases below accept a requester that retransmits the READ when its timer expires,
 // and one that does when it detects the gap.
 
-// startRead has the device read these bytes. It returns the responses without sending
-// them.
+// startRead has the device read these bytes. It returns the responses without sending them.
 func (c *Conn) startRead(bytes []byte) []ib.Packet {
 	c.request(0, c.ReadWR(1, len(bytes)))
 	return ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)

@@ -232,8 +232,7 @@ func expectRNRWait(c *Conn, pkts []ib.Packet, code uint8) {
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 
-// exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry
-// allows.
+// exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry allows.
 func exhaustRNRRetries(c *Conn) {
 	all := c.request(0, c.SendWR(1, 8))
 	for range c.Attr.RNRRetry {

@@ -127,8 +127,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
 		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceAck(0, ib.AnyMSN))
 		c.Send(c.peerSend(1, 16))
-		// The status is not specified. Most devices report the one that the requester
-		// would see.
+		// The status is not specified. Most devices report the one that the requester would see.
 		wc := c.NextCompletion()
 		c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 			"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)

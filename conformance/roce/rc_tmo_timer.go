@@ -167,8 +167,7 @@ type lossyLink struct {
 	*Conn
 	peer    *Responder
 	percent int // of the packets that are dropped
-	// mayFail is set if so many packets are dropped that the retries of a request may be
-	// exhausted.
+	// mayFail is set if so many packets are dropped that the retries of a request may be exhausted.
 	mayFail bool
 	// reads has the offset in LocalMem for each READ.
 	reads map[uint64]int
@@ -192,8 +191,7 @@ func (l *lossyLink) run() {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
 			l.PostSend(l.QP, l.newRequest(posted))
 		}
-		// Serve several packets for each poll: polling may take so long that the device
-		// times out.
+		// Serve several packets for each poll: polling may take so long that the device times out.
 		for range 16 {
 			if !l.serveNext() {
 				break

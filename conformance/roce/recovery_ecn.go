@@ -100,8 +100,7 @@ func cnpGeneration(p *Port) []Measurement {
 // marks is the number of marked packets, back to back, or a microsecond apart in virtual time.
 const marks = 500
 
-// cnpPacing measures the time between CNPs for a queue pair that receives only marked
-// packets.
+// cnpPacing measures the time between CNPs for a queue pair that receives only marked packets.
 func cnpPacing(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	start := p.Now()

@@ -304,8 +304,7 @@ func timeouts(p *Port) (all []Measurement) {
 	return all
 }
 
-// rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
-// RNR timer.
+// rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the RNR timer.
 func rnrWaits(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{1, "10 us"}, {12, "0.64 ms"}, {20, "10.24 ms"}, {25, "61.44 ms"}} {
 		code := timer.code

@@ -140,8 +140,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ, DefaultLabel
 	}),
 }})
 
-// sharedQueue is a shared receive queue. Its receives may complete in any order, each
-// once.
+// sharedQueue is a shared receive queue. Its receives may complete in any order, each once.
 type sharedQueue struct {
 	*Port
 	srq  verbs.SRQ
@@ -178,8 +177,7 @@ func (q *sharedQueue) post(n int) {
 	}
 }
 
-// offset returns the offset of a receive's buffer. Buffers are reused after srqMaxWR
-// receives.
+// offset returns the offset of a receive's buffer. Buffers are reused after srqMaxWR receives.
 func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqRecvLen }
 
 // connectN makes n RC connections on the queue. The peer has the same QPN in all of them:

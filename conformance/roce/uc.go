@@ -178,8 +178,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 			}
 			psn += 7
 		}
-		// Another case checks that no message is lost unnecessarily. Here the last
-		// one must arrive.
+		// Another case checks that no message is lost unnecessarily. Here the last one must arrive.
 		c.Send(ucSendOnly(c.PeerPSN(psn), 60))
 		for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 			c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))

@@ -23,8 +23,7 @@ var udCases = conformance.Group{DefaultLabels: labelUD}.Cases(slices.Concat([]co
 	Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
 	Expects: "these in the headers of the receives",
 	Defects: []string{"NoTClassInArea"}, Run: onUD(3, func(d *udPort) {
-		// The ECN bits are 0: the network may change them, and the device answers a
-		// CE mark.
+		// The ECN bits are 0: the network may change them, and the device answers a CE mark.
 		for i, tclass := range []uint8{0, 0x68, 0xfc} {
 			d.SendPacket(d.datagram(Data(16)).WithTClass(tclass))
 			d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
@@ -122,8 +121,7 @@ func udAreaCase(family int, id, title string) conformance.Case {
 	}
 }
 
-// udPort is a UD queue pair of the device in RTS, with a scripted peer. Its Conn has no
-// connection.
+// udPort is a UD queue pair of the device in RTS, with a scripted peer. Its Conn has no connection.
 type udPort struct{ *Conn }
 
 const (
@@ -152,14 +150,13 @@ func (d *udPort) datagram(payload []byte) ib.Packet {
 }
 
 // newAH returns an address handle for the peer.
-func (d *udPort) newAH(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(d.peerAttr(d.Peer).AH)
-	d.Must("an address handle", err)
+func (p *Port) newAH(pd verbs.PD) verbs.AH {
+	ah, err := pd.CreateAH(p.peerAttr(p.Peer).AH)
+	p.Must("an address handle", err)
 	return ah
 }
 
-// sendTo addresses a request to the peer's queue pair. The opcode is SEND if it is not
-// set.
+// sendTo addresses a request to the peer's queue pair. The opcode is SEND if it is not set.
 func (d *udPort) sendTo(ah verbs.AH, wr verbs.SendWR) verbs.SendWR {
 	wr.Opcode = cmp.Or(wr.Opcode, verbs.OpSend)
 	wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
@@ -183,8 +180,7 @@ func (d *udPort) expectAccepted() {
 	d.ExpectBytes(d.LocalMem, verbs.GRHLen, Data(16))
 }
 
-// expectHeader fails the case unless the IP header in the GRH area of a receive matches
-// want.
+// expectHeader fails the case unless the IP header in the GRH area of a receive matches want.
 func (d *udPort) expectHeader(receive int, want packet.IP) {
 	family := 6
 	if d.deviceAddr.Is4() {

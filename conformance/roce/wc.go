@@ -285,8 +285,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// useCompChannel replaces the default CQ by one with a completion channel, and returns
-// the channel.
+// useCompChannel replaces the default CQ by one with a completion channel, and returns the channel.
 func (p *Port) useCompChannel() verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
@@ -313,8 +312,7 @@ func (p *Port) expectCQEvent(events verbs.CompChannel) {
 	p.Check(cq == p.CQ, "an event of the CQ", "one of another")
 }
 
-// expectNoCQEvent fails the case if the channel has an event. Synchronize with the device
-// first.
+// expectNoCQEvent fails the case if the channel has an event. Synchronize with the device first.
 func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 	_, err := events.Wait(0)
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)

@@ -35,8 +35,7 @@ var goldenSIDRREP = SIDRREP{
 	RequestID: new(uint32(0xd9884002)), QPN: new(uint32(0x20)), ServiceID: new(ServiceID(PortSpaceUDP, 7174)), QKey: new(uint32(UDQKey)),
 }
 
-// TestREQAsCaptured reads what nil left to the defaults, out of the bytes that Linux
-// sent.
+// TestREQAsCaptured reads what nil left to the defaults, out of the bytes that Linux sent.
 func TestREQAsCaptured(t *testing.T) {
 	p, err := Parse(goldenPackets(t)[26].Data)
 	if err != nil {

@@ -125,8 +125,7 @@ const (
 // AETH is the ACK extended transport header.
 type AETH struct {
 	_ struct{} `size:"4"`
-	// Kind is the type in the syndrome, with its reserved first bit: kinds from 4 on are
-	// invalid.
+	// Kind is the type in the syndrome, with its reserved first bit: kinds from 4 on are invalid.
 	Kind *AckKind `at:"0,3"`
 	// Value is the rest of the syndrome: credits, RNR timer or NAK code. The default of
 	// an ACK is NoCreditCount.

@@ -164,8 +164,7 @@ type OpInfo struct {
 // Has reports whether the opcode has an extension header.
 func (i OpInfo) Has(h Header) bool { return slices.Contains(i.Headers, h) }
 
-// Info returns the description of the opcode; ok is false for reserved and manufacturer
-// opcodes.
+// Info returns the description of the opcode; ok is false for reserved and manufacturer opcodes.
 func (op Opcode) Info() (info OpInfo, ok bool) {
 	info, ok = opcodes[op]
 	info.Headers = slices.Clone(info.Headers)
