@@ -155,7 +155,7 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "nothing before, nothing after, and the expected PSN unchanged",
 	Defects: []string{"BuffersBeforeRTR"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
-		fresh := c.freshQP()
+		fresh := c.CreateQP(qpInit(c.Rig, verbs.QPTypeRC, minQPCaps))
 		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
 			c.expectDropped(c.peerSend(0, 16).To(uint32(qpn)))
 			c.expectDropped(c.peerWrite(1, 16).To(uint32(qpn)))

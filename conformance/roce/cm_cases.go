@@ -152,7 +152,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		// Read the GID table first: that can take long on a remote device, and the
 		// device's CM timers run between REQ and REP.
 		gids := p.gidTable()
-		c := p.cmQP()
+		c := p.connect(Setup{state: verbs.QPStateInit, Receives: 1})
 		dial := p.Go("connect", func() error {
 			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, 9000), cmParam(), p.ResponseTimeout())
 			return err

@@ -72,9 +72,6 @@ func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error
 	return OnPort(func(p *Port) { body(p, p.cmListen(verbs.PortSpaceTCP)) })
 }
 
-// cmQP returns a queue pair in INIT with one receive, for a connection.
-func (p *Port) cmQP() *Conn { return p.connect(Setup{state: verbs.QPStateInit, Receives: 1}) }
-
 // cmAcceptor is an application on the device that accepts one connection request.
 type cmAcceptor struct {
 	*Conn
@@ -90,7 +87,7 @@ func cmParam() verbs.ConnParam {
 
 // cmAccept starts an application that accepts the next request of the listener.
 func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
-	a := &cmAcceptor{Conn: p.cmQP()}
+	a := &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit, Receives: 1})}
 	a.task = p.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)

@@ -50,11 +50,7 @@ type byteTotals [3]uint64
 // add adds the length of packet ip, which was parsed as p, in each unit.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
-	headers := 40 + udpHeader
-	if p.IP.Src.Is4() {
-		headers = 20 + udpHeader
-	}
-	for i, n := range [...]int{len(ip) - headers, len(ip), len(ip) + ethernetHeader} {
+	for i, n := range [...]int{int(*p.UDP.Length) - udpHeader, len(ip), len(ip) + ethernetHeader} {
 		o[i] += uint64(n)
 	}
 }

@@ -131,10 +131,6 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 // sender does not raise its rate within it.
 const cnpInterval = 50 * time.Microsecond
 
-// pollLatency is the longest time until a software device polls its wire after its
-// application stopped polling. CNPs that it receives in one poll count as one.
-const pollLatency = 3 * time.Millisecond
-
 // maxCNPInterval is longer than the CNP interval of any device.
 const maxCNPInterval = 20 * time.Millisecond
 
@@ -326,7 +322,9 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 
 // sendCNPs sends n CNPs at the published interval, and waits until the device processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	c.Sleep(pollLatency) // until a software device polls: the CNPs of one poll count as one
+	// The CNPs that a software device receives in one poll of its wire count as one. It polls at the
+	// latest this time after its application stopped polling.
+	c.Sleep(3 * time.Millisecond)
 	for range n {
 		c.Send(cnp)
 		c.Compute(cnpInterval)

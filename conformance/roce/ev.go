@@ -249,10 +249,6 @@ func (p *Port) setAddress(a netip.Addr, present bool) {
 	p.Must("an address that can be removed and added", p.SetAddress(a, present))
 }
 
-// noAddressSilence is how long a port without an address must be silent. No connection is
-// left to synchronize with, therefore it is longer than the retransmission timers.
-const noAddressSilence = 50 * time.Millisecond
-
 // removeAndRestoreAddress removes the only address, which a connection uses, and restores it.
 func removeAndRestoreAddress(c *Conn) {
 	c.expectAccepted(0)
@@ -262,7 +258,8 @@ func removeAndRestoreAddress(c *Conn) {
 	c.awaitGID(false)
 	_, _ = c.postSend(9) // unspecified result, but it must not succeed or send anything
 	c.Send(c.peerSend(1, 16))
-	pkt, sent := c.NextPacket(noAddressSilence)
+	// No connection is left to synchronize with: wait longer than the retransmission timers.
+	pkt, sent := c.NextPacket(50 * time.Millisecond)
 	c.Check(!sent, "nothing is sent by a port without an address", "%v", pkt)
 	c.ExpectNoSuccess()
 	c.ToState(c.QP, verbs.QPStateErr)

@@ -93,7 +93,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 	Sends:   "nothing",
 	Expects: "an error from the post, on a new queue pair and on one that was reset",
 	Defects: []string{"RecvStateWrong"}, Run: onConn(Setup{}, func(c *Conn) {
-		fresh := c.freshQP()
+		fresh := c.CreateQP(qpInit(c.Rig, verbs.QPTypeRC, minQPCaps))
 		c.ToState(c.QP, verbs.QPStateReset)
 		for _, qp := range []verbs.QP{fresh, c.QP} {
 			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: c.LocalMem.SGL(0, 64)}})
@@ -277,11 +277,6 @@ var qpCreateCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformanc
 
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
-
-// freshQP returns an RC queue pair in RESET.
-func (p *Port) freshQP() verbs.QP {
-	return p.CreateQP(qpInit(p.Rig, verbs.QPTypeRC, minQPCaps))
-}
 
 func qpInit(r *rig.Rig, kind verbs.QPType, caps verbs.QPCaps) verbs.QPInit {
 	return verbs.QPInit{Type: kind, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps}

@@ -148,7 +148,7 @@ var msnCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
 		early := c.Drain(0)
 		c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
-		c.expectSilence(creditsQuiet)
+		c.expectSilence(shortWait) // short, so that the device does not probe again
 		// Acknowledge the probe, if the device sent one; otherwise repeat the last
 		// ACK with new credits.
 		n := len(early)
@@ -193,10 +193,6 @@ func expectCreditsAtMost(c *Conn, most int, ack Arrival) {
 
 // creditCode8 is the code of eight credits.
 const creditCode8 = 6
-
-// creditsQuiet is how long a requester without credits must be silent. It is short, so
-// that the requester does not probe again.
-const creditsQuiet = shortWait
 
 // exhaustCredits has the device send a SEND, and acknowledges it with 0 credits.
 func exhaustCredits(c *Conn) {

@@ -114,9 +114,8 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"PSNStartsAtZero"}, Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
 			c := p.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.RQPSN = first }})
-			c.Send(ib.SendOnly(ib.PSN(first).Add(1), Data(8)).AckReq())
-			c.expectIgnoringCNPs(ib.Nak(ib.PSN(first), ib.NakSequence, ib.AnyMSN))
-			c.exchangeIgnoringCNPs(ib.SendOnly(ib.PSN(first), Data(8)).AckReq(), ib.Ack(ib.PSN(first), ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceNak(0, ib.NakSequence, ib.AnyMSN))
+			c.exchangeIgnoringCNPs(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 		}
 	}),
 }, {

@@ -114,7 +114,8 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"SendAfterDestroy"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, []bool{false, true}, func(c *Conn, refused bool) {
 		c.request(0, c.SendWR(1, 8))
 		if refused {
-			c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
+			const timer5ms = 18 // code of 5.12 ms
+			c.Send(ib.RNR(c.DevicePSN(0), timer5ms, 0))
 			c.Sync()
 		}
 		qpn := uint32(c.QP.QPN())
@@ -160,9 +161,6 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 	}),
 }})
-
-// rnrTimer5ms is the RNR timer code of 5.12 ms.
-const rnrTimer5ms = 18
 
 // sendEach has the device send n SENDs of different lengths, one by one, and returns the packets.
 func (c *Conn) sendEach(n int) []ib.Packet {

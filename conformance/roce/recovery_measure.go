@@ -119,9 +119,6 @@ func awaitAck(c *Conn, n int) Arrival {
 	})
 }
 
-// packetsAfterGap is the number of packets after each gap.
-const packetsAfterGap = 4
-
 // nakGeneration measures the time from the packet after a gap to the NAK, and counts the NAKs.
 func nakGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
@@ -131,7 +128,7 @@ func nakGeneration(p *Port) []Measurement {
 		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
-		for k := range packetsAfterGap - 1 {
+		for k := range 3 { // of the four packets after each gap, one was sent
 			c.Send(c.peerWrite(i+2+k, 8))
 		}
 		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
