@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -165,12 +166,12 @@ func (p *Port) awaitMatching(n int, matches func(*Arrival) bool) (all []Arrival)
 	return all
 }
 
-// byClock returns virtual if the bench runs in virtual time, else real.
-func byClock[T any](p *Port, virtual, real T) T {
+// byClock returns inVirtual if the bench runs in virtual time, else inReal.
+func byClock[T any](p *Port, inVirtual, inReal T) T {
 	if p.Virtual {
-		return virtual
+		return inVirtual
 	}
-	return real
+	return inReal
 }
 
 const (
@@ -287,10 +288,7 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 		return // a CNP has the P_Key of the marked packet, and BECN
 	}
 	// QP 1 responds with the P_Key of the request.
-	pkey, hasOwn := w.pkeys[p.DestQP()]
-	if !hasOwn {
-		pkey = w.pkey
-	}
+	pkey := cmp.Or(w.pkeys[p.DestQP()], w.pkey)
 	r.Check(p.DestQP() == ib.GSIQPN || *p.BTH.PKey == pkey,
 		fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
 	r.Check(w.markSent || !*p.BTH.FECN && !*p.BTH.BECN,

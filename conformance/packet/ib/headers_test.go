@@ -46,7 +46,7 @@ func TestLayouts(t *testing.T) {
 		{"reserved syndrome", "1100ffff0000000000000007" + "85123456", Ack(7, 0x123456).WithSyndrome(0x85)},
 		{"ATOMIC_ACK", "1200ffff0000000000000007" + "1f123456" + "0102030405060708", AtomicAck(7, 0x123456, 0x0102030405060708)},
 		{"READ_RESPONSE_MIDDLE", "0e00ffff0000000000000007" + "41424344", New(OpReadResponseMiddle, 7, []byte("ABCD"))},
-		{"SEND_LAST_INV", "1600ffff0000000000000007" + "99aabbcc" + "41424344", New(OpSendLastInv, 7, []byte("ABCD")).WithIETH(uint32(uint32(0x99aabbcc)))},
+		{"SEND_LAST_INV", "1600ffff0000000000000007" + "99aabbcc" + "41424344", New(OpSendLastInv, 7, []byte("ABCD")).WithIETH(0x99aabbcc)},
 		{"CNP", "8100ffff4000001100000000" + "00000000000000000000000000000000", CNP().To(0x11)},
 		{"own body", "0a00ffff0000000000000007" + "0102", WriteOnly(7, reth, []byte("x")).WithBody([]byte{1, 2})},
 		{"reserved opcode", "1800ffff0000000000000007" + "41424344", Op(0x18).WithPSN(7).WithPayload([]byte("ABCD"))},
