@@ -240,8 +240,8 @@ func (p *Port) expectNoCompletion() {
 	p.ExpectNoCompletion()
 }
 
-// reorderLimit is how late, in real time, a packet may arrive after the ACK of Sync though
-// the device owed it before: hardware schedules queue pairs independently.
+// reorderLimit is how late, in real time, a packet may arrive after the ACK of Sync although an
+// earlier request caused it: hardware schedules queue pairs independently.
 const reorderLimit = 20 * time.Millisecond
 
 // NextAfterSync calls Sync and returns the first packet that the device has sent until

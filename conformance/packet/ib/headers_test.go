@@ -65,7 +65,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-func TestAValueThatDoesNotFitIsSaid(t *testing.T) {
+func TestBuildPanicsOnValueThatDoesNotFit(t *testing.T) {
 	defer func() {
 		if got := recover(); got != "BTH.DestQP: 0x1000000 does not fit 24 bits" {
 			t.Errorf("panic %v", got)

@@ -112,7 +112,7 @@ func TestICRCSeesEveryBit(t *testing.T) {
 	}
 }
 
-func TestSeals(t *testing.T) {
+func TestBuildSendsChosenICRC(t *testing.T) {
 	p := SendOnly(100, []byte("abcd")).Or(path4)
 	right := *reparse(t, p).ICRC
 	wire := p.Build()
@@ -138,7 +138,7 @@ func TestSeals(t *testing.T) {
 	}
 }
 
-func TestLies(t *testing.T) {
+func TestParseRejectsWrongLengths(t *testing.T) {
 	p := SendOnly(100, []byte("abcd")).Or(path4)
 	if got := reparse(t, p.WithTrailer(make([]byte, 12))); len(got.Trailer) != 12 || got.CheckICRC() != nil || len(got.Payload) != 4 {
 		t.Errorf("with a trailer: %v, %d bytes of trailer", got, len(got.Trailer))
@@ -206,7 +206,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
+func TestSocketPacketsHaveUnseenFields(t *testing.T) {
 	parsed, err := Parse(SendOnly(1, []byte{1}).Via(near, far).Build())
 	if err != nil {
 		t.Fatal(err)
