@@ -248,9 +248,8 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 // flow is a connection on which a case measures the sending rate of the device.
 type flow struct {
 	*Conn
-	sent int // packets so far
-	mtu  int
-	from *rig.Memory
+	sent   int         // packets so far
+	source *rig.Memory // of the packets of a burst
 }
 
 // flowPackets is the number of packets in a burst, fewer than any window. They have the
@@ -266,9 +265,8 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 func (p *Port) newFlow(to verbs.QPN) *flow {
 	activeMTU := p.QueryPort().ActiveMTU
 	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, activeMTU }})
-	mtu := activeMTU.Bytes()
 	p.Sync() // resolve the peer's address first: the host would drop most of a burst meanwhile
-	return &flow{Conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
+	return &flow{Conn: c, source: p.Memory(flowPackets*activeMTU.Bytes(), verbs.AccessLocalWrite)}
 }
 
 // burst returns how long the device takes from the first packet of a burst to the last.
@@ -278,7 +276,7 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstUnder is burst while the peer sends CNPs on a flow: enough of them before the burst to slow
+// burstUnder is burst while the peer sends CNPs on flow named: enough of them before the burst to slow
 // down even a device that is far slower than its line, and one for each packet, because a reduced
 // rate rises as soon as CNPs stop. It returns the median of three measurements: the rate may rise
 // during a long pause of the bench.
@@ -297,7 +295,7 @@ func (f *flow) burstUnder(cnp ib.Packet, named *flow) time.Duration {
 // no packet arrives, so that a slow verb call leaves no pause in which a reduced rate rises again.
 func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	post := f.Go("post", func() error {
-		_, err := f.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: PeerMemory}})
+		_, err := f.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.source.SGL(0, len(f.source.Buf)), Remote: PeerMemory}})
 		return err
 	})
 	var first, last time.Duration
@@ -350,8 +348,8 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// expectSameRateUnder fails the case if a burst takes four times as long while CNPs are sent on the
-// flow named as before. Reduced rates make it far longer, other work of the bench does not.
+// expectSameRateUnder fails the case if a burst takes four times as long as before while the peer
+// sends CNPs on flow named. Reduced rates make it far longer, other work of the bench does not.
 func (f *flow) expectSameRateUnder(cnp ib.Packet, named *flow) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, named), 4*max(before, flowSlow)

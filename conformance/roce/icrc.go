@@ -273,8 +273,7 @@ func exchangeAllRequests(c *Conn) {
 // one receive. The last response is a fatal NAK.
 func exchangeAllResponses(c *Conn) {
 	c.RequireICRCFields()
-	const anyMSN = ib.AnyMSN
-	c.exchange(c.peerSend(0, 8), c.deviceAck(0, anyMSN))
+	c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 	psn := 1
 	for n := range 4 {
 		c.expectRead(psn, c.RETH(0, n), c.TargetMem.Buf[:n])
@@ -286,8 +285,8 @@ func exchangeAllResponses(c *Conn) {
 		c.expectOpExecuted(psn+1, swapOp, c.RETH(0, 8))
 		psn += 2
 	}
-	c.exchange(c.peerWrite(psn+1, 0), c.deviceNak(psn, ib.NakSequence, anyMSN))
-	c.exchange(c.peerSend(psn, 8), ib.RNR(c.PeerPSN(psn), c.Attr.MinRNRTimer, anyMSN))
+	c.exchange(c.peerWrite(psn+1, 0), c.deviceNak(psn, ib.NakSequence, ib.AnyMSN))
+	c.exchange(c.peerSend(psn, 8), ib.RNR(c.PeerPSN(psn), c.Attr.MinRNRTimer, ib.AnyMSN))
 	c.exchange(c.outOfBoundsWrite(psn), ib.Op(ib.OpAcknowledge).WithPSN(c.PeerPSN(psn)))
 }
 

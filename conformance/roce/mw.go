@@ -112,9 +112,9 @@ var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
 func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extraDefects ...string) conformance.Case {
-	var names []string
-	for _, b := range binds {
-		names = append(names, b.name)
+	names := make([]string, len(binds))
+	for i, b := range binds {
+		names[i] = b.name
 	}
 	return conformance.Case{
 		ID:    id,

@@ -211,7 +211,8 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 			wr := c.fetchAddWR(1, c.LocalMem.SGE(64, 8))
 			wr.Opcode = op
 			c.PostSend(c.QP, wr)
-			c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
+			c.expect(ib.Packet{}.WithPSN(c.DevicePSN(i)))
+			c.answerAtomic(i, 0x1122334455667788+uint64(i))
 			c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788+uint64(i)))
 			c.ExpectUnchangedOutside(c.LocalMem, 64, 8)
 		}
@@ -223,7 +224,8 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Expects: "the first three bytes of the result in one, the others in the other",
 	Defects: []string{"AtomicOneSGE"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.PostSend(c.QP, c.fetchAddWR(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5)))
-		c.answerNextAtomic(0, 0x1122334455667788)
+		c.expect(ib.Packet{}.WithPSN(c.DevicePSN(0)))
+		c.answerAtomic(0, 0x1122334455667788)
 		c.ExpectBytes(c.LocalMem, 256, hostOrder(0x1122334455667788)[:3])
 		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
 	}),
@@ -277,8 +279,7 @@ func (c *Conn) expectFetchAdd(k int, add, original uint64) {
 // fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
 // It returns the n+1 successive values of the word.
 func (c *Conn) fetchAddEach(n int) []uint64 {
-	values := make([]uint64, 1, n+1)
-	values[0] = 1000
+	values := []uint64{1000}
 	setWord(c.TargetMem, 2, values[0])
 	for i := range n {
 		c.expectFetchAdd(i, 1<<i, values[i])
@@ -332,12 +333,6 @@ type atomicWriteSize struct{ payload, length int }
 
 // hostOrder returns a number in host byte order.
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-
-// answerNextAtomic waits for the device's n-th packet, an atomic, and calls answerAtomic.
-func (c *Conn) answerNextAtomic(n int, original uint64) {
-	c.expect(ib.Packet{}.WithPSN(c.DevicePSN(n)))
-	c.answerAtomic(n, original)
-}
 
 // answerAtomic answers the device's n-th packet, an atomic with ID 1, and awaits its completion.
 func (c *Conn) answerAtomic(n int, original uint64) {

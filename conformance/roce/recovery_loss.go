@@ -283,22 +283,21 @@ type timerCode struct {
 // multiples of the timeout. The first sample begins when the request is posted.
 func timeouts(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{7, "0.5 ms"}, {10, "4.2 ms"}, {12, "16.8 ms"}} {
-		code := timer.code
-		c := p.Connect(Setup{Modify: withTimeoutAndRetries(code, 7)})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(timer.code, 7)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
 		between := make([]float64, 0, c.Attr.RetryCnt)
 		for range c.Attr.RetryCnt {
 			a := c.AwaitPackets(1)[0]
-			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
+			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(timer.code)))
 			last = a.At
 		}
 		c.Send(c.peerAck(0, 1))
 		// In real time the ACK may arrive after the last of these short timeouts.
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess || wc.Status == verbs.WCRetryExcErr && !c.Virtual, "success after the ACK", "%s", rig.Describe(&wc))
-		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code),
+		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", timer.code),
 			"between retransmissions, with a timeout of "+timer.duration, Nominal, between...))
 	}
 	return all
@@ -307,17 +306,16 @@ func timeouts(p *Port) (all []Measurement) {
 // rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the RNR timer.
 func rnrWaits(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{1, "10 us"}, {12, "0.64 ms"}, {20, "10.24 ms"}, {25, "61.44 ms"}} {
-		code := timer.code
 		c := p.Connect(Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
 		waits := make([]float64, 0, timeoutSamples)
 		for range timeoutSamples {
-			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
-			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
+			nakSent := c.Send(ib.RNR(c.DevicePSN(0), timer.code, 0))
+			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(timer.code)))
 		}
 		c.completeWith(c.peerAck(0, 1), 1)
-		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code),
+		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", timer.code),
 			"from an RNR NAK to the retransmission, with a timer of "+timer.duration, Nominal, waits...))
 	}
 	return all
