@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// NoValue is the actual value of a field that a packet does not have.
+const NoValue = "none"
+
 // Difference is a field that differs from the expected value.
 type Difference struct{ Field, Want, Got string }
 
@@ -61,7 +64,7 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	switch {
 	case want == nil:
 	case got == nil:
-		d.Add(name, fmt.Sprintf(verb, *want), "none")
+		d.Add(name, fmt.Sprintf(verb, *want), NoValue)
 	case *want != *got:
 		d.Add(name, fmt.Sprintf(verb, *want), fmt.Sprintf(verb, *got))
 	}
@@ -117,7 +120,7 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 		switch {
 		case want.IsNil():
 		case got.IsNil():
-			d.Add(name, fmt.Sprintf(f.verb, want.Elem()), "none")
+			d.Add(name, fmt.Sprintf(f.verb, want.Elem()), NoValue)
 		case !want.Elem().Equal(got.Elem()):
 			d.Add(name, fmt.Sprintf(f.verb, want.Elem()), fmt.Sprintf(f.verb, got.Elem()))
 		}
@@ -130,7 +133,7 @@ func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 	switch {
 	case want == nil:
 	case got == nil:
-		d.Add(name, "one", "none")
+		d.Add(name, "one", NoValue)
 	default:
 		DiffFields(d, prefix, want, got)
 	}

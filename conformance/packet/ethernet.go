@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,4 +69,139 @@ func ParseEthernet(b []byte) (h Ethernet, payload []byte, err error) {
 		return h, b[14:], errors.New("unexpected VLAN tag")
 	}
 	return h, b[14:], nil
+}
+
+// ICMPv6 types of neighbour discovery.
+const (
+	NeighborSolicitation  = 135
+	NeighborAdvertisement = 136
+)
+
+// Neighbor is a neighbour solicitation or advertisement (RFC 4861, 4.3 and 4.4).
+type Neighbor struct {
+	Type                        uint8
+	Router, Solicited, Override bool // of an advertisement
+	Target                      netip.Addr
+	// MAC is the link-layer address option: the sender's in a solicitation, the
+	// target's in an advertisement. The zero address is not sent.
+	MAC MAC
+}
+
+// Append appends an IPv6 packet from src to dst with the message.
+func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
+	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
+	for i, set := range []bool{n.Router, n.Solicited, n.Override} {
+		if set {
+			m[4] |= 0x80 >> i
+		}
+	}
+	target := addr16(n.Target)
+	m = append(m, target[:]...)
+	if n.MAC != (MAC{}) {
+		option := byte(1) // source link-layer address
+		if n.Type == NeighborAdvertisement {
+			option = 2 // target link-layer address
+		}
+		m = append(append(m, option, 1), n.MAC[:]...)
+	}
+	sum := Checksum(pseudoHeader(src, dst, ProtocolICMPv6, len(m)), m)
+	binary.BigEndian.PutUint16(m[2:], sum)
+	// The hop limit must be 255, which shows that no router forwarded the packet.
+	h := IP{Src: src, Dst: dst, Protocol: new(uint8(ProtocolICMPv6)), HopLimit: new(uint8(255))}
+	return h.Append(b, m)
+}
+
+// ErrNotNeighbor is the error of a packet without neighbour discovery.
+var ErrNotNeighbor = errors.New("not a neighbour discovery packet")
+
+// ParseNeighbor parses an IPv6 packet with a neighbour discovery message, and checks checksum
+// and hop limit. It returns [ErrNotNeighbor] for any other IP packet.
+func ParseNeighbor(b []byte) (h IP, n Neighbor, err error) {
+	h, m, _, err := ParseIP(b)
+	if err != nil {
+		return h, n, err
+	}
+	if !h.Is6() || *h.Protocol != ProtocolICMPv6 || len(m) == 0 || m[0] != NeighborSolicitation && m[0] != NeighborAdvertisement {
+		return h, n, ErrNotNeighbor
+	}
+	switch {
+	case len(m) < 24:
+		return h, n, fmt.Errorf("neighbour discovery: %w: %d of 24 bytes", ErrShort, len(m))
+	case Checksum(pseudoHeader(h.Src, h.Dst, ProtocolICMPv6, len(m)), m) != 0:
+		return h, n, errors.New("neighbour discovery: wrong checksum")
+	case *h.HopLimit != 255:
+		return h, n, fmt.Errorf("neighbour discovery: hop limit %d, not 255", *h.HopLimit)
+	}
+	n = Neighbor{
+		Type: m[0], Router: m[4]&0x80 != 0, Solicited: m[4]&0x40 != 0, Override: m[4]&0x20 != 0,
+		Target: netip.AddrFrom16([16]byte(m[8:])),
+	}
+	for options := m[24:]; len(options) >= 8; {
+		size := 8 * int(options[1])
+		if size == 0 || size > len(options) {
+			return h, n, fmt.Errorf("neighbour discovery: option of %d bytes where %d are left", size, len(options))
+		}
+		if options[0] == 1 || options[0] == 2 { // source or target link-layer address
+			n.MAC = MAC(options[2:])
+		}
+		options = options[size:]
+	}
+	return h, n, nil
+}
+
+// Answer appends the packet that answers solicitation n with IP header h: an advertisement that
+// the target has this MAC.
+func (n Neighbor) Answer(b []byte, h IP, mac MAC) []byte {
+	advertisement := Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: n.Target, MAC: mac}
+	dst := h.Src
+	if !dst.IsValid() || dst.IsUnspecified() { // duplicate address detection: answer to all nodes
+		advertisement.Solicited, dst = false, netip.IPv6LinkLocalAllNodes()
+	}
+	return advertisement.Append(b, n.Target, dst)
+}
+
+// Operations of ARP.
+const (
+	ARPRequest = 1
+	ARPReply   = 2
+)
+
+// ARP is an ARP message for IPv4 on Ethernet (RFC 826).
+type ARP struct {
+	Op        uint16
+	SenderMAC MAC
+	Sender    netip.Addr
+	TargetMAC MAC
+	Target    netip.Addr
+}
+
+// arpEthernetIPv4 is the start of the message: hardware type, protocol type, lengths.
+var arpEthernetIPv4 = []byte{0, 1, 8, 0, 6, 4}
+
+// Append appends the message, which is the payload of an Ethernet frame.
+func (a ARP) Append(b []byte) []byte {
+	sender, target := addr4(a.Sender), addr4(a.Target)
+	b = append(append(b, arpEthernetIPv4...), byte(a.Op>>8), byte(a.Op))
+	b = append(append(b, a.SenderMAC[:]...), sender[:]...)
+	return append(append(b, a.TargetMAC[:]...), target[:]...)
+}
+
+// ParseARP parses the payload of an Ethernet frame, and ignores its padding.
+func ParseARP(b []byte) (a ARP, err error) {
+	if len(b) < 28 {
+		return a, fmt.Errorf("ARP: %w: %d of 28 bytes", ErrShort, len(b))
+	}
+	if !bytes.Equal(b[:6], arpEthernetIPv4) {
+		return a, fmt.Errorf("ARP is not for IPv4 on Ethernet: %x", b[:6])
+	}
+	return ARP{
+		Op:        uint16(b[6])<<8 | uint16(b[7]),
+		SenderMAC: MAC(b[8:]), Sender: netip.AddrFrom4([4]byte(b[14:])),
+		TargetMAC: MAC(b[18:]), Target: netip.AddrFrom4([4]byte(b[24:])),
+	}, nil
+}
+
+// Reply returns the reply to request a, which says that its target has this MAC.
+func (a ARP) Reply(mac MAC) ARP {
+	return ARP{Op: ARPReply, SenderMAC: mac, Sender: a.Target, TargetMAC: a.SenderMAC, Target: a.Sender}
 }

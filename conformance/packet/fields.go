@@ -1,7 +1,6 @@
 package packet
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -126,9 +125,6 @@ func number(v reflect.Value) uint64 {
 
 // getBits returns the big-endian number in count bits of b, from bit at on.
 func getBits(b []byte, at, count int) (n uint64) {
-	if at%8 == 0 && count == 64 {
-		return binary.BigEndian.Uint64(b[at/8:])
-	}
 	for count > 0 {
 		take := min(8-at%8, count)
 		chunk := b[at/8] << (at % 8) >> (8 - take)

@@ -66,7 +66,7 @@ func TestFieldsDefaults(t *testing.T) {
 	}
 }
 
-func TestFieldsSayWhatDoesNotFit(t *testing.T) {
+func TestAppendFieldsPanicsOnValueThatDoesNotFit(t *testing.T) {
 	for want, v := range map[string]sample{
 		"sample.Three: 0x8 does not fit 3 bits":   {Three: new(uint8(8))},
 		"sample.Over: 0x200 does not fit 9 bits":  {Over: new(uint16(0x200))},
@@ -84,7 +84,7 @@ func TestFieldsSayWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestWrongTagsAreFound(t *testing.T) {
+func TestWrongTagsPanic(t *testing.T) {
 	for name, v := range map[string]any{
 		"beyond the end": struct {
 			_ struct{} `size:"1"`

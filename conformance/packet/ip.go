@@ -20,36 +20,25 @@ const (
 // value of a nil field when building.
 type IP struct {
 	Src, Dst netip.Addr
-	// Version is the version field: that of the addresses.
-	Version *uint8
-	// IHL is the IPv4 header length in 4-byte words: the actual length.
-	IHL *uint8
-	// TClass is DSCP and ECN: 0.
-	TClass *uint8
+	Version  *uint8 // that of the addresses
+	IHL      *uint8 // IPv4 header length in 4-byte words: the actual length
+	TClass   *uint8 // DSCP and ECN: 0
 	// Length is the total length of an IPv4 packet, or the payload length of an IPv6
 	// packet: the actual length.
 	Length *uint16
 	// ID is the identification: 0. IPv6 has it only in the fragment header.
 	ID *uint32
-	// ReservedFlag is the first of the three flags of IPv4: 0.
-	ReservedFlag *bool
-	// DF is the don't-fragment flag of IPv4: true.
-	DF *bool
-	// MF is the more-fragments flag: false.
-	MF *bool
+	// ReservedFlag, DF (don't fragment) and MF (more fragments) are the flags of IPv4: false, true
+	// and false.
+	ReservedFlag, DF, MF *bool
 	// FragOff is the fragment offset in units of eight bytes: 0. An IPv6 packet gets a
 	// fragment header if FragOff, MF or ID is set.
-	FragOff *uint16
-	// HopLimit is also the TTL of IPv4: 64.
-	HopLimit *uint8
-	// Protocol is the protocol or next header: UDP.
-	Protocol *uint8
-	// Checksum is the IPv4 header checksum: the correct one.
-	Checksum *uint16
-	// Options are IPv4 options, padded with zeros to whole words: none.
-	Options []byte
-	// FlowLabel is the IPv6 flow label: 0.
-	FlowLabel *uint32
+	FragOff   *uint16
+	HopLimit  *uint8  // also the TTL of IPv4: 64
+	Protocol  *uint8  // protocol or next header: UDP
+	Checksum  *uint16 // IPv4 header checksum: the correct one
+	Options   []byte  // of IPv4, padded with zeros to whole words: none
+	FlowLabel *uint32 // of IPv6: 0
 }
 
 // Is6 reports whether the header is an IPv6 header: whether one of its addresses is an IPv6

@@ -16,12 +16,6 @@ type UDP struct {
 	Checksum *uint16 `at:"6,16" fmt:"%#04x"`
 }
 
-// WithoutComputed returns h without length and checksum, which Append then computes.
-func (h UDP) WithoutComputed() UDP {
-	h.Length, h.Checksum = nil, nil
-	return h
-}
-
 // Append appends the datagram with this header and payload. Its checksum covers the addresses
 // of ip.
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {

@@ -90,9 +90,13 @@ func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	r.Fail(fmt.Sprintf("% x at byte %d of the memory", want[i:end], off+i), "% x", got[i:end])
 }
 
-// ExpectUntouched fails the case if the region or its guard bytes have changed since registration or the
-// last Snapshot.
-func (r *Rig) ExpectUntouched(m *Memory) { r.ExpectUnchangedOutside(m, 0, 0) }
+// ExpectUntouched fails the case if one of the regions or its guard bytes have changed since
+// registration or the last Snapshot.
+func (r *Rig) ExpectUntouched(regions ...*Memory) {
+	for _, m := range regions {
+		r.ExpectUnchangedOutside(m, 0, 0)
+	}
+}
 
 // ExpectUnchangedOutside fails the case if the region or its guard bytes have changed since
 // registration or the last Snapshot, except for n bytes from off on.

@@ -14,7 +14,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
 	Expects: "a NAK for a remote access error, the QP in ERR",
 	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
-		c.expectOpRefused(writeOp, ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), ib.NakRemoteAccess)
+		c.expectOpRefused(writeOp, ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8))
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
@@ -26,7 +26,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"AccessNAKsSwapped"}, Run: onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
 		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
-		c.expectOpRefused(op, at, ib.NakRemoteAccess)
+		c.expectOpRefused(op, at)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
@@ -63,7 +63,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"WrappingRange"}, Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 			eachConn(p, Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
-				c.expectOpRefused(op, ib.At(va, c.TargetMem.RKey(), 8), ib.NakRemoteAccess)
+				c.expectOpRefused(op, ib.At(va, c.TargetMem.RKey(), 8))
 			})
 		}
 	}),
@@ -103,19 +103,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 		c.ExpectRecv(1, 8)
 		c.expectNoEffect(foreign, writeOp.packet(c.PeerPSN(1), rethFor(foreign, 0, 8)), ib.NakRemoteAccess)
 	}),
-}})
-
-// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
-// executed on the eight bytes at offset inside and refused at offset outside.
-func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
-	m := c.Memory(64, allAccess)
-	c.expectOpExecuted(op, rethFor(m, inside, 8))
-	c.expectNoEffect(m, op.packet(c.PeerPSN(1), rethFor(m, outside, 8)), ib.NakRemoteAccess)
-}
-
-const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
-
-var rightsCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "acc/rights/region-without-remote-write-refuses", Cite: ibta("", "acc/3"),
 	Title:   "A WRITE to a region without the remote write right is refused with a remote access NAK",
 	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
@@ -177,6 +165,16 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 		c.ExpectUntouched(m)
 	}),
 }})
+
+// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
+// executed on the eight bytes at offset inside and refused at offset outside.
+func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
+	m := c.Memory(64, allAccess)
+	c.expectOpExecuted(0, op, rethFor(m, inside, 8))
+	c.expectNoEffect(m, op.packet(c.PeerPSN(1), rethFor(m, outside, 8)), ib.NakRemoteAccess)
+}
+
+const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
 // refusedWrite is a WRITE of n bytes to offset off of a region with these access rights.
 type refusedWrite struct {

@@ -62,7 +62,7 @@ func TestCheckerReportsFaults(t *testing.T) {
 
 func TestCheckerUsesExpectedPKeyAndMarks(t *testing.T) {
 	w := newTestChecker()
-	w.ExpectPKey(0x11, 0x7001)
+	w.pkeys[0x11] = 0x7001
 	if err := check(t, w, ib.Ack(1, 1).WithPKey(0x7001)); err != nil {
 		t.Error("the expected P_Key:", err)
 	}
@@ -103,11 +103,11 @@ func TestResponderAnswersRequests(t *testing.T) {
 		want    []ib.Packet
 	}{
 		{"FIRST without AckReq gets no ACK", ib.SendFirst(first, make([]byte, 1024)), nil},
-		{"gap gets a NAK", ib.SendLast(first.Add(2), []byte{1}).AckReq(), nak(1, 0)},
+		{"gap gets a NAK", ib.New(ib.OpSendLast, first.Add(2), []byte{1}).AckReq(), nak(1, 0)},
 		{"same gap gets no second NAK", read, nil},
-		{"missing packet gets an ACK", ib.SendMiddle(first.Add(1), make([]byte, 1024)).AckReq(), ack(1, 0)},
+		{"missing packet gets an ACK", ib.New(ib.OpSendMiddle, first.Add(1), make([]byte, 1024)).AckReq(), ack(1, 0)},
 		{"next gap gets a NAK", read, nak(2, 0)},
-		{"LAST increments the MSN", ib.SendLast(first.Add(2), []byte{1}).AckReq(), ack(2, 1)},
+		{"LAST increments the MSN", ib.New(ib.OpSendLast, first.Add(2), []byte{1}).AckReq(), ack(2, 1)},
 		{"READ gets responses", read, responses(2)},
 		{"READ of two responses takes two PSNs", add, atomicAck},
 		{"duplicate READ gets the responses again", read, responses(3)},
@@ -116,7 +116,7 @@ func TestResponderAnswersRequests(t *testing.T) {
 			ib.ReadResponses(first.Add(4), 3, r.Memory[1024:1500], 1024),
 		},
 		{"duplicate atomic gets the original value again", add, atomicAck},
-		{"duplicate SEND gets an ACK of the newest request", ib.SendMiddle(first.Add(1), make([]byte, 1024)), ack(5, 3)},
+		{"duplicate SEND gets an ACK of the newest request", ib.New(ib.OpSendMiddle, first.Add(1), make([]byte, 1024)), ack(5, 3)},
 	}
 	for _, s := range steps {
 		got := r.Respond(s.request)

@@ -32,37 +32,29 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	}
 }
 
-// cmExpect fails the case unless the next packet carries a message that matches want. It
-// returns both.
+// cmExpect returns the next packet and its message, which must match want.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
-	return p.cmExpectWithin(p.ResponseTimeout(), want)
-}
-
-// cmExpectWithin is cmExpect with another timeout.
-func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
-	pkt, m := p.cmNext(timeout, want)
+	pkt, m := p.cmNext(p.ResponseTimeout(), want)
 	p.cmCheck(want, pkt, m)
 	return pkt, m
 }
 
-// cmCheck fails the case unless a message matches want and was sent from the device to
-// the peer's QP 1.
+// cmCheck fails the case unless a message matches want and is from the device to the peer's QP 1.
 func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
-		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
+		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
 	}
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
 
-// cmNext returns the next message. It skips MRAs unless want is an MRA: a device may send
-// them while its application is busy.
+// cmNext returns the next message. It skips MRAs of a busy application, unless want is an MRA.
 func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	for {
 		pkt, ok := p.NextPacket(timeout)
-		p.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(want)), "nothing in %v", timeout)
+		p.Check(ok, fmt.Sprintf("a %v", want.Attr()), "nothing in %v", timeout)
 		_, m, err := pkt.CM()
-		p.Check(err == nil, fmt.Sprintf("a %v", ib.AttrOf(want)), "%v (%v)", pkt, err)
-		if ib.AttrOf(m) != ib.AttrMRA || ib.AttrOf(want) == ib.AttrMRA {
+		p.Check(err == nil, fmt.Sprintf("a %v", want.Attr()), "%v (%v)", pkt, err)
+		if m.Attr() != ib.AttrMRA || want.Attr() == ib.AttrMRA {
 			return pkt, m
 		}
 	}
@@ -75,14 +67,10 @@ func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	return l
 }
 
-// onListener makes the body of a case from a function that uses a listener of the application on the
-// device.
+// onListener makes the body of a case from a function that uses a listener on the device.
 func onListener(body func(*Port, verbs.Listener)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p, p.cmListen(verbs.PortSpaceTCP)) })
 }
-
-// cmQP returns a queue pair in INIT with one receive, for a connection.
-func (p *Port) cmQP() *Conn { return p.connect(Setup{state: verbs.QPStateInit, Receives: 1}) }
 
 // cmAcceptor is an application on the device that accepts one connection request.
 type cmAcceptor struct {
@@ -99,7 +87,7 @@ func cmParam() verbs.ConnParam {
 
 // cmAccept starts an application that accepts the next request of the listener.
 func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
-	a := &cmAcceptor{Conn: p.cmQP()}
+	a := &cmAcceptor{Conn: p.connect(Setup{state: verbs.QPStateInit, Receives: 1})}
 	a.task = p.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
@@ -112,8 +100,7 @@ func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
 	return a
 }
 
-// expectEstablished fails the case unless the application gets its connection. by says
-// what establishes it.
+// expectEstablished waits until the application has its connection. by says what establishes it.
 func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
 	a.AwaitState(a.QP, verbs.QPStateRTS)
@@ -143,7 +130,9 @@ func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSe
 
 // expectREP waits for the REP and stores it.
 func (k *cmSession) expectREP(timeout time.Duration) {
-	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))})
+	want := ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))}
+	pkt, m := k.cmNext(timeout, want)
+	k.cmCheck(want, pkt, m)
 	rep, ok := m.(ib.REP)
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))
@@ -171,8 +160,7 @@ func (k *cmSession) disconnect() {
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery fails the case unless a SEND of the peer on the n-th connection is
-// acknowledged and completes the receive.
+// expectDelivery sends a SEND on the n-th connection, which must be acknowledged and delivered.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.Send(k.peerSend(0, 16))
 	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))

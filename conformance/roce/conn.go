@@ -21,8 +21,7 @@ type Conn struct {
 	// TargetMem is the target of the peer's requests; LocalMem is for requests and
 	// receives of the device.
 	TargetMem, LocalMem *rig.Memory
-	// from is the source address of the peer's packets; the port's Peer if it is unset.
-	from netip.Addr
+	from                netip.Addr // of the peer's packets; the port's Peer if it is unset
 }
 
 // Initial numbers of a connection, distinct from each other.
@@ -36,30 +35,25 @@ const (
 	MTU = 1024
 )
 
-// Setup describes a connection. The zero value is an RC connection in RTS without ACK
-// timeout.
+// Setup describes a connection; the zero value is an RC connection in RTS without ACK timeout.
 type Setup struct {
 	qpType verbs.QPType
-	// state is the last state that the queue pair is moved to; RTS if zero.
-	state verbs.QPState
-	caps  verbs.QPCaps
+	state  verbs.QPState // the last that the queue pair is moved to; RTS if zero
+	caps   verbs.QPCaps
 	// Receives is how many receives are posted, with IDs from 1 on and recvLen bytes
 	// each (64 if zero), one after the other in LocalMem.
 	Receives, recvLen int
-	// memLen is the size of TargetMem and of LocalMem; 16 KiB if zero.
-	memLen int
+	memLen            int // size of TargetMem and of LocalMem; 16 KiB if zero
 	// access are the rights of the peer on TargetMem and on the queue pair; all if zero.
 	access verbs.Access
 	srq    verbs.SRQ
 	// PeerIndex is the index of the peer's address in Peers, for [Port.Connect].
 	PeerIndex int
-	// Modify changes the attributes of the connection before it is made.
-	Modify func(*verbs.QPAttr)
+	Modify    func(*verbs.QPAttr) // changes the attributes of the connection before it is made
 	// exactTimeout keeps the local ACK timeout that Modify sets, even if it is short for a
 	// slow bench.
 	exactTimeout bool
-	// signalAll makes every send request complete.
-	signalAll bool
+	signalAll    bool // every send request completes
 }
 
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
@@ -69,8 +63,7 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.connect(s)) })
 }
 
-// onRC makes the body of a case from a function that uses an RC connection with four
-// receives.
+// onRC is onConn for an RC connection with four receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
 // Connect makes an RC connection for cases that measure or count packets. The peer uses a new QPN
@@ -133,8 +126,7 @@ func (c *Conn) PeerPSN(n int) ib.PSN { return ib.PSN(c.Attr.RQPSN).Add(n) }
 // DevicePSN is the PSN of the device's n-th request packet, counting from 0.
 func (c *Conn) DevicePSN(n int) ib.PSN { return ib.PSN(c.Attr.SQPSN).Add(n) }
 
-// Send sends packets to the connection's queue pair, and returns the time just before the
-// last send.
+// Send sends packets to the connection's queue pair, and returns the time before the last send.
 func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 	to := ib.Packet{}.To(uint32(c.QP.QPN()))
 	if c.from.IsValid() {
@@ -146,19 +138,20 @@ func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
 	return at
 }
 
-// expect fails the case unless the next packet is of this connection and matches want. It
-// returns the packet.
+// expect returns the next packet, which must be of this connection and match want.
 func (c *Conn) expect(want ib.Packet) Arrival { return c.expectPacket(c.fromDevice(want)) }
 
-// exchange sends a packet, and fails the case unless the next packet is of this connection
-// and matches response. It returns that packet.
-func (c *Conn) exchange(pkt, response ib.Packet) Arrival {
+// exchange sends a packet, and fails the case unless the next packets are of this connection
+// and match the responses. It returns the last of them.
+func (c *Conn) exchange(pkt ib.Packet, responses ...ib.Packet) (last Arrival) {
 	c.Send(pkt)
-	return c.expect(response)
+	for _, want := range responses {
+		last = c.expect(want)
+	}
+	return last
 }
 
-// fromDevice adds the addresses and the destination QPN of the connection to an expected
-// packet.
+// fromDevice adds the connection's addresses and destination QPN to an expected packet.
 func (c *Conn) fromDevice(want ib.Packet) ib.Packet {
 	return want.Or(ib.Packet{}.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.Peer))
 }
@@ -166,8 +159,7 @@ func (c *Conn) fromDevice(want ib.Packet) ib.Packet {
 // isForPeer reports whether a packet is for the peer's queue pair of this connection.
 func (c *Conn) isForPeer(a *Arrival) bool { return a.DestQP() == uint32(c.Attr.DestQPN) }
 
-// Await returns the next packet of this connection that matches. The case fails if none
-// arrives in time.
+// Await returns the next packet of this connection that matches, or fails the case.
 func (c *Conn) Await(want string, matches func(*Arrival) bool) Arrival {
 	a, ok := c.NextMatching(func(a *Arrival) bool { return c.isForPeer(a) && matches(a) }, c.ResponseTimeout())
 	c.Check(ok, want, "nothing in %v", c.ResponseTimeout())
@@ -207,14 +199,8 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 	return ib.Nak(c.PeerPSN(k), code, msn)
 }
 
-// timeout67ms is the code of a local ACK timeout of 67 ms, which does not expire while a
-// case reacts.
+// timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
-
-// WithTimeout returns a Modify function that sets the local ACK timeout to a code.
-func WithTimeout(code uint8) func(*verbs.QPAttr) {
-	return func(a *verbs.QPAttr) { a.Timeout = code }
-}
 
 // LongTimeout returns the code of a local ACK timeout that is not shorter than that of
 // code, and long enough for a case to react before it expires.
@@ -229,14 +215,10 @@ func (p *Port) LongTimeout(code uint8) uint8 {
 // Data returns n bytes of payload.
 func Data(n int) []byte { return rig.Data(n) }
 
-// pathMTU is the default path MTU of connections.
-const pathMTU = verbs.MTU1024
-
-// peerAttr returns the default attributes of a connection with the peer. There is no ACK
-// timeout.
+// peerAttr returns the default attributes of a connection with the peer, without ACK timeout.
 func (p *Port) peerAttr(peer netip.Addr) verbs.QPAttr {
 	return verbs.QPAttr{
-		PathMTU: pathMTU, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
+		PathMTU: verbs.MTU1024, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
 		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(peer), SGIDIndex: p.gidIndex(p.Local[0]), HopLimit: 64}},
 	}
 }

@@ -47,15 +47,10 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of a packet, as UDP payload, IP packet and Ethernet frame: a device may count
-// any of these. p is the parsed packet.
+// add adds the length of packet ip, which was parsed as p, in each unit.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
-	headers := 40 + udpHeader
-	if p.IP.Src.Is4() {
-		headers = 20 + udpHeader
-	}
-	for i, n := range [...]int{len(ip) - headers, len(ip), len(ip) + ethernetHeader} {
+	for i, n := range [...]int{int(*p.UDP.Length) - udpHeader, len(ip), len(ip) + ethernetHeader} {
 		o[i] += uint64(n)
 	}
 }
@@ -64,8 +59,7 @@ func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 type tally struct {
 	counts  rig.Counts
 	in, out byteTotals
-	// next is the PSN after the last request packet of the device, for each QPN of the
-	// peer.
+	// next is the PSN after the last request packet of the device, for each QPN of the peer.
 	next map[uint32]ib.PSN
 }
 
@@ -105,7 +99,12 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	}
 	info, _ := p.Info()
 	if info.Response && info.Transport == ib.RC {
-		t.addResponse(p, sentOrRcvd(cntAcksSent, cntAcksRcvd))
+		// It is not specified whether responses other than a positive ACK count as ACKs.
+		n := rig.Between(0, 1)
+		if p.IsAck(ib.AckPositive) {
+			n = rig.Exactly(1)
+		}
+		t.counts.Add(sentOrRcvd(cntAcksSent, cntAcksRcvd), n)
 	}
 	switch {
 	case p.Opcode() == ib.OpCNP:
@@ -121,16 +120,6 @@ func (t *tally) classify(p *ib.Packet, fromDevice bool) {
 	case fromDevice && !info.Response && info.Transport == ib.RC:
 		t.addRequest(p, info)
 	}
-}
-
-// addResponse adds a response to c, the counter of ACKs. It is not specified whether responses
-// other than a positive ACK count.
-func (t *tally) addResponse(p *ib.Packet, c *rig.Counter) {
-	n := rig.Between(0, 1)
-	if p.IsAck(ib.AckPositive) {
-		n = rig.Exactly(1)
-	}
-	t.counts.Add(c, n)
 }
 
 // addRequest counts a request packet of the device if it is a retransmission.

@@ -16,10 +16,10 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// withLumina makes a case cite Lumina (SIGCOMM 2023), and adds defects.
-func withLumina(c conformance.Case, defects ...string) conformance.Case {
-	c.Cite = luminaCite
-	c.Defects = append(c.Defects, defects...)
+// ofLumina returns a case that cites Lumina (SIGCOMM 2023), with one more defect and capability.
+func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
+	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
+	c.Needs |= needs
 	return c
 }
 
@@ -39,8 +39,7 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts selects the counters of packets, of bytes and of acks for a counterCase. The record
-// has their events.
+// trafficCounts are the counters of packets, bytes and acks, whose events are in the record.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
@@ -72,7 +71,7 @@ func sendRequests(p *Port) {
 var counterResponseCases = []conformance.Case{
 	counterCase("stale-answers", "Duplicate ACKs are counted",
 		"an ACK for the second of two SENDs, then three for the first", rig.Counts{cntStaleResponses: rig.Exactly(3)},
-		onNewConn(func(c *Conn) {
+		onNewConns(1, func(c *Conn, _ int) {
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 			c.AwaitPackets(2)
 			c.completeWith(c.peerAck(1, 2), 1, 2)
@@ -82,31 +81,25 @@ var counterResponseCases = []conformance.Case{
 		})),
 	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
 		"on each of three connections, an ACK for a PSN far ahead of a SEND",
-		rig.Counts{cntUnsentResponses: rig.Exactly(3)}, func(p *Port) {
-			for i := range 3 {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.SendWR(1, 8))
-				c.AwaitPackets(1)
-				c.Send(c.peerAck(100+i, 1))
-			}
-		}),
+		rig.Counts{cntUnsentResponses: rig.Exactly(3)}, onNewConns(3, func(c *Conn, i int) {
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.AwaitPackets(1)
+			c.Send(c.peerAck(100+i, 1))
+		})),
 	counterCase("bad-answers", "Responses of the wrong kind are counted",
 		"on each of two connections, an atomic acknowledge to a READ", rig.Counts{cntBadResponses: rig.Exactly(2)},
-		func(p *Port) {
-			for range 2 {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.ReadWR(1, MTU))
-				c.AwaitPackets(1)
-				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
-				c.NextCompletion() // the status is not checked here
-			}
-		}),
+		onNewConns(2, func(c *Conn, _ int) {
+			c.PostSend(c.QP, c.ReadWR(1, MTU))
+			c.AwaitPackets(1)
+			c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
+			c.NextCompletion() // the status is not checked here
+		})),
 }
 
 var otherCounterCases = []conformance.Case{
-	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
+	ofLumina(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
 		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs",
-		rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord}, exchangeCNPs)),
+		rig.Counts{cntMarksSeen: fromRecord, cntCNPsSent: fromRecord, cntCNPsHandled: fromRecord}, exchangeCNPs), "CNPCounterStuck", verbs.CapCongestion),
 	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
 		"three REQs for a service without a listener",
 		rig.Counts{cntMADsSent: fromRecord, cntMADsRcvd: fromRecord, cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)}, func(p *Port) {
@@ -119,21 +112,7 @@ var otherCounterCases = []conformance.Case{
 		})),
 	counterCase("overruns", "CQ overruns are counted",
 		"one SEND more than the completion queue has entries", rig.Counts{cntOverruns: rig.Between(1, 2)},
-		func(p *Port) {
-			full := p.CreateCQ(verbs.CQInit{Depth: 1})
-			n := full.Depth() // the device may have rounded it up
-			if n > 60 {
-				rig.BenchCannot("the smallest completion queue has room for %d", n)
-			}
-			cq := p.CQ
-			p.CQ = full
-			c := p.Connect(Setup{Receives: n + 2})
-			p.CQ = cq
-			for i := range n + 1 {
-				c.Send(c.peerSend(i, 8))
-			}
-			// The queue pair fails, and the flushed receive overruns the CQ too.
-		}),
+		func(p *Port) { p.overrunCQ(1) }), // the flushed receive overruns the CQ too
 }
 
 // exchangeCNPs sends three marked WRITEs, for which the device sends CNPs, and four CNPs.
@@ -154,16 +133,10 @@ func needsCM(c conformance.Case) conformance.Case {
 	return c
 }
 
-// needsCongestion restricts a case to devices with congestion control, and makes it cite Lumina.
-func needsCongestion(c conformance.Case) conformance.Case {
-	c.Needs |= verbs.CapCongestion
-	return withLumina(c, "CNPCounterStuck")
-}
-
 var counterRecoveryCases = []conformance.Case{
 	counterCase("duplicates", "Duplicate requests are counted",
 		"a WRITE and a READ, and three duplicates of the WRITE and two of the READ",
-		rig.Counts{cntDuplicates: rig.Exactly(5)}, onNewConn(func(c *Conn) {
+		rig.Counts{cntDuplicates: rig.Exactly(5)}, onNewConns(1, func(c *Conn, _ int) {
 			read := c.peerRead(1, 16)
 			c.Send(c.peerWrite(0, 8), read)
 			awaitPSN(c, c.PeerPSN(1))
@@ -171,7 +144,7 @@ var counterRecoveryCases = []conformance.Case{
 		})),
 	counterCase("gaps", "Requests after a gap, and the NAKs of them, are counted",
 		"five times a WRITE after a gap, and the missing one",
-		rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord}, onNewConn(func(c *Conn) {
+		rig.Counts{cntOutOfOrder: rig.Exactly(5), cntSeqNAKsSent: fromRecord}, onNewConns(1, func(c *Conn, _ int) {
 			for i := range 5 {
 				c.Send(c.peerWrite(i+1, 8))
 				c.Await("a sequence NAK", func(a *Arrival) bool { return a.IsNak(ib.NakSequence) })
@@ -181,19 +154,16 @@ var counterRecoveryCases = []conformance.Case{
 		})),
 	counterCase("repetitions", "Received sequence NAKs, and the retransmitted packets, are counted",
 		"on two connections, a sequence NAK for a packet of a WRITE of eight",
-		rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord}, func(p *Port) {
-			for _, lost := range []int{3, 5} {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
-				c.AwaitPackets(8)
-				c.Send(c.peerNak(lost, ib.NakSequence, 0))
-				awaitPSN(c, c.DevicePSN(7))
-				c.completeWith(c.peerAck(7, 1), 1)
-			}
-		}),
-	withLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
+		rig.Counts{cntSeqNAKsRcvd: fromRecord, cntResentPkts: fromRecord}, onNewConns(2, func(c *Conn, i int) {
+			c.PostSend(c.QP, c.WriteWR(1, 8*MTU))
+			c.AwaitPackets(8)
+			c.Send(c.peerNak(3+2*i, ib.NakSequence, 0))
+			awaitPSN(c, c.DevicePSN(7))
+			c.completeWith(c.peerAck(7, 1), 1)
+		})),
+	ofLumina(counterCase("implied-naks", "Responses that imply that an earlier one was lost are counted",
 		"twice, an ACK for a SEND after an unanswered READ; then the response",
-		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck"),
+		rig.Counts{cntImpliedNAKs: rig.Exactly(2)}, causeImpliedNAKs), "ImpliedNAKCounterStuck", verbs.CapRC),
 	counterCase("timeouts", "Timeouts, retransmitted packets, and requests with exhausted retries are counted",
 		"no response to a SEND with retry_cnt 3",
 		rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)}, func(p *Port) {
@@ -205,7 +175,7 @@ var counterRecoveryCases = []conformance.Case{
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",
 		"three times a SEND without a posted receive", rig.Counts{cntRNRNAKsSent: fromRecord},
-		onNewConn(func(c *Conn) {
+		onNewConns(1, func(c *Conn, _ int) {
 			for range 3 {
 				c.Send(c.peerSend(0, 8))
 				c.Await("an RNR NAK", func(a *Arrival) bool { return a.IsAck(ib.AckRNR) })
@@ -224,28 +194,28 @@ var counterRecoveryCases = []conformance.Case{
 		}),
 	counterCase("refusals-sent", "Sent fatal NAKs are counted",
 		"on each of three connections a WRITE with an invalid key", rig.Counts{cntFatalSent: fromRecord},
-		func(p *Port) {
-			for range 3 {
-				c := p.Connect(Setup{})
-				c.Send(writeOp.packet(c.PeerPSN(0), c.unknownKeyRETH(8)))
-				c.Await("a NAK", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) })
-			}
-		}),
+		onNewConns(3, func(c *Conn, _ int) {
+			c.Send(writeOp.packet(c.PeerPSN(0), c.unknownKeyRETH(8)))
+			c.Await("a NAK", func(a *Arrival) bool { return a.IsAck(ib.AckNegative) })
+		})),
 	counterCase("refusals-received", "Received fatal NAKs are counted",
 		"NAKs for an invalid request, an access and an operation to WRITEs of three connections",
-		rig.Counts{cntFatalRcvd: fromRecord}, func(p *Port) {
-			for code := ib.NakInvalidRequest; code <= ib.NakRemoteOp; code++ {
-				c := p.Connect(Setup{})
-				c.PostSend(c.QP, c.WriteWR(1, MTU))
-				c.AwaitPackets(1)
-				c.Send(c.peerNak(0, code, 0))
-				c.expectErrorCompletion(1)
-			}
-		}),
+		rig.Counts{cntFatalRcvd: fromRecord}, onNewConns(len(fatalNAKs), func(c *Conn, i int) {
+			c.PostSend(c.QP, c.WriteWR(1, MTU))
+			c.AwaitPackets(1)
+			c.Send(c.peerNak(0, fatalNAKs[i].code, 0))
+			c.expectErrorCompletion(1)
+		})),
 }
 
-// onNewConn makes the body of a counterCase from a function that uses a connection.
-func onNewConn(steps func(*Conn)) func(*Port) { return func(p *Port) { steps(p.Connect(Setup{})) } }
+// onNewConns makes the body of a counterCase that calls steps with each of n new connections.
+func onNewConns(n int, steps func(c *Conn, i int)) func(*Port) {
+	return func(p *Port) {
+		for i := range n {
+			steps(p.Connect(Setup{}), i)
+		}
+	}
+}
 
 // causeImpliedNAKs acknowledges a SEND after an unanswered READ, twice, which implies that the READ
 // response was lost. Then it answers both.

@@ -21,13 +21,13 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
-			cmConnectCases, cmRefuseCases, cmEndCases,
-			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
-			readCases, readAgainCases, readRetryCases, readAnswerCases,
-			atomicCases, atomicReplayCases, atomicPostCases, atomicWriteCases,
-			writeCases, immediateCases, invalidateCases, sendCases, accessCases, rightsCases, bindCases, windowCases,
-			ucCases, ucLossCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
+		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, bthCases, bthKeyCases, lengthCases,
+			cmCases,
+			sequenceCases, psnCases, psnRequesterCases, ackCases, msnCases, rnrCases, timeoutCases, retryCases, badAnswerCases,
+			readCases, readRetryCases,
+			atomicCases, atomicWriteCases,
+			writeCases, invalidateCases, sendCases, accessCases, bindCases, windowCases,
+			ucCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
 			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases)),
 	}
 }
@@ -53,11 +53,8 @@ func describeEvent(e *conformance.Event) string {
 		return e.Text
 	}
 	p, err := ib.Parse(e.Data)
-	switch {
-	case err != nil:
+	if err != nil {
 		return p.String() + " (" + err.Error() + ")"
-	case p.CheckICRC() != nil:
-		return p.String() + ", wrong ICRC"
 	}
 	return p.String()
 }

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -35,7 +36,9 @@ func OnPort(body func(*Port)) func(*conformance.Bench) error {
 }
 
 func newPort(r *rig.Rig) *Port {
-	return &Port{Rig: r, Peer: r.Peers[0], deviceAddr: r.Local[0], Checker: NewPacketChecker(r)}
+	p := &Port{Rig: r, Peer: r.Peers[0], deviceAddr: r.Local[0]}
+	p.Checker = &PacketChecker{pkey: p.pkey(0), pkeys: make(map[uint32]uint16)}
+	return p
 }
 
 // Arrival is a packet received from the device.
@@ -45,8 +48,7 @@ type Arrival struct {
 	At time.Duration
 }
 
-// SendPacket sends a packet, with addresses and MigReq filled in where they are unset, and
-// returns the time just before.
+// SendPacket sends a packet, with default addresses and MigReq, and returns the time just before.
 func (p *Port) SendPacket(pkt ib.Packet) (at time.Duration) {
 	defaults := ib.Packet{}.Via(p.Peer, p.deviceAddr)
 	if pkt.Opcode() != ib.OpCNP { // a CNP has MigReq 0
@@ -72,8 +74,7 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
-// recvWire returns the next RoCEv2 packet from the wire, which p.Checker has checked; false after
-// the timeout.
+// recvWire returns the next RoCEv2 packet from the wire, checked; false after the timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -98,9 +99,6 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	}
 }
 
-// DiscardSkipped discards the packets received while waiting for others.
-func (p *Port) DiscardSkipped() { p.skipped = nil }
-
 // NextMatching returns the next matching packet; false after the timeout. It keeps the packets
 // that it skips for later calls.
 func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) (Arrival, bool) {
@@ -119,11 +117,19 @@ func (p *Port) NextMatching(matches func(*Arrival) bool, timeout time.Duration) 
 	}
 }
 
-// expectAnyPacket returns the next packet. The case fails if none arrives in time; want describes
-// the expected packet.
+// expectAnyPacket returns the next packet, which want describes, or fails the case.
 func (p *Port) expectAnyPacket(want string) Arrival {
 	a, ok := p.NextPacket(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
+	return a
+}
+
+// expectAfter is expectAnyPacket that discards the packets before, for which skip returns true.
+func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
+	a := p.expectAnyPacket(want)
+	for skip(&a) {
+		a = p.expectAnyPacket(want)
+	}
 	return a
 }
 
@@ -160,12 +166,26 @@ func (p *Port) awaitMatching(n int, matches func(*Arrival) bool) (all []Arrival)
 	return all
 }
 
+// byClock returns inVirtual if the bench runs in virtual time, else inReal.
+func byClock[T any](p *Port, inVirtual, inReal T) T {
+	if p.Virtual {
+		return inVirtual
+	}
+	return inReal
+}
+
 const (
 	// silencePeriod is how long the device must be silent where no timer runs.
 	silencePeriod = time.Second
 	// shortWait is long enough for everything that waits for no timer.
 	shortWait = 100 * time.Microsecond
 )
+
+// expectNothing fails the case if the device sends a packet or has completed a request or receive.
+func (p *Port) expectNothing() {
+	p.expectSilence(silencePeriod)
+	p.ExpectNoCompletion()
+}
 
 // expectSilence fails the case if the device sends a packet before it answers a request
 // on another connection, or within quiet after that; see [Port.NextAfterSync].
@@ -177,7 +197,6 @@ func (p *Port) expectSilence(quiet time.Duration) {
 // syncConn is a connection for zero-length WRITEs. The ACK of a WRITE shows that the
 // device has processed all earlier packets.
 type syncConn struct {
-	p   *Port
 	qp  verbs.QP
 	psn ib.PSN
 	mem *rig.Memory // some NICs check the R_Key of a zero-length WRITE
@@ -191,7 +210,7 @@ const (
 
 // newSyncConn makes a connection in RTR, on which only the peer sends requests.
 func newSyncConn(p *Port) *syncConn {
-	c := &syncConn{p: p, psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
+	c := &syncConn{psn: syncPSN, mem: p.Memory(8, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)}
 	cq := p.CreateCQ(verbs.CQInit{Depth: 16})
 	c.qp = p.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: cq, RecvCQ: cq, Caps: minQPCaps})
 	p.ToInit(c.qp, verbs.AccessRemoteWrite, 0)
@@ -201,46 +220,28 @@ func newSyncConn(p *Port) *syncConn {
 	return c
 }
 
-// sendRequest sends a WRITE that the device must acknowledge.
-func (c *syncConn) sendRequest() {
-	write := ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq()
-	c.p.SendPacket(write.To(uint32(c.qp.QPN())).Via(c.p.Peers[0], c.p.Local[0]))
-	c.psn = c.psn.Add(1)
-}
-
-// isAck reports whether a packet is the ACK of the last request.
-func (c *syncConn) isAck(a *Arrival) bool {
-	return a.DestQP() == syncQPN && a.PSN() == c.psn.Add(-1)
-}
-
 // Sync waits until the device has processed all packets sent before, shown by an ACK on
 // another connection. Other packets received meanwhile are kept.
 func (p *Port) Sync() {
 	if p.syncConn == nil {
 		p.syncConn = newSyncConn(p)
 	}
-	p.syncConn.sendRequest()
-	_, ok := p.NextMatching(p.syncConn.isAck, p.ResponseTimeout())
+	c := p.syncConn
+	write := ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq()
+	p.SendPacket(write.To(uint32(c.qp.QPN())).Via(p.Peers[0], p.Local[0]))
+	_, ok := p.NextMatching(func(a *Arrival) bool { return a.DestQP() == syncQPN && a.PSN() == c.psn }, p.ResponseTimeout())
+	c.psn = c.psn.Add(1)
 	p.Check(ok, "a device that answers its other connections", "nothing in %v", p.ResponseTimeout())
 }
 
-// expectNoCompletion fails the case if the device has completed a request or a receive by
-// the time it has processed all packets sent before.
+// expectNoCompletion calls Sync, and fails the case if a request or receive has completed.
 func (p *Port) expectNoCompletion() {
 	p.Sync()
 	p.ExpectNoCompletion()
 }
 
-// SyncQP returns the queue pair that Sync uses; nil before the first Sync.
-func (p *Port) SyncQP() verbs.QP {
-	if p.syncConn == nil {
-		return nil
-	}
-	return p.syncConn.qp
-}
-
-// reorderLimit is how late, in real time, a packet may arrive after the ACK of Sync though
-// the device owed it before: hardware schedules queue pairs independently.
+// reorderLimit is how late, in real time, a packet may arrive after the ACK of Sync although an
+// earlier request caused it: hardware schedules queue pairs independently.
 const reorderLimit = 20 * time.Millisecond
 
 // NextAfterSync calls Sync and returns the first packet that the device has sent until
@@ -248,23 +249,110 @@ const reorderLimit = 20 * time.Millisecond
 // real time quiet is limited to reorderLimit.
 func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	p.Sync()
-	return p.NextPacket(p.silenceTimeout(quiet))
-}
-
-// silenceTimeout returns how long to wait for a packet after Sync: quiet, in real time at most
-// reorderLimit.
-func (p *Port) silenceTimeout(quiet time.Duration) time.Duration {
-	if p.Virtual {
-		return quiet
-	}
-	return min(quiet, reorderLimit)
+	return p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit)))
 }
 
 // Drain returns all packets that the device has sent until [Port.Sync] returns, and within
 // quiet after the last; see [Port.NextAfterSync].
 func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
-	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(p.silenceTimeout(quiet)) {
+	for a, ok := p.NextAfterSync(quiet); ok; a, ok = p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit))) {
 		all = append(all, a)
 	}
 	return all
+}
+
+// PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
+// fields of transport headers. Network headers and recommendations have their own cases.
+type PacketChecker struct {
+	// pkey is the expected P_Key, the first of the port's table; pkeys are exceptions by
+	// the peer's QPN.
+	pkey  uint16
+	pkeys map[uint32]uint16
+	// markSent is set once the peer has sent a packet with CE or FECN.
+	markSent bool
+}
+
+// PacketSent tells the checker of a packet sent to the device. Once one has a CE mark or FECN, the
+// packets of the device may have FECN and BECN.
+func (w *PacketChecker) PacketSent(p ib.Packet) {
+	marked := p.IP.TClass != nil && *p.IP.TClass&3 == 3 /* CE */ || p.BTH.FECN != nil && *p.BTH.FECN
+	w.markSent = w.markSent || marked
+}
+
+// Check fails the case if a packet has [ib.Packet.Faults], or a wrong P_Key, FECN or BECN.
+func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
+	for _, f := range p.Faults() {
+		r.Fail(f.Rule, "%v: %s", p, f.Found)
+	}
+	if p.Opcode() == ib.OpCNP {
+		return // a CNP has the P_Key of the marked packet, and BECN
+	}
+	// QP 1 responds with the P_Key of the request.
+	pkey := cmp.Or(w.pkeys[p.DestQP()], w.pkey)
+	r.Check(p.DestQP() == ib.GSIQPN || *p.BTH.PKey == pkey,
+		fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
+	r.Check(w.markSent || !*p.BTH.FECN && !*p.BTH.BECN,
+		"no FECN or BECN where no packet was marked", "%v with FECN %v, BECN %v", p, *p.BTH.FECN, *p.BTH.BECN)
+}
+
+// RequireICRCFields ends a case about ICRCs as unsupported if the bench does not see all
+// fields that the ICRC covers: with UDP sockets over IPv4. [PacketChecker.Check] then
+// accepts an ICRC that is correct for any value of the hidden fields.
+func (p *Port) RequireICRCFields() {
+	if p.UDPSockets && p.Local[0].Is4() {
+		rig.BenchCannot("sockets do not show the identification and the flags of IPv4, which the ICRC covers")
+	}
+}
+
+// expectDropped sends a packet and fails the case if the device answers, completes a
+// request or changes memory. Use [Conn.expectAccepted] to check that the expected PSN is
+// unchanged.
+func (c *Conn) expectDropped(pkt ib.Packet) {
+	c.Send(pkt)
+	got, answered := c.NextAfterSync(silencePeriod)
+	c.Check(!answered, fmt.Sprintf("%v is dropped", pkt), "the response %v", got)
+	wc, completed := c.PollCompletion(0)
+	c.Check(!completed, fmt.Sprintf("%v is dropped", pkt), "%s", rig.Describe(&wc))
+	c.ExpectUntouched(c.TargetMem, c.LocalMem)
+}
+
+// expectAccepted sends the peer's n-th message, a SEND of one packet, and fails the case
+// unless the device acknowledges it and completes receive n+1. It also shows that earlier
+// packets have not changed the expected PSN.
+func (c *Conn) expectAccepted(n int, modify ...func(ib.Packet) ib.Packet) {
+	pkt := c.peerSend(n, 16)
+	for _, f := range modify {
+		pkt = f(pkt)
+	}
+	c.exchange(pkt, c.deviceAck(n, uint32(n+1)))
+	c.ExpectRecv(uint64(n+1), 16)
+	c.ExpectBytes(c.LocalMem, n*64, Data(16))
+	c.LocalMem.Snapshot()
+}
+
+// acceptsAfter makes the body of a case from steps on an RC connection with four receives. After
+// them the device must accept a SEND with the first PSN.
+func acceptsAfter(steps func(*Conn)) func(*conformance.Bench) error {
+	return onRC(func(c *Conn) {
+		steps(c)
+		c.expectAccepted(0)
+	})
+}
+
+// annexA17 cites a section of IBTA Annex A17 (RoCEv2). rows are the covered rows of the ledger,
+// without the prefix "roce/" of their IDs.
+func annexA17(section string, rows ...string) conformance.Cite {
+	return cite("Annex A17", section, rows)
+}
+
+// ibta is annexA17 for the IBTA base specification. The section is empty if it is not public.
+func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
+
+// cite returns a citation of rows of ../ledger/roce.yaml.
+func cite(doc, section string, rows []string) conformance.Cite {
+	c := conformance.Cite{Doc: doc, Section: section}
+	for _, row := range rows {
+		c.Rows = append(c.Rows, "roce/"+row)
+	}
+	return c
 }

@@ -116,7 +116,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 		c.expectPSNs(0, 4)
 		c.PostSend(c.QP, c.SendWR(9, 2*MTU))
 		c.expect(ib.SendFirst(c.DevicePSN(0), nil))
-		c.expect(ib.SendLast(c.DevicePSN(1), nil))
+		c.expect(ib.New(ib.OpSendLast, c.DevicePSN(1), nil))
 		c.expectPSNs(2, 4)
 		c.Send(c.peerNak(1, ib.NakRemoteOp, 0))
 		c.ExpectRecv(1, 2*MTU+1)
@@ -179,8 +179,7 @@ func (m *qpMover) checkAltPaths() {
 	}
 }
 
-// expectTransition fails the case unless a new queue pair accepts a transition with these
-// attributes.
+// expectTransition moves a new queue pair with these attributes, which it must accept.
 func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.From)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, mask), m.Modify(qp, t, mask))
@@ -188,7 +187,8 @@ func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 }
 
 // checkOtherTransitions fails the case unless every pair of states that is no transition is
-// refused, with whatever error. Another case tests RESET to ERR.
+// refused, with whatever error: with the attributes that other transitions to the state require, and
+// with none. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC {
@@ -200,7 +200,13 @@ func (m *qpMover) checkOtherTransitions() {
 				continue
 			}
 			t := rig.Transition{From: from, To: to}
-			for _, mask := range append(m.requiredMasks(to), 0) {
+			var masks []verbs.QPAttrMask
+			for _, t := range m.table {
+				if t.To == to && t.Required != 0 {
+					masks = append(masks, t.Required)
+				}
+			}
+			for _, mask := range append(masks, 0) {
 				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
 			}
@@ -208,18 +214,7 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// requiredMasks returns the required attributes of all transitions to a state.
-func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
-	for _, t := range m.table {
-		if t.To == to && t.Required != 0 {
-			sets = append(sets, t.Required)
-		}
-	}
-	return sets
-}
-
-// expectPSNs fails the case unless a query returns the PSNs after this many packets were
-// sent and received.
+// expectPSNs fails the case unless a query returns the PSNs after this many packets.
 func (c *Conn) expectPSNs(sent, received int) {
 	a := c.QueryQP(c.QP)
 	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
@@ -317,14 +312,11 @@ func (m *qpMover) find(from, to verbs.QPState) *rig.Transition {
 	return nil
 }
 
-// failSend makes a send of an unreliable queue pair fail, and reports whether the state
-// is SQE then.
+// failSend makes a send of an unreliable queue pair fail. It reports whether the state is SQE then.
 func (m *qpMover) failSend(qp verbs.QP) bool {
 	wr := m.badSendWR(1)
 	if m.kind == verbs.QPTypeUD {
-		ah, err := m.PD.CreateAH(m.peerAttr(m.Peer).AH)
-		m.Must("an address handle", err)
-		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
+		wr.UD = verbs.UD{AH: m.newAH(m.PD), QPN: udPeerQPN, QKey: udQKey}
 	}
 	m.PostSend(qp, wr)
 	wc := m.NextCompletion()

@@ -45,8 +45,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(c.peerRead(0, 2500).NoAckReq())
-		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
+		c.exchange(c.peerRead(0, 2500).NoAckReq(), ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)...)
 		c.exchange(c.peerRead(3, 64).AckReq(), ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
 		c.expectSilence(silencePeriod)
 	}),
@@ -56,10 +55,8 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 	Expects: "an atomic ACK for each, and no other",
 	Defects: []string{"ReadNeedsAckReq"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
-		c.Send(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
+		c.exchange(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
 		c.exchange(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq(), ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
 		c.expectSilence(silencePeriod)
 	}),
@@ -86,8 +83,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		k := 0
 		for i, n := range []int{16, 2500, 0} {
 			for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
-				// Post one message at a time: the last of several may request the ACK
-				// for all.
+				// Post one message at a time: the last of several may request the ACK for all.
 				wr := c.WriteWR(1, n)
 				wr.Opcode = op
 				c.PostSend(c.QP, wr)
@@ -122,19 +118,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 		}
 		c.completeWith(c.peerAck(5, 2), 2)
 	}),
-}})
-
-// expectOptionalAcks fails the case if the device answers packets without AckReq, the
-// last of which is the peer's k-th, by anything but correct ACKs.
-func (c *Conn) expectOptionalAcks(k int, msn uint32) {
-	for _, p := range c.Drain(0) {
-		if p.DestQP() == peerQPN {
-			c.checkPacket(c.deviceAck(k, msn), p)
-		}
-	}
-}
-
-var answerCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "rc/ack/ack-past-a-read-repeats-the-read", Cite: ibta("", "rc/ack/5"),
 	Title:   "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
@@ -217,6 +201,16 @@ var answerCases = overRC.Cases([]conformance.Case{{
 		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }})
+
+// expectOptionalAcks fails the case if the device answers packets without AckReq, the
+// last of which is the peer's k-th, by anything but correct ACKs.
+func (c *Conn) expectOptionalAcks(k int, msn uint32) {
+	for _, p := range c.Drain(0) {
+		if p.DestQP() == peerQPN {
+			c.checkPacket(c.deviceAck(k, msn), p)
+		}
+	}
+}
 
 // ackPastUnanswered has the device post a WRITE, wr, which is a READ or atomic with ID 2, a WRITE
 // and a SEND, and acknowledges the last, as if only the response to wr had been lost. The case
@@ -309,7 +303,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Expects: "BAD_RESP_ERR, the QP in ERR",
 	Defects: []string{"BadRespSucceeds"}, Run: onConn(Setup{}, func(c *Conn) {
 		c.request(0, c.ReadWR(1, 2500))
-		c.Send(ib.ReadResponseMiddle(c.DevicePSN(0), Data(MTU)))
+		c.Send(ib.New(ib.OpReadResponseMiddle, c.DevicePSN(0), Data(MTU)))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
 		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),

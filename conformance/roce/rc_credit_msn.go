@@ -8,7 +8,80 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var creditCases = overRC.Cases([]conformance.Case{{
+var msnCases = overRC.Cases([]conformance.Case{{
+	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "rc/msn/1"),
+	Title:   "The MSN starts at 0 and counts completed messages, including the acknowledged one",
+	Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
+	Expects: "MSN 1 in the first ACK, and one more in each further",
+	Defects: []string{"MSNLate"}, Run: OnPort(func(p *Port) {
+		ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
+		for i := range ops {
+			c := p.connect(Setup{Receives: 4})
+			for k := range ops {
+				c.exchange(packetOf(c, ops[(i+k)%len(ops)], k), c.deviceAck(k, uint32(k+1)))
+			}
+		}
+	}),
+}, {
+	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "rc/msn/2"),
+	Title:   "The MSN does not count duplicates",
+	Sends:   "a SEND and a READ, both again, and another SEND",
+	Expects: "the same MSN for the duplicates, and one more for the new SEND",
+	Defects: []string{"MSNCountsPackets"}, Run: onRC(func(c *Conn) {
+		send := c.peerSend(0, 16)
+		read := c.peerRead(1, 16).AckReq()
+		c.exchange(send, c.deviceAck(0, 1))
+		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.exchange(send, ib.Ack(ib.AnyPSN, 2))
+		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
+	}),
+}, {
+	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "rc/msn/3"),
+	Title:   "The MSN counts a READ at the latest in its last response",
+	Sends:   "a SEND, a READ of three responses and one of one",
+	Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
+	Defects: []string{"MSNLate"}, Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
+		c.Drain(0)
+		c.Send(c.peerRead(1, 2500).AckReq())
+		first := c.expect(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(1), ib.AnyMSN, nil))
+		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
+		c.expect(ib.New(ib.OpReadResponseMiddle, c.PeerPSN(2), nil))
+		c.expect(ib.Response(ib.OpReadResponseLast, c.PeerPSN(3), 2, nil))
+		c.exchange(c.peerRead(4, 16).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
+	}),
+}, {
+	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "rc/msn/4"),
+	Title:   "The MSN counts a message of several packets once, at its end",
+	Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
+	Expects: "MSN 0, 0, 1 and 1, 1, 2",
+	Defects: []string{"MSNCountsPackets"}, Run: onConn(Setup{Receives: 1, recvLen: 4096}, func(c *Conn) {
+		messages := [][]ib.Packet{
+			ib.Send(c.PeerPSN(0), Data(2500), MTU),
+			ib.Write(c.PeerPSN(3), c.RETH(0, 0), Data(2500), MTU),
+		}
+		for done, parts := range messages {
+			for i, part := range parts {
+				c.exchange(part.AckReq(), ib.Ack(part.PSN(), uint32(done+i/2)))
+			}
+		}
+	}),
+}, {
+	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "rc/msn/5"),
+	Title:   "NAKs carry the MSN of the last completed message; the refused one does not count",
+	Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
+	Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
+	Defects: []string{"MSNCountsPackets"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+		c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
+		c.exchange(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
+		c.exchangeIgnoringCNPs(c.peerSend(4, 8), c.deviceNak(2, ib.NakSequence, 2))
+		for range 2 {
+			c.exchangeIgnoringCNPs(c.peerSend(2, 8), anyRNRNak(c.PeerPSN(2)).WithMSN(2))
+		}
+		c.exchange(writeOp.packet(c.PeerPSN(2), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(2), 2))
+	}),
+}, {
 	ID:   "rc/credit/advertised-where-claimed",
 	Cite: ibta("", "rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
 	Title:   "A responder that claims end-to-end flow control advertises credits",
@@ -75,7 +148,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 		c.PostSend(c.QP, c.SendWR(2, 8), c.SendWR(3, 8), c.SendWR(4, 8))
 		early := c.Drain(0)
 		c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
-		c.expectSilence(creditsQuiet)
+		c.expectSilence(shortWait) // short, so that the device does not probe again
 		// Acknowledge the probe, if the device sent one; otherwise repeat the last
 		// ACK with new credits.
 		n := len(early)
@@ -121,87 +194,8 @@ func expectCreditsAtMost(c *Conn, most int, ack Arrival) {
 // creditCode8 is the code of eight credits.
 const creditCode8 = 6
 
-// creditsQuiet is how long a requester without credits must be silent. It is short, so
-// that the requester does not probe again.
-const creditsQuiet = shortWait
-
 // exhaustCredits has the device send a SEND, and acknowledges it with 0 credits.
 func exhaustCredits(c *Conn) {
 	c.request(0, c.SendWR(1, 8))
 	c.completeWith(c.peerAck(0, 1).WithCredits(0), 1)
 }
-
-var msnCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/msn/first-message-counts-one", Cite: ibta("C9-148", "rc/msn/1"),
-	Title:   "The MSN starts at 0 and counts completed messages, including the acknowledged one",
-	Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
-	Expects: "MSN 1 in the first ACK, and one more in each further",
-	Defects: []string{"MSNLate"}, Run: OnPort(func(p *Port) {
-		ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
-		for i := range ops {
-			c := p.connect(Setup{Receives: 4})
-			for k := range ops {
-				c.exchange(packetOf(c, ops[(i+k)%len(ops)], k), c.deviceAck(k, uint32(k+1)))
-			}
-		}
-	}),
-}, {
-	ID: "rc/msn/duplicates-do-not-count", Cite: ibta("C9-148", "rc/msn/2"),
-	Title:   "The MSN does not count duplicates",
-	Sends:   "a SEND and a READ, both again, and another SEND",
-	Expects: "the same MSN for the duplicates, and one more for the new SEND",
-	Defects: []string{"MSNCountsPackets"}, Run: onRC(func(c *Conn) {
-		send := c.peerSend(0, 16)
-		read := c.peerRead(1, 16).AckReq()
-		c.exchange(send, c.deviceAck(0, 1))
-		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
-		c.exchange(send, ib.Ack(ib.AnyPSN, 2))
-		c.exchange(read, ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
-		c.exchange(c.peerSend(2, 16), c.deviceAck(2, 3))
-	}),
-}, {
-	ID: "rc/msn/read-counted-by-its-last-response", Cite: ibta("C9-148", "rc/msn/3"),
-	Title:   "The MSN counts a READ at the latest in its last response",
-	Sends:   "a SEND, a READ of three responses and one of one",
-	Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
-	Defects: []string{"MSNLate"}, Run: onRC(func(c *Conn) {
-		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
-		c.Drain(0)
-		c.Send(c.peerRead(1, 2500).AckReq())
-		first := c.expect(ib.ReadResponseFirst(c.PeerPSN(1), ib.AnyMSN, nil))
-		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
-		c.expect(ib.ReadResponseMiddle(c.PeerPSN(2), nil))
-		c.expect(ib.ReadResponseLast(c.PeerPSN(3), 2, nil))
-		c.exchange(c.peerRead(4, 16).AckReq(), ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
-	}),
-}, {
-	ID: "rc/msn/message-of-many-packets-counts-once", Cite: ibta("C9-148", "rc/msn/4"),
-	Title:   "The MSN counts a message of several packets once, at its end",
-	Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
-	Expects: "MSN 0, 0, 1 and 1, 1, 2",
-	Defects: []string{"MSNCountsPackets"}, Run: onConn(Setup{Receives: 1, recvLen: 4096}, func(c *Conn) {
-		messages := [][]ib.Packet{
-			ib.Send(c.PeerPSN(0), Data(2500), MTU),
-			ib.Write(c.PeerPSN(3), c.RETH(0, 0), Data(2500), MTU),
-		}
-		for done, parts := range messages {
-			for i, part := range parts {
-				c.exchange(part.AckReq(), ib.Ack(part.PSN(), uint32(done+i/2)))
-			}
-		}
-	}),
-}, {
-	ID: "rc/msn/naks-carry-the-count-reached", Cite: ibta("", "rc/msn/5"),
-	Title:   "NAKs carry the MSN of the last completed message; the refused one does not count",
-	Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
-	Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
-	Defects: []string{"MSNCountsPackets"}, Run: onConn(Setup{Receives: 2}, func(c *Conn) {
-		c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
-		c.exchange(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
-		c.exchangeIgnoringCNPs(c.peerSend(4, 8), c.deviceNak(2, ib.NakSequence, 2))
-		for range 2 {
-			c.exchangeIgnoringCNPs(c.peerSend(2, 8), anyRNRNak(c.PeerPSN(2)).WithMSN(2))
-		}
-		c.exchange(writeOp.packet(c.PeerPSN(2), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(2), 2))
-	}),
-}})

@@ -9,14 +9,78 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var readAnswerCases = overRC.Cases([]conformance.Case{{
+var readRetryCases = overRC.Cases([]conformance.Case{{
+	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "rc/read/10"),
+	Title:   "A READ is retried from the first lost response on",
+	Sends:   "to READs of three packets: all responses but the first, the second or the last",
+	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
+	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
+		bytes := Data(2500)
+		responses := c.startRead(bytes)
+		c.Send(slices.Delete(responses, lost, lost+1)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(lost), peerMemoryRETH(len(bytes)).Skip(lost*MTU)))
+		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "rc/read/8"),
+	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
+	Expects: "SUCCESS, and all bytes in place",
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "rc/read/8"),
+	Title:   "A READ that was retried in part accepts responses that continue the first ones",
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
+	Expects: "SUCCESS, and all bytes in place",
+	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
+	Title:   "A LAST response after a gap does not complete a READ",
+	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
+	Expects: "no completion before, SUCCESS and all bytes in place after",
+	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(2500)
+		responses := c.startRead(bytes)
+		c.Send(responses[0], responses[2])
+		c.expectNoCompletion()
+		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(1)))
+		c.ExpectNoCompletion()
+		c.Send(ib.ReadResponses(c.DevicePSN(1), 1, bytes[MTU:], MTU)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "rc/read/12"), Level: conformance.May,
+	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
+	Sends:   "to a READ of six packets: all responses but the third and fourth",
+	Expects: "a READ_REQUEST for the last four packets",
+	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(6 * MTU)
+		responses := c.startRead(bytes)
+		c.Send(slices.Delete(responses, 2, 4)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(2), peerMemoryRETH(len(bytes)).Skip(2*MTU)))
+	}),
+}, {
 	ID: "rc/read/short-response-ends-or-is-retried", Cite: ibta("", "rc/read/13"),
 	Title:   "A READ with a short response fails or is retried",
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
 	Defects: []string{"ShortReadHangs"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
 		bytes := Data(n)
-		c.Send(truncateLast(c.startRead(bytes), 4)...)
+		responses := c.startRead(bytes)
+		last := &responses[len(responses)-1]
+		*last = last.WithPayload(last.Payload[:len(last.Payload)-4])
+		c.Send(responses...)
 		c.expectErrorOrRetry(bytes)
 	}),
 }, {
@@ -32,9 +96,9 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 			second, third = s.first, s.first+s.middle
 		}
 		c.Send(
-			ib.ReadResponseFirst(c.DevicePSN(0), 1, bytes[:s.first]),
-			ib.ReadResponseMiddle(c.DevicePSN(1), bytes[second:][:s.middle]),
-			ib.ReadResponseLast(c.DevicePSN(2), 1, bytes[third:]),
+			ib.Response(ib.OpReadResponseFirst, c.DevicePSN(0), 1, bytes[:s.first]),
+			ib.New(ib.OpReadResponseMiddle, c.DevicePSN(1), bytes[second:][:s.middle]),
+			ib.Response(ib.OpReadResponseLast, c.DevicePSN(2), 1, bytes[third:]),
 		)
 		c.expectErrorOrRetry(bytes)
 	}),
@@ -121,81 +185,10 @@ type shortResponse struct {
 // badSyndrome is the length of a READ and the index of the response with a bad syndrome.
 type badSyndrome struct{ n, at int }
 
-// truncateLast removes n bytes from the end of the last packet.
-func truncateLast(pkts []ib.Packet, n int) []ib.Packet {
-	last := &pkts[len(pkts)-1]
-	*last = last.WithPayload(last.Payload[:len(last.Payload)-n])
-	return pkts
-}
-
 // The cases below accept a requester that retransmits the READ when its timer expires,
 // and one that does when it detects the gap.
 
-var readRetryCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/retry-asks-for-the-missing-tail", Cite: ibta("", "rc/read/10"),
-	Title:   "A READ is retried from the first lost response on",
-	Sends:   "to READs of three packets: all responses but the first, the second or the last",
-	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
-	Defects: []string{"ReadRetryFromStart"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
-		bytes := Data(2500)
-		responses := c.startRead(bytes)
-		c.Send(slices.Delete(responses, lost, lost+1)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(lost), peerMemoryRETH(len(bytes)).Skip(lost*MTU)))
-		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/retry-answered-as-new-message-accepted", Cite: ibta("9.4.4", "rc/read/8"),
-	Title:   "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
-	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
-		bytes := Data(2500)
-		c.awaitRetryFrom(got, bytes)
-		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/retry-answered-as-continuation-accepted", Cite: ibta("9.4.4", "rc/read/8"),
-	Title:   "A READ that was retried in part accepts responses that continue the first ones",
-	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
-	Expects: "SUCCESS, and all bytes in place",
-	Defects: []string{"ReadRestartRefused"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
-		bytes := Data(2500)
-		c.awaitRetryFrom(got, bytes)
-		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/last-behind-a-gap-completes-nothing", Cite: ibta("", "rc/read/11"),
-	Title:   "A LAST response after a gap does not complete a READ",
-	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
-	Expects: "no completion before, SUCCESS and all bytes in place after",
-	Defects: []string{"LastCompletesRead"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
-		bytes := Data(2500)
-		responses := c.startRead(bytes)
-		c.Send(responses[0], responses[2])
-		c.expectNoCompletion()
-		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(1)))
-		c.ExpectNoCompletion()
-		c.Send(ib.ReadResponses(c.DevicePSN(1), 1, bytes[MTU:], MTU)...)
-		c.expectReadDone(bytes)
-	}),
-}, {
-	ID: "rc/read/gap-retried-from-the-gap", Cite: ibta("", "rc/read/12"), Level: conformance.May,
-	Title:   "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
-	Sends:   "to a READ of six packets: all responses but the third and fourth",
-	Expects: "a READ_REQUEST for the last four packets",
-	Defects: []string{"ReadRetryFromStart"}, Run: onConn(Setup{Modify: withTimeoutAndRetries(timeout67ms, 7)}, func(c *Conn) {
-		bytes := Data(6 * MTU)
-		responses := c.startRead(bytes)
-		c.Send(slices.Delete(responses, 2, 4)...)
-		c.expect(ib.ReadRequest(c.DevicePSN(2), peerMemoryRETH(len(bytes)).Skip(2*MTU)))
-	}),
-}})
-
-// startRead has the device read these bytes. It returns the responses without sending
-// them.
+// startRead has the device read these bytes. It returns the responses without sending them.
 func (c *Conn) startRead(bytes []byte) []ib.Packet {
 	c.request(0, c.ReadWR(1, len(bytes)))
 	return ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)

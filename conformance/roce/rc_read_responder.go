@@ -56,8 +56,7 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
 	Expects: "a RESPONSE_ONLY without payload",
 	Defects: []string{"ZeroLengthChecksKey"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0)))
-		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{}))
+		c.expectRead(0, ib.At(3, unknownKey(c.TargetMem.RKey()), 0), []byte{})
 	}),
 }, {
 	ID: "rc/read/of-nothing-can-be-posted", Cite: ibta("C9-88", "rc/read/4"),
@@ -129,6 +128,97 @@ var readCases = overRC.Cases([]conformance.Case{{
 			}
 		}
 	}),
+}, {
+	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
+	Title:   "A duplicate READ is executed again and answered in full",
+	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
+	Expects: "the same responses to both",
+	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.readStart(2500)
+		c.expectAcked(c.peerWrite(3, 0))
+		c.readStart(2500)
+	}),
+}, {
+	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "rc/read/6"),
+	Title:   "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
+	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
+	Expects: "responses with the second and third PSN and the bytes that belong to them",
+	Defects: []string{"SubReadWhole"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.readStart(2500)
+		c.readTail(1, 2500)
+	}),
+}, {
+	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "rc/read/6"),
+	Title:   "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
+	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
+	Expects: "each is answered with the PSNs and bytes that belong to it",
+	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
+		const n = 4000
+		c.readStart(n)
+		for k := 3; k >= 0; k-- {
+			c.readTail(k, n)
+		}
+	}),
+}, {
+	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "rc/read/7"), Level: conformance.Should,
+	Title:   "The responses to a partial duplicate READ begin with FIRST or ONLY",
+	Sends:   "a READ of three packets, then its last two, then its last one",
+	Expects: "FIRST and LAST, then ONLY",
+	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.readStart(2500)
+		for k := 1; k < 3; k++ {
+			c.expectRead(k, c.RETH(0, 2500).Skip(k*MTU), c.TargetMem.Buf[k*MTU:2500])
+		}
+	}),
+}, {
+	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "rc/read/9"),
+	Title:   "A duplicate READ that reaches beyond the range of the original is dropped",
+	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
+	Expects: "a response to the first and the last only",
+	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.expectRead(0, c.RETH(256, 1000), c.TargetMem.Buf[256:1256])
+		for _, beyond := range []ib.RETH{c.RETH(256, 1001), c.RETH(256, 2*MTU), c.RETH(255, 1000)} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), beyond))
+			c.expectSilence(silencePeriod)
+		}
+		c.expectRead(0, c.RETH(256, 1000), c.TargetMem.Buf[256:1256])
+	}),
+}, {
+	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "rc/read/9"),
+	Title:   "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
+	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
+	Expects: "a response to the first and the last only",
+	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
+		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
+		c.Must("a region at chosen addresses", err)
+		c.readStart(1000)
+		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.TargetMem.RKey())} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(key), 1000)))
+			c.expectSilence(silencePeriod)
+		}
+		c.readStart(1000)
+	}),
+}, {
+	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "rc/read/21"),
+	Title:   "A duplicate READ is refused after its region was deregistered",
+	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
+	Expects: "the data, then a NAK for a remote access error",
+	Defects: []string{"StaleKeys"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.Memory(64, allAccess)
+		at := rethFor(m, 0, 64)
+		c.expectRead(0, at, m.Buf)
+		c.Must("a region that can be deregistered", m.Close())
+		c.expectReadRefused(0, at)
+		c.expectSilence(silencePeriod)
+		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+			c = c.secondConn(Setup{})
+			win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
+			c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
+			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.expectReadRefused(0, win.reth(0, 8))
+		}
+	}),
 }})
 
 // withResponderResources returns a modify function that sets max_dest_rd_atomic.
@@ -136,8 +226,7 @@ func withResponderResources(n uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.MaxDestRdAtomic = n }
 }
 
-// longReadLen is the length of a READ whose responses are not complete when the next
-// requests arrive.
+// longReadLen is the length of a READ that is still being answered when more requests arrive.
 const longReadLen = 1 << 20
 
 // sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
@@ -173,120 +262,8 @@ func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	}
 }
 
-var readAgainCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/read/duplicate-read-again", Cite: ibta("summary of duplicate requests", "rc/read/5"),
-	Title:   "A duplicate READ is executed again and answered in full",
-	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
-	Expects: "the same responses to both",
-	Defects: []string{"DupReadDropped"}, Run: onConn(Setup{}, func(c *Conn) {
-		read := c.readOnce(2500)
-		c.expectAcked(c.peerWrite(3, 0))
-		c.Send(read)
-		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
-	}),
-}, {
-	ID: "rc/read/part-read-again-keeps-psns-and-bytes", Cite: ibta("9.4.4", "rc/read/6"),
-	Title:   "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
-	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
-	Expects: "responses with the second and third PSN and the bytes that belong to them",
-	Defects: []string{"SubReadWhole"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.readOnce(2500)
-		c.readTail(1, 2500)
-	}),
-}, {
-	ID: "rc/read/earlier-part-still-answered-after-a-later-one", Cite: ibta("9.4.4", "rc/read/6"),
-	Title:   "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
-	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
-	Expects: "each is answered with the PSNs and bytes that belong to it",
-	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
-		const n = 4000
-		c.readOnce(n)
-		for k := 3; k >= 0; k-- {
-			c.readTail(k, n)
-		}
-	}),
-}, {
-	ID: "rc/read/part-read-again-is-a-message-of-its-own", Cite: ibta("", "rc/read/7"), Level: conformance.Should,
-	Title:   "The responses to a partial duplicate READ begin with FIRST or ONLY",
-	Sends:   "a READ of three packets, then its last two, then its last one",
-	Expects: "FIRST and LAST, then ONLY",
-	Defects: []string{"SubReadContinues"}, Run: onConn(Setup{}, func(c *Conn) {
-		c.readOnce(2500)
-		for k := 1; k < 3; k++ {
-			c.Send(ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 2500).Skip(k*MTU)))
-			c.expectReadResponses(c.PeerPSN(k), c.TargetMem.Buf[k*MTU:2500])
-		}
-	}),
-}, {
-	ID: "rc/read/duplicate-beyond-the-original-dropped", Cite: ibta("", "rc/read/9"),
-	Title:   "A duplicate READ that reaches beyond the range of the original is dropped",
-	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
-	Expects: "a response to the first and the last only",
-	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
-		original := ib.ReadRequest(c.PeerPSN(0), c.RETH(256, 1000))
-		c.Send(original)
-		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
-		for _, beyond := range []ib.RETH{c.RETH(256, 1001), c.RETH(256, 2*MTU), c.RETH(255, 1000)} {
-			c.Send(ib.ReadRequest(c.PeerPSN(0), beyond))
-			c.expectSilence(silencePeriod)
-		}
-		c.Send(original)
-		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
-	}),
-}, {
-	ID: "rc/read/duplicate-with-another-key-dropped", Cite: ibta("", "rc/read/9"),
-	Title:   "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
-	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
-	Expects: "a response to the first and the last only",
-	Defects: []string{"DupReadUnchecked"}, Run: onConn(Setup{}, func(c *Conn) {
-		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
-		c.Must("a region at chosen addresses", err)
-		original := c.readOnce(1000)
-		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.TargetMem.RKey())} {
-			c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(key), 1000)))
-			c.expectSilence(silencePeriod)
-		}
-		c.Send(original)
-		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
-	}),
-}, {
-	ID: "rc/read/duplicate-of-a-closed-region-refused", Cite: ibta("", "rc/read/21"),
-	Title:   "A duplicate READ is refused after its region was deregistered",
-	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
-	Expects: "the data, then a NAK for a remote access error",
-	Defects: []string{"StaleKeys"}, Run: onConn(Setup{}, func(c *Conn) {
-		m := c.Memory(64, allAccess)
-		read := ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, 64))
-		c.Send(read)
-		c.expectReadResponses(c.PeerPSN(0), m.Buf)
-		c.Must("a region that can be deregistered", m.Close())
-		c.Send(read)
-		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
-		c.expectSilence(silencePeriod)
-		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-			c.secondConn(Setup{}).readInvalidatedWindow()
-		}
-	}),
-}})
-
-// readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
-// the READ is refused after the window was invalidated.
-func (c *Conn) readInvalidatedWindow() {
-	win := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead)
-	c.expectRead(0, win.reth(0, 8), win.m.Buf[:8])
-	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
-	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.expectReadRefused(0, win.reth(0, 8))
-}
-
-// readOnce reads n bytes from the start of c.TargetMem with the first PSN, and returns the
-// request.
-func (c *Conn) readOnce(n int) ib.Packet {
-	read := c.peerRead(0, n)
-	c.Send(read)
-	c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:n])
-	return read
-}
+// readStart reads the first n bytes of c.TargetMem with the first PSN.
+func (c *Conn) readStart(n int) { c.expectRead(0, c.RETH(0, n), c.TargetMem.Buf[:n]) }
 
 // readTail requests the responses to a READ of n bytes again, from the k-th on. The
 // opcodes of the responses may be those of a new message or of the original one.

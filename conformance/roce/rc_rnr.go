@@ -9,7 +9,74 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rnrWaitCases = overRC.Cases([]conformance.Case{{
+var rnrCases = overRC.Cases([]conformance.Case{{
+	ID: "rc/rnr/send-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
+	Title:   "A SEND without a posted receive is answered by an RNR NAK with its PSN",
+	Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
+	Expects: "an RNR NAK with the PSN of the SEND",
+	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
+}, {
+	ID: "rc/rnr/write-with-immediate-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
+	Title:   "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
+	Sends:   "a WRITE and WRITE_ONLY with immediate",
+	Expects: "an RNR NAK with the PSN of the second",
+	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpWriteOnlyImm),
+}, {
+	ID: "rc/rnr/nak-carries-the-configured-timer", Cite: ibta("error class B", "rc/rnr/1", "rc/rnr/11"),
+	Title:   "An RNR NAK carries min_rnr_timer of the queue pair",
+	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
+	Expects: "that code in the RNR NAK",
+	Defects: []string{"RNRTimerIgnored"}, Run: OnPort(func(p *Port) {
+		for _, code := range []uint8{0, 1, 12, 25, 31} {
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
+			c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
+		}
+	}),
+}, {
+	ID: "rc/rnr/refused-write-leaves-no-trace", Cite: ibta("error class B", "rc/rnr/2"),
+	Title:   "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
+	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
+	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
+	Defects: []string{"RNRLeavesTraces"}, Run: onConn(Setup{}, func(c *Conn) {
+		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
+		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
+		c.Sync()
+		c.ExpectUntouched(c.TargetMem)
+		c.ExpectNoCompletion()
+		c.PostRecv(c.QP, 1)
+		c.exchange(write, c.deviceAck(0, 1))
+		c.ExpectRecv(1, 64)
+		c.ExpectBytes(c.TargetMem, 0, Data(64))
+	}),
+}, {
+	ID: "rc/rnr/long-write-goes-on-at-the-refused-packet", Cite: ibta("", "rc/rnr/3"),
+	Title:   "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
+	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
+	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
+	Defects: []string{"RNRRestartsMessage"}, Run: onConn(Setup{}, func(c *Conn) {
+		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
+		last := ib.New(ib.OpWriteLastImm, c.PeerPSN(2), parts[2].Payload).WithImm(7).AckReq()
+		c.Send(parts[:2]...)
+		c.Drain(0)
+		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
+		c.PostRecv(c.QP, 1)
+		c.exchange(last, c.deviceAck(2, ib.AnyMSN))
+		c.ExpectRecv(1, 2500)
+		c.ExpectBytes(c.TargetMem, 0, Data(2500))
+	}),
+}, {
+	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "rc/rnr/4"), Level: conformance.Should,
+	Title:   "Packets after one that got an RNR NAK are dropped without a NAK",
+	Sends:   "three SENDs without a posted receive",
+	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
+	Defects: []string{"SeqNAKAfterRNR"}, Run: onConn(Setup{}, func(c *Conn) {
+		for k := range 3 {
+			c.Send(c.peerSend(k, 16))
+		}
+		c.expect(anyRNRNak(c.PeerPSN(0)))
+		c.expectSilence(silencePeriod)
+	}),
+}, {
 	ID: "rc/rnr/requester-waits-as-long-as-told", Cite: ibta("Table 45", "rc/rnr/5"),
 	Title:   "After an RNR NAK nothing is sent before its timer has expired",
 	Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
@@ -129,8 +196,8 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 		write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
 		c.PostSend(c.QP, write, c.SendWR(2, 8))
 		message := c.wantWrite(0, n)
-		message[2] = ib.WriteLastImm(c.DevicePSN(2), 7, message[2].Payload)
-		all := c.expectAll(message, c.wantSend(3, 8))
+		message[2] = ib.New(ib.OpWriteLastImm, c.DevicePSN(2), message[2].Payload).WithImm(7)
+		all := c.expectAll(append(message, c.wantSend(3, 8)...))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
 		c.completeWith(c.peerAck(3, 2), 1, 2)
@@ -165,8 +232,7 @@ func expectRNRWait(c *Conn, pkts []ib.Packet, code uint8) {
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 
-// exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry
-// allows.
+// exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry allows.
 func exhaustRNRRetries(c *Conn) {
 	all := c.request(0, c.SendWR(1, 8))
 	for range c.Attr.RNRRetry {
@@ -174,75 +240,6 @@ func exhaustRNRRetries(c *Conn) {
 	}
 	c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
 }
-
-var rnrCases = overRC.Cases([]conformance.Case{{
-	ID: "rc/rnr/send-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
-	Title:   "A SEND without a posted receive is answered by an RNR NAK with its PSN",
-	Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
-	Expects: "an RNR NAK with the PSN of the SEND",
-	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
-}, {
-	ID: "rc/rnr/write-with-immediate-without-receive-refused", Cite: ibta("error class B", "rc/rnr/1", "rc/psn/11"),
-	Title:   "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
-	Sends:   "a WRITE and WRITE_ONLY with immediate",
-	Expects: "an RNR NAK with the PSN of the second",
-	Defects: []string{"RNRSilent"}, Run: rnrNakBody(ib.OpWriteOnlyImm),
-}, {
-	ID: "rc/rnr/nak-carries-the-configured-timer", Cite: ibta("error class B", "rc/rnr/1", "rc/rnr/11"),
-	Title:   "An RNR NAK carries min_rnr_timer of the queue pair",
-	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
-	Expects: "that code in the RNR NAK",
-	Defects: []string{"RNRTimerIgnored"}, Run: OnPort(func(p *Port) {
-		for _, code := range []uint8{0, 1, 12, 25, 31} {
-			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-			c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
-		}
-	}),
-}, {
-	ID: "rc/rnr/refused-write-leaves-no-trace", Cite: ibta("error class B", "rc/rnr/2"),
-	Title:   "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
-	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
-	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
-	Defects: []string{"RNRLeavesTraces"}, Run: onConn(Setup{}, func(c *Conn) {
-		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
-		c.exchange(write, anyRNRNak(c.PeerPSN(0)).WithMSN(0))
-		c.Sync()
-		c.ExpectUntouched(c.TargetMem)
-		c.ExpectNoCompletion()
-		c.PostRecv(c.QP, 1)
-		c.exchange(write, c.deviceAck(0, 1))
-		c.ExpectRecv(1, 64)
-		c.ExpectBytes(c.TargetMem, 0, Data(64))
-	}),
-}, {
-	ID: "rc/rnr/long-write-goes-on-at-the-refused-packet", Cite: ibta("", "rc/rnr/3"),
-	Title:   "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
-	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
-	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
-	Defects: []string{"RNRRestartsMessage"}, Run: onConn(Setup{}, func(c *Conn) {
-		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
-		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
-		c.Send(parts[:2]...)
-		c.Drain(0)
-		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
-		c.PostRecv(c.QP, 1)
-		c.exchange(last, c.deviceAck(2, ib.AnyMSN))
-		c.ExpectRecv(1, 2500)
-		c.ExpectBytes(c.TargetMem, 0, Data(2500))
-	}),
-}, {
-	ID: "rc/rnr/no-sequence-nak-behind-it", Cite: ibta("", "rc/rnr/4"), Level: conformance.Should,
-	Title:   "Packets after one that got an RNR NAK are dropped without a NAK",
-	Sends:   "three SENDs without a posted receive",
-	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
-	Defects: []string{"SeqNAKAfterRNR"}, Run: onConn(Setup{}, func(c *Conn) {
-		for k := range 3 {
-			c.Send(c.peerSend(k, 16))
-		}
-		c.expect(anyRNRNak(c.PeerPSN(0)))
-		c.expectSilence(silencePeriod)
-	}),
-}})
 
 // anyRNRNak matches an RNR NAK with any timer code.
 func anyRNRNak(psn ib.PSN) ib.Packet {

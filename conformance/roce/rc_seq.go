@@ -77,12 +77,10 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
 		answers := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)
 		for range 2 {
-			c.Send(read)
-			c.expectAll(answers)
+			c.exchange(read, answers...)
 			c.exchange(write[0].AckReq(), c.deviceAck(3, ib.AnyMSN))
 		}
-		c.Send(read)
-		c.expectAll(answers)
+		c.exchange(read, answers...)
 		for _, part := range write[1:] {
 			c.exchange(part.AckReq(), ib.Ack(part.PSN(), ib.AnyMSN))
 		}
@@ -107,7 +105,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 	Expects: "one completion with the immediate data, and the next receive for the next message",
 	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
-		wc := sendTwoPacketSend(c, ib.SendLastImm(c.PeerPSN(1), 0x01020304, Data(16)))
+		wc := sendTwoPacketSend(c, ib.New(ib.OpSendLastImm, c.PeerPSN(1), Data(16)).WithImm(0x01020304))
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 	}),
 }, {
@@ -118,7 +116,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Expects: "one completion with the key, and the next receive for the next message",
 	Defects: []string{"LastCompletesTwice"}, Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		key := c.bindWindow(verbs.MWType2, 0, 64, verbs.AccessRemoteRead).key
-		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
+		wc := sendTwoPacketSend(c, ib.New(ib.OpSendLastInv, c.PeerPSN(1), Data(16)).WithIETH(uint32(key)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {
@@ -129,8 +127,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"FlushReversed"}, Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
 		c.exchange(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq(), c.deviceAck(0, ib.AnyMSN))
 		c.Send(c.peerSend(1, 16))
-		// The status is not specified. Most devices report the one that the requester
-		// would see.
+		// The status is not specified. Most devices report the one that the requester would see.
 		wc := c.NextCompletion()
 		c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr,
 			"receive 1, with an error that tells the cause", "receive %d: %v", wc.WRID, wc.Status)

@@ -14,8 +14,7 @@ import (
 // timeout4ms is the code of a local ACK timeout of 4.2 ms.
 const timeout4ms = 10
 
-// withTimeoutAndRetries returns a Modify function that sets the local ACK timeout to a code, and
-// the retry count.
+// withTimeoutAndRetries returns a Modify function that sets the ACK timeout code and retry count.
 func withTimeoutAndRetries(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
@@ -140,7 +139,8 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
 	Defects: []string{"NoTransportTimer", "RetryCountShared"}, Run: onEachConn(Setup{Modify: withTimeoutAndRetries(timeout4ms, 7)}, []int{1, 5, 15}, func(c *Conn, percent int) {
-		newLossyLink(c, percent).run()
+		peer := NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr)
+		(&lossyLink{c, peer, percent, percent > 5, make(map[uint64]int)}).run()
 	}),
 }})
 
@@ -162,14 +162,12 @@ func exhaustRetries(c *Conn) {
 	c.Check(!sent, fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
 }
 
-// lossyLink is a connection to a correct responder over a link that drops packets in both
-// directions.
+// lossyLink connects to a correct responder over a link that drops packets in both directions.
 type lossyLink struct {
 	*Conn
 	peer    *Responder
-	percent int
-	// mayFail is set if so many packets are dropped that the retries of a request may be
-	// exhausted.
+	percent int // of the packets that are dropped
+	// mayFail is set if so many packets are dropped that the retries of a request may be exhausted.
 	mayFail bool
 	// reads has the offset in LocalMem for each READ.
 	reads map[uint64]int
@@ -183,12 +181,6 @@ const (
 	lossyWindow  = 8
 )
 
-// newLossyLink returns a link that drops this percentage of the packets. Above 5 %, requests may
-// fail.
-func newLossyLink(c *Conn, percent int) *lossyLink {
-	return &lossyLink{c, NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr), percent, percent > 5, make(map[uint64]int)}
-}
-
 func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
 
 // run has the device post 120 requests, and fails the case unless they complete in order.
@@ -199,8 +191,7 @@ func (l *lossyLink) run() {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
 			l.PostSend(l.QP, l.newRequest(posted))
 		}
-		// Serve several packets for each poll: polling may take so long that the device
-		// times out.
+		// Serve several packets for each poll: polling may take so long that the device times out.
 		for range 16 {
 			if !l.serveNext() {
 				break

@@ -24,7 +24,18 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 	Title:   "For a stream of marked packets the receiver sends CNPs at a minimum interval",
 	Sends:   "500 marked packets back to back",
 	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
-	Defects: []string{"CNPBurst"}, Run: judging(cnpPacing, judgePacing),
+	Defects: []string{"CNPBurst"}, Run: judging(cnpPacing, func(p *Port, all []Measurement) {
+		const dense = 10 // us: shorter than any device's CNP interval
+		apart, cnps := byName(all, "cnp/marks-apart"), byName(all, "cnp/for-500-marks")
+		if apart.Value > dense && cnps.Value > marks/2 {
+			rig.BenchCannot("marked packets are %.4g us apart on this bench, and each may get a CNP", apart.Value)
+		}
+		p.Check(cnps.Value >= 1, "a CNP", "none for %d marks", marks)
+		checkAtMost(p, cnps, marks/2, "fewer CNPs than marks")
+		if p.Virtual && cnps.Value > 1 { // real queues change the intervals
+			checkAtLeast(p, byName(all, "cnp/apart"), 2*apart.Value, "CNPs at a minimum interval")
+		}
+	}),
 }, {
 	ID: "recovery/cnp/one-queue-pair-does-not-silence-another", Cite: annexA17("CA17-44", "ecn/1"),
 	Title:   "The minimum interval of CNPs applies to each queue pair separately",
@@ -55,43 +66,22 @@ var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]con
 	Title:   "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
 	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
 	Expects: "longer bursts after ten CNPs than before, and short ones again later",
-	Defects: []string{"NoCongestion", "RateNeverRecovers"}, Run: judging(rates, judgeRates),
+	Defects: []string{"NoCongestion", "RateNeverRecovers"}, Run: judging(rates, func(p *Port, all []Measurement) {
+		before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
+		if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
+			rig.BenchCannot("the device takes %.4g us for %d packets without CNPs, which hides their effect", before.Value, burstPackets)
+		}
+		p.Check(ten.Value > before.Value+10, "bursts that take longer after ten CNPs than before", "%.4g us before, %.4g us after them", before.Value, ten.Value)
+		p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
+	}),
 }})
-
-// judgePacing fails the case unless the measurements of cnpPacing have a CNP, and at most half as
-// many as marks. It checks their intervals in virtual time only: real queues change them.
-func judgePacing(p *Port, all []Measurement) {
-	const dense = 10 // us: shorter than any device's CNP interval
-	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, "cnp/for-500-marks")
-	if apart.Value > dense && cnps.Value > marks/2 {
-		rig.BenchCannot("marked packets are %.4g us apart on this bench, and each may get a CNP", apart.Value)
-	}
-	p.Check(cnps.Value >= 1, "a CNP", "none for %d marks", marks)
-	checkAtMost(p, cnps, marks/2, "fewer CNPs than marks")
-	if p.Virtual && cnps.Value > 1 {
-		checkAtLeast(p, byName(all, "cnp/apart"), 2*apart.Value, "CNPs at a minimum interval")
-	}
-}
-
-// judgeRates fails the case unless, in the measurements of rates, ten CNPs make bursts longer, and
-// bursts become short again. The case ends as unsupported if bursts are slow without CNPs, which
-// hides the effect.
-func judgeRates(p *Port, all []Measurement) {
-	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
-	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
-		rig.BenchCannot("the device takes %.4g us for %d packets without CNPs, which hides their effect", before.Value, burstPackets)
-	}
-	p.Check(ten.Value > before.Value+10, "bursts that take longer after ten CNPs than before", "%.4g us before, %.4g us after them", before.Value, ten.Value)
-	p.Check(all[len(all)-1].Name == "rate/comes-back", fmt.Sprintf("bursts as short as before within %v", p.ResponseTimeout()), "longer ones: %.4g us before", before.Value)
-}
 
 // markedWrite returns a WRITE as the peer's n-th request packet, with a CE mark.
 func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
 
-// cnpGeneration measures the time from a marked packet to the CNP, and the number of CNPs
-// for a single mark.
+// cnpGeneration measures the time from a mark to the CNP, and the number of CNPs for a mark.
 func cnpGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
@@ -107,12 +97,10 @@ func cnpGeneration(p *Port) []Measurement {
 	}
 }
 
-// marks is the number of marked packets sent back to back, or a microsecond apart in
-// virtual time.
+// marks is the number of marked packets, back to back, or a microsecond apart in virtual time.
 const marks = 500
 
-// cnpPacing measures the time between CNPs for a queue pair that receives only marked
-// packets.
+// cnpPacing measures the time between CNPs for a queue pair that receives only marked packets.
 func cnpPacing(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	start := p.Now()
@@ -172,8 +160,7 @@ type rateProbe struct {
 	sent, messages int
 }
 
-// burst has the device send a WRITE of burstPackets packets, and returns the time from the first
-// packet to the last.
+// burst returns the time from the first packet to the last of a WRITE of burstPackets packets.
 func (f *rateProbe) burst() time.Duration {
 	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)

@@ -18,9 +18,15 @@ import (
 // timer. Values that the specification leaves open are measured and not judged.
 var recoveryCases = overRC.Cases(slices.Concat(recoveryLossCases, recoveryECNCases))
 
-// judging makes the body of a case from a probe and a check of its measurements.
+// judging makes the body of a case that runs a probe, records its measurements and judges them.
 func judging(run func(*Port) []Measurement, judge func(*Port, []Measurement)) func(*conformance.Bench) error {
-	return OnPort(func(p *Port) { judge(p, noteAll(p, run(p))) })
+	return OnPort(func(p *Port) {
+		all := run(p)
+		for _, m := range all {
+			p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
+		}
+		judge(p, all)
+	})
 }
 
 // checkAtMost fails the case unless all samples are at most this large.
@@ -39,10 +45,7 @@ func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond)
 // checkReaction checks a reaction time: the longest sample in virtual time, the median in real
 // time, where a busy host delays some samples.
 func checkReaction(p *Port, m *Measurement, most time.Duration, want string) {
-	took := m.Max()
-	if !p.Virtual {
-		took = m.Value
-	}
+	took := byClock(p, m.Max(), m.Value)
 	p.Check(took <= us(most), fmt.Sprintf("%s: %s at most %v", want, m.Name, most), "%.4g us", took)
 }
 
@@ -69,8 +72,7 @@ func checkTimer(p *Port, m *Measurement) {
 	p.Check(late <= 4, fmt.Sprintf("a retransmission within four timeouts: %s", m.Name), "%.4g timeouts", late)
 }
 
-// promptLimit is the limit for reactions that must not wait for a timer: a tenth of the
-// timeout of the connection.
+// promptLimit is the limit for reactions that must not wait for a timer: a tenth of the timeout.
 func promptLimit(p *Port) time.Duration { return ib.AckTimeout(reactionTimeoutCode(p)) / 10 }
 
 var recoveryLossCases = []conformance.Case{{
@@ -105,7 +107,7 @@ var recoveryLossCases = []conformance.Case{{
 	Sends:   "to a window of eight packets, sequence NAKs for the third and, after its retransmission, for the sixth",
 	Expects: "each retransmission within a tenth of the timeout",
 	Defects: []string{"IgnoreSecondNAK"}, Run: OnPort(func(p *Port) {
-		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(reactionTimeoutCode(p), 7)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		for _, lost := range []int{2, 5} {
@@ -141,7 +143,7 @@ var recoveryLossCases = []conformance.Case{{
 	Expects: "a second retransmission of the fourth packet, not before a timeout has passed",
 	Defects: []string{"NoTransportTimer", "AdaptiveTimeout"}, Run: OnPort(func(p *Port) {
 		code := lossTimeoutCode(p)
-		c := p.Connect(Setup{Modify: WithTimeout(code)})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(code, 7)})
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		c.AwaitPackets(window)
 		told := c.Send(c.peerNak(3, ib.NakSequence, 0))
@@ -192,12 +194,7 @@ var recoveryLossCases = []conformance.Case{{
 
 // lossTimeoutCode is the timeout code of connections that lose a packet: 4.2 ms in virtual
 // time, and at least 268 ms in real time, since a busy host delays packets by tens of ms.
-func lossTimeoutCode(p *Port) uint8 {
-	if p.Virtual {
-		return 10
-	}
-	return p.LongTimeout(16)
-}
+func lossTimeoutCode(p *Port) uint8 { return byClock(p, 10, p.LongTimeout(16)) }
 
 // timeoutSamples is the number of samples of measurements that take a timeout.
 const timeoutSamples = 4
@@ -224,8 +221,10 @@ func lossRecovery(p *Port) (all []Measurement) {
 func lossByPosition(p *Port) []Measurement {
 	all := []Measurement{newTiming("loss/timer", "the local ACK timeout in the following measurements", ib.AckTimeout(lossTimeoutCode(p)))}
 	for at := range window {
-		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
-			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...).atPosition(at))
+		m := newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1),
+			"from a packet of eight, which is lost, to its retransmission", lossAt(p, at).sinceLoss...)
+		m.Position = at + 1
+		all = append(all, m)
 	}
 	return all
 }
@@ -242,7 +241,7 @@ type lossTimes struct {
 // lossAt has the device send windows of packets, of which number at is lost: the peer sends a NAK
 // for it when the next arrives. It measures the retransmissions.
 func lossAt(p *Port, at int) (t lossTimes) {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	for i := range timeoutSamples {
 		posted := c.Now()
 		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
@@ -257,24 +256,12 @@ func lossAt(p *Port, at int) (t lossTimes) {
 			}
 		}
 		a := awaitRetransmission(c, i*window+at)
-		checkSamePayload(c, a, at)
+		c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[at*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", at), "another payload in %v", a.Packet)
 		t.sinceLoss, t.sincePost = append(t.sinceLoss, a.At-lost), append(t.sincePost, a.At-posted)
 		c.Note("lost at %v, told at %v, again at %v", lost, nakSent, a.At)
 		t.retransmitted = append(t.retransmitted, float64(1+ackWindow(c, (i+1)*window, i+1)))
 	}
 	return t
-}
-
-// atPosition returns m for the loss of packet number at of a window, from 0 on.
-func (m Measurement) atPosition(at int) Measurement {
-	m.Position = at + 1
-	return m
-}
-
-// checkSamePayload fails the case unless a retransmitted packet has the payload of the k-th
-// packet of the window.
-func checkSamePayload(c *Conn, a Arrival, k int) {
-	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
 }
 
 // multiples returns times as multiples of a nominal value.
@@ -296,42 +283,39 @@ type timerCode struct {
 // multiples of the timeout. The first sample begins when the request is posted.
 func timeouts(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{7, "0.5 ms"}, {10, "4.2 ms"}, {12, "16.8 ms"}} {
-		code := timer.code
-		c := p.Connect(Setup{Modify: WithTimeout(code)})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(timer.code, 7)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
 		between := make([]float64, 0, c.Attr.RetryCnt)
 		for range c.Attr.RetryCnt {
 			a := c.AwaitPackets(1)[0]
-			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
+			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(timer.code)))
 			last = a.At
 		}
 		c.Send(c.peerAck(0, 1))
 		// In real time the ACK may arrive after the last of these short timeouts.
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess || wc.Status == verbs.WCRetryExcErr && !c.Virtual, "success after the ACK", "%s", rig.Describe(&wc))
-		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", code),
+		all = append(all, newMeasurement(fmt.Sprintf("timeout/code-%d", timer.code),
 			"between retransmissions, with a timeout of "+timer.duration, Nominal, between...))
 	}
 	return all
 }
 
-// rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
-// RNR timer.
+// rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the RNR timer.
 func rnrWaits(p *Port) (all []Measurement) {
 	for _, timer := range []timerCode{{1, "10 us"}, {12, "0.64 ms"}, {20, "10.24 ms"}, {25, "61.44 ms"}} {
-		code := timer.code
 		c := p.Connect(Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
 		waits := make([]float64, 0, timeoutSamples)
 		for range timeoutSamples {
-			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
-			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
+			nakSent := c.Send(ib.RNR(c.DevicePSN(0), timer.code, 0))
+			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(timer.code)))
 		}
 		c.completeWith(c.peerAck(0, 1), 1)
-		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", code),
+		all = append(all, newMeasurement(fmt.Sprintf("rnr/wait/code-%d", timer.code),
 			"from an RNR NAK to the retransmission, with a timer of "+timer.duration, Nominal, waits...))
 	}
 	return all

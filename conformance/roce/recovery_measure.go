@@ -91,14 +91,6 @@ func Measure(b *conformance.Bench) (all []Measurement, err error) {
 	return all, err
 }
 
-// noteAll adds measurements to the record of the case, and returns them.
-func noteAll(p *Port, all []Measurement) []Measurement {
-	for _, m := range all {
-		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
-	}
-	return all
-}
-
 // byName returns the measurement with this name, which must exist.
 func byName(all []Measurement, name string) *Measurement {
 	i := slices.IndexFunc(all, func(m Measurement) bool { return m.Name == name })
@@ -106,12 +98,7 @@ func byName(all []Measurement, name string) *Measurement {
 }
 
 // sampleCount is the number of samples of measurements that take only a round trip.
-func sampleCount(p *Port) int {
-	if p.Virtual {
-		return 20
-	}
-	return 50
-}
+func sampleCount(p *Port) int { return byClock(p, 20, 50) }
 
 // ackTurnaround measures the time from a request to its ACK.
 func ackTurnaround(p *Port) []Measurement {
@@ -132,11 +119,7 @@ func awaitAck(c *Conn, n int) Arrival {
 	})
 }
 
-// packetsAfterGap is the number of packets after each gap.
-const packetsAfterGap = 4
-
-// nakGeneration measures the time from the packet after a gap to the NAK, and the number
-// of NAKs for a gap.
+// nakGeneration measures the time from the packet after a gap to the NAK, and counts the NAKs.
 func nakGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
@@ -145,7 +128,7 @@ func nakGeneration(p *Port) []Measurement {
 		nak := c.Await(c.deviceNak(i, ib.NakSequence, ib.AnyMSN).String(), isSequenceNAK)
 		c.Check(nak.PSN() == c.PeerPSN(i), fmt.Sprintf("a NAK with the PSN of gap %d, %#x", i+1, uint32(c.PeerPSN(i))), "%v", nak.Packet)
 		times = append(times, nak.At-sent)
-		for k := range packetsAfterGap - 1 {
+		for k := range 3 { // of the four packets after each gap, one was sent
 			c.Send(c.peerWrite(i+2+k, 8))
 		}
 		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
@@ -174,18 +157,13 @@ var lossPositions = []struct {
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
-func reactionTimeoutCode(p *Port) uint8 {
-	if p.Virtual {
-		return p.LongTimeout(14)
-	}
-	return p.LongTimeout(17)
-}
+func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, 14, 17)) }
 
 // nakReaction measures the time from a NAK to the retransmission of its packet.
 func nakReaction(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times := make([]time.Duration, 0, sampleCount(p))
-		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
+		c := p.Connect(Setup{Modify: withTimeoutAndRetries(reactionTimeoutCode(p), 7)})
 		for i := range sampleCount(p) / 2 {
 			c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 			c.AwaitPackets(window)
@@ -235,8 +213,10 @@ func readRecovery(p *Port) (all []Measurement) {
 func readByPosition(p *Port) (all []Measurement) {
 	for at := range window {
 		times, _ := readAt(p, at)
-		all = append(all, newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
-			"from the response after one of eight, which is lost, to the new READ request", times...).atPosition(at))
+		m := newTiming(fmt.Sprintf("read/at-%d/reaction", at+1),
+			"from the response after one of eight, which is lost, to the new READ request", times...)
+		m.Position = at + 1
+		all = append(all, m)
 	}
 	return all
 }
@@ -244,7 +224,7 @@ func readByPosition(p *Port) (all []Measurement) {
 // readAt omits response number at of READs. It returns the times from the response next to it to
 // the retransmitted READ, and the numbers of responses that this READ requests.
 func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	for i := range timeoutSamples {
 		base := i * window
 		clear(c.LocalMem.Buf[SinkOffset:][:window*MTU])
@@ -292,7 +272,7 @@ func checkReadRetry(c *Conn, again Arrival, base, lost int) int {
 // impliedNAK measures the time from an ACK of a request after a READ, which implies that
 // the READ response was lost, to the retransmitted READ.
 func impliedNAK(p *Port) []Measurement {
-	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
+	c := p.Connect(Setup{Modify: withTimeoutAndRetries(lossTimeoutCode(p), 7)})
 	times := make([]time.Duration, 0, timeoutSamples)
 	for i := range timeoutSamples {
 		c.PostSend(c.QP, c.ReadWR(1, MTU), c.SendWR(2, 8))

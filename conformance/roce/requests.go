@@ -72,11 +72,6 @@ func (c *Conn) wantRead(k, n int) []ib.Packet {
 	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), peerMemoryRETH(n))}
 }
 
-// wantFetchAdd is wantSend for a FETCH_ADD, which has n = 8 bytes.
-func (c *Conn) wantFetchAdd(k, n int) []ib.Packet {
-	return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
-}
-
 // anyAckReq makes the expected packets match any value of AckReq.
 func anyAckReq(ps []ib.Packet) []ib.Packet {
 	for i := range ps {
@@ -91,7 +86,9 @@ func (c *Conn) request(k int, wrs ...verbs.SendWR) (all []ib.Packet) {
 	c.PostSend(c.QP, wrs...)
 	want := map[verbs.WROpcode]func(k, n int) []ib.Packet{
 		verbs.OpSend: c.wantSend, verbs.OpRDMAWrite: c.wantWrite,
-		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: c.wantFetchAdd,
+		verbs.OpRDMARead: c.wantRead, verbs.OpAtomicFetchAdd: func(k, n int) []ib.Packet {
+			return []ib.Packet{ib.FetchAdd(c.DevicePSN(k), peerMemoryRETH(n), 1)}
+		},
 	}
 	for i := range wrs {
 		n := 0
@@ -111,15 +108,10 @@ func (c *Conn) completeWith(response ib.Packet, ids ...uint64) {
 	c.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
-// expectAll fails the case unless these packets arrive in order. It returns them as one
-// list.
-func (c *Conn) expectAll(lists ...[]ib.Packet) []ib.Packet {
-	var all []ib.Packet
-	for _, list := range lists {
-		for _, want := range list {
-			c.expect(want)
-			all = append(all, want)
-		}
+// expectAll fails the case unless these packets arrive in order. It returns them.
+func (c *Conn) expectAll(all []ib.Packet) []ib.Packet {
+	for _, want := range all {
+		c.expect(want)
 	}
 	return all
 }
@@ -162,14 +154,12 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// expectOpRefused requests an operation with the first PSN, and fails the case unless the
-// device sends a NAK with this code and leaves TargetMem unchanged.
-func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), code)
+// expectOpRefused requests an operation on TargetMem, which must get a remote access NAK.
+func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH) {
+	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), ib.NakRemoteAccess)
 }
 
-// expectNoEffect sends a request, and fails the case unless the device sends a NAK with this code
-// and leaves the memory unchanged.
+// expectNoEffect sends a request, which must get a NAK with this code and leave memory unchanged.
 func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode) {
 	m.Snapshot()
 	c.expectRefused(request, code)
@@ -177,12 +167,8 @@ func (c *Conn) expectNoEffect(m *rig.Memory, request ib.Packet, code ib.NakCode)
 	c.ExpectUntouched(m)
 }
 
-// expectOpExecuted requests an operation with the first PSN, and fails the case unless it
-// is executed.
-func (c *Conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
-
-// expectOpExecutedAt is expectOpExecuted with the n-th PSN.
-func (c *Conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
+// expectOpExecuted requests an operation with the peer's n-th PSN, which must be executed.
+func (c *Conn) expectOpExecuted(n int, op remoteOp, at ib.RETH) {
 	got := c.exchange(op.packet(c.PeerPSN(n), at), ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }
@@ -209,12 +195,11 @@ func eachConn[V any](p *Port, s Setup, variants []V, steps func(*Conn, V)) {
 		steps(p.connect(s), v)
 		// Discard packets of the old connection.
 		p.Sync()
-		p.DiscardSkipped()
+		p.skipped = nil
 	}
 }
 
-// expectAck fails the case unless the device acknowledges the peer's requests up to this
-// PSN, at once or in several ACKs.
+// expectAck waits until requests up to this PSN are acknowledged, at once or in several ACKs.
 func (c *Conn) expectAck(psn ib.PSN) {
 	for {
 		got := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
@@ -227,8 +212,7 @@ func (c *Conn) expectAck(psn ib.PSN) {
 	}
 }
 
-// expectNak fails the case unless the device sends a NAK with this PSN and code. ACKs of
-// earlier requests may come before.
+// expectNak waits for a NAK with this PSN and code. ACKs of earlier requests may come before.
 func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	for {
 		got := c.expect(ib.Packet{})
@@ -239,11 +223,14 @@ func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	}
 }
 
-// expectReadResponses fails the case unless the device answers a READ with these bytes.
-func (c *Conn) expectReadResponses(psn ib.PSN, bytes []byte) {
-	for _, want := range ib.ReadResponses(psn, ib.AnyMSN, bytes, MTU) {
-		c.expect(want)
-	}
+// expectRead sends a READ with the peer's n-th PSN, which must return these bytes.
+func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
+	c.exchange(ib.ReadRequest(c.PeerPSN(n), at), ib.ReadResponses(c.PeerPSN(n), ib.AnyMSN, want, MTU)...)
+}
+
+// expectReadRefused sends a READ with the peer's n-th PSN, which must get a remote access NAK.
+func (c *Conn) expectReadRefused(n int, at ib.RETH) {
+	c.expectRefused(ib.ReadRequest(c.PeerPSN(n), at), ib.NakRemoteAccess)
 }
 
 // expectAcked sends a request, and fails the case unless the device acknowledges it.
@@ -252,8 +239,7 @@ func (c *Conn) expectAcked(request ib.Packet) {
 	c.expectAck(request.PSN())
 }
 
-// expectRefused sends a request, and fails the case unless the device answers it by a NAK with
-// this code.
+// expectRefused sends a request, which the device must answer by a NAK with this code.
 func (c *Conn) expectRefused(request ib.Packet, code ib.NakCode) {
 	c.Send(request)
 	c.expectNak(request.PSN(), code)
@@ -264,8 +250,7 @@ func rethFor(m *rig.Memory, off, n int) ib.RETH {
 	return ib.At(m.Addr()+uint64(off), uint32(m.RKey()), n)
 }
 
-// unknownKey returns a key that no region has. Both its index and its low byte differ
-// from those of k.
+// unknownKey returns a key that no region has; its index and its low byte differ from those of k.
 func unknownKey(k verbs.RKey) verbs.RKey { return k ^ 0x00fff055 }
 
 // unknownKeyRETH returns the RETH for n bytes of TargetMem with a key that no region has.
@@ -273,12 +258,12 @@ func (c *Conn) unknownKeyRETH(n int) ib.RETH {
 	return ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), n)
 }
 
-// deregisteredRETH is unknownKeyRETH with the key of a deregistered region.
-func (c *Conn) deregisteredRETH(n int) ib.RETH {
+// deregisteredRETH returns the RETH for 16 bytes of TargetMem with the key of a deregistered region.
+func (c *Conn) deregisteredRETH() ib.RETH {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
 	c.Must("a region that can be deregistered", m.Close())
-	return ib.At(c.TargetMem.Addr(), key, n)
+	return ib.At(c.TargetMem.Addr(), key, 16)
 }
 
 // wordRETH returns the RETH for the n-th word of a region.
@@ -290,8 +275,7 @@ func setWord(m *rig.Memory, n int, v uint64) {
 	m.Snapshot()
 }
 
-// expectWord fails the case unless the n-th word has this value and the rest of the
-// region is unchanged.
+// expectWord fails the case unless the n-th word has this value and nothing else has changed.
 func (c *Conn) expectWord(m *rig.Memory, n int, v uint64) {
 	c.Sync()
 	c.ExpectBytes(m, m.WordOffset(n), binary.NativeEndian.AppendUint64(nil, v))

@@ -26,8 +26,8 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		)
 		c.ExpectRecv(2, 16)
 		c.Send(
-			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
-			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(16), Data(16)).On(ib.UC).AckReq(),
+			ib.New(ib.OpSendMiddle, c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), c.deregisteredRETH(), Data(16)).On(ib.UC).AckReq(),
 			good,
 			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
 			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
@@ -105,14 +105,13 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
 	Defects: []string{"UCDropsFatal"}, Run: onUC(3, func(c *Conn) {
 		guarded := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-		for i, to := range []ib.RETH{c.deregisteredRETH(16), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
+		for i, to := range []ib.RETH{c.deregisteredRETH(), rethFor(guarded, 0, 16), c.RETH(memLen-8, 16)} {
 			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
 			c.ExpectState(c.QP, verbs.QPStateRTS)
 			c.expectUCDelivery(2*i+1, 20+i, uint64(i+1))
 		}
-		c.ExpectUntouched(c.TargetMem)
-		c.ExpectUntouched(guarded)
+		c.ExpectUntouched(c.TargetMem, guarded)
 	}),
 }, {
 	ID: "uc/drop/message-without-receive-vanishes", Cite: ibta("", "uc/6"), Needs: verbs.CapRC,
@@ -127,40 +126,7 @@ var ucCases = overUC.Cases([]conformance.Case{{
 		c.expectUCDelivery(1, 24, 1)
 		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
-}})
-
-// The path MTU of UC connections is small, so that LocalMem has room for many receives of
-// three packets.
-const (
-	ucMTU     = 256
-	ucRecvLen = 3 * ucMTU
-)
-
-// onUC makes the body of a case from a function that uses a UC connection with this many
-// receives.
-func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
-	return onConn(ucSetup(receives), body)
-}
-
-// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
-func ucSetup(receives int) Setup {
-	return Setup{
-		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
-		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
-	}
-}
-
-// ucSendOnly returns a UC SEND of one packet with n bytes.
-func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
-
-// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, and fails the case unless it
-// completes the receive with this ID.
-func (c *Conn) expectUCDelivery(k, n int, id uint64) {
-	c.Send(ucSendOnly(c.PeerPSN(k), n))
-	c.ExpectRecv(id, n)
-}
-
-var ucLossCases = overUC.Cases([]conformance.Case{{
+}, {
 	ID: "uc/loss/incomplete-message-uses-no-receive", Cite: ibta("error class D1", "uc/2"), Needs: verbs.CapRC,
 	Title:   "A UC message with a lost packet completes no receive, and its receive is used for a later one",
 	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
@@ -212,8 +178,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 			}
 			psn += 7
 		}
-		// Another case checks that no message is lost unnecessarily. Here the last
-		// one must arrive.
+		// Another case checks that no message is lost unnecessarily. Here the last one must arrive.
 		c.Send(ucSendOnly(c.PeerPSN(psn), 60))
 		for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 			c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
@@ -269,6 +234,34 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 	}),
 }})
+
+// The path MTU of UC connections is small: LocalMem has room for many receives of three packets.
+const (
+	ucMTU     = 256
+	ucRecvLen = 3 * ucMTU
+)
+
+// onUC makes the body of a case that uses a UC connection with this many receives.
+func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
+	return onConn(ucSetup(receives), body)
+}
+
+// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
+func ucSetup(receives int) Setup {
+	return Setup{
+		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
+		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+	}
+}
+
+// ucSendOnly returns a UC SEND of one packet with n bytes.
+func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }
+
+// expectUCDelivery sends a UC SEND of n bytes with the peer's k-th PSN, which completes receive id.
+func (c *Conn) expectUCDelivery(k, n int, id uint64) {
+	c.Send(ucSendOnly(c.PeerPSN(k), n))
+	c.ExpectRecv(id, n)
+}
 
 // ucSend returns the packets of a UC SEND of n bytes.
 func ucSend(psn ib.PSN, n int) []ib.Packet {

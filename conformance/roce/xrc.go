@@ -134,8 +134,7 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	return srq
 }
 
-// expectDelivered fails the case unless the next completion is that of a message of n
-// bytes in a receive of srqs[which].
+// expectDelivered waits for the completion of a message of n bytes in a receive of srqs[which].
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
 	x.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == n && int(wc.WRID)/100-1 == which,
@@ -143,12 +142,9 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
-// expectRefused fails the case unless a SEND to this SRQ is refused as an invalid request
-// and uses no receive.
+// expectRefused sends a SEND to this SRQ, which must get a NAK as invalid and use no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()
-	for _, m := range x.mems {
-		x.ExpectUntouched(m)
-	}
+	x.ExpectUntouched(x.mems...)
 }

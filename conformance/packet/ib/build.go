@@ -45,7 +45,7 @@ func (p Packet) Build() []byte {
 // assemble returns the IP packet with this ICRC.
 func (p Packet) assemble(icrc uint32) []byte {
 	b := packet.AppendFields(nil, p.bth())
-	b = append(b, p.body()...)
+	b = append(b, p.BodyBytes()...)
 	b = binary.LittleEndian.AppendUint32(b, icrc)
 	udp := packet.Or(p.UDP, packet.UDP{SrcPort: new(uint16(0xc000)), DstPort: new(uint16(Port))})
 	if udp.Checksum == nil && !p.udpChecksum {
@@ -75,15 +75,17 @@ func (p Packet) pad() []byte {
 	return make([]byte, -len(p.Payload)&3)
 }
 
-// body returns the extension headers, with defaults where the opcode needs one that is not
-// set, the payload and the padding.
-func (p Packet) body() []byte {
+// BodyBytes returns the bytes between BTH and ICRC: the extension headers, with defaults where the
+// opcode needs one that is not set, the payload and the padding.
+func (p Packet) BodyBytes() []byte {
 	if p.Body != nil {
 		return p.Body
 	}
 	info, _ := p.Info()
 	if p.AETH != nil || info.Has(HdrAETH) {
-		p.AETH = new(p.aeth())
+		h := value(p.AETH, AETH{})
+		h.Value = new(value(h.Value, value(h.Kind, AckPositive).defaultValue()))
+		p.AETH = &h
 	}
 	var b []byte
 	extensions := reflect.ValueOf(p.Extensions)
@@ -99,16 +101,6 @@ func (p Packet) body() []byte {
 		payload = make([]byte, 16)
 	}
 	return append(append(b, payload...), p.pad()...)
-}
-
-// aeth returns the AETH of the packet, or an empty one. It sets a missing value of the syndrome
-// to the default of its kind.
-func (p Packet) aeth() AETH {
-	h := value(p.AETH, AETH{})
-	if h.Value == nil {
-		h.Value = new(value(h.Kind, AckPositive).defaultValue())
-	}
-	return h
 }
 
 // clone returns a deep copy of a packet.

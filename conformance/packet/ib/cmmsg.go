@@ -111,13 +111,8 @@ type DREQ struct {
 	Private      []byte   `at:"12,1760"`
 }
 
-// DREP confirms a DREQ.
-type DREP struct {
-	_            struct{} `size:"232"`
-	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
-	RemoteCommID *uint32  `at:"4,32" fmt:"%#08x"`
-	Private      []byte   `at:"8,1792"`
-}
+// DREP confirms a DREQ. It has the layout of an RTU.
+type DREP RTU
 
 // SIDRREQ requests the QPN of a datagram service.
 type SIDRREQ struct {
@@ -149,10 +144,5 @@ type LAP struct {
 	Rest         []byte   `at:"8,1792"`
 }
 
-// APR answers a LAP. Its fields after the communication IDs are not parsed.
-type APR struct {
-	_            struct{} `size:"232"`
-	LocalCommID  *uint32  `at:"0,32" fmt:"%#08x"`
-	RemoteCommID *uint32  `at:"4,32" fmt:"%#08x"`
-	Rest         []byte   `at:"8,1792"`
-}
+// APR answers a LAP. It is parsed like a LAP.
+type APR LAP

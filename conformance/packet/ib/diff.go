@@ -19,7 +19,7 @@ func (p Packet) Diff(got Packet) packet.Differences {
 		switch w, g := want.Field(i), have.Field(i); {
 		case w.IsNil():
 		case g.IsNil():
-			d.Add(name, "one", "none")
+			d.Add(name, "one", packet.NoValue)
 		case Header(i) == HdrAETH:
 			diffAETH(&d, p.AETH, got.AETH)
 		default:

@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, path := range []Packet{path4, path6} {
 		for _, p := range sound {
-			if fs := reparse(t, p.Or(path)).Faults(256); len(fs) > 0 {
+			if fs := reparse(t, p.Or(path)).Faults(); len(fs) > 0 {
 				t.Errorf("%v: %v", p, fs)
 			}
 		}
@@ -133,48 +133,25 @@ func TestFaults(t *testing.T) {
 	feth.FETH.Resv = new(uint32(1))
 	deth := Datagram(1, 1, 1, nil)
 	deth.DETH.Resv = new(uint8(1))
-	type pair struct {
-		rule FaultRule
-		p    Packet
-	}
-	broken := map[string]pair{
-		"ICRC":                       {FaultICRC, SendOnly(1, nil).BadICRC()},
-		"DF":                         {FaultFragment, Packet{IP: packet.IP{DF: new(false)}}.WithOpcode(OpSendOnly)},
-		"reserved flag":              {FaultFragment, Packet{IP: packet.IP{ReservedFlag: new(true)}}.WithOpcode(OpSendOnly)},
-		"IP checksum":                {FaultIPHeader, Packet{IP: packet.IP{Checksum: new(uint16(1))}}.WithOpcode(OpSendOnly)},
-		"UDP checksum":               {FaultUDPSum, Packet{UDP: packet.UDP{Checksum: new(uint16(1))}}.WithOpcode(OpSendOnly)},
-		"PadCnt":                     {FaultPadCnt, SendOnly(1, data[:5]).WithPad([]byte{})},
-		"pad":                        {FaultPadBytes, SendOnly(1, data[:5]).WithPad([]byte{0, 0, 1})},
-		"TVer":                       {FaultTVer, SendOnly(1, nil).WithTVer(1)},
-		"reserved bits":              {FaultReserved, SendOnly(1, nil).WithReserved(1, 0)},
-		"more of them":               {FaultReserved, SendOnly(1, nil).WithReserved(0, 1)},
-		"reserved bits of FETH":      {FaultReserved, feth},
-		"reserved bits of DETH":      {FaultReserved, deth},
-		"payload of an ACK":          {FaultPayload, Ack(1, 1).WithPayload(data[:4])},
-		"short FIRST":                {FaultPayload, SendFirst(1, data[:252])},
-		"empty LAST":                 {FaultPayload, SendLast(1, nil)},
-		"long ONLY":                  {FaultPayload, SendOnly(1, make([]byte, 260))},
-		"ATOMIC_WRITE of 4":          {FaultPayload, AtomicWrite(1, At(0, 0, 8), data[:4])},
-		"short CNP":                  {FaultPayload, CNP().WithPayload(data[:12])},
-		"AckReq of an ACK":           {FaultAckReq, Ack(1, 1).AckReq()},
-		"AckReq of a CNP":            {FaultAckReq, CNP().AckReq()},
-		"AckReq of UC":               {FaultUnreliable, SendOnly(1, nil).On(UC).AckReq()},
-		"SE of a FIRST":              {FaultSolicited, SendFirst(1, data).SE()},
-		"SE of a WRITE":              {FaultSolicited, WriteOnly(1, At(0, 0, 0), nil).SE()},
-		"SE of a READ":               {FaultSolicited, ReadRequest(1, At(0, 0, 0)).SE()},
-		"reserved syndrome":          {FaultSyndrome, Ack(1, 1).WithSyndrome(0x40)},
-		"first bit of the syndrome":  {FaultSyndrome, Ack(1, 1).WithSyndrome(0x9f)},
-		"reserved NAK code":          {FaultSyndrome, Nak(1, 5, 1)},
-		"compare field of FETCH_ADD": {FaultFetchAdd, FetchAdd(1, At(0, 0, 8), 1).WithCompare(1)},
-		"PSN of a CNP":               {FaultCNPContent, CNP().WithPSN(1)},
-	}
-	for name, c := range broken {
-		fs := reparse(t, c.p.Or(path4)).Faults(256)
-		if len(fs) != 1 || fs[0].Rule != c.rule {
-			t.Errorf("%s: %v, want one fault: %s", name, fs, c.rule)
+	for rule, broken := range map[string][]Packet{
+		"the ICRC is right":   {SendOnly(1, nil).BadICRC()},
+		"TVer is 0":           {SendOnly(1, nil).WithTVer(1)},
+		"reserved bits are 0": {SendOnly(1, nil).WithReserved(1, 0), SendOnly(1, nil).WithReserved(0, 1), feth, deth},
+		"the payload is as long as the opcode allows": {
+			Ack(1, 1).WithPayload(data[:4]), SendFirst(1, nil), New(OpSendLast, 1, nil), AtomicWrite(1, At(0, 0, 8), data[:4]), CNP().WithPayload(data[:12]),
+		},
+		"responses and CNPs do not ask for acknowledgements": {Ack(1, 1).AckReq(), CNP().AckReq()},
+		"only the end of a SEND or of a WRITE with immediate data is solicited": {
+			SendFirst(1, data).SE(), WriteOnly(1, At(0, 0, 0), nil).SE(), ReadRequest(1, At(0, 0, 0)).SE(),
+		},
+	} {
+		for _, p := range broken {
+			if fs := reparse(t, p.Or(path4)).Faults(); len(fs) != 1 || fs[0].Rule != rule {
+				t.Errorf("%v: %v, want one fault: %s", p, fs, rule)
+			}
 		}
 	}
-	if fs := SendOnly(1, nil).Faults(0); len(fs) != 1 {
+	if fs := SendOnly(1, nil).Faults(); len(fs) != 1 {
 		t.Errorf("a packet that was not parsed: %v", fs)
 	}
 }
@@ -195,7 +172,7 @@ func TestStrings(t *testing.T) {
 		"FLUSH psn 1 placement 1 selectivity 0 va 0x10 rkey 0x2 len 3": Flush(1, 1, 0, At(16, 2, 3)),
 		"opcode 0x18 psn 1 4 B":                                           Op(0x18).WithPSN(1).WithPayload([]byte("abcd")),
 		"WRITE_ONLY psn 1 2 B behind the BTH":                             Op(OpWriteOnly).WithPSN(1).WithBody([]byte("ab")),
-		"SEND_ONLY psn 1 MigReq FECN BECN pkey 0x7fff tver 3":             SendOnly(1, nil).MigReq().FECN().BECN().WithPKey(0x7fff).WithTVer(3),
+		"SEND_ONLY psn 1 MigReq FECN BECN pkey 0x7fff tver 3":             Packet{BTH: BTH{FECN: new(true), BECN: new(true)}}.Or(SendOnly(1, nil).MigReq().WithPKey(0x7fff).WithTVer(3)),
 		"SEND_ONLY psn 1 reserved 0x01 0x02":                              SendOnly(1, nil).WithReserved(1, 2),
 		"reserved ACK 4 psn 1 syndrome 0x9f msn 2":                        Ack(1, 2).WithSyndrome(0x9f),
 		"UD SEND_ONLY psn 1 qkey 0x2 from 0x3 1 B":                        Datagram(1, 2, 3, []byte("a")),
@@ -222,7 +199,7 @@ func TestKinds(t *testing.T) {
 	if p := ReadResponseOnly(1, 2, nil); p.IsAck(AckPositive) {
 		t.Errorf("%v is taken for an ACK", p)
 	}
-	if p := SendOnly(1, nil); p.IsAck(AckPositive) || p.HasAckReq() || p.HasSE() || !p.AckReq().HasAckReq() || !p.SE().HasSE() || p.Syndrome() != 0 || p.MSN() != 0 {
+	if p := SendOnly(1, nil); p.IsAck(AckPositive) || p.HasAckReq() || !p.AckReq().HasAckReq() || p.Syndrome() != 0 || p.MSN() != 0 {
 		t.Errorf("%v is taken for something else", p)
 	}
 }

@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := Parse(b)
 		_ = p.String()
-		_ = p.Faults(1024)
+		_ = p.Faults()
 		_, _, _ = p.CM()
 		if !whole(err) {
 			return
@@ -39,7 +39,7 @@ func FuzzParse(f *testing.F) {
 		if d := p.Diff(p); d != nil {
 			t.Fatalf("%v differs from itself: %v", p, d)
 		}
-		again, err := Parse(p.WithoutComputed().Build())
+		again, err := Parse(withoutComputed(p).Build())
 		if !whole(err) {
 			t.Fatalf("%v: built afresh: %v", p, err)
 		}

@@ -110,29 +110,22 @@ type RDETH struct {
 type FETH struct {
 	_    struct{} `size:"4"`
 	Resv *uint32  `at:"0,26" fmt:"%#x"`
-	// Selectivity: 0 the range of the RETH, 1 the whole memory region.
+	// Selectivity: FlushRange is the range of the RETH, 1 the whole memory region.
 	Selectivity *uint8 `at:"3.2,2"`
-	// Placement is a bit mask of FlushGlobal and FlushPersistent.
+	// Placement is a bit mask: FlushGlobal is globally visible, 2 persistent after a power loss.
 	Placement *uint8 `at:"3.4,4"`
 }
 
-// Placements of a FLUSH.
+// Selectivity and placement of a FLUSH.
 const (
-	FlushGlobal     = 1 // globally visible
-	FlushPersistent = 2 // persistent after a power loss
-)
-
-// Selectivities of a FLUSH.
-const (
-	FlushRange = 0
-	FlushMR    = 1
+	FlushRange  = 0
+	FlushGlobal = 1
 )
 
 // AETH is the ACK extended transport header.
 type AETH struct {
 	_ struct{} `size:"4"`
-	// Kind is the type in the syndrome, with its reserved first bit: kinds from 4 on are
-	// invalid.
+	// Kind is the type in the syndrome, with its reserved first bit: kinds from 4 on are invalid.
 	Kind *AckKind `at:"0,3"`
 	// Value is the rest of the syndrome: credits, RNR timer or NAK code. The default of
 	// an ACK is NoCreditCount.
@@ -160,15 +153,9 @@ const (
 
 // String is the name of the kind.
 func (k AckKind) String() string {
-	switch k {
-	case AckPositive:
-		return "ACK"
-	case AckRNR:
-		return "RNR_NAK"
-	case AckReserved:
-		return "reserved ACK"
-	case AckNegative:
-		return "NAK"
+	names := []string{"ACK", "RNR_NAK", "reserved ACK", "NAK"}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("reserved ACK %d", uint8(k))
 }

@@ -25,14 +25,14 @@ func TestLayouts(t *testing.T) {
 		{"MigReq", "0440ffff0000000000000000", Op(OpSendOnly).MigReq()},
 		{"PadCnt", "0430ffff0000000000000000", Op(OpSendOnly).WithPadCnt(3)},
 		{"TVer", "0405ffff0000000000000000", Op(OpSendOnly).WithTVer(5)},
-		{"FECN", "0400ffff8000000000000000", Op(OpSendOnly).FECN()},
-		{"BECN", "0400ffff4000000000000000", Op(OpSendOnly).BECN()},
+		{"FECN", "0400ffff8000000000000000", Packet{BTH: BTH{Opcode: new(OpSendOnly), FECN: new(true)}}},
+		{"BECN", "0400ffff4000000000000000", Packet{BTH: BTH{Opcode: new(OpSendOnly), BECN: new(true)}}},
 		{"reserved", "0400ffff2a00000055000000", Op(OpSendOnly).WithReserved(0x2a, 0x55)},
 		{"AckReq", "0400ffff0000000080000000", Op(OpSendOnly).AckReq()},
 		{"WRITE_ONLY_IMM", "0b00ffff00000011000000070102030405060708111213142122232431323334aabbccdd", WriteOnlyImm(7, reth, 0x31323334, unhex("aabbccdd")).To(0x11)},
 		{"COMPARE_SWAP", "1300ffff0000000000000007010203040506070811121314" + "0000000000000002" + "0000000000000001", CompareSwap(7, reth, 1, 2)},
 		{"FETCH_ADD", "1400ffff0000000000000007010203040506070811121314" + "0000000000000005" + "0000000000000000", FetchAdd(7, reth, 5)},
-		{"FLUSH", "1c00ffff0000000000000007" + "00000013" + "01020304050607081112131421222324", Flush(7, FlushGlobal|FlushPersistent, FlushMR, reth)},
+		{"FLUSH", "1c00ffff0000000000000007" + "00000013" + "01020304050607081112131421222324", Flush(7, 3, 1, reth)},
 		{"ATOMIC_WRITE", "1d00ffff0000000000000007" + "01020304050607081112131421222324" + "4142434445464748", AtomicWrite(7, reth, []byte("ABCDEFGH"))},
 		{"UC", "2400ffff000000000000000741000000", SendOnly(7, []byte("A")).WithPadCnt(0).On(UC)},
 		{"XRC", "a400ffff0000000000000007" + "00123456", SendOnly(7, nil).OnXRC(0x123456)},
@@ -45,8 +45,8 @@ func TestLayouts(t *testing.T) {
 		{"NAK", "1100ffff0000000000000007" + "62123456", Nak(7, NakRemoteAccess, 0x123456)},
 		{"reserved syndrome", "1100ffff0000000000000007" + "85123456", Ack(7, 0x123456).WithSyndrome(0x85)},
 		{"ATOMIC_ACK", "1200ffff0000000000000007" + "1f123456" + "0102030405060708", AtomicAck(7, 0x123456, 0x0102030405060708)},
-		{"READ_RESPONSE_MIDDLE", "0e00ffff0000000000000007" + "41424344", ReadResponseMiddle(7, []byte("ABCD"))},
-		{"SEND_LAST_INV", "1600ffff0000000000000007" + "99aabbcc" + "41424344", SendLastInv(7, uint32(0x99aabbcc), []byte("ABCD"))},
+		{"READ_RESPONSE_MIDDLE", "0e00ffff0000000000000007" + "41424344", New(OpReadResponseMiddle, 7, []byte("ABCD"))},
+		{"SEND_LAST_INV", "1600ffff0000000000000007" + "99aabbcc" + "41424344", New(OpSendLastInv, 7, []byte("ABCD")).WithIETH(0x99aabbcc)},
 		{"CNP", "8100ffff4000001100000000" + "00000000000000000000000000000000", CNP().To(0x11)},
 		{"own body", "0a00ffff0000000000000007" + "0102", WriteOnly(7, reth, []byte("x")).WithBody([]byte{1, 2})},
 		{"reserved opcode", "1800ffff0000000000000007" + "41424344", Op(0x18).WithPSN(7).WithPayload([]byte("ABCD"))},
@@ -65,7 +65,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-func TestAValueThatDoesNotFitIsSaid(t *testing.T) {
+func TestBuildPanicsOnValueThatDoesNotFit(t *testing.T) {
 	defer func() {
 		if got := recover(); got != "BTH.DestQP: 0x1000000 does not fit 24 bits" {
 			t.Errorf("panic %v", got)

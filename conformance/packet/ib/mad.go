@@ -1,8 +1,10 @@
 package ib
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -39,7 +41,7 @@ func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 // CMWith is CM with a given MAD header; a nil attribute is set to that of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
-		h.Attr = new(m.attr())
+		h.Attr = new(m.Attr())
 	}
 	b := packet.AppendFields(make([]byte, 0, MADLen), h)
 	b = packet.AppendFields(b, m)
@@ -85,18 +87,18 @@ func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
 	case got == nil:
-		d.Add("CM message", want.attr().String(), "none")
-	case want.attr() != got.attr():
-		d.Add("CM message", want.attr().String(), got.attr().String())
+		d.Add("CM message", want.Attr().String(), packet.NoValue)
+	case want.Attr() != got.Attr():
+		d.Add("CM message", want.Attr().String(), got.Attr().String())
 	default:
-		packet.DiffFields(&d, want.attr().String()+" ", want, got)
+		packet.DiffFields(&d, want.Attr().String()+" ", want, got)
 	}
 	return d
 }
 
 // describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
-	l := packet.Line{"CM " + m.attr().String()}
+	l := packet.Line{"CM " + m.Attr().String()}
 	if value(h.Status, 0) != 0 {
 		l.Addf("status %#04x", *h.Status)
 	}
@@ -120,24 +122,16 @@ func describeCM(h MAD, m Message) string {
 
 // Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or
 // APR, as a value. A nil field has the value that Linux sends.
-type Message interface{ attr() Attr }
+type Message interface{ Attr() Attr }
 
 // Attr is the attribute ID of a MAD, which names the message.
 type Attr uint16
 
-// The messages.
+// The messages that cases distinguish.
 const (
-	AttrREQ     Attr = 0x10
-	AttrMRA     Attr = 0x11
-	AttrREJ     Attr = 0x12
-	AttrREP     Attr = 0x13
-	AttrRTU     Attr = 0x14
-	AttrDREQ    Attr = 0x15
-	AttrDREP    Attr = 0x16
-	AttrSIDRREQ Attr = 0x17
-	AttrSIDRREP Attr = 0x18
-	AttrLAP     Attr = 0x19
-	AttrAPR     Attr = 0x1a
+	AttrREQ Attr = 0x10
+	AttrMRA Attr = 0x11
+	AttrREP Attr = 0x13
 )
 
 // String is the name of the message.
@@ -149,20 +143,18 @@ func (a Attr) String() string {
 	return fmt.Sprintf("attribute %#04x", uint16(a))
 }
 
-// AttrOf returns the attribute ID of a message.
-func AttrOf(m Message) Attr { return m.attr() }
-
-func (REQ) attr() Attr     { return AttrREQ }
-func (MRA) attr() Attr     { return AttrMRA }
-func (REJ) attr() Attr     { return AttrREJ }
-func (REP) attr() Attr     { return AttrREP }
-func (RTU) attr() Attr     { return AttrRTU }
-func (DREQ) attr() Attr    { return AttrDREQ }
-func (DREP) attr() Attr    { return AttrDREP }
-func (SIDRREQ) attr() Attr { return AttrSIDRREQ }
-func (SIDRREP) attr() Attr { return AttrSIDRREP }
-func (LAP) attr() Attr     { return AttrLAP }
-func (APR) attr() Attr     { return AttrAPR }
+// The attribute IDs of the messages.
+func (REQ) Attr() Attr     { return AttrREQ }
+func (MRA) Attr() Attr     { return AttrMRA }
+func (REJ) Attr() Attr     { return 0x12 }
+func (REP) Attr() Attr     { return AttrREP }
+func (RTU) Attr() Attr     { return 0x14 }
+func (DREQ) Attr() Attr    { return 0x15 }
+func (DREP) Attr() Attr    { return 0x16 }
+func (SIDRREQ) Attr() Attr { return 0x17 }
+func (SIDRREP) Attr() Attr { return 0x18 }
+func (LAP) Attr() Attr     { return 0x19 }
+func (APR) Attr() Attr     { return 0x1a }
 
 // messages has a message of each type, in the order of their attribute IDs.
 var messages = [...]Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, SIDRREQ{}, SIDRREP{}, LAP{}, APR{}}
@@ -170,44 +162,21 @@ var messages = [...]Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, S
 // Reason is the reason of a REJ.
 type Reason uint16
 
-// Reasons of a REJ. Those about LIDs (13, 19) do not exist on RoCEv2.
+// Reasons that cases expect or rule out.
 const (
-	RejNoQP                 Reason = 1
-	RejNoResources          Reason = 3
-	RejTimeout              Reason = 4
-	RejUnsupported          Reason = 5
-	RejInvalidCommID        Reason = 6
-	RejInvalidCommInstance  Reason = 7
-	RejInvalidServiceID     Reason = 8
-	RejInvalidTransport     Reason = 9
-	RejStaleConnection      Reason = 10
-	RejInvalidGID           Reason = 12
-	RejInvalidLID           Reason = 13
-	RejInvalidSL            Reason = 14
-	RejInvalidTrafficClass  Reason = 15
-	RejInvalidHopLimit      Reason = 16
-	RejInvalidAltLID        Reason = 19
-	RejPortRedirect         Reason = 24
-	RejRedirect             Reason = 25
-	RejInvalidMTU           Reason = 26
-	RejInsufficientResp     Reason = 27
-	RejConsumer             Reason = 28
-	RejRNRRetry             Reason = 29
-	RejDuplicateLocalCommID Reason = 30
-	RejClassVersion         Reason = 31
-	RejInvalidFlowLabel     Reason = 32
-	RejVendorOption         Reason = 35
+	RejInvalidServiceID Reason = 8
+	RejInvalidLID       Reason = 13 // does not exist on RoCEv2
+	RejInvalidAltLID    Reason = 19 // does not exist on RoCEv2
+	RejConsumer         Reason = 28
 )
 
 var reasonNames = map[Reason]string{
-	RejNoQP: "no QP", RejNoResources: "no resources", RejTimeout: "timeout", RejUnsupported: "unsupported request",
-	RejInvalidCommID: "invalid communication id", RejInvalidCommInstance: "invalid communication instance",
-	RejInvalidServiceID: "invalid service id", RejInvalidTransport: "invalid transport", RejStaleConnection: "stale connection",
-	RejInvalidGID: "invalid GID", RejInvalidLID: "invalid LID", RejInvalidSL: "invalid SL", RejInvalidTrafficClass: "invalid traffic class",
-	RejInvalidHopLimit: "invalid hop limit", RejInvalidAltLID: "invalid alternate LID", RejPortRedirect: "port redirect",
-	RejRedirect: "redirect", RejInvalidMTU: "invalid MTU", RejInsufficientResp: "insufficient responder resources",
-	RejConsumer: "consumer reject", RejRNRRetry: "RNR retry count", RejDuplicateLocalCommID: "duplicate local communication id",
-	RejClassVersion: "class version", RejInvalidFlowLabel: "invalid flow label", RejVendorOption: "vendor option",
+	1: "no QP", 3: "no resources", 4: "timeout", 5: "unsupported request", 6: "invalid communication id",
+	7: "invalid communication instance", RejInvalidServiceID: "invalid service id", 9: "invalid transport",
+	10: "stale connection", 12: "invalid GID", RejInvalidLID: "invalid LID", 14: "invalid SL", 15: "invalid traffic class",
+	16: "invalid hop limit", RejInvalidAltLID: "invalid alternate LID", 24: "port redirect", 25: "redirect",
+	26: "invalid MTU", 27: "insufficient responder resources", RejConsumer: "consumer reject", 29: "RNR retry count",
+	30: "duplicate local communication id", 31: "class version", 32: "invalid flow label", 35: "vendor option",
 }
 
 // String returns the number and the name of the reason.
@@ -218,15 +187,80 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%d", uint16(r))
 }
 
-// Message numbers in an MRA or a REJ.
-const (
-	AboutREQ   = 0
-	AboutREP   = 1
-	AboutOther = 2
-)
+// AboutREQ is the number of the REQ in an MRA or a REJ about it.
+const AboutREQ = 0
 
 // Status values of a SIDR_REP.
 const (
 	SIDRValid       = 0
 	SIDRUnsupported = 1
 )
+
+// Port spaces of rdma_cm, as in service IDs.
+const (
+	PortSpaceTCP = 0x06
+	PortSpaceUDP = 0x11
+	PortSpaceIB  = 0x3f
+)
+
+// UDQKey is the Q_Key of rdma_cm datagram services.
+const UDQKey = 0x01234567
+
+// ServiceID returns the service ID of rdma_cm for a port of a port space.
+func ServiceID(space uint8, port uint16) uint64 {
+	return 1<<24 | uint64(space)<<16 | uint64(port)
+}
+
+// AddrHeaderLen is the length of an [AddrHeader].
+const AddrHeaderLen = 36
+
+// AddrHeader precedes the private data of a REQ and a SIDR_REQ of rdma_cm (annex A11).
+type AddrHeader struct {
+	Version   uint8 // 0
+	IPVersion uint8 // 4 or 6; 0 is that of the addresses
+	SrcPort   uint16
+	Src, Dst  netip.Addr
+}
+
+// Append appends the header, after which the application's private data follows. An IPVersion
+// of 0 stands for that of Src.
+func (h AddrHeader) Append(b []byte) []byte {
+	v := h.IPVersion
+	if v == 0 {
+		v = 4
+		if h.Src.Is6() && !h.Src.Is4In6() {
+			v = 6
+		}
+	}
+	b = append(b, h.Version, v<<4)
+	b = binary.BigEndian.AppendUint16(b, h.SrcPort)
+	for _, a := range []netip.Addr{h.Src, h.Dst} {
+		var field [16]byte
+		if a = a.Unmap(); a.Is4() {
+			a4 := a.As4()
+			copy(field[12:], a4[:])
+		} else if a.Is6() {
+			field = a.As16()
+		}
+		b = append(b, field[:]...)
+	}
+	return b
+}
+
+// ParseAddrHeader parses the IP header of rdma_cm at the start of the private data, and
+// returns the application's data after it.
+func ParseAddrHeader(b []byte) (h AddrHeader, user []byte, err error) {
+	if len(b) < AddrHeaderLen {
+		return h, b, fmt.Errorf("private data: %w: %d bytes, the address header has %d", packet.ErrShort, len(b), AddrHeaderLen)
+	}
+	h = AddrHeader{Version: b[0], IPVersion: b[1] >> 4, SrcPort: binary.BigEndian.Uint16(b[2:])}
+	switch h.IPVersion {
+	case 4:
+		h.Src, h.Dst = netip.AddrFrom4([4]byte(b[16:])), netip.AddrFrom4([4]byte(b[32:]))
+	case 6:
+		h.Src, h.Dst = netip.AddrFrom16([16]byte(b[4:])), netip.AddrFrom16([16]byte(b[20:]))
+	default:
+		return h, b[AddrHeaderLen:], fmt.Errorf("private data: IP version %d is neither 4 nor 6", h.IPVersion)
+	}
+	return h, b[AddrHeaderLen:], nil
+}

@@ -1,7 +1,6 @@
 package ib
 
 import (
-	"math/bits"
 	"net/netip"
 	"slices"
 )
@@ -45,12 +44,6 @@ func (p Packet) NoSE() Packet { p.BTH.SE = new(false); return p }
 
 // MigReq sets the MigReq bit.
 func (p Packet) MigReq() Packet { p.BTH.MigReq = new(true); return p }
-
-// FECN sets the forward congestion bit.
-func (p Packet) FECN() Packet { p.BTH.FECN = new(true); return p }
-
-// BECN sets the backward congestion bit.
-func (p Packet) BECN() Packet { p.BTH.BECN = new(true); return p }
 
 // WithPKey sets the P_Key.
 func (p Packet) WithPKey(pkey uint16) Packet { p.BTH.PKey = &pkey; return p }
@@ -122,9 +115,6 @@ func (p Packet) WithCredits(code uint8) Packet { return p.WithSyndrome(code & 31
 // WithBody replaces everything between BTH and ICRC.
 func (p Packet) WithBody(b []byte) Packet { p.Body = append([]byte{}, b...); return p }
 
-// BodyBytes returns the bytes between BTH and ICRC.
-func (p Packet) BodyBytes() []byte { return p.body() }
-
 // From sets the source address.
 func (p Packet) From(a netip.Addr) Packet { p.IP.Src = a; return p }
 
@@ -162,9 +152,6 @@ func (p Packet) ChooseICRC(choose func(correct uint32) uint32) Packet {
 func (p Packet) BadICRC() Packet {
 	return p.ChooseICRC(func(correct uint32) uint32 { return correct ^ 1 })
 }
-
-// SwappedICRC sends the most significant byte of the ICRC first.
-func (p Packet) SwappedICRC() Packet { return p.ChooseICRC(bits.ReverseBytes32) }
 
 // InFlight changes the packet after its ICRC was computed, like a device on the path.
 // Lengths and checksums are computed for the changed packet:

@@ -60,19 +60,9 @@ const (
 
 // String is the name of the transport.
 func (t Transport) String() string {
-	switch t {
-	case RC:
-		return "RC"
-	case UC:
-		return "UC"
-	case RD:
-		return "RD"
-	case UD:
-		return "UD"
-	case Congestion:
-		return "CNP"
-	case XRC:
-		return "XRC"
+	names := []string{"RC", "UC", "RD", "UD", "CNP", "XRC"}
+	if i := int(t >> 5); i < len(names) {
+		return names[i]
 	}
 	return fmt.Sprintf("transport %#02x", uint8(t))
 }
@@ -174,8 +164,7 @@ type OpInfo struct {
 // Has reports whether the opcode has an extension header.
 func (i OpInfo) Has(h Header) bool { return slices.Contains(i.Headers, h) }
 
-// Info returns the description of the opcode; ok is false for reserved and manufacturer
-// opcodes.
+// Info returns the description of the opcode; ok is false for reserved and manufacturer opcodes.
 func (op Opcode) Info() (info OpInfo, ok bool) {
 	info, ok = opcodes[op]
 	info.Headers = slices.Clone(info.Headers)

@@ -66,9 +66,6 @@ func (p Packet) DestQP() uint32 { return value(p.BTH.DestQP, 0) }
 // HasAckReq reports whether AckReq is set.
 func (p Packet) HasAckReq() bool { return value(p.BTH.AckReq, false) }
 
-// HasSE reports whether the solicited event bit is set.
-func (p Packet) HasSE() bool { return value(p.BTH.SE, false) }
-
 // MSN returns the MSN of the AETH; 0 if there is none.
 func (p Packet) MSN() uint32 {
 	if p.AETH == nil {

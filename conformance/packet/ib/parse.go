@@ -10,17 +10,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// ErrNotRoCE is the error of a valid packet of another protocol.
-var ErrNotRoCE = errors.New("not RoCEv2")
-
-// ErrOpcode is the error of a reserved or manufacturer opcode.
-var ErrOpcode = errors.New("unknown opcode")
-
-// ErrPad is the error of a PadCnt larger than the payload.
-var ErrPad = errors.New("more padding than packet")
-
-// ErrBehind is the error of an IP packet that is longer than its UDP datagram.
-var ErrBehind = errors.New("bytes after the UDP datagram in the IP packet")
+// Errors of [Parse].
+var (
+	ErrNotRoCE = errors.New("not RoCEv2")               // a valid packet of another protocol
+	ErrOpcode  = errors.New("unknown opcode")           // reserved, or of a manufacturer
+	ErrPad     = errors.New("more padding than packet") // PadCnt exceeds the payload
+	ErrBehind  = errors.New("bytes after the UDP datagram in the IP packet")
+)
 
 // Parse parses an IP packet with the padding of its frame. With an error it returns the
 // fields before it: ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
@@ -98,11 +94,25 @@ func (p *Packet) parseHeader(h Header, b []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// WithoutComputed returns a parsed packet without its computed fields (lengths, checksums, padding
-// and ICRC), which [Packet.Build] then computes. A UDP checksum is computed if there was one.
-func (p Packet) WithoutComputed() Packet {
-	p.udpChecksum = value(p.UDP.Checksum, 0) != 0
-	p.IP, p.UDP = p.IP.WithoutComputed(), p.UDP.WithoutComputed()
-	p.BTH.PadCnt, p.Pad, p.ICRC, p.raw = nil, nil, nil, nil
-	return p
+// GRHLen is the length of the GRH area before the payload of a received datagram.
+const GRHLen = 40
+
+// ParseGRH parses the GRH area of a received datagram: an IPv6 header, or 20 undefined
+// bytes and an IPv4 header. family is 4 or 6, since the undefined bytes may look like IPv6.
+func ParseGRH(buf []byte, family int) (packet.IP, error) {
+	if len(buf) < GRHLen {
+		return packet.IP{}, fmt.Errorf("GRH area: %w: %d of %d bytes", packet.ErrShort, len(buf), GRHLen)
+	}
+	header := buf[:GRHLen]
+	if family == 4 {
+		header = buf[20:GRHLen]
+	}
+	h, _, err := packet.ParseIPHeader(header)
+	if err == nil && int(*h.Version) != family {
+		err = fmt.Errorf("GRH area: IP version %d, not %d", *h.Version, family)
+	}
+	if err != nil {
+		return h, fmt.Errorf("GRH area %x: %w", header, err)
+	}
+	return h, nil
 }

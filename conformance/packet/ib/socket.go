@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
 // AsFromSocket returns a parsed packet without the fields that a UDP socket does not report: IPv4
@@ -24,27 +26,16 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	if !got.fromSocket {
 		return nil
 	}
-	h, u := p.IP, p.UDP
-	for _, f := range []struct {
-		expected bool
-		name     string
-	}{
-		{h.IHL != nil, "IHL"},
-		{h.Length != nil, "IP length"},
-		{h.ID != nil, "IP identification"},
-		{h.ReservedFlag != nil, "reserved IP flag"},
-		{h.DF != nil, "DF"},
-		{h.MF != nil, "MF"},
-		{h.FragOff != nil, "fragment offset"},
-		{h.Checksum != nil, "IP checksum"},
-		{h.Options != nil, "IP options"},
-		{u.Length != nil, "UDP length"},
-		{u.Checksum != nil, "UDP checksum"},
-		{p.Behind != nil, "what is behind the datagram"},
-	} {
-		if f.expected {
-			unseen = append(unseen, f.name)
+	var d packet.Differences
+	p.IP.Diff(&d, got.IP)
+	p.UDP.Diff(&d, got.UDP)
+	for _, field := range d {
+		if field.Got == packet.NoValue {
+			unseen = append(unseen, field.Field)
 		}
+	}
+	if p.IP.Options != nil || p.Behind != nil {
+		unseen = append(unseen, "IP options, and bytes behind the datagram")
 	}
 	return unseen
 }

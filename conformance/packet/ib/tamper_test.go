@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -38,8 +39,8 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"time to live":              {path4, false, func(p *Packet) { p.IP.HopLimit = new(uint8(3)) }},
 		"IP checksum":               {path4, false, func(p *Packet) { p.IP.Checksum = new(uint16(3)) }},
 		"UDP checksum":              {path4, false, func(p *Packet) { p.udpChecksum = true }},
-		"FECN":                      {path4, false, func(p *Packet) { *p = p.FECN() }},
-		"BECN":                      {path4, false, func(p *Packet) { *p = p.BECN() }},
+		"FECN":                      {path4, false, func(p *Packet) { p.BTH.FECN = new(true) }},
+		"BECN":                      {path4, false, func(p *Packet) { p.BTH.BECN = new(true) }},
 		"bits beside them":          {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
 		"identification":            {path4, true, func(p *Packet) { p.IP.ID = new(uint32(7)) }},
 		"DF":                        {path4, true, func(p *Packet) { p.IP.DF = new(false) }},
@@ -111,19 +112,19 @@ func TestICRCSeesEveryBit(t *testing.T) {
 	}
 }
 
-func TestSeals(t *testing.T) {
+func TestBuildSendsChosenICRC(t *testing.T) {
 	p := SendOnly(100, []byte("abcd")).Or(path4)
 	right := *reparse(t, p).ICRC
 	wire := p.Build()
 	if got := binary.LittleEndian.Uint32(wire[len(wire)-4:]); got != right {
 		t.Fatalf("ICRC %#08x on the wire, least significant byte first, is %#08x", right, got)
 	}
-	swapped := p.SwappedICRC().Build()
+	swapped := p.ChooseICRC(bits.ReverseBytes32).Build()
 	if got := binary.BigEndian.Uint32(swapped[len(swapped)-4:]); got != right {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
 	seven := func(uint32) uint32 { return 7 }
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.SwappedICRC(), "of one's own": p.ChooseICRC(seven)} {
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.ChooseICRC(bits.ReverseBytes32), "of one's own": p.ChooseICRC(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -137,7 +138,7 @@ func TestSeals(t *testing.T) {
 	}
 }
 
-func TestLies(t *testing.T) {
+func TestParseRejectsWrongLengths(t *testing.T) {
 	p := SendOnly(100, []byte("abcd")).Or(path4)
 	if got := reparse(t, p.WithTrailer(make([]byte, 12))); len(got.Trailer) != 12 || got.CheckICRC() != nil || len(got.Payload) != 4 {
 		t.Errorf("with a trailer: %v, %d bytes of trailer", got, len(got.Trailer))
@@ -166,12 +167,8 @@ func TestLies(t *testing.T) {
 	// An ICRC that fits the options is right: that they are not allowed is another matter.
 	options := p
 	options.IP.Options = []byte{1, 1, 1, 1}
-	got := reparse(t, options)
-	if err := got.CheckICRC(); err != nil {
+	if err := reparse(t, options).CheckICRC(); err != nil {
 		t.Error(err)
-	}
-	if fs := got.Faults(0); len(fs) != 1 || fs[0].Rule != FaultIPHeader {
-		t.Errorf("options: %v", fs)
 	}
 }
 
@@ -209,7 +206,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
+func TestSocketPacketsHaveUnseenFields(t *testing.T) {
 	parsed, err := Parse(SendOnly(1, []byte{1}).Via(near, far).Build())
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +225,7 @@ func TestNobodyLooksAtWhatWasNotSeen(t *testing.T) {
 			t.Errorf("%v", c.want)
 		}
 	}
-	if f := parsed.AsFromSocket().Faults(0); len(f) > 0 {
+	if f := parsed.AsFromSocket().Faults(); len(f) > 0 {
 		t.Errorf("%v", f)
 	}
 	if parsed.IP.DF == nil {

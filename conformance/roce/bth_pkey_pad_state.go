@@ -1,25 +1,167 @@
 package roce
 
 import (
+	"bytes"
+	"fmt"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthStateCases = mostlyRC.Cases([]conformance.Case{{
+var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
+	ID: "bth/pkey/foreign-partition-dropped", Cite: ibta("C9-43", "bth/pkey/1"),
+	Title:   "A packet of another partition is dropped",
+	Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Defects: []string{"KeysIgnored"}, Run: acceptsAfter(func(c *Conn) {
+		own := c.pkey(0)
+		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
+			c.expectDropped(c.peerSend(0, 16).WithPKey(pkey))
+		}
+		c.PostSend(c.QP, c.SendWR(100, 8))
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(own))
+		c.expectDropped(c.peerAck(0, 1).WithPKey(own ^ 0x6dcb))
+	}),
+}, {
+	ID: "bth/pkey/foreign-partition-counted", Cite: ibta("C9-43", "bth/pkey/1"),
+	Title:   "Packets of another partition are counted",
+	Sends:   "three SENDs of another partition, with a valid one in between",
+	Expects: "the counter of bad P_Keys increases by three",
+	Defects: []string{"KeyViolationsUncounted"}, Run: onRC(func(c *Conn) {
+		before := c.QueryPort().BadPKeys
+		for n := range 3 {
+			if n == 2 {
+				c.expectAccepted(0)
+			}
+			c.expectDropped(c.peerSend(0, 16).WithPKey(c.pkey(0) ^ 0x6dcb))
+		}
+		got := c.QueryPort().BadPKeys - before
+		c.Check(got == 3, "3 bad P_Keys counted", "%d", got)
+	}),
+}, {
+	ID: "bth/pkey/limited-member-reaches-full-member", Cite: ibta("C9-43", "bth/pkey/2"),
+	Title:   "A limited member of the partition reaches a full member",
+	Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
+	Expects: "an ACK and a completion for each",
+	Defects: []string{"PKeyExact"}, Run: onRC(func(c *Conn) {
+		own := c.pkey(0)
+		if own&pkeyFullMember == 0 {
+			rig.BenchCannot("the first P_Key of the port, %#04x, is of a limited member", own)
+		}
+		for n, pkey := range []uint16{own, own &^ pkeyFullMember, own} {
+			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
+		}
+	}),
+}, {
+	ID: "bth/pkey/two-limited-members-do-not-talk", Cite: ibta("C9-43", "bth/pkey/2"),
+	Title:   "A limited member of the partition drops what another limited member sends",
+	Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
+	Expects: "an answer to the second only",
+	Defects: []string{"KeysIgnored"}, Run: OnPort(func(p *Port) {
+		index, pkey := p.limitedPKey()
+		c := p.connectWithPKey(Setup{Receives: 2}, index, pkey)
+		c.expectDropped(c.peerSend(0, 16).WithPKey(pkey))
+		c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
+	}),
+}, {
+	ID:   "bth/pkey/qp1-takes-every-key-of-the-table",
+	Cite: ibta("C9-42", "bth/pkey/3"), Needs: verbs.CapCM, Labels: labelCM,
+	Title:   "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
+	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
+	Expects: "a REJ for each that matches, nothing for the last",
+	Defects: []string{"PKeyExact"}, Run: OnPort(func(p *Port) {
+		comm := uint32(0x2000)
+		foreign := uint16(0x9234)
+		for _, own := range p.pkeyTable() {
+			foreign ^= own &^ pkeyFullMember
+			for _, pkey := range []uint16{own | pkeyFullMember, own &^ pkeyFullMember} {
+				if (own|pkey)&pkeyFullMember == 0 || own&^pkeyFullMember == 0 {
+					continue // two limited members, or an empty entry
+				}
+				comm++
+				p.SendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
+				p.cmExpect(ib.REJ{RemoteCommID: &comm})
+			}
+		}
+		p.Check(comm > 0x2000, "a P_Key in the table of the port", "none")
+		for _, own := range p.pkeyTable() {
+			if own&^pkeyFullMember == foreign&^pkeyFullMember {
+				rig.BenchCannot("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key", foreign)
+			}
+		}
+		p.SendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID: "bth/pad/count-fills-up-to-four-bytes", Cite: ibta("", "bth/pad/1"),
+	Title:   "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
+	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
+	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
+	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
+		c.checkPadding(func(pkt Arrival, n int) {
+			c.checkPacket(ib.Packet{}.WithPadCnt(uint8(-n&3)), pkt)
+			size := len(pkt.Raw())
+			c.Check(size%4 == 0, fmt.Sprintf("%v in a multiple of four bytes", pkt), "%d bytes", size)
+		})
+	}),
+}, {
+	ID: "bth/pad/bytes-are-zero", Cite: ibta("", "bth/pad/2"), Level: conformance.Should,
+	Title:   "Pad bytes are zero, whatever was in memory",
+	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
+	Expects: "pad bytes of 0",
+	Defects: []string{"PadSloppy"}, Run: onRC(func(c *Conn) {
+		for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
+			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
+		}
+		c.checkPadding(func(pkt Arrival, n int) {
+			raw := pkt.Raw()
+			// Everything between payload and ICRC is padding, whatever PadCnt is.
+			end := raw[:len(raw)-4]
+			pad := end[len(end)-len(pkt.Pad):]
+			c.Check(len(bytes.Trim(pad, "\x00")) == 0, fmt.Sprintf("zeros after the %d bytes of %v", n, pkt), "%x", pad)
+		})
+	}),
+}, {
+	ID: "bth/pad/count-beyond-the-payload-dropped", Cite: ibta("", "bth/pad/3"),
+	Title:   "A packet whose PadCnt exceeds its payload is dropped without effect",
+	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Defects: []string{"PadUnderflow"}, Run: acceptsAfter(func(c *Conn) {
+		for pad := range uint8(3) {
+			for _, pkt := range []ib.Packet{c.peerSend(0, 0), ib.SendOnlyImm(c.PeerPSN(0), 7, nil).AckReq(), c.peerWrite(0, 0)} {
+				c.expectDropped(pkt.WithPadCnt(pad + 1))
+			}
+		}
+	}),
+}, {
+	ID: "bth/pad/ragged-payload-not-delivered", Cite: ibta("", "bth/pad/4"), Level: conformance.Should,
+	Title:   "A payload that is no multiple of four bytes and has no padding is not delivered",
+	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
+	Expects: "nothing, or a NAK for an invalid request; no message received",
+	Defects: []string{"RaggedAccepted"}, Run: onEachConn(Setup{Receives: 1}, []int{5, 6, 7}, func(c *Conn, n int) {
+		c.Send(c.peerSend(0, n).WithPad([]byte{}))
+		got, ok := c.NextAfterSync(silencePeriod)
+		isNak := c.deviceNak(0, ib.NakInvalidRequest, 0).Matches(got.Packet)
+		c.Check(!ok || isNak, "nothing, or a NAK for an invalid request", "%v", got)
+		wc, ok := c.PollCompletion(0)
+		c.Check(!ok || wc.Status != verbs.WCSuccess, "no message received", "%s", rig.Describe(&wc))
+		c.ExpectUntouched(c.LocalMem)
+	}),
+}, {
 	ID: "bth/state/request-before-rtr-dropped", Cite: ibta("", "bth/state/1"),
 	Title:   "A request for a queue pair in RESET or INIT is dropped, and not executed later",
 	Sends:   "a SEND and a WRITE to a queue pair in RESET, then in INIT with a receive posted; nothing more when it is in RTR",
 	Expects: "nothing before, nothing after, and the expected PSN unchanged",
 	Defects: []string{"BuffersBeforeRTR"}, Run: onConn(Setup{Receives: 1, state: verbs.QPStateInit}, func(c *Conn) {
-		fresh := c.freshQP()
+		fresh := c.CreateQP(qpInit(c.Rig, verbs.QPTypeRC, minQPCaps))
 		for _, qpn := range []verbs.QPN{fresh.QPN(), c.QP.QPN()} {
 			c.expectDropped(c.peerSend(0, 16).To(uint32(qpn)))
 			c.expectDropped(c.peerWrite(1, 16).To(uint32(qpn)))
 		}
 		c.ToRTR(c.QP, c.Attr)
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectNothing()
 		c.expectAccepted(0)
 	}),
 }, {
@@ -34,7 +176,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		d.expectDropped(d.datagram(Data(32)))
 		d.ToRTR(d.QP, verbs.QPAttr{})
 		d.expectNoCompletion()
-		d.expectAccepted(0)
+		d.expectAccepted()
 	}),
 }, {
 	ID: "bth/state/answers-before-rts-dropped", Cite: ibta("", "bth/state/2"),
@@ -47,8 +189,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 		c.expectDropped(ib.AtomicAck(c.DevicePSN(0), 1, 5))
 		c.ToRTS(c.QP, c.Attr)
 		c.request(0, c.SendWR(100, 8))
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectNothing()
 		c.completeWith(c.peerAck(0, 1), 100)
 	}),
 }, {
@@ -72,10 +213,7 @@ var bthStateCases = mostlyRC.Cases([]conformance.Case{{
 			}
 		}
 	}),
-}})
-
-// bthResponseCases check the headers of responses that the device sends and receives.
-var bthResponseCases = overRC.Cases([]conformance.Case{{
+}, {
 	ID: "bth/tver/answers-of-other-versions-dropped", Cite: ibta("", "bth/tver/1"),
 	Title:   "A response with another transport version is dropped",
 	Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
@@ -168,6 +306,47 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
+// and calls check for each packet with this number of bytes.
+func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
+	for n := range 9 {
+		c.Send(c.peerRead(n, n))
+		check(c.nextPackets(1)[0], n)
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
+		check(c.nextPackets(1)[0], n)
+		c.Send(c.peerAck(n, uint32(n+1)))
+	}
+}
+
+// pkeyFullMember is the bit of a P_Key that marks full membership of the partition.
+const pkeyFullMember = 0x8000
+
+// pkeyTable returns the P_Key table of the port.
+func (p *Port) pkeyTable() (table []uint16) {
+	for i := range p.QueryPort().PKeys {
+		table = append(table, p.pkey(i))
+	}
+	return table
+}
+
+// pkey returns an entry of the P_Key table of the port.
+func (p *Port) pkey(index int) uint16 {
+	pkey, err := p.Device.QueryPKey(1, index)
+	p.Must("a P_Key table that can be read", err)
+	return pkey
+}
+
+// limitedPKey returns a table entry of a limited member, or ends the case as unsupported.
+func (p *Port) limitedPKey() (index, pkey uint16) {
+	for i, k := range p.pkeyTable() {
+		if k != 0 && k&pkeyFullMember == 0 {
+			return uint16(i), k
+		}
+	}
+	rig.BenchCannot("the P_Key table of the port has no key of a limited member")
+	return 0, 0
+}
+
 // connectWithPKey makes a connection that uses another entry of the P_Key table.
 func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
@@ -175,6 +354,6 @@ func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
 	p.ToRTR(c.QP, c.Attr)
 	p.ToRTS(c.QP, c.Attr)
-	p.Checker.ExpectPKey(uint32(c.Attr.DestQPN), pkey)
+	p.Checker.pkeys[uint32(c.Attr.DestQPN)] = pkey
 	return c
 }

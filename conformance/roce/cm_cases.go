@@ -1,0 +1,444 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var cmCases = overCM.Cases([]conformance.Case{{
+	ID: "cm/req/listener-answers-in-time", Cite: ibta("Table 106", "cm/1"),
+	Title:   "A REQ for a service with a listener is answered within the timeout in the REQ",
+	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
+	Expects: "a REP within that time, and a connection that carries a message",
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const code = 18
+		asked := p.Now()
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
+		took := p.Now() - asked
+		p.Check(took <= ib.AckTimeout(code), fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
+		k.establish()
+		k.expectDelivery(0)
+	}),
+}, {
+	ID: "cm/req/repeated-request-makes-no-second-connection", Cite: ibta("chapter 12", "cm/4"),
+	Title:   "A duplicate REQ makes no second connection",
+	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
+	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
+	Defects: []string{"cm.DuplicateREQSecondConn"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
+		p.SendPacket(req)
+		p.SendPacket(req)
+		p.Sync()
+		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
+		k.expectREP(p.ResponseTimeout())
+		p.SendPacket(req)
+		k.expectSameREPs()
+		k.establish()
+		p.SendPacket(req)
+		k.expectSameREPs()
+		p.expectNoRequest(l)
+	}),
+}, {
+	ID: "cm/req/lids-ignored", Cite: annexA17("CA17-34", "cm/5"),
+	Title:   "The LIDs in a REQ are ignored",
+	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
+	Expects: "a REP for each",
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
+			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
+			k.establish()
+		}
+	}),
+}, {
+	ID: "cm/req/mra-while-the-consumer-is-slow", Cite: ibta("chapter 12", "cm/10"), Level: conformance.Should,
+	Title:   "A duplicate REQ is answered by an MRA while the application has not decided",
+	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
+	Expects: "an MRA for the REQ, then a REP",
+	Defects: []string{"cm.NoMRA"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const comm = 0x40000000
+		req := ib.CM(comm, p.cmRequest(cmPort, comm))
+		p.SendPacket(req)
+		p.Sync() // the device may send an MRA at once
+		p.SendPacket(req)
+		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
+		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
+		k.expectREP(p.ResponseTimeout())
+		k.establish()
+	}),
+}, {
+	ID: "cm/rep/repeated-until-rtu", Cite: ibta("chapter 12", "cm/3"),
+	Title:   "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
+	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
+	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const code = 15
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
+		for range 2 {
+			k.expectREPRetransmission(code)
+		}
+		k.establish()
+		p.Sleep(5 * ib.AckTimeout(code))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID: "cm/rep/given-up-when-the-retries-are-spent", Cite: ibta("chapter 12", "cm/3"),
+	Title:   "A REP is retransmitted as often as the REQ allows, and no more",
+	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
+	Expects: "four REPs, no fifth, and no connection",
+	Defects: []string{"cm.NoRetransmitREP"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const code = 14
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
+		for range 3 {
+			k.expectREPRetransmission(code)
+		}
+		err := k.task.Wait(p.ResponseTimeout())
+		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
+		p.Check(err != nil, "no connection without an RTU", "one")
+		// The device may send a REJ.
+		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
+			_, m, err := pkt.CM()
+			p.Check(err == nil && m.Attr() != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
+		}
+	}),
+}, {
+	ID: "cm/rtu/first-message-stands-for-it", Cite: ibta("chapter 12", "cm/8", "qp/12"),
+	Title:   "If the RTU is lost, the first message establishes the connection",
+	Sends:   "a REQ, no RTU, and a SEND",
+	Expects: "an ACK, a connection, and no more REPs",
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const code = 15
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+		k.expectDelivery(0)
+		k.expectEstablished("the first message")
+		p.Sleep(5 * ib.AckTimeout(code))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID: "cm/rtu/either-establishes-the-passive-side", Cite: ibta("chapter 12", "qp/12", "async/2"),
+	Title:   "An RTU or the first message establishes the connection, in any order",
+	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
+	Expects: "an ACK for each message, and three connections",
+	Defects: []string{"cm.IgnoreCommEst"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		k := p.cmOpen(l, 0)
+		k.establish()
+		k.expectDelivery(0)
+
+		k = p.cmOpen(l, 1)
+		k.expectDelivery(1)
+		k.expectEstablished("the first message")
+		k.sendRTU() // a late RTU has no effect
+		p.expectSilence(shortWait)
+		k.ExpectState(k.QP, verbs.QPStateRTS)
+
+		k = p.cmOpen(l, 2)
+		k.Send(k.peerWrite(0, 0))
+		k.expectPacket(k.deviceAck(0, 1).To(peerQPN + 2))
+		k.expectEstablished("a WRITE")
+	}),
+}, {
+	ID: "cm/family/ipv6-connection-is-managed-over-ipv6", Cite: annexA17("A17.6.1", "cm/12"), Setup: ipv6,
+	Title:   "CM messages of a connection over IPv6 are sent over IPv6",
+	Sends:   "a REQ, and a REP for the device's REQ",
+	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+	Defects: []string{"cm.OverIPv4"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		p.cmOpen(l, 0).establish()
+
+		// Read the GID table first: that can take long on a remote device, and the
+		// device's CM timers run between REQ and REP.
+		gids := p.gidTable()
+		c := p.connect(Setup{state: verbs.QPStateInit, Receives: 1})
+		dial := p.Go("connect", func() error {
+			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, 9000), cmParam(), p.ResponseTimeout())
+			return err
+		})
+		want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.Peer}
+		pkt, m := p.cmNext(p.ResponseTimeout(), want)
+		// The device may choose any of its addresses.
+		if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
+			p.deviceAddr = from
+		}
+		want.LocalGID = p.deviceAddr
+		p.cmCheck(want, pkt, m)
+		req, _ := m.(ib.REQ)
+		h, _, err := ib.ParseAddrHeader(req.Private)
+		p.Check(err == nil && h.Src == p.deviceAddr && h.Dst == p.Peer,
+			fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
+		mad, _, _ := pkt.CM()
+		p.SendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
+		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
+		p.Must("a connection", dial.Wait(p.ResponseTimeout()))
+	}),
+}, {
+	ID: "cm/rej/unknown-service-refused", Cite: ibta("chapter 12", "cm/2"),
+	Title:   "A REQ for a service without a listener is rejected with reason 8",
+	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
+	Expects: "a REJ of the REQ with reason 8 for each",
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		refused := func(comm uint32, service uint64) {
+			req := p.cmRequest(cmPort, comm)
+			req.ServiceID = &service
+			p.SendPacket(ib.CM(uint64(comm), req))
+			p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
+		}
+		refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
+		refused(2, ib.ServiceID(ib.PortSpaceIB, cmPort))
+		p.Must("a listener that is closed", l.Close())
+		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
+	}),
+}, {
+	ID: "cm/rej/names-the-refused-request", Cite: ibta("chapter 12", "cm/2"),
+	Title:   "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
+	Sends:   "REQs with different communication IDs for a service without a listener",
+	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
+	Defects: []string{"cm.RejectWithoutCommID"}, Run: OnPort(func(p *Port) {
+		for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
+			p.SendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
+			p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
+		}
+	}),
+}, {
+	ID: "cm/rej/refusal-of-the-program-is-told", Cite: ibta("Table 106", "cm/1"),
+	Title:   "A REQ that the application rejects is answered by a REJ with the private data of the application",
+	Sends:   "a REQ that an application on the device refuses with private data",
+	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
+	Defects: []string{"cm.IgnoreREQ"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		const comm = 0x0a0b0c0d
+		program := p.Go("refuse", func() error {
+			req, err := l.GetRequest(verbs.Forever)
+			if err == nil {
+				err = req.Reject([]byte("not today"))
+			}
+			return err
+		})
+		p.SendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
+		p.cmExpect(ib.REJ{
+			RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
+		})
+		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
+	}),
+}, {
+	ID: "cm/rej/lid-reasons-never-sent", Cite: annexA17("CA17-35", "cm/6"),
+	Title:   "A REJ never has an invalid LID as its reason",
+	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
+	Expects: "no REJ with reason 13 or 19",
+	Defects: []string{"cm.RejectZeroLID"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n := range uint32(200) {
+			p.SendPacket(ib.CM(uint64(n), p.cmRandomRequest(n)))
+			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
+				p.cmRejectAll(l)
+			}
+			for _, pkt := range p.Drain(shortWait) {
+				_, m, err := pkt.CM()
+				p.Check(err == nil, "a message of the communication manager", "%v (%v)", pkt, err)
+				rej, isREJ := m.(ib.REJ)
+				p.Check(!isREJ || *rej.Reason != ib.RejInvalidLID && *rej.Reason != ib.RejInvalidAltLID,
+					"a REJ with another reason than an invalid LID", "%v", pkt)
+			}
+		}
+	}),
+}, {
+	ID: "cm/rej/other-private-header-refused", Cite: ibta("Annex A11", "cm/9"),
+	Title:   "A REQ with another version of the address header in its private data is rejected",
+	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
+	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
+	Defects: []string{"cm.AcceptAnyPrivateVersion"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
+			comm := uint32(0x100 + n)
+			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.Peer, p.deviceAddr
+			req := p.cmRequest(cmPort, comm)
+			req.Private = h.Append(nil) // IP version 16 is 0 in its four bits
+			p.SendPacket(ib.CM(uint64(comm), req))
+			p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
+		}
+		p.expectNoRequest(l)
+		p.cmOpen(l, 0).establish()
+	}),
+}, {
+	ID: "cm/sidr/answered-with-qp-and-key", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
+	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
+	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
+	Defects: []string{"cm.SIDRZeroQKey"}, Run: OnPort(func(p *Port) {
+		l := p.cmListen(verbs.PortSpaceUDP)
+		d := p.newUDPort(1, nil)
+		p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+		accept := p.Go("accept", func() error {
+			req, err := l.GetRequest(verbs.Forever)
+			if err == nil {
+				_, err = req.Accept(d.QP, verbs.ConnParam{}, p.ResponseTimeout())
+			}
+			return err
+		})
+		service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
+		p.SendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
+		_, m := p.cmExpect(ib.SIDRREP{
+			RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
+			QPN: new(uint32(d.QP.QPN())), QKey: new(uint32(ib.UDQKey)),
+		})
+		p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
+		rep, _ := m.(ib.SIDRREP)
+		p.SendPacket(ib.Datagram(9, *rep.QKey, peerQPN, Data(16)).To(*rep.QPN))
+		p.ExpectRecv(1, verbs.GRHLen+16)
+	}),
+}, {
+	ID: "cm/sidr/unknown-service-refused", Cite: ibta("Tables 119, 120", "cm/11"), Needs: verbs.CapUD, Labels: labelUD,
+	Title:   "A SIDR_REQ for a service without a listener is answered with status 1",
+	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
+	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
+	Defects: []string{"cm.IgnoreUnknownService"}, Run: OnPort(func(p *Port) {
+		p.cmListen(verbs.PortSpaceTCP)
+		for n, tcpPort := range []uint16{cmClosedPort, cmPort} {
+			id := uint32(0x500 + n)
+			p.SendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, tcpPort), id)))
+			p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
+		}
+	}),
+}, {
+	ID: "cm/drep/answered-after-the-end", Cite: ibta("chapter 12", "cm/7"),
+	Title:   "A DREQ is answered by a DREP, even after the connection has ended",
+	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
+	Expects: "a DREP for each DREQ, and both connections ended",
+	Defects: []string{"cm.NoDREPWhenDisconnected"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		k := p.cmEstablish(l, 0)
+		k.disconnect()
+		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
+		k.AwaitState(k.QP, verbs.QPStateErr)
+		k.disconnect()
+
+		k = p.cmEstablish(l, 1)
+		closing := p.Go("disconnect", k.established.Disconnect)
+		pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
+		mad, _, _ := pkt.CM()
+		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+		p.Sync()
+		k.disconnect()
+	}),
+}, {
+	ID: "cm/life/thousands-of-connections-leave-no-residue", Cite: ibta("", "cm/13"), Labels: []string{conformance.Slow},
+	Title:   "After thousands of connections another can be established",
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
+	Expects: "a REP and a DREP for each",
+	Defects: []string{"cm.StopAfterConns"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		for n := range byClock[uint32](p, 10_000, 1200) {
+			p.cmOpenAndClose(l, n)
+		}
+	}),
+}, {
+	ID: "cm/life/time-wait-gives-its-connection-back", Cite: ibta("", "cm/13"),
+	Title:   "After time wait the communication IDs and QPNs of a connection can be reused",
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
+	Expects: "a connection both times",
+	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
+		p.cmOpenAndClose(l, 0)
+		// Longer than time wait: twice the packet lifetime that follows from the timeouts
+		// in the REQ.
+		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
+		p.cmOpenAndClose(l, 0)
+	}),
+}})
+
+// expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
+func (k *cmSession) expectSameREPs() {
+	for _, pkt := range k.Drain(shortWait) {
+		_, m, err := pkt.CM()
+		k.Check(err == nil, "nothing, or the same REP", "%v", pkt)
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
+		}
+	}
+}
+
+// expectREPRetransmission fails the case unless the device retransmits the REP, with the
+// same communication ID and not before the timeout with this code. It tolerates a tenth,
+// because the case may have read the clock late.
+func (k *cmSession) expectREPRetransmission(code uint8) {
+	begun, oldID := k.Now(), k.deviceID
+	timeout := ib.AckTimeout(code)
+	k.expectREP(4*timeout + k.ResponseTimeout())
+	k.Check(k.deviceID == oldID, fmt.Sprintf("a retransmission of the REP with communication ID %#08x", oldID), "%#08x", k.deviceID)
+	pause := k.Now() - begun
+	k.Check(pause >= timeout*9/10, fmt.Sprintf("a retransmission of the REP after %v", timeout), "%v", pause)
+}
+
+// expectNoRequest fails the case if the application gets a connection request within a second of
+// virtual time, or 100 ms of real time.
+func (p *Port) expectNoRequest(l verbs.Listener) {
+	if req, err := l.GetRequest(byClock(p, time.Second, 100*time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
+		p.Must("a listener", err)
+		p.Fail("no other request for the application", "one from %v", req.Remote())
+	}
+}
+
+// cmEstablish establishes the n-th connection of a case.
+func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
+	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
+	k.establish()
+	return k
+}
+
+// cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
+func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
+	k := p.cmEstablish(l, n)
+	k.disconnect()
+	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
+	p.Must("a queue pair that is destroyed", k.QP.Close())
+	p.Must("memory that is deregistered", k.TargetMem.Close())
+	p.Must("memory that is deregistered", k.LocalMem.Close())
+	p.Completions() // discards flushed receives
+}
+
+// cmSIDRRequest returns a SIDR_REQ.
+func (p *Port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
+	return ib.SIDRREQ{
+		RequestID: &id, ServiceID: &service,
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.Peer, Dst: p.deviceAddr}.Append(nil),
+	}
+}
+
+// cmRandomRequest returns the n-th of several REQs, with random LIDs and some other random
+// fields. Every third is for a port without a listener.
+func (p *Port) cmRandomRequest(n uint32) ib.REQ {
+	tcpPort := uint16(cmPort)
+	if n%3 == 0 {
+		tcpPort = cmClosedPort
+	}
+	req := p.cmRequest(tcpPort, 0x70000000+n)
+	req.QPN = new(peerQPN + n)
+	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(p.Rand.Uint32())}[p.Rand.IntN(3)]) }
+	small := func(bits int) *uint8 { return new(uint8(p.Rand.IntN(1 << bits))) }
+	req.LocalLID, req.RemoteLID, req.AltLocalLID, req.AltRemoteLID = lid(), lid(), lid(), lid()
+	for _, randomize := range []func(){
+		func() { req.PathMTU = small(4) },
+		func() { req.Transport = small(2) },
+		func() { req.HopLimit, req.TrafficClass, req.SL = small(8), small(8), small(4) },
+		func() { req.AltLocalGID, req.AltRemoteGID = p.deviceAddr, p.Peer },
+		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
+		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
+		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
+		func() { req.RemoteGID = p.PeerAddr(1) },
+	} {
+		if p.Rand.IntN(4) == 0 {
+			randomize()
+		}
+	}
+	return req
+}
+
+// cmRejectAll makes the application reject all pending requests.
+func (p *Port) cmRejectAll(l verbs.Listener) {
+	for {
+		req, err := l.GetRequest(0)
+		if errors.Is(err, verbs.ErrTimeout) {
+			return
+		}
+		p.Must("a listener", err)
+		p.Must(fmt.Sprintf("a request of %v that can be rejected", req.Remote()), req.Reject(nil))
+	}
+}

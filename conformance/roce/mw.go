@@ -1,0 +1,400 @@
+package roce
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+var bindCases = overRC.Cases(slices.Concat([]conformance.Case{{
+	ID: "mw/bind/type-2-opens-its-range", Cite: ibta("o10-37.2.30", "mw/8", "mw/5"), Needs: verbs.CapMWType2,
+	Title:   "A bound type 2 window grants its access rights on its range",
+	Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
+	Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
+	Defects: []string{"MW2Refused"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		c.expectRead(0, win.reth(0, 256), win.m.Buf[1024:1280])
+		c.expectOpExecuted(1, writeOp, win.reth(0, 256))
+		c.ExpectBytes(win.m, 1024, Data(256))
+		c.ExpectUnchangedOutside(win.m, 1024, 256)
+	}),
+}}, []conformance.Case{
+	badBindCase("mw/bind/beyond-the-region-refused", "A bind beyond the start or end of the region fails", ibta("C10-75", "mw/1"), outOfRangeBinds),
+	badBindCase("mw/bind/region-without-mw-bind-refused", "A bind to a region without MW_BIND fails", ibta("C10-73", "mw/2"), noMWBindBinds),
+	badBindCase("mw/bind/write-window-needs-local-write", "A window with remote write or atomic cannot be bound to a region without local write", ibta("C10-74", "mw/3"), readOnlyBinds),
+	badBindCase("mw/bind/other-domain-refused", "A bind fails unless QP, window and region are in the same protection domain", ibta("C10-72", "mw/4"), otherPDBinds, "BindForeignRegion"),
+}, []conformance.Case{{
+	ID:   "mw/bind/type-1-refused-likewise",
+	Cite: ibta("C10-72..75", "mw/1", "mw/2", "mw/3", "mw/4"), Needs: verbs.CapMWType1,
+	Title:   "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
+	Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
+	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
+	Defects: []string{"BindUnchecked"}, Run: OnPort(func(p *Port) {
+		for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
+			eachConn(p, Setup{}, binds, func(c *Conn, b badBind) {
+				mw, info := b.bind(c, verbs.MWType1)
+				c.expectBindFails(mw, verbs.SendSignaled, info)
+				c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(info.Addr, mw.RKey(), 8))
+			})
+		}
+	}),
+}, {
+	ID: "mw/bind/bound-type-2-window-refused", Cite: ibta("o10-37.2.30", "mw/8"), Needs: verbs.CapMWType2,
+	Title:   "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
+	Sends:   "binds a window to one range of a region, then to another",
+	Expects: "SUCCESS, then MW_BIND_ERR",
+	Defects: []string{"RebindBound"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 0, 256, verbs.AccessRemoteRead)
+		// The post must succeed: an earlier request in the queue might have invalidated the window.
+		_, err := c.postBind(win.mw, verbs.SendSignaled, bindRange(win.m, 1024, 256, verbs.AccessRemoteRead))
+		c.Must("a bind that can be posted", err)
+		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+	}),
+}, {
+	ID:   "mw/bind/invalidated-type-2-window-bound-again",
+	Cite: ibta("o10-37.2.30", "mw/8", "rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "An invalidated type 2 window can be bound again, and its old key is invalid",
+	Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
+	Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
+	Defects: []string{"InvalidateLate"}, Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		old := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.Send(ib.SendOnlyInv(c.PeerPSN(0), old.key, nil))
+		c.ExpectRecv(1, 0)
+		again := c.bind(old.mw, bindRange(old.m, 1024, 256, verbs.AccessRemoteRead))
+		c.expectRead(1, again.reth(0, 8), old.m.Buf[1024:1032])
+		c.expectReadRefused(2, old.reth(0, 8))
+	}),
+}, {
+	ID: "mw/bind/empty-type-2-window-refused", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType2,
+	Title:   "A bind of a type 2 window to no bytes fails",
+	Sends:   "binds a type 2 window to 0 bytes of a region",
+	Expects: "an error at the post, or MW_BIND_ERR",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
+	}),
+}, {
+	ID: "mw/bind/empty-bind-closes-a-type-1-window", Cite: ibta("o10-37.2.40", "mw/9"), Needs: verbs.CapMWType1,
+	Title:   "A bind of a type 1 window to no bytes invalidates it",
+	Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
+	Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		old := c.bindWindow(verbs.MWType1, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, old.reth(0, 8), old.m.Buf[1024:1032])
+		empty := c.bind(old.mw, bindRange(old.m, 1024, 0, verbs.AccessRemoteRead))
+		c.expectReadRefused(1, old.reth(0, 8))
+		c.secondConn(Setup{}).expectOpRefused(readOp, empty.reth(0, 8))
+	}),
+}, {
+	ID:   "mw/bind/zero-based-type-1-window-refused",
+	Cite: ibta("o10-36.2.2", "mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
+	Title:   "A type 1 window cannot be zero-based",
+	Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
+	Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
+	Defects: []string{"BindDefects"}, Run: onConn(Setup{}, func(c *Conn) {
+		mw := c.newWindow(verbs.MWType1)
+		c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
+		c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8))
+	}),
+}, {
+	ID: "mw/bind/unsignaled-failure-completes", Cite: ibta("", "mw/13", "err/1"), Needs: verbs.CapMWType2,
+	Title:   "An unsignaled bind that fails completes with an error",
+	Sends:   "an unsignaled bind that exceeds its region",
+	Expects: "MW_BIND_ERR, unless the post is refused",
+	Defects: []string{"UnsignaledBindSilent"}, Run: onConn(Setup{}, func(c *Conn) {
+		c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
+	}),
+}}))
+
+// badBindCase returns a case of binds of a type 2 window that must fail.
+func badBindCase(id, title string, cite conformance.Cite, binds []badBind, extraDefects ...string) conformance.Case {
+	names := make([]string, len(binds))
+	for i, b := range binds {
+		names[i] = b.name
+	}
+	return conformance.Case{
+		ID:    id,
+		Title: title,
+		Cite:  cite, Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
+		Sends:   "binds a type 2 window to " + strings.Join(names, "; to "),
+		Expects: "an error at the post, or MW_BIND_ERR",
+		Run: onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
+			mw, info := b.bind(c, verbs.MWType2)
+			c.expectBindFails(mw, verbs.SendSignaled, info)
+		}),
+	}
+}
+
+// badBind is a bind that must fail.
+type badBind struct {
+	name string
+	bind func(*Conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
+}
+
+func (b badBind) String() string { return b.name }
+
+// badBindTo returns a bind of an ordinary window that must fail because of its BindInfo.
+func badBindTo(name string, info func(*Conn) verbs.BindInfo) badBind {
+	return badBind{name, func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
+}
+
+var (
+	outOfRangeBinds = []badBind{
+		badBindTo("a range that starts one byte before the region", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.bindableMemory(), -1, 64, verbs.AccessRemoteRead)
+		}),
+		badBindTo("a range that ends one byte after the region", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead)
+		}),
+		badBindTo("a range that wraps around 2^64", func(c *Conn) verbs.BindInfo {
+			info := bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
+			info.Length = -info.Addr + 64
+			return info
+		}),
+	}
+	noMWBindBinds = []badBind{
+		badBindTo("a region that grants everything but MW_BIND", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.TargetMem, 0, 64, verbs.AccessRemoteRead)
+		}),
+	}
+	readOnlyBinds = []badBind{
+		badBindTo("a region without local write, with remote write", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		}),
+		badBindTo("a region without local write, with remote atomic", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+		}),
+	}
+	otherPDBinds = []badBind{
+		badBindTo("a region of another PD", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.otherPDMemory(allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
+		}),
+		{"a region of the QP's PD, with a window of another PD", func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+			mw, err := c.otherPD().AllocMW(kind)
+			c.Must("a memory window", err)
+			return mw, bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
+		}},
+		{"a region of the window's PD, which is not the QP's", func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+			pd := c.otherPD()
+			mw, err := pd.AllocMW(kind)
+			c.Must("a memory window", err)
+			return mw, bindRange(c.MemoryIn(pd, 64, allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
+		}},
+	}
+)
+
+var windowCases = overRC.Cases([]conformance.Case{{
+	ID: "mw/access/range-of-the-window-only", Cite: ibta("", "mw/5"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window grants access to its range and no other bytes of its region",
+	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
+	Expects: "the first is executed; to the second a NAK for a remote access error",
+	Defects: []string{"WindowBounds"}, Run: OnPort(windowRange(verbs.MWType2)),
+}, {
+	ID: "mw/access/range-of-a-type-1-window-only", Cite: ibta("", "mw/5"), Needs: verbs.CapMWType1,
+	Title:   "A type 1 window grants access to its range and no other bytes of its region",
+	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
+	Expects: "the first is executed; to the second a NAK for a remote access error",
+	Defects: []string{"WindowBounds"}, Run: OnPort(windowRange(verbs.MWType1)),
+}, {
+	ID: "mw/access/rights-of-the-window-only", Cite: ibta("", "mw/6"), Needs: verbs.CapMWType2,
+	Title:   "An access through a window has the rights of the window, whatever the region grants",
+	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
+	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
+	Defects: []string{"WindowRights"}, Run: onEachConn(Setup{}, []windowAccess{
+		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
+	}, func(c *Conn, w windowAccess) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, w.access)
+		c.expectOpExecuted(0, w.granted, win.reth(0, 8))
+		c.expectNoEffect(win.m, w.refused.packet(c.PeerPSN(1), win.reth(0, 8)), ib.NakRemoteAccess)
+	}),
+}, {
+	ID: "mw/access/atomics-through-a-window", Cite: ibta("", "mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+	Title:   "An atomic through a window is executed if the window grants it, and refused if not",
+	Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
+	Expects: "the first is executed; to the second a NAK for a remote access error",
+	Defects: []string{"NoWindowAtomics"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.bindableMemory()
+		at := m.WordOffset(128)
+		setWord(m, 128, 41)
+		win := c.bind(c.newWindow(verbs.MWType2), bindRange(m, at, 64, verbs.AccessRemoteAtomic))
+		c.exchange(ib.FetchAdd(c.PeerPSN(0), win.reth(0, 8), 1), ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
+		c.expectWord(m, 128, 42)
+		win = c.bind(c.newWindow(verbs.MWType2), bindRange(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+		c.expectRefused(ib.FetchAdd(c.PeerPSN(1), win.reth(0, 8), 1), ib.NakRemoteAccess)
+		c.expectWord(m, 128, 42)
+	}),
+}, {
+	ID: "mw/access/type-2-on-its-own-qp-only", Cite: ibta("", "mw/7"), Needs: verbs.CapMWType2,
+	Title:   "A type 2 window grants access only to requests on the QP that bound it",
+	Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
+	Expects: "the bytes for the first, a NAK for a remote access error for the second",
+	Defects: []string{"WindowOwner"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
+	}),
+}, {
+	ID:   "mw/access/zero-based-window-begins-at-zero",
+	Cite: ibta("o10-36.2.2", "mw/10"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+	Title:   "The addresses in a zero-based window begin at 0",
+	Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address in the region",
+	Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
+	Defects: []string{"ZeroBasedIgnored"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
+		c.expectRead(0, ib.At(0, win.key, 8), win.m.Buf[1024:1032])
+		c.expectRead(1, ib.At(248, win.key, 8), win.m.Buf[1272:1280])
+		c.expectReadRefused(2, win.reth(0, 8))
+	}),
+}, {
+	ID:   "mw/access/zero-based-region-begins-at-zero",
+	Cite: ibta("o10-36.2.2", "mw/10", "acc/2"), Needs: verbs.CapZeroBased,
+	Title:   "The addresses in a zero-based region begin at 0",
+	Sends:   "READs of a zero-based region of 64 bytes at 0, at 56 and at 57",
+	Expects: "its first and last eight bytes, then a NAK for a remote access error",
+	Defects: []string{"ZeroBasedIgnored"}, Run: onConn(Setup{}, func(c *Conn) {
+		m := c.Memory(64, allAccess|verbs.AccessZeroBased)
+		c.expectRead(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
+		c.expectRead(1, ib.At(56, m.RKey(), 8), m.Buf[56:])
+		c.expectReadRefused(2, ib.At(57, m.RKey(), 8))
+	}),
+}, {
+	ID: "mw/life/region-with-windows-is-not-left-open", Cite: ibta("10.6.7.2.6", "mw/11"), Needs: verbs.CapMWType2,
+	Title:   "Deregistering a region with bound windows is refused, or revokes their keys",
+	Sends:   "binds a window, deregisters its region, then READs by the key of the window",
+	Expects: "an error and a window that works, or success and a NAK for a remote access error",
+	Defects: []string{"DeregBound"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		if err := win.m.Close(); err != nil {
+			c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+			return
+		}
+		c.expectOpRefused(readOp, win.reth(0, 8))
+	}),
+}, {
+	ID: "mw/life/qp-with-windows-can-be-destroyed", Cite: ibta("o10-2.2.5", "mw/12"), Needs: verbs.CapMWType2,
+	// A known device waits for the window for most of a minute, gives up, and later
+	// dereferences the destroyed QP.
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A QP with bound type 2 windows can be destroyed, which revokes their keys",
+	Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
+	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
+	Defects: []string{"BoundQPBusy"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		began := c.Now()
+		c.Must("a QP with a bound window that can be destroyed", c.QP.Close())
+		took := c.Now() - began
+		c.Check(took < c.ResponseTimeout(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.ResponseTimeout()), "after %v", took)
+		c.secondConn(Setup{}).expectOpRefused(readOp, win.reth(0, 8))
+		c.Must("a window that can be freed", win.mw.Close())
+	}),
+}, {
+	ID:   "mw/life/local-invalidate-waits-for-earlier-requests",
+	Cite: ibta("10.6.5.1", "mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+	Title:   "A local invalidate takes effect after all earlier requests of its QP, and not before",
+	Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
+	Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
+	Defects: []string{"LocalInvEarly"}, Run: onConn(Setup{}, func(c *Conn) {
+		win := c.bindWindow(verbs.MWType2, 1024, 256, verbs.AccessRemoteRead)
+		c.request(0, c.ReadWR(1, 8))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: win.key})
+		c.expectRead(0, win.reth(0, 8), win.m.Buf[1024:1032])
+		c.ExpectNoCompletion()
+		c.completeWith(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)), 1, 2)
+		c.expectReadRefused(1, win.reth(0, 8))
+	}),
+}})
+
+// windowAccess are rights of a window, an operation that they grant, and one that they do not.
+type windowAccess struct {
+	access           verbs.Access
+	granted, refused remoteOp
+}
+
+func (w windowAccess) String() string {
+	return fmt.Sprintf("a window with %v: %v is granted, %v refused", w.access, w.granted, w.refused)
+}
+
+// windowRange returns a function that fails the case unless a peer can access the last bytes of a
+// window, and none that are partly outside it.
+func windowRange(kind verbs.MWType) func(*Port) {
+	const windowLen, accessLen = 256, 8
+	return func(p *Port) {
+		for _, outside := range []int{windowLen - accessLen/2, -accessLen / 2} {
+			eachConn(p, Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
+				win := c.bindWindow(kind, 1024, windowLen, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+				c.expectOpExecuted(0, op, win.reth(windowLen-accessLen, accessLen))
+				c.expectNoEffect(win.m, op.packet(c.PeerPSN(1), win.reth(outside, accessLen)), ib.NakRemoteAccess)
+			})
+		}
+	}
+}
+
+// bindID is the work request ID of binds.
+const bindID = 1000
+
+// bindableMemory registers memory that windows may be bound to.
+func (c *Conn) bindableMemory() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
+
+// newWindow allocates a window.
+func (c *Conn) newWindow(kind verbs.MWType) verbs.MW {
+	mw, err := c.PD.AllocMW(kind)
+	c.Must("a memory window", err)
+	return mw
+}
+
+// bindRange returns the BindInfo for n bytes of a region from off on.
+func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
+	return verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}
+}
+
+// postBind posts a bind: by ibv_bind_mw for type 1, by a work request for type 2. It
+// returns the R_Key that the window gets.
+func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
+	c.Note("bind a window of %v to %d bytes at %#x", mw.Type(), info.Length, info.Addr)
+	if mw.Type() == verbs.MWType1 {
+		return c.QP.BindMW(mw, bindID, flags, info)
+	}
+	key := verbs.NextRKey(mw.RKey())
+	_, err := c.QP.PostSend([]verbs.SendWR{{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info},
+	}})
+	return key, err
+}
+
+// boundWindow is a bound window; m is the memory if bindWindow has registered it.
+type boundWindow struct {
+	mw   verbs.MW
+	m    *rig.Memory
+	addr uint64
+	key  verbs.RKey
+}
+
+// bind binds a window.
+func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) boundWindow {
+	key, err := c.postBind(mw, verbs.SendSignaled, info)
+	c.Must("a window that can be bound", err)
+	c.ExpectCompletion(bindID, verbs.WCSuccess)
+	return boundWindow{mw: mw, addr: info.Addr, key: key}
+}
+
+// bindWindow binds a new window to n bytes of new memory from off on.
+func (c *Conn) bindWindow(kind verbs.MWType, off, n int, access verbs.Access) boundWindow {
+	m := c.bindableMemory()
+	win := c.bind(c.newWindow(kind), bindRange(m, off, n, access))
+	win.m = m
+	return win
+}
+
+// reth returns the RETH for n bytes of the window's range from off on.
+func (w boundWindow) reth(off, n int) ib.RETH { return ib.At(w.addr+uint64(off), w.key, n) }
+
+// expectBindFails fails the case unless a bind is rejected at the post or completes with an error.
+func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
+	if _, err := c.postBind(mw, flags, info); err == nil {
+		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
+	}
+}
