@@ -80,11 +80,11 @@ func (c *conn) nextSendMSN() uint32 { return c.sendMSN + 1 }
 func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
 // encode returns the octets of frames in the peer's stream, and notes their MSNs.
-func (c *conn) encode(frames ...iwarp.Frame) []byte {
+func (c *conn) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
 	for _, f := range frames {
 		b = c.framer.Append(b, f)
-		c.trackMSN(f.FPDU().Segment)
+		c.trackMSN(f)
 	}
 	return b
 }
@@ -111,27 +111,20 @@ func (c *conn) write(b []byte) {
 }
 
 // send sends frames, each in a separate TCP segment.
-func (c *conn) send(frames ...iwarp.Frame) {
+func (c *conn) send(frames ...iwarp.Segment) {
 	for _, f := range frames {
 		c.write(c.encode(f))
 	}
 }
 
-// sendSegments sends DDP segments, each in a separate TCP segment.
-func (c *conn) sendSegments(segments []iwarp.Segment) {
-	for _, s := range segments {
-		c.send(s)
-	}
-}
-
 // sendAndSync sends frames, and expects that the device processes them without a response.
-func (c *conn) sendAndSync(frames ...iwarp.Frame) {
+func (c *conn) sendAndSync(frames ...iwarp.Segment) {
 	c.send(frames...)
 	c.sync()
 }
 
 // sendCoalesced sends frames in as few TCP segments as possible.
-func (c *conn) sendCoalesced(frames ...iwarp.Frame) { c.write(c.encode(frames...)) }
+func (c *conn) sendCoalesced(frames ...iwarp.Segment) { c.write(c.encode(frames...)) }
 
 // nextFPDU returns the next FPDU of the device; false after the timeout or at the end of the
 // stream. It fails the case if the framing is wrong.
@@ -182,7 +175,7 @@ func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
 		c.Check(m.Ptr == m.Want && m.Reserved == 0, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want),
 			"one that says %#04x%04x", m.Reserved, m.Ptr)
 	}
-	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCCorrect {
+	if c.framer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCCorrect {
 		c.Fail(fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
 	}
 }
@@ -207,7 +200,7 @@ func (c *conn) describeMissing() string {
 func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
 // expect fails the case unless the next FPDU matches want. It returns the FPDU.
-func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
+func (c *conn) expect(want iwarp.Segment) iwarp.ReceivedFPDU {
 	got, ok := c.nextFPDU(c.ResponseTimeout())
 	if !ok {
 		c.Fail(want.String(), "%s", c.describeMissing())
@@ -217,7 +210,7 @@ func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
 }
 
 // checkFPDU fails the case unless an FPDU matches want.
-func (c *conn) checkFPDU(want iwarp.Frame, got iwarp.ReceivedFPDU) {
+func (c *conn) checkFPDU(want iwarp.Segment, got iwarp.ReceivedFPDU) {
 	if d := iwarp.Diff(want, got); d != nil {
 		c.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}

@@ -83,7 +83,7 @@ var ddpControlCases = []conformance.Case{{
 	Sends:   "a Send of three segments, then a Send of one segment",
 	Expects: "the two in the order in which they were sent",
 	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
-		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16))
+		c.send(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)...)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.expectRecvs(48, 16)
 	}),

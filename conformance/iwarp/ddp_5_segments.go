@@ -202,7 +202,7 @@ var ddpOrderCases = []conformance.Case{{
 	Defects: []string{"LongDeliveredLate"}, Run: onSetup(setup{receives: 10}, func(c *conn) {
 		lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
 		for _, n := range lengths {
-			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16))
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16)...)
 		}
 		for i, n := range lengths {
 			c.expectMessage(uint64(i+1), n)

@@ -98,7 +98,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Run: onSetup(setup{connParams: depthParam(4, 4), frame: withDepths(4, 8)}, func(c *conn) {
 		ird := iwarp.Val(enhancedOf(c.deviceFrame).IRD)
 		c.Check(ird >= 8, "an IRD of at least 8", "%d", ird)
-		var reads []iwarp.Frame
+		var reads []iwarp.Segment
 		for i := range 8 {
 			reads = append(reads, c.peerRead(16*i, 16).MSN(c.nextRequestMSN()+uint32(i)))
 		}

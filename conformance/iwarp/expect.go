@@ -50,14 +50,14 @@ func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.
 
 // expectRefusal sends a frame, and fails the case unless it causes a Terminate with one of the
 // causes, or with any if there are none, and the end of the stream.
-func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Segment {
+func (c *conn) expectRefusal(wrong iwarp.Segment, causes ...iwarp.Cause) iwarp.Segment {
 	c.send(wrong)
 	return c.expectTerminateAndEnd(causes...)
 }
 
 // expectRefusalWithoutEffect is expectRefusal, and fails the case if a request or receive has
 // succeeded, or memory has changed.
-func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
+func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
 	c.ExpectUntouched(c.localMem)
@@ -65,19 +65,19 @@ func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cau
 }
 
 // expectAbortBy sends a frame, and expects the end of the stream, perhaps after a Terminate.
-func (c *conn) expectAbortBy(wrong iwarp.Frame) {
+func (c *conn) expectAbortBy(wrong iwarp.Segment) {
 	c.send(wrong)
 	c.expectAbort()
 }
 
 // expectAnswer sends a frame, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectAnswer(request, want iwarp.Frame) iwarp.ReceivedFPDU {
+func (c *conn) expectAnswer(request, want iwarp.Segment) iwarp.ReceivedFPDU {
 	c.send(request)
 	return c.expect(want)
 }
 
 // expectSent posts a request, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Frame) iwarp.ReceivedFPDU {
+func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Segment) iwarp.ReceivedFPDU {
 	c.PostSend(c.qp, wr)
 	return c.expect(want)
 }

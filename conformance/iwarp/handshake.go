@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -174,9 +175,9 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C) // Strict sets the default
+	crc := iwarp.Val(hs.gotFrame.C) || packet.Get(hs.sentFrame.C, true)
 	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
-	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
+	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M)}
 	c.deframer.Feed(c.startupOctets)
 	c.startupOctets = nil
 	return c

@@ -129,7 +129,7 @@ func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 
 // requireNoCRC ends the case as not applicable if the device insists on CRCs.
 func (c *conn) requireNoCRC() {
-	if c.deframer.CRC {
+	if c.framer.CRC {
 		rig.NotApplicable("the device requests CRCs")
 	}
 }

@@ -97,7 +97,7 @@ var mpaSegmentCases = []conformance.Case{{
 	Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
 	Expects: "one is delivered, the other is placed",
 	Defects: []string{"HeaderInOneRead"}, Run: onWithoutCRC(func(c *conn) {
-		for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
+		for _, f := range []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
 			b := c.encode(f)
 			for i := range b {
 				c.write(b[i : i+1])
@@ -255,7 +255,7 @@ var segmentCases = []conformance.Case{{
 	Defects: []string{"FINDropsAnswers"},
 	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
 		const n = tcpBufferBytes / defaultOrd
-		frames := []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(40))}
+		frames := []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(40))}
 		for i := range uint32(defaultOrd) {
 			frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
 		}

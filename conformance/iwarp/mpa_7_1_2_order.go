@@ -13,7 +13,7 @@ import (
 // onResponderSilent makes the body of a case that fails if a responder sends before it has
 // received the first FPDU, which the peer sends in the pieces of cut. The application posts a Send before
 // each piece; the device may accept or refuse it.
-func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
+func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
 		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {

@@ -44,7 +44,7 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 			// The device may send a Terminate. CRCs are in use only if the device requested them,
 			// since the Reply is invalid.
 			c := hs.enterFullOperation()
-			c.deframer.CRC = iwarp.Val(hs.gotFrame.C)
+			c.framer.CRC = iwarp.Val(hs.gotFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
 				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
 			}

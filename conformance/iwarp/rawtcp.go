@@ -50,7 +50,7 @@ func (h *host) connectRaw(s setup) *rawConn {
 }
 
 // hold queues frames without sending them, and returns the offset of each frame's end in the queue.
-func (c *rawConn) hold(frames ...iwarp.Frame) (ends []int) {
+func (c *rawConn) hold(frames ...iwarp.Segment) (ends []int) {
 	var b []byte
 	for _, f := range frames {
 		b = append(b, c.encode(f)...)
@@ -75,7 +75,7 @@ func (c *rawConn) release(pieces ...[2]int) {
 }
 
 // newSends returns Sends of the lengths.
-func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Frame) {
+func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	for i, n := range lengths {
 		frames = append(frames, iwarp.Send(c.nextSendMSN()+uint32(i), rig.Pattern(n, byte(i))))
 	}

@@ -16,7 +16,7 @@ import (
 type peerFault struct {
 	name   string
 	causes []iwarp.Cause
-	frame  func(*conn) iwarp.Frame
+	frame  makeSegment
 	// quotesDDP and quotesRDMAP tell whether the Terminate quotes the DDP header, and that of a
 	// Read Request.
 	quotesDDP, quotesRDMAP bool
@@ -24,21 +24,20 @@ type peerFault struct {
 
 // ddpFault returns a peerFault whose Terminate quotes the DDP header.
 func ddpFault(name string, cause iwarp.Cause, segment makeSegment) peerFault {
-	frame := func(c *conn) iwarp.Frame { return segment(c) }
-	return peerFault{name: name, causes: []iwarp.Cause{cause}, frame: frame, quotesDDP: true}
+	return peerFault{name: name, causes: []iwarp.Cause{cause}, frame: segment, quotesDDP: true}
 }
 
 var (
 	crcFault = peerFault{
 		name: "a wrong CRC", causes: []iwarp.Cause{iwarp.MPACRC},
-		frame: func(c *conn) iwarp.Frame { return c.peerWrite(0, data(16)).BadCRC() },
+		frame: func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).BadCRC() },
 	}
 	taggedFault = ddpFault("a Write to an unknown key", iwarp.DDPTaggedInvalidSTag,
 		func(*conn) iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(16)) })
 	untaggedFault = ddpFault("a Send to an unknown queue", iwarp.DDPUntaggedInvalidQN, sendToQueue(4))
 	readFault     = peerFault{
 		name: "a Read Request with an unknown key", causes: []iwarp.Cause{iwarp.RDMAPInvalidSTag},
-		frame:     func(c *conn) iwarp.Frame { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
+		frame:     func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, 0), 16) },
 		quotesDDP: true, quotesRDMAP: true,
 	}
 	opcodeFault = ddpFault("a message of opcode 13", iwarp.RDMAPUnexpectedOpcode,
@@ -157,7 +156,7 @@ var rdmapTerminateCases = []conformance.Case{{
 		wrong := f.frame(c)
 		c.send(wrong)
 		t := c.expectTerminate(f.causes...)
-		c.expectQuotedDDPHeader(t, wrong.FPDU().Segment)
+		c.expectQuotedDDPHeader(t, wrong)
 		c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
 	}),
 }}

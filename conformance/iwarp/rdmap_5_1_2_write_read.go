@@ -16,7 +16,7 @@ var rdmapWriteCases = []conformance.Case{{
 	Expects: "no completion for the Writes, and the first receive for the Send",
 	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.send(c.peerWrite(0, data(16)))
-		c.sendSegments(c.peerWrite(64, data(64)).Segments(14 + 16))
+		c.send(c.peerWrite(64, data(64)).Segments(14 + 16)...)
 		c.sync()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
@@ -196,9 +196,7 @@ func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.
 	return onHost(func(h *host) {
 		for _, answer := range answers {
 			c := h.connect(setup{})
-			for _, s := range answer(c, c.deviceRead(1, 64, 32)) {
-				c.send(s)
-			}
+			c.send(answer(c, c.deviceRead(1, 64, 32))...)
 			c.expectAbort()
 			c.expectFailures(1)
 			c.ExpectUntouched(c.targetMem)

@@ -64,7 +64,7 @@ var rdmapSendCases = []conformance.Case{{
 	Expects: "a Terminate, receives that fail, and no octet after the first changed",
 	Defects: []string{"LongTruncated"},
 	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
-		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
+		c.send(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu)...)
 		c.expectTerminateAndEnd()
 		c.expectFailures(2)
 		c.ExpectUnchangedOutside(c.localMem, 0, 64)

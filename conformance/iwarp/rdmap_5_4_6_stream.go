@@ -269,7 +269,7 @@ var rdmapOrderCases = []conformance.Case{{
 		c.postBatch(len(sizes), func(i int) verbs.SendWR { return c.readWR(uint64(11+i), 1024+64*i, sizes[i]) })
 		for i, g := range c.nextFPDUs(len(sizes)) {
 			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
-			c.sendSegments(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16))
+			c.send(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16)...)
 		}
 		for i, n := range sizes {
 			c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
@@ -284,11 +284,7 @@ var rdmapOrderCases = []conformance.Case{{
 	Defects: []string{"WritesPlacedLate"}, Run: onConn(func(c *conn) {
 		for i := range 3 {
 			b := data(64 + 16*i)
-			var frames []iwarp.Frame
-			for _, part := range c.peerWrite(128*i, b).Segments(14 + 32) {
-				frames = append(frames, part)
-			}
-			c.sendCoalesced(append(frames, c.peerRead(128*i, len(b)))...)
+			c.sendCoalesced(append(c.peerWrite(128*i, b).Segments(14+32), c.peerRead(128*i, len(b)))...)
 			c.expect(iwarp.ReadResponse(peerSTag, peerTO, b))
 		}
 	}),

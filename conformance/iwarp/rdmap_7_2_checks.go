@@ -117,7 +117,7 @@ var registryCases = []conformance.Case{{
 	Expects: "the end of the stream without a message, the application is notified, and a receive that fails",
 	Defects: []string{"StrangeTerminateIgnored"},
 	Run: onEachConn(setup{receives: 1}, []uint8{0x00, 0x01, 0x77, 0xff}, func(c *conn, code uint8) {
-		c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
+		c.send(iwarp.Terminate(iwarp.RDMAPCatastrophic | iwarp.Cause(code)))
 		c.expectEnd()
 		c.expectDisconnect()
 		c.expectFailure(1)

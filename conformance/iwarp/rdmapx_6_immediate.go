@@ -131,7 +131,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 	Expects: "four receives in that order",
 	Defects: []string{"LongDeliveredLate"}, Run: onImmediate(func(c *conn) {
-		long := func() { c.sendSegments(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16)) }
+		long := func() { c.send(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16)...) }
 		long()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		long()
@@ -148,11 +148,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Expects: "all octets of a Write in the memory when its receive completes",
 	Defects: []string{"WritesPlacedLate"}, Run: onImmediate(func(c *conn) {
 		for i := range 4 {
-			var frames []iwarp.Frame
-			for _, part := range c.peerWrite(2048*i, data(2000)).Segments(14 + 400) {
-				frames = append(frames, part)
-			}
-			c.sendCoalesced(append(frames, iwarp.Immediate(c.nextSendMSN(), doubled(uint32(i))))...)
+			c.sendCoalesced(append(c.peerWrite(2048*i, data(2000)).Segments(14+400), iwarp.Immediate(c.nextSendMSN(), doubled(uint32(i))))...)
 			c.expectRecvImm(uint64(i+1), uint32(i))
 			c.ExpectBytes(c.targetMem, 2048*i, data(2000))
 		}

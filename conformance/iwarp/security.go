@@ -85,11 +85,11 @@ var securityMemoryCases = []conformance.Case{{
 	Defects: []string{"StaleKeys"}, Run: onConn(func(c *conn) {
 		m := c.Memory(640, allAccess)
 		parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
-		c.sendSegments(parts[:5])
+		c.send(parts[:5]...)
 		c.waitForDevice()
 		c.Must("a region that can be deregistered", m.Close())
 		m.Snapshot()
-		c.sendSegments(parts[5:])
+		c.send(parts[5:]...)
 		c.expectAbort()
 		c.ExpectUntouched(m)
 	}),

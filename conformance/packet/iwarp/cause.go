@@ -6,11 +6,6 @@ import "fmt"
 // wire.
 type Cause uint16
 
-// NewCause returns a Cause; layer and type are four bits each.
-func NewCause(layer, typ, code uint8) Cause {
-	return Cause(layer&0x0f)<<12 | Cause(typ&0x0f)<<8 | Cause(code)
-}
-
 // Layer is the layer that reported the error: 0 RDMAP, 1 DDP, 2 MPA.
 func (c Cause) Layer() uint8 { return uint8(c >> 12) }
 
@@ -23,8 +18,7 @@ func (c Cause) Code() uint8 { return uint8(c) }
 // The causes of RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 5044 section 8 and
 // RFC 6581 section 8.
 const (
-	RDMAPCatastrophic Cause = 0x0000 // any code
-
+	RDMAPCatastrophic           Cause = 0x0000 // any code
 	RDMAPInvalidSTag            Cause = 0x0100
 	RDMAPBounds                 Cause = 0x0101
 	RDMAPAccess                 Cause = 0x0102

@@ -34,17 +34,7 @@ type AtomicRequestHeader struct {
 	Data        *uint64  `at:"20,64" fmt:"%#x"` // add or swap operand
 	Mask        *uint64  `at:"28,64" fmt:"%#x"` // nil: all ones for a swap, else 0
 	Compare     *uint64  `at:"36,64" fmt:"%#x"`
-	CompareMask *uint64  `at:"44,64" fmt:"%#x"` // nil: all ones
-}
-
-// withDefaultMasks returns h with defaults for nil masks: a swap compares and changes all bits,
-// and an add carries from each bit to the next.
-func (h AtomicRequestHeader) withDefaultMasks() AtomicRequestHeader {
-	mask := uint64(0)
-	if Val(h.Operation) == AtomicCompareSwap {
-		mask = ^mask
-	}
-	return packet.Or(h, AtomicRequestHeader{Mask: &mask, CompareMask: new(^uint64(0))})
+	CompareMask *uint64  `at:"44,64" fmt:"%#x" def:"-1"` // nil: all ones
 }
 
 // AtomicResponseHeader is the header of an Atomic Response (RFC 7306 section 5.2.2). The

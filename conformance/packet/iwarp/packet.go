@@ -117,14 +117,6 @@ func (p Packet) segment() *Segment {
 	return &s
 }
 
-// Strict returns the packet with all nil fields set to their defaults. As an expectation it
-// compares every bit; the CRC must be correct.
-func (p Packet) Strict() Packet {
-	s := ParsePacket(p.Append(nil)).Packet
-	s.CRC = nil
-	return s
-}
-
 // AckBlock acknowledges packets of a flow.
 type AckBlock struct {
 	_        struct{} `size:"16"`

@@ -16,9 +16,8 @@ const (
 const NoNegotiation uint16 = 0x3fff
 
 const (
-	enhancedLen    = 4
-	maxPrivateData = 512
-	revEnhanced    = 2
+	enhancedLen = 4
+	revEnhanced = 2
 )
 
 // StartupFrame is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
@@ -154,16 +153,6 @@ func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	return s, rest, ok
 }
 
-// Strict returns the frame with all nil fields set to their defaults. As an expectation it
-// compares every bit.
-func (s StartupFrame) Strict() StartupFrame {
-	length := s.PDLength // restored at the end: a wrong length would change what is parsed
-	s.PDLength = nil
-	s, _, _ = ParseStartupFrame(s.Append(nil))
-	s.PDLength = new(packet.Get(length, *s.PDLength))
-	return s
-}
-
 // Diff returns the fields of got that differ from the expected frame s.
 func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	var d packet.Differences
@@ -172,38 +161,6 @@ func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	packet.DiffHeader(&d, "enhanced data", "", s.Enhanced, got.Enhanced)
 	packet.DiffBytes(&d, "private data", s.PrivateData, got.PrivateData)
 	return d
-}
-
-// Oddities lists unusual values of a start-up frame as text. Cases decide whether one is an
-// error.
-func (s StartupFrame) Oddities() []string {
-	var odd oddities
-	switch key := packet.Get(s.Key, KeyRequest); key {
-	case KeyRequest, KeyReply:
-	default:
-		odd.addf("key %q", key)
-	}
-	odd.addUnless("reserved bits", Val(s.Reserved), 0)
-	rev := packet.Get(s.Rev, 1)
-	if rev != 1 && rev != revEnhanced {
-		odd.addf("revision %d", rev)
-	}
-	if n := Val(s.PDLength); n > maxPrivateData {
-		odd.addf("private data of %d octets, the most there can be is %d", n, maxPrivateData)
-	}
-	switch {
-	case Val(s.S) && rev < revEnhanced:
-		odd.addf("S is set in revision %d", rev)
-	case Val(s.S) && s.Enhanced == nil:
-		odd.addf("S is set and there is no enhanced data")
-	}
-	if e := s.Enhanced; e != nil && !Val(e.PeerToPeer) && (Val(e.SendRTR) || Val(e.WriteRTR) || Val(e.ReadRTR)) {
-		odd.addf("first messages are offered though A is not set")
-	}
-	if Val(s.R) && packet.Get(s.Key, KeyRequest) == KeyRequest {
-		odd.addf("R is set in a Request")
-	}
-	return odd
 }
 
 // String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
@@ -226,21 +183,16 @@ func (s StartupFrame) String() string {
 	if Val(s.Reserved) != 0 {
 		l.Addf("reserved %#x", *s.Reserved)
 	}
-	if s.Enhanced != nil {
-		s.Enhanced.describe(&l)
+	if e := s.Enhanced; e != nil {
+		packet.AddField(&l, "ird %d", e.IRD)
+		packet.AddField(&l, "ord %d", e.ORD)
+		l.AddFlag("p2p", e.PeerToPeer)
+		l.AddFlag("rtr-send", e.SendRTR)
+		l.AddFlag("rtr-write", e.WriteRTR)
+		l.AddFlag("rtr-read", e.ReadRTR)
 	}
 	if len(s.PrivateData) > 0 {
 		l.Addf("%d B", len(s.PrivateData))
 	}
 	return l.String()
-}
-
-// describe adds IRD, ORD and the flags that are set.
-func (e *Enhanced) describe(l *packet.Line) {
-	packet.AddField(l, "ird %d", e.IRD)
-	packet.AddField(l, "ord %d", e.ORD)
-	l.AddFlag("p2p", e.PeerToPeer)
-	l.AddFlag("rtr-send", e.SendRTR)
-	l.AddFlag("rtr-write", e.WriteRTR)
-	l.AddFlag("rtr-read", e.ReadRTR)
 }

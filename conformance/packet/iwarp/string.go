@@ -20,13 +20,17 @@ func (s Segment) String() string {
 		return l.String()
 	}
 	if s.Terminate != nil {
-		s.Terminate.describe(&l)
+		packet.AddField(&l, "%v", s.Terminate.Cause)
+		if wrong, ok := s.Terminate.QuotedSegment(); ok {
+			l.Addf("about %v", wrong)
+		}
 	} else {
 		s.describePlace(&l)
 		s.describeHeaders(&l)
 		s.describeData(&l)
 	}
 	s.describeOddControl(&l)
+	s.MPA.describe(&l)
 	return l.String()
 }
 
@@ -108,14 +112,6 @@ func (s Segment) describeOddControl(l *packet.Line) {
 		if x.value != nil && *x.value != x.usual {
 			l.Addf("%s %#x", x.name, *x.value)
 		}
-	}
-}
-
-// describe adds the cause and the quoted segment.
-func (h *TerminateHeader) describe(l *packet.Line) {
-	packet.AddField(l, "%v", h.Cause)
-	if wrong, ok := h.QuotedSegment(); ok {
-		l.Addf("about %v", wrong)
 	}
 }
 
