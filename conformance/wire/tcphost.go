@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,8 +168,10 @@ func (h *TCPHost) handlePacket(packet []byte) {
 	case c != nil:
 		wasEstablished := c.established
 		c.handle(now, &s)
-		if !wasEstablished && c.established && l != nil && l.removeHalfOpen(c) {
-			l.ready = append(l.ready, c)
+		if !wasEstablished && c.established && l != nil {
+			if i := slices.Index(l.halfOpen, c); i >= 0 {
+				l.halfOpen, l.ready = slices.Delete(l.halfOpen, i, i+1), append(l.ready, c)
+			}
 		}
 		h.notify()
 	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.halfOpen)+len(l.ready) < tcpBacklog:
@@ -203,7 +207,8 @@ func (h *TCPHost) send(s *segment) {
 
 // newConn adds a connection, which open then opens. The peer's MSS is unknown until its SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
-	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
+	mss := cmp.Or(h.options.MSS, h.cfg.MSS, h.linkMSS())
+	c := &tcpConn{local: local, remote: remote, transmit: h.send, snd: sender{mss: 1}, rcv: receiver{mss: mss}}
 	if h.conns[remote] == nil {
 		h.conns[remote] = make(map[uint16]*tcpConn)
 	}
@@ -217,17 +222,6 @@ func (h *TCPHost) newISN() seqNum {
 		return seqNum(*h.options.ISN)
 	}
 	return seqNum(rand.Uint32())
-}
-
-// ownMSS returns the MSS to announce.
-func (h *TCPHost) ownMSS() int {
-	switch {
-	case h.options.MSS != 0:
-		return h.options.MSS
-	case h.cfg.MSS != 0:
-		return h.cfg.MSS
-	}
-	return h.linkMSS()
 }
 
 // linkMSS returns the largest segment payload of the link.
@@ -259,7 +253,7 @@ func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool
 	if timeout >= 0 {
 		expired = time.After(timeout)
 	}
-	for {
+	for timedOut := false; ; {
 		h.mu.Lock()
 		ok, err, change := done(), h.err, h.change
 		h.mu.Unlock()
@@ -268,19 +262,15 @@ func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool
 			return nil
 		case err != nil:
 			return err
+		case timedOut:
+			return fmt.Errorf("no %s: %w", what, verbs.ErrTimeout)
 		}
 		select {
 		case <-change:
 		case <-h.cfg.Done:
 			return net.ErrClosed
 		case <-expired:
-			h.mu.Lock()
-			ok := done()
-			h.mu.Unlock()
-			if ok {
-				return nil
-			}
-			return fmt.Errorf("no %s: %w", what, verbs.ErrTimeout)
+			timedOut = true // a change until now takes precedence
 		}
 	}
 }

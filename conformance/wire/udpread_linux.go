@@ -34,7 +34,12 @@ func (w *UDP) readLoop(s *socket) {
 		if flags&unix.MSG_CTRUNC != 0 {
 			err = errMissingAncillary
 		}
-		w.deliver(d, &t, t.drops-drops, err)
+		a := arrival{seen: t.seen, err: err}
+		if err == nil {
+			a.Packet = w.rebuildPacket(d)
+		}
+		w.addDropped(uint64(t.drops - drops)) // before this datagram
+		w.add(a)
 		drops = t.drops
 	}
 }
@@ -50,16 +55,6 @@ func receiveMessage(conn syscall.RawConn, buf, control []byte) (n, controlLen, f
 		err = fmt.Errorf("%w: %w", os.ErrClosed, cerr)
 	}
 	return n, controlLen, flags, from, err
-}
-
-// deliver queues a datagram, or the error of receiving it, for Recv. drops is the number of
-// datagrams that the socket dropped before it.
-func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
-	a := arrival{seen: t.seen, err: err}
-	if err == nil {
-		a.Packet = w.rebuildPacket(d)
-	}
-	w.add(a, true, uint64(drops)) // by time, because each socket has its own reader
 }
 
 // rebuildPacket returns the IP packet of a datagram. Sockets do not report the identification and
@@ -80,14 +75,6 @@ func (w *UDP) rebuildPacket(d *datagram) []byte {
 	p[10], p[11] = 0, 0 // the header checksum
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:20]))
 	return p
-}
-
-// sendControlMessages returns control messages for the IP header fields of a datagram.
-func sendControlMessages(d *datagram) []byte {
-	if d.dst.Addr().Is4() {
-		return append(controlMessage(unix.IPPROTO_IP, unix.IP_TOS, d.tclass), controlMessage(unix.IPPROTO_IP, unix.IP_TTL, d.hopLimit)...)
-	}
-	return append(controlMessage(unix.IPPROTO_IPV6, unix.IPV6_TCLASS, d.tclass), controlMessage(unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT, d.hopLimit)...)
 }
 
 // controlMessage returns a control message with value as an int.

@@ -87,8 +87,14 @@ func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	return file, conn, err
 }
 
-// setReceiveBuffer enlarges a socket's receive buffer, without privileges up to the kernel's limit.
-func setReceiveBuffer(fd int) error {
+// setOptions sets the options of a socket, and enlarges its receive buffer, without privileges up to
+// the kernel's limit.
+func setOptions(fd int, options []option) error {
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("%s: %w", o.label, err)
+		}
+	}
 	const size = 8 << 20
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil {
 		return nil
@@ -101,18 +107,13 @@ func setReceiveBuffer(fd int) error {
 
 // configure sets the options of a new socket, and binds it to s.at. index is that of the interface.
 func (s *socket) configure(fd int, ipv6 bool, index int) error {
-	for _, o := range options(ipv6, index) {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			return fmt.Errorf("%s: %w", o.label, err)
-		}
+	if err := setOptions(fd, options(ipv6, index)); err != nil {
+		return err
 	}
 	if !ipv6 {
 		if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(index)}); err != nil {
 			return fmt.Errorf("IP_MULTICAST_IF: %w", err)
 		}
-	}
-	if err := setReceiveBuffer(fd); err != nil {
-		return err
 	}
 	switch err := unix.Bind(fd, sockaddr(s.at, index)); {
 	case errors.Is(err, unix.EADDRINUSE):
@@ -154,7 +155,11 @@ func (s *socket) send(d *datagram, index int) (err error) {
 	if err := s.setChecksum(d.hasChecksum); err != nil {
 		return err
 	}
-	control := sendControlMessages(d)
+	level, tclass, hopLimit := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
+	if d.dst.Addr().Is6() {
+		level, tclass, hopLimit = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
+	}
+	control := append(controlMessage(level, tclass, d.tclass), controlMessage(level, hopLimit, d.hopLimit)...)
 	cerr := s.conn.Write(func(fd uintptr) bool {
 		err = unix.Sendmsg(int(fd), d.payload, control, sockaddr(d.dst, index), 0)
 		return !errors.Is(err, unix.EAGAIN)
