@@ -60,11 +60,9 @@ const lastTO = peerTO + 1<<20
 // processed all earlier frames.
 func (c *conn) readResponses() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
-	for {
-		g, ok := c.nextFPDU(c.ResponseTimeout())
-		c.Check(ok, "a response to a Read", "%s", c.describeMissing())
-		if g.Segment.Op() == iwarp.OpReadResponse && iwarp.Val(g.DDP.TO) == lastTO {
-			return
+	for to := uint64(0); to != lastTO; {
+		if g := c.mustNextFPDU("a response to a Read"); g.Op() == iwarp.OpReadResponse {
+			to = iwarp.Val(g.DDP.TO)
 		}
 	}
 }
@@ -241,9 +239,7 @@ var counterCases = []conformance.Case{
 
 // sendRequests sends three Sends, a Write and a Read of the peer.
 func sendRequests(c *conn) {
-	for _, n := range []int{8, 16, 24} {
-		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-	}
+	c.sendSends(8, 16, 24)
 	c.send(c.peerWrite(0, make([]byte, 16)), c.peerRead(0, 8))
 }
 

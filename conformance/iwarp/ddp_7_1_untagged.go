@@ -82,9 +82,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "three Sends to two receives",
 	Expects: "two receives, and a Terminate: no buffer",
 	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
-		for range 3 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
+		c.sendSends(16, 16, 16)
 		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 	}),

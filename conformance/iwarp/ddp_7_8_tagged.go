@@ -237,7 +237,8 @@ func (h *host) newPageRegion() *pageRegion {
 	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
 	p.before = bytes.Clone(p.buf)
 	for p.off = pageMargin; p.off < pageMargin+pageLen; p.off += pageMargin {
-		if p.register(h, 0); p.hasMargins() {
+		p.register(h, 0)
+		if at := p.Addr() % pageLen; at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen {
 			return p
 		}
 		h.Must("a region that can be deregistered", p.Close())
@@ -254,12 +255,6 @@ func (p *pageRegion) register(h *host, addr uint64) {
 	var err error
 	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.buf[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
 	h.Must("a memory region", err)
-}
-
-// hasMargins reports whether the page has pageMargin octets before and after the region.
-func (p *pageRegion) hasMargins() bool {
-	at := p.Addr() % pageLen
-	return at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen
 }
 
 // remoteAddr returns the address at off, in the region or outside.

@@ -119,20 +119,12 @@ func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 		if !ok {
 			break
 		}
-		if g.Verbatim != nil || !plausibleFPDU(g) {
+		wrongMarker := slices.ContainsFunc(g.Markers, func(m iwarp.Marker) bool { return m.Ptr != m.Want || m.Reserved != 0 })
+		plausible := iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCCorrect
+		if g.Verbatim != nil || wrongMarker || !plausible {
 			return "", false
 		}
 		words = append(words, g.String())
 	}
 	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
-}
-
-// plausibleFPDU reports whether parsed octets are likely to be an FPDU.
-func plausibleFPDU(g iwarp.ReceivedFPDU) bool {
-	for _, m := range g.Markers {
-		if m.Ptr != m.Want || m.Reserved != 0 {
-			return false
-		}
-	}
-	return iwarp.Val(g.DDP.Version) == 1 || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCCorrect
 }

@@ -11,10 +11,10 @@ import (
 
 // recvEnhancedRequest returns the enhanced data of the device's Request.
 func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
-	if hs.recvFrame(); hs.gotFrame.Enhanced == nil {
+	if hs.recvFrame(); hs.deviceFrame.Enhanced == nil {
 		rig.NotApplicable("the device's Request is not enhanced")
 	}
-	return *hs.gotFrame.Enhanced
+	return *hs.deviceFrame.Enhanced
 }
 
 // excessiveDepth is an ORD that no device supports.
@@ -27,24 +27,19 @@ func (hs *handshake) replyExcessiveORD() *conn {
 	return hs.enterFullOperation()
 }
 
-// offeredRTRs returns the kinds of RTR that the flags of enhanced data name.
-func offeredRTRs(e iwarp.Enhanced) (r iwarp.RTR) {
-	f := flagsOf(e)
-	for kind, set := range map[iwarp.RTR]bool{iwarp.RTRSend: f.b, iwarp.RTRWrite: f.c, iwarp.RTRRead: f.d} {
-		if set {
-			r |= kind
-		}
+// recvPeerToPeerRequest returns the flags of the device's Request for the peer-to-peer model.
+func (hs *handshake) recvPeerToPeerRequest() enhancedFlags {
+	f := flagsOf(hs.recvEnhancedRequest())
+	if f&flagA == 0 {
+		rig.NotApplicable("the device does not request the peer-to-peer model")
 	}
-	return r
+	return f
 }
 
 // replyNoCommonRTR sends a Reply with kinds of RTR that the Request does not offer.
 func (hs *handshake) replyNoCommonRTR() *conn {
-	e := hs.recvEnhancedRequest()
-	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not request the peer-to-peer model")
-	}
-	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(anyRTR &^ offeredRTRs(e)) })
+	offered := hs.recvPeerToPeerRequest()
+	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer((rtrFlags &^ offered).rtrs()) })
 	return hs.enterFullOperation()
 }
 
@@ -100,8 +95,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "a connection with at most four outstanding reads",
 	Defects: []string{"DepthsAlwaysCount"}, Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
-		hs.sendReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
-		c := hs.establish()
+		c := hs.establishWithReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c.expectReadsLimited(8, 4)
 		c.sync()
 	}),
@@ -132,11 +126,7 @@ var rtrKinds = []struct {
 // replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
 // does not offer it.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
-	e := hs.recvEnhancedRequest()
-	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not request the peer-to-peer model")
-	}
-	offered := offeredRTRs(e)&kind != 0
+	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {
 		if !offered {
 			return f.Reject(true)
@@ -149,6 +139,17 @@ func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	return offered
 }
 
+// establishByRTR receives an RTR that matches want, answers it if it is a Read, and fails the case
+// unless the application is connected. It returns the RTR.
+func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
+	rtr := hs.enterFullOperation().expect(want)
+	if rtr.Op() == iwarp.OpReadRequest {
+		hs.send(iwarp.ReadResponseTo(rtr.Segment, nil))
+	}
+	hs.expectConnected()
+	return rtr
+}
+
 // onAgreedRTR makes the body of a case from a function that uses a connection on which the
 // device has sent the negotiated RTR. The case does not apply if the device does not offer it.
 func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
@@ -156,13 +157,8 @@ func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) fun
 		if !hs.replyOneRTR(kind) {
 			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
 		}
-		c := hs.enterFullOperation()
-		g := c.expect(iwarp.Any())
-		if kind == iwarp.RTRRead {
-			c.send(iwarp.ReadResponseTo(g.Segment, nil))
-		}
-		hs.expectConnected()
-		body(c, g)
+		rtr := hs.establishByRTR(iwarp.Any())
+		body(hs.conn, rtr)
 	})
 }
 
@@ -187,7 +183,7 @@ var enhancedRTRCases = []conformance.Case{{
 	Expects: "a Request with A and at least one of B, C and D",
 	Defects: []string{"NoRTROffered"}, Run: onActive(setup{}, func(hs *handshake) {
 		f := flagsOf(hs.recvEnhancedRequest())
-		if !f.a {
+		if f&flagA == 0 {
 			hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
 			rig.NotApplicable("the device does not request the peer-to-peer model")
 		}
@@ -205,13 +201,8 @@ var enhancedRTRCases = []conformance.Case{{
 			if !hs.replyOneRTR(rtr.kind) {
 				continue
 			}
-			c := hs.enterFullOperation()
-			g := c.expect(rtr.want)
-			if rtr.kind == iwarp.RTRRead {
-				c.send(iwarp.ReadResponseTo(g.Segment, nil))
-			}
-			hs.expectConnected()
-			c.sync()
+			hs.establishByRTR(rtr.want)
+			hs.sync()
 		}
 	}),
 }, {

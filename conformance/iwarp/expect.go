@@ -18,11 +18,7 @@ import (
 // expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, or
 // with any if there are none.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
-	g, ok := c.nextFPDU(c.ResponseTimeout())
-	if !ok {
-		c.Fail(formatTerminate(causes), "%s", c.describeMissing())
-	}
-	return c.checkTerminate(g, causes)
+	return c.checkTerminate(c.mustNextFPDU(formatTerminate(causes)), causes)
 }
 
 // formatTerminate formats an expected Terminate with alternative causes.
@@ -35,13 +31,9 @@ func formatTerminate(causes []iwarp.Cause) string {
 }
 
 // checkTerminate fails the case unless an FPDU is a Terminate with one of the causes, or with
-// any if there are none. It parses the RFC's bit order and that of Linux's siw; other cases
-// check the bit order.
+// any if there are none.
 func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
-	started := c.deviceConn != nil
-	if siw, ok := g.InSiwBitOrder(started); ok {
-		g.Segment = siw
-	}
+	g.Segment = c.parseTerminate(g)
 	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
 		c.Fail(formatTerminate(causes), "%v", g)
 	}
@@ -88,15 +80,16 @@ func (c *conn) expectMessage(id uint64, n int) {
 	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
 }
 
-// expectMessageDelivered sends a Send of n octets, and expects it in receive id.
-func (c *conn) expectMessageDelivered(id uint64, n int) {
-	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-	c.expectMessage(id, n)
+// sendSends sends Sends of the lengths, each in a separate TCP segment.
+func (c *conn) sendSends(lengths ...int) {
+	for _, n := range lengths {
+		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	}
 }
 
 // expectSendDelivered sends a Send of n octets, and fails the case unless it completes receive id.
 func (c *conn) expectSendDelivered(id uint64, n int) verbs.WC {
-	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	c.sendSends(n)
 	return c.ExpectRecv(id, n)
 }
 
@@ -133,15 +126,15 @@ func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
 // expectEndWithin is expectEnd with a timeout.
 func (c *conn) expectEndWithin(timeout time.Duration) {
-	want := "the end of the stream"
-	if g, ok := c.nextFPDU(timeout); ok {
+	const want = "the end of the stream"
+	g, ok := c.nextFPDU(timeout)
+	switch part := c.deframer.Pending(); {
+	case ok:
 		c.Fail(want, "%v", g)
-	}
-	switch n := len(c.deframer.Pending()); {
-	case c.endErr == nil && n == 0:
+	case len(part) > 0:
+		c.Fail(want, "%s", describeOctets(part))
+	case c.endErr == nil:
 		c.Fail(want, "nothing in %v", timeout)
-	case n != 0:
-		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
 	}
 }
 
@@ -152,17 +145,13 @@ const belowStartupTimer = time.Second
 // in virtual time, and until reads on another connection are answered in real time.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
-	timeout := c.syncUnlessVirtual(quiet)
-	if len(c.startupOctets) > 0 {
-		c.Fail(want, "%s", describeOctets(c.startupOctets))
-	}
-	if g, ok := c.nextFPDU(timeout); ok {
+	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
+	switch part := slices.Concat(c.startupOctets, c.deframer.Pending()); {
+	case ok:
 		c.Fail(want, "%v", g)
-	}
-	if len(c.deframer.Pending()) > 0 {
-		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
-	}
-	if c.endErr != nil {
+	case len(part) > 0:
+		c.Fail(want, "%s", describeOctets(part))
+	case c.endErr != nil:
 		c.Fail(want, "%s", describeEnd(c.endErr))
 	}
 }
@@ -273,10 +262,7 @@ func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
-		g, ok := c.nextFPDU(c.ResponseTimeout())
-		if !ok {
-			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.describeMissing())
-		}
+		g := c.mustNextFPDU(fmt.Sprintf("%d more octets of payload", left))
 		all = append(all, g)
 		left -= len(g.Payload)
 	}
@@ -303,23 +289,18 @@ func (c *conn) expectAbort() {
 // expectTerminateAfter fails the case unless the device sends segments of op only, then a
 // Terminate with one of the causes, or with any if there are none, and the end of the stream.
 func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
-	for n := 0; ; n++ {
-		g, ok := c.nextFPDU(c.ResponseTimeout())
-		switch {
-		case !ok:
-			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), n)
-		case g.Op() == iwarp.OpTerminate:
-			c.checkTerminate(g, causes)
-			c.expectEnd()
-			return
-		}
+	g := c.mustNextFPDU("TERMINATE")
+	for ; g.Op() != iwarp.OpTerminate; g = c.mustNextFPDU("TERMINATE") {
 		c.checkFPDU(iwarp.Op(op), g)
 	}
+	c.checkTerminate(g, causes)
+	c.expectEnd()
 }
 
-// parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
-func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
-	const started = true // MPA start-up has finished
+// parseTerminate parses a Terminate in the RFC's bit order or in that of Linux's siw; some cases
+// check the bit order.
+func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
+	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {
 		return t
 	}
@@ -341,9 +322,7 @@ func (c *conn) expectFailures(n int) {
 	}
 	for i := range n {
 		wc, ok := c.PollCompletion(c.ResponseTimeout())
-		if !ok {
-			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
-		}
+		c.Check(ok, fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
 		c.Check(wc.Status != verbs.WCSuccess, "an error completion", "%s", rig.Describe(&wc))
 	}
 }
@@ -351,15 +330,13 @@ func (c *conn) expectFailures(n int) {
 // bindID is the WRID of bind requests.
 const bindID = 0xb1d
 
-// bindableMemory registers memory that remote peers can access through windows only.
-func (h *host) bindableMemory(n int) *rig.Memory {
-	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
-}
+// bindableAccess are the rights of memory that remote peers can access through windows only.
+const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 
 // newWindow binds a window of type 2 to 64 octets of new memory, and returns the memory and the
 // address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
-	m := c.bindableMemory(64)
+	m := c.Memory(64, bindableAccess)
 	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
 }
 

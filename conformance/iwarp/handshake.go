@@ -21,8 +21,6 @@ type startupFrame = iwarp.StartupFrame
 type handshake struct {
 	*conn
 	setup setup
-	// sentFrame and gotFrame are the start-up frames of the peer and of the device.
-	sentFrame, gotFrame startupFrame
 	// requestParam are the parameters of the connection request, once the application has it.
 	requestParam verbs.ConnParam
 
@@ -64,7 +62,7 @@ func (h *host) startPassive(s setup) *handshake {
 		if s.respond != nil {
 			hs.result, err = s.respond(r, hs.qp)
 		} else {
-			hs.result, err = r.Accept(hs.qp, s.connParam(), appTimeout)
+			hs.result, err = r.Accept(hs.qp, packet.Get(s.connParams, defaultParam), appTimeout)
 		}
 		return err
 	})
@@ -99,7 +97,7 @@ func (h *host) startActiveListening(s setup) *handshake {
 	cm := h.CM()
 	hs.task = h.Go("connect", func() error {
 		var err error
-		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), s.connParam(), appTimeout)
+		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), packet.Get(s.connParams, defaultParam), appTimeout)
 		return err
 	})
 	hs.tcp, err = hs.peerListener.Accept(h.ResponseTimeout())
@@ -123,7 +121,7 @@ func (hs *handshake) resetAndAwaitRetry() bool {
 
 // sendFrame sends the peer's start-up frame.
 func (hs *handshake) sendFrame(f startupFrame) {
-	hs.sentFrame = f
+	hs.peerFrame = f
 	hs.write(f.Append(nil))
 }
 
@@ -145,17 +143,16 @@ func (hs *handshake) exchangeFrames() {
 
 // recvFrame returns the device's start-up frame, or fails the case.
 func (hs *handshake) recvFrame() startupFrame {
-	want := "a start-up frame"
 	until := hs.Now() + hs.ResponseTimeout()
 	for {
 		f, rest, ok := iwarp.ParseStartupFrame(hs.startupOctets)
 		if ok {
-			hs.gotFrame, hs.startupOctets = f, rest
+			hs.deviceFrame, hs.startupOctets = f, rest
 			return f
 		}
 		b, err := hs.tcp.Read(max(0, until-hs.Now()))
 		if err != nil {
-			hs.Fail(want, "%s after %d octets", describeEnd(err), len(hs.startupOctets))
+			hs.Fail("a start-up frame", "%s after %d octets", describeEnd(err), len(hs.startupOctets))
 		}
 		hs.startupOctets = append(hs.startupOctets, b...)
 	}
@@ -174,10 +171,9 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 // frames negotiated. It returns the connection.
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
-	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || packet.Get(hs.sentFrame.C, true)
-	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
-	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M)}
+	crc := iwarp.Val(hs.deviceFrame.C) || packet.Get(hs.peerFrame.C, true)
+	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.deviceFrame.M), CRC: crc}
+	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.peerFrame.M)}
 	c.deframer.Feed(c.startupOctets)
 	c.startupOctets = nil
 	return c
@@ -255,11 +251,11 @@ func enhancedRequest() startupFrame {
 // sendReply answers the device's Request in the same revision, with the requested depths and
 // the cheapest of the offered RTRs. edit, unless it is nil, changes the Reply.
 func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
-	f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev))
-	if e := hs.gotFrame.Enhanced; e != nil {
+	f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev))
+	if e := hs.deviceFrame.Enhanced; e != nil {
 		f = f.Depths(iwarp.Val(e.ORD), min(iwarp.Val(e.IRD), defaultOrd))
 		if iwarp.Val(e.PeerToPeer) {
-			f = f.PeerToPeer(cheapestRTR(e))
+			f = f.PeerToPeer(cheapestRTR(*e))
 		}
 	}
 	if edit != nil {
@@ -268,11 +264,9 @@ func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	hs.sendFrame(f)
 }
 
-// cheapestRTR returns the offered RTR that needs least from its receiver.
-func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
+// cheapestRTR returns the offered RTR that needs least from its receiver; 0 if there is none.
+func cheapestRTR(e iwarp.Enhanced) iwarp.RTR {
 	switch {
-	case e == nil:
-		return 0
 	case iwarp.Val(e.WriteRTR):
 		return iwarp.RTRWrite
 	case iwarp.Val(e.ReadRTR):
@@ -285,7 +279,7 @@ func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
 
 // sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write.
 func (c *conn) sendRTR() {
-	switch cheapestRTR(c.deviceFrame.Enhanced) {
+	switch cheapestRTR(iwarp.Val(c.deviceFrame.Enhanced)) {
 	case iwarp.RTRRead:
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0)))
 		c.wakeDevice()
@@ -328,10 +322,10 @@ const (
 // if the stream ends before it.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
-		if hs.gotFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
+		if hs.deviceFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
 			continue // no Reply was sent, or the accept has returned
 		}
-		if hs.deviceFrame.Rev == nil {
+		if hs.framer.Position == 0 { // nothing was sent in full operation
 			hs.enterFullOperation()
 		}
 		hs.wakeDevice()
@@ -340,8 +334,7 @@ func (h *host) finishAccepts() {
 
 // recvRTR receives the RTR of a device in the peer-to-peer model, and answers a Read.
 func (c *conn) recvRTR() {
-	e := c.peerFrame.Enhanced
-	if e == nil || !iwarp.Val(e.PeerToPeer) {
+	if !iwarp.Val(iwarp.Val(c.peerFrame.Enhanced).PeerToPeer) {
 		return
 	}
 	switch g := c.expect(iwarp.Any()); g.Op() {

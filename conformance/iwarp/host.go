@@ -64,13 +64,8 @@ const (
 	defaultOrd = 16
 )
 
-// connParam returns the connection parameters of the application.
-func (s *setup) connParam() verbs.ConnParam {
-	if s.connParams != nil {
-		return *s.connParams
-	}
-	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
-}
+// defaultParam are the default connection parameters of the application.
+var defaultParam = *depthParam(defaultOrd, defaultOrd)
 
 // depthParam returns connection parameters with the application's IRD and ORD.
 func depthParam(ird, ord uint8) *verbs.ConnParam {
@@ -79,17 +74,15 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 
 // newConn creates the queue pair and the memory of a connection.
 func (h *host) newConn(s *setup) *conn {
-	c := &conn{host: h}
+	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
 	c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
-	var err error
-	c.qp, err = h.Device.CreateQP(verbs.QPInit{
+	c.qp = h.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
-	h.Must("a queue pair", err)
 	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0) // RC has no Q_Key
 	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {
@@ -136,7 +129,7 @@ const appTimeout = 10 * time.Minute
 
 // dialAndSend connects the peer to the listening device and sends octets.
 func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
-	c := &conn{host: h, tcp: h.dial(l)}
+	c := &conn{stream: stream{host: h, tcp: h.dial(l)}}
 	c.write(octets)
 	return c
 }

@@ -151,9 +151,7 @@ var mpaFPDUCases = []conformance.Case{{
 				c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
 					"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 			}
-			if !c.readStream(c.ResponseTimeout()) {
-				c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
-			}
+			c.Check(c.readStream(c.ResponseTimeout()), fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
 		}
 	}),
 }, {

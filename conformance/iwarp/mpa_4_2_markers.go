@@ -31,11 +31,19 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// expectAcceptedWithMarkers fails the case unless a message with a changed marker is delivered.
-func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
-	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
-	c.expectMessage(1, 600)
-	c.sync()
+// onChangedMarkers makes the body of a case that fails unless a message with markers changed by edit
+// is delivered.
+func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
+	return onMarkersToDevice(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
+		c.expectMessage(1, 600)
+		c.sync()
+	})
+}
+
+// expectMarkers fails the case unless a Write of the device has markers.
+func expectMarkers(c *conn) {
+	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 }
 
 // deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
@@ -52,9 +60,7 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 // length. The case must not have parsed an FPDU before.
 func (c *conn) expectLeadingMarker() {
 	for len(c.deframer.Pending()) < 6 {
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("octets of the stream", "%s", c.describeMissing())
-		}
+		c.Check(c.readStream(c.ResponseTimeout()), "octets of the stream", "%s", c.describeMissing())
 	}
 	b := c.deframer.Pending()
 	c.Check([4]byte(b) == [4]byte{} && b[4]|b[5] != 0, "a marker of zeros, then a length", "% x", head(b))
@@ -75,33 +81,25 @@ var mpaMarkerCases = []conformance.Case{{
 	Title:   "The first two octets of a marker are ignored",
 	Sends:   "a Send with a marker that begins with ffff, and the correct CRC",
 	Expects: "it is delivered",
-	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff })
-	}),
+	Defects: []string{"MPAReservedRefused"}, Run: onChangedMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff }),
 }, {
 	ID: "mpa/marker/low-bits-of-the-pointer-are-ignored", Cite: cite("rfc5044/4.2/3"), Setup: setupMarkers,
 	Title:   "The two lowest bits of a marker's pointer are ignored",
 	Sends:   "a Send with a marker whose pointer has the two bits set, and the correct CRC",
 	Expects: "it is delivered",
-	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 })
-	}),
+	Defects: []string{"MPAReservedRefused"}, Run: onChangedMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 }),
 }, {
 	ID: "mpa/marker/request-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
 	Title:   "A responder sends markers to an initiator that requests them",
 	Sends:   "a Request with M set; the device writes 2000 octets",
 	Expects: "a Reply that accepts, and a stream with markers",
-	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
-		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
-	}),
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, expectMarkers),
 }, {
 	ID: "mpa/marker/reply-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
 	Title:   "An initiator sends markers to a responder that requests them",
 	Sends:   "a Reply with M set; the device writes 2000 octets",
 	Expects: "a connection, and a stream with markers",
-	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
-		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
-	}),
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, expectMarkers),
 }, {
 	ID: "mpa/marker/none-unless-asked-for", Cite: cite("rfc5044/7.1.1/5", "rfc5044/7.1.2/10"),
 	Title:   "No markers are sent to a peer that does not request them",
@@ -132,7 +130,7 @@ var mpaMarkerCases = []conformance.Case{{
 		hs.recvFrame()
 		hs.sendReply(withMarkers)
 		c = hs.enterFullOperation()
-		if e := enhancedOf(hs.sentFrame); !iwarp.Val(e.PeerToPeer) { // the application must send first
+		if e := iwarp.Val(hs.peerFrame.Enhanced); !iwarp.Val(e.PeerToPeer) { // the application must send first
 			hs.expectConnected()
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		}
@@ -154,21 +152,21 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of a message at a position in the stream, with a DDP
-// header of header octets, whose FPDU ends at the next marker.
-func payloadToMarker(position uint64, header int) int {
+// payloadToMarker returns the payload length of an untagged message at a position in the stream
+// whose FPDU ends at the next marker.
+func payloadToMarker(position uint64) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {
 		n -= 4 // a marker before the FPDU
 	}
-	return n - 2 - header - 4 // ULPDU_Length, header, CRC
+	return n - 2 - ddpUntaggedLen - 4 // ULPDU_Length, header, CRC
 }
 
 // secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
 // marker, and returns the FPDU of the second, which begins with the marker.
 func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
 	c.allowBadFrames = true
-	n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
+	n := payloadToMarker(c.deframer.Position)
 	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
 	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
@@ -265,7 +263,8 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send of 1500 octets with its markers",
 	Expects: "1500 octets in the receive, without the markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectMessageDelivered(1, 1500)
+		c.send(iwarp.Send(c.nextSendMSN(), data(1500)))
+		c.expectMessage(1, 1500)
 		c.ExpectUnchangedOutside(c.localMem, 0, 1500)
 	}),
 }, {
@@ -284,7 +283,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send that ends at the next marker, then one across the following marker",
 	Expects: "both are delivered, without markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+		n := payloadToMarker(c.framer.Position)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)))
 		c.expectMessage(1, n)

@@ -149,7 +149,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Expects: "a CRC that covers the marker",
 	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
-		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen) + 4
+		n := payloadToMarker(c.deframer.Position) + 4
 		g := c.expectSent(c.sendWR(1, 0, n), iwarp.Send(1, c.localMem.Buf[:n]))
 		m := g.Markers[len(g.Markers)-1]
 		c.Check(m.Offset == g.Offset+uint64(len(g.Raw))-8, "a marker before the CRC", "the last is at %d", m.Offset)
@@ -161,8 +161,9 @@ var mpaCoverageCases = []conformance.Case{{
 	Sends:   "a Send whose pad ends at the next marker, with a CRC that covers the marker",
 	Expects: "it is delivered",
 	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position, ddpUntaggedLen) + 4
-		c.expectMessageDelivered(1, n)
+		n := payloadToMarker(c.framer.Position) + 4
+		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+		c.expectMessage(1, n)
 	}),
 }, {
 	ID: "mpa/crc/covers-a-marker-before-the-length", Cite: cite("rfc5044/4.4/8", "rfc5044/4.3/5"),
@@ -178,7 +179,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Sends:   "a Send that begins at a marker, with a CRC that covers it",
 	Expects: "it is delivered",
 	Defects: []string{"CRCSkipsMarker"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+		n := payloadToMarker(c.framer.Position)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.Send(c.nextSendMSN()+1, data(24)))
 		c.expectRecvs(n, 24)
 		c.ExpectBytes(c.localMem, 2048, data(24))
@@ -206,8 +207,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Sends:   "a Read Response with one bit of its CRC wrong",
 	Expects: "a Terminate for a wrong CRC, a read that fails, and memory unchanged",
 	Defects: []string{"CRCIgnored", "HandsUpFirst"}, Run: onSetup(setup{}, func(c *conn) {
-		g := c.expectSent(c.readWR(1, 0, 64), iwarp.Op(iwarp.OpReadRequest))
-		c.expectRefusal(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC(), iwarp.MPACRC)
+		c.expectRefusal(iwarp.ReadResponseTo(c.deviceRead(1, 0, 64), data(64)).BadCRC(), iwarp.MPACRC)
 		c.expectFailure(1)
 		c.ExpectUntouched(c.localMem)
 	}),

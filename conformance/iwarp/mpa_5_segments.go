@@ -43,9 +43,7 @@ func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
 		n := len(c.deframer.Pending())
 		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", n)
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("a message", "%s", c.describeMissing())
-		}
+		c.Check(c.readStream(c.ResponseTimeout()), "a message", "%s", c.describeMissing())
 		if n, mss := len(c.deframer.Pending()), c.tcp.MSS(); n > mss {
 			rig.NotApplicable(fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
 		}
@@ -130,7 +128,7 @@ var mpaSegmentCases = []conformance.Case{{
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		for i := range 5 {
 			// A message that ends at the next marker: the following one begins with the marker.
-			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+			n := payloadToMarker(c.framer.Position)
 			c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
 			c.expectSendDelivered(1, n)
 			c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
@@ -175,7 +173,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "three Sends in three segments: the last first, then the second, later the first",
 	Expects: "nothing before the first has arrived; then all three, in order",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *conn) {
 		ends := c.hold(c.newSends(8, 24, 40)...)
 		c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
 		c.expectIdle()
@@ -188,7 +186,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; the octets missing between them; then both Sends again in one segment",
 	Expects: "two messages, each once",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *conn) {
 		ends := c.hold(c.newSends(60, 33)...)
 		c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
 		c.expectDelivered(64, 60, 33)
@@ -198,7 +196,7 @@ var segmentCases = []conformance.Case{{
 	Title:   "A retransmitted TCP segment of a Write does not overwrite a later Write",
 	Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, in pieces and whole",
 	Expects: "the content of the second",
-	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *rawConn) {
+	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *conn) {
 		ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
 		c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
 		c.sync()
@@ -211,7 +209,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some duplicate and reordered",
 	Expects: "all are delivered, in order, each once",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *conn) {
 		lengths := make([]int, 30)
 		for i := range lengths {
 			lengths[i] = c.Rand.IntN(257)
@@ -226,7 +224,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "twelve Sends, two in each segment, over TCP whose sequence numbers wrap in one of them; then a Read Request",
 	Expects: "all are delivered, and a Read Response",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *conn) {
 		lengths := slices.Repeat([]int{100}, 12)
 		for two := range slices.Chunk(c.newSends(lengths...), 2) {
 			c.sendCoalesced(two...)
@@ -241,7 +239,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "Sends with their markers, over TCP whose sequence numbers wrap between two markers",
 	Expects: "all are delivered, without markers",
 	Defects: []string{"MarkersKept"},
-	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *conn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		lengths := slices.Repeat([]int{400}, 8)
 		c.send(c.newSends(lengths...)...)
@@ -253,7 +251,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, before it reads from the stream",
 	Expects: "the Send is delivered, and all reads are answered",
 	Defects: []string{"FINDropsAnswers"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
 		const n = tcpBufferBytes / defaultOrd
 		frames := []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(40))}
 		for i := range uint32(defaultOrd) {
@@ -261,7 +259,7 @@ var segmentCases = []conformance.Case{{
 		}
 		c.hold(frames...)
 		c.Note("send the held octets in a segment with FIN")
-		if err := c.raw.SendHeldFIN(0); err != nil {
+		if err := c.raw().SendHeldFIN(0); err != nil {
 			rig.Abort(fmt.Errorf("send FIN: %w", err))
 		}
 		c.ExpectRecv(1, 40)
@@ -279,7 +277,7 @@ var segmentCases = []conformance.Case{{
 	Defects: []string{"SegmentsUnaligned", "MSSIgnored"}, Run: withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		for _, mss := range []int{536, 1000, 1447, 1463} {
 			tcp.SetOptions(conformance.TCPOptions{MSS: mss})
-			c := h.connectRaw(setup{})
+			c := h.connect(setup{})
 			c.PostSend(c.qp, c.writeWR(1, 0, 6000))
 			c.expectWholeFPDUs(mss, 6000)
 			c.ExpectCompletion(1, verbs.WCSuccess)
@@ -289,11 +287,9 @@ var segmentCases = []conformance.Case{{
 
 // expectWholeFPDUs receives a Write of n octets, and fails the case unless each segment holds
 // complete FPDUs only. mss is the length of the segments.
-func (c *rawConn) expectWholeFPDUs(mss, n int) {
+func (c *conn) expectWholeFPDUs(mss, n int) {
 	for received := 0; received < n; {
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("a Write", "%s", c.describeMissing())
-		}
+		c.Check(c.readStream(c.ResponseTimeout()), "a Write", "%s", c.describeMissing())
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			c.checkFraming(&g)
 			c.checkFPDU(iwarp.Op(iwarp.OpWrite), g)

@@ -16,7 +16,7 @@ import (
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
+		if e := iwarp.Val(hs.deviceFrame.Enhanced); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
 			rig.NotApplicable("the device does not accept a Write as RTR")
 		}
 		c := hs.enterFullOperation()
@@ -70,7 +70,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.write(b[:len(b)-1])
 		hs.expectSilence(silencePeriod)
 		hs.write(b[len(b)-1:])
-		hs.sentFrame = f
+		hs.peerFrame = f
 		hs.establishAfter(iwarp.Reply().Reject(false))
 	}),
 }, {

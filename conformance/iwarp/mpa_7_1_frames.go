@@ -44,7 +44,7 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 			// The device may send a Terminate. CRCs are in use only if the device requested them,
 			// since the Reply is invalid.
 			c := hs.enterFullOperation()
-			c.framer.CRC = iwarp.Val(hs.gotFrame.C)
+			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
 				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
 			}
@@ -127,9 +127,7 @@ var mpaFrameCases = []conformance.Case{{
 	Sends:   "a Request with R set",
 	Expects: "a Reply with R clear, and a working connection",
 	Defects: []string{"EchoesFlags"},
-	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
-		c.expectTraffic()
-	}),
+	Run:     onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, (*conn).expectTraffic),
 }, {
 	ID: "mpa/start/reserved-flags-are-zero", Cite: cite("rfc5044/7.1.1/9"),
 	Title:   "The reserved flags of start-up frames are zero",
@@ -251,8 +249,8 @@ var mpaRevisionCases = []conformance.Case{{
 		for _, n := range []int{9, 20, 24, 32} {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
-			f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev)).Private(data(16))
-			if hs.gotFrame.Enhanced != nil {
+			f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev)).Private(data(16))
+			if hs.deviceFrame.Enhanced != nil {
 				f = f.Depths(1, 1).PeerToPeer(iwarp.RTRWrite)
 			}
 			hs.write(f.Append(nil)[:n])
@@ -290,7 +288,7 @@ func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 		for _, n := range lengths {
 			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
 			hs.exchangeFrames()
-			hs.checkPrivateData(hs.gotFrame, data(n))
+			hs.checkPrivateData(hs.deviceFrame, data(n))
 			hs.establish()
 		}
 	})

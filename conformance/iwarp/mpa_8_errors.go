@@ -8,13 +8,10 @@ import (
 // onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a
 // separate connection, and fails unless the device reports the marker.
 func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, edit := range edits {
-			c := h.connect(setup{receives: 1, recvLen: 2048})
-			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-			c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit), iwarp.MPAMarker)
-			c.expectFailure(1)
-		}
+	return onEachConn(setup{receives: 1, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
+		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit), iwarp.MPAMarker)
+		c.expectFailure(1)
 	})
 }
 

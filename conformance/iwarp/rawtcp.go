@@ -9,17 +9,11 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
 
-// rawConn is a connection whose TCP segments the case builds.
-type rawConn struct {
-	*conn
-	raw conformance.RawStream
-}
-
 // onRawTCP makes the body of a case from a function that uses a connection over raw TCP.
-func onRawTCP(options conformance.TCPOptions, s setup, body func(*rawConn)) func(*conformance.Bench) error {
+func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*conformance.Bench) error {
 	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		tcp.SetOptions(options)
-		body(h.connectRaw(s))
+		body(h.connect(s))
 	})
 }
 
@@ -39,24 +33,17 @@ func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) e
 	}
 }
 
-// connectRaw is connect on a bench whose streams are raw TCP.
-func (h *host) connectRaw(s setup) *rawConn {
-	c := h.connect(s)
-	segments, ok := c.tcp.(conformance.RawStream)
-	if !ok {
-		rig.Abort(fmt.Errorf("raw TCP returned a stream of type %T", c.tcp))
-	}
-	return &rawConn{c, segments}
-}
+// raw returns the stream of a connection over raw TCP, whose TCP segments the case builds.
+func (c *stream) raw() conformance.RawStream { return c.tcp.(conformance.RawStream) }
 
 // hold queues frames without sending them, and returns the offset of each frame's end in the queue.
-func (c *rawConn) hold(frames ...iwarp.Segment) (ends []int) {
+func (c *conn) hold(frames ...iwarp.Segment) (ends []int) {
 	var b []byte
 	for _, f := range frames {
 		b = append(b, c.encode(f)...)
 		ends = append(ends, len(b))
 	}
-	if err := c.raw.Hold(b); err != nil {
+	if err := c.raw().Hold(b); err != nil {
 		rig.Abort(fmt.Errorf("hold octets: %w", err))
 	}
 	return ends
@@ -64,10 +51,10 @@ func (c *rawConn) hold(frames ...iwarp.Segment) (ends []int) {
 
 // release sends pieces, ranges [from, to) of the held octets, in a segment each, with a pause after
 // each.
-func (c *rawConn) release(pieces ...[2]int) {
+func (c *conn) release(pieces ...[2]int) {
 	for _, p := range pieces {
 		c.Note("send held octets %d to %d in a segment", p[0], p[1])
-		if err := c.raw.SendHeld(p[0], p[1]); err != nil {
+		if err := c.raw().SendHeld(p[0], p[1]); err != nil {
 			c.Note("release: %v", err) // the device may have reset the stream
 		}
 		c.Sleep(segmentPause)
@@ -75,7 +62,7 @@ func (c *rawConn) release(pieces ...[2]int) {
 }
 
 // newSends returns Sends of the lengths.
-func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Segment) {
+func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	for i, n := range lengths {
 		frames = append(frames, iwarp.Send(c.nextSendMSN()+uint32(i), rig.Pattern(n, byte(i))))
 	}
@@ -84,7 +71,7 @@ func (c *rawConn) newSends(lengths ...int) (frames []iwarp.Segment) {
 
 // expectDelivered fails the case unless exactly Sends of the lengths are delivered, in order,
 // into receives of room octets each.
-func (c *rawConn) expectDelivered(room int, lengths ...int) {
+func (c *conn) expectDelivered(room int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)
 		c.ExpectBytes(c.localMem, room*i, rig.Pattern(n, byte(i)))
@@ -96,7 +83,7 @@ func (c *rawConn) expectDelivered(room int, lengths ...int) {
 // randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of
 // them duplicate and some overlapping. No segment ends in pad or CRC, which some devices do not
 // handle; other cases check that.
-func randomPieces(c *rawConn, ends []int) (pieces [][2]int) {
+func randomPieces(c *conn, ends []int) (pieces [][2]int) {
 	for at := 0; at < ends[len(ends)-1]; {
 		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
 		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 { // in pad or CRC

@@ -100,7 +100,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	Expects: "causes that an RFC lists",
 	Defects: []string{"CodesShifted"},
 	Run: onEachFault(slices.Concat(layerFaults, []peerFault{opcodeFault, versionFault}, ddpFaults), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-		cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
+		cause := iwarp.Val(c.parseTerminate(g).Terminate.Cause)
 		c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
 	}),
 }, {
@@ -122,7 +122,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
 	Defects: []string{"TermInvalidateFlag"},
 	Run: onEachFault(append([]peerFault{invalidateFault}, layerFaults...), func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-		t := parseTerminate(g).Terminate
+		t := c.parseTerminate(g).Terminate
 		_, rest := terminateControl(g)
 		c.Check(len(rest) == terminateContentLen(t), fmt.Sprintf("for %s a Terminate with %d octets after its control word, as its flags announce", f.name, terminateContentLen(t)), "%d", len(rest))
 	}),
@@ -142,7 +142,7 @@ var rdmapTerminateCases = []conformance.Case{{
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
 	Defects: []string{"TermAllHeaders"}, Run: onEachFault(layerFaults, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
-		t := parseTerminate(g).Terminate
+		t := c.parseTerminate(g).Terminate
 		c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
 			fmt.Sprintf("for %s a Terminate with M=%t, D=%t and R=%t", f.name, f.quotesDDP, f.quotesDDP, f.quotesRDMAP), "M=%t, D=%t and R=%t", iwarp.Val(t.LengthValid), iwarp.Val(t.HasDDP), iwarp.Val(t.HasRDMAP))
 	}),

@@ -193,15 +193,12 @@ func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
 // 32 octets, each on a separate connection, end the stream, fail the read and change no memory
 // outside that of the read.
 func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, answer := range answers {
-			c := h.connect(setup{})
-			c.send(answer(c, c.deviceRead(1, 64, 32))...)
-			c.expectAbort()
-			c.expectFailures(1)
-			c.ExpectUntouched(c.targetMem)
-			c.ExpectUnchangedOutside(c.localMem, 64, 32)
-		}
+	return onEachConn(setup{}, answers, func(c *conn, answer func(*conn, iwarp.Segment) []iwarp.Segment) {
+		c.send(answer(c, c.deviceRead(1, 64, 32))...)
+		c.expectAbort()
+		c.expectFailures(1)
+		c.ExpectUntouched(c.targetMem)
+		c.ExpectUnchangedOutside(c.localMem, 64, 32)
 	})
 }
 

@@ -10,20 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// useCompChannel makes later queue pairs use a completion queue with a completion channel, which it
-// returns.
-func (h *host) useCompChannel() verbs.CompChannel {
+// connectArmed makes a connection with two receives. Its completion queue raises an event in the
+// returned channel for the next solicited completion.
+func (h *host) connectArmed() (*conn, verbs.CompChannel) {
 	ch, err := h.Device.CreateCompChannel()
 	h.Must("a completion channel", err)
-	h.CQ, err = h.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
-	h.Must("a completion queue with a channel", err)
-	return ch
-}
-
-// armCQ requests a notification for the next solicited completion.
-func (h *host) armCQ() {
+	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
+	c := h.connect(setup{receives: 2})
 	const solicitedOnly = true
 	h.Must("a completion queue that can be armed", h.CQ.ReqNotify(solicitedOnly))
+	return c, ch
 }
 
 // expectCQEvent fails the case unless the completion queue raises an event.
@@ -86,9 +82,7 @@ var rdmapSendCases = []conformance.Case{{
 	Sends:   "a Send with solicited event, to an application that waits for solicited events",
 	Expects: "an event",
 	Defects: []string{"NeverSolicited"}, Run: onHost(func(h *host) {
-		ch := h.useCompChannel()
-		c := h.connect(setup{receives: 4})
-		h.armCQ()
+		c, ch := h.connectArmed()
 		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)))
 		h.expectCQEvent(ch)
 		c.ExpectRecv(1, 16)
@@ -99,9 +93,7 @@ var rdmapSendCases = []conformance.Case{{
 	Sends:   "a Send, to an application that waits for solicited events",
 	Expects: "a receive, and no event",
 	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
-		ch := h.useCompChannel()
-		c := h.connect(setup{receives: 4})
-		h.armCQ()
+		c, ch := h.connectArmed()
 		c.expectSendDelivered(1, 16)
 		c.sync()
 		h.expectNoCQEvent(ch)
@@ -151,15 +143,12 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Title:   "A zero-length Send with Invalidate invalidates its key",
 	Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
 	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
-	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
-		for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
-			c := h.connect(setup{receives: 1})
-			m, at := c.newWindow(verbs.AccessRemoteWrite)
-			c.send(send(c.nextSendMSN(), at.STag, nil))
-			c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
-			c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
-			h.ExpectUntouched(m)
-		}
+	Defects: []string{"EmptySendKeepsKey"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}, func(c *conn, op iwarp.Opcode) {
+		m, at := c.newWindow(verbs.AccessRemoteWrite)
+		c.send(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, nil).Opcode(op))
+		c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
+		c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "rdmap/invalidate/is-reported", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,

@@ -17,9 +17,7 @@ func (c *conn) expectQPError() {
 	}
 	for {
 		wc, ok := c.PollCompletion(0)
-		if !ok {
-			c.Fail("an event of the queue pair, or a completion with its error", "neither")
-		}
+		c.Check(ok, "an event of the queue pair, or a completion with its error", "neither")
 		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
 			return
 		}
@@ -241,9 +239,7 @@ var rdmapOrderCases = []conformance.Case{{
 	Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
 	Expects: "four receives, then nothing, and then the others in order",
 	Defects: []string{"DeliversFirstSegment"}, Run: onSetup(setup{receives: 8}, func(c *conn) {
-		for range 4 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
+		c.sendSends(16, 16, 16, 16)
 		parts := iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 32)
 		b := c.encode(parts[0], parts[1])
 		cut := len(b) - 20
@@ -251,12 +247,9 @@ var rdmapOrderCases = []conformance.Case{{
 		c.expectRecvs(16, 16, 16, 16)
 		c.expectIdle()
 		c.write(b[cut:])
-		for range 3 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
-		c.ExpectRecv(5, 64)
-		for id := range uint64(3) {
-			c.ExpectRecv(id+6, 16)
+		c.sendSends(16, 16, 16)
+		for i, n := range []int{64, 16, 16, 16} {
+			c.ExpectRecv(uint64(i+5), n)
 		}
 	}),
 }, {

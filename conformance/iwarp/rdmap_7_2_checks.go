@@ -15,16 +15,9 @@ var rdmapCheckCases = []conformance.Case{{
 	Title:   "A message with an unassigned opcode ends the stream",
 	Sends:   "a Send and a Write with opcode 13",
 	Expects: "a Terminate: unexpected opcode, and no receive",
-	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
-		for _, wrong := range []func(*conn) iwarp.Segment{
-			func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
-			func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
-		} {
-			c := h.connect(setup{receives: 2})
-			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
-			c.ExpectNoSuccess()
-		}
-	}),
+	Defects: []string{"BadSegmentsDropped"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
+		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
+		func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) }),
 }, {
 	ID: "rdmap/check/version", Cite: cite("rfc5040/7.2/2"),
 	Title:   "A message with another RDMAP version ends the stream",
@@ -135,12 +128,9 @@ var registryCases = []conformance.Case{{
 	Title:   "Unassigned opcodes are reported as unexpected",
 	Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a separate connection",
 	Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
-	Defects: []string{"OpcodeMasked"}, Run: onHost(func(h *host) {
-		for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
-			c := h.connect(setup{receives: 1})
-			h.Note("opcode %d", op)
-			c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
-			c.expectFailure(1)
-		}
+	Defects: []string{"OpcodeMasked"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{12, 13, 14, 15}, func(c *conn, op iwarp.Opcode) {
+		c.Note("opcode %d", op)
+		c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
+		c.expectFailure(1)
 	}),
 }}

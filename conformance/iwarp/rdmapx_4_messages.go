@@ -9,8 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The word is the first aligned eight octets of targetMem, the target of the peer's atomics.
-
 // wordAddr returns the address off octets after the word of targetMem, eight aligned octets on which
 // cases test atomics.
 func (c *conn) wordAddr(off int) iwarp.Addr { return c.targetAddr(c.targetMem.WordOffset(0) + off) }

@@ -160,9 +160,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "immediate data, and immediate data with solicited event, to an application that waits for solicited events",
 	Expects: "no event for the first, and one for the second",
 	Defects: []string{"NeverSolicited"}, Run: onImmediate(func(first *conn) {
-		ch := first.useCompChannel()
-		c := first.connect(setup{receives: 2})
-		c.armCQ()
+		c, ch := first.connectArmed()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		c.expectRecvImm(1, 1)
 		c.sync()

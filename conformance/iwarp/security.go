@@ -3,6 +3,7 @@ package iwarp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -63,7 +64,7 @@ var securityMemoryCases = []conformance.Case{{
 	Sends:   "Writes and Read Requests that begin one octet before, and end one octet after, a window in the middle of a region",
 	Expects: "a Terminate: base or bounds; memory unchanged",
 	Defects: []string{"WindowBounds"}, Run: onHost(func(h *host) {
-		m := h.bindableMemory(256)
+		m := h.Memory(256, bindableAccess)
 		const start, length, n = 64, 128, 16 // of the window, and of a Write or Read
 		for _, off := range []int{start - 1, start + length - n + 1} {
 			for _, wrong := range []func(*conn, iwarp.Addr) iwarp.Segment{
@@ -142,17 +143,13 @@ var securityMemoryCases = []conformance.Case{{
 	Title:   "A queue pair that does not permit atomics executes none, whatever the memory permits",
 	Sends:   "a FetchAdd and a CmpSwap to memory with all access rights, each to a queue pair that permits reads and Writes only",
 	Expects: "a Terminate, and memory unchanged",
-	Defects: []string{"QPRightsIgnored"}, Run: onHost(func(h *host) {
-		m := h.Memory(4096, allAccess)
-		at := addrOf(m, m.WordOffset(0))
-		for _, request := range []makeSegment{
-			func(c *conn) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
-			func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
-		} {
-			c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
-			c.expectRefusal(request(c), accessCauses...)
-			h.ExpectUntouched(m)
-		}
+	Defects: []string{"QPRightsIgnored"}, Run: onEachConn(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}, []func(*conn, iwarp.Addr) iwarp.Segment{
+		func(c *conn, at iwarp.Addr) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5) },
+		func(c *conn, at iwarp.Addr) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
+	}, func(c *conn, request func(*conn, iwarp.Addr) iwarp.Segment) {
+		m := c.Memory(4096, allAccess)
+		c.expectRefusal(request(c, addrOf(m, m.WordOffset(0))), accessCauses...)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "security/rights/empty-read-needs-none", Cite: cite("rfc5042/6.3.5/2"), Level: conformance.Should,
@@ -248,8 +245,7 @@ var securityResourceCases = []conformance.Case{{
 	Sends:   "Sends, until fewer receives are left than the limit",
 	Expects: "an event then, and not before",
 	Defects: []string{"SRQLimitSilent"}, Run: onHost(func(h *host) {
-		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
-		h.Must("a shared receive queue", err)
+		srq := h.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
 		m := h.Memory(8*64, verbs.AccessLocalWrite)
 		for i := range 8 {
 			h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
@@ -286,17 +282,14 @@ var securityResourceCases = []conformance.Case{{
 	Expects: "an event, or an error of the queue; the other stream still works",
 	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"}, Run: onHost(func(h *host) {
 		roomy := h.CQ
-		small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
-		h.Must("a small completion queue", err)
+		small := h.CreateCQ(verbs.CQInit{Depth: 4})
 		n := small.Depth() + 4
 		h.CQ = small
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
 		flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
 		h.CQ = roomy
 		other := h.connect(setup{receives: 2})
-		for range n {
-			flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
-		}
+		flooded.sendSends(slices.Repeat([]int{16}, n)...)
 		flooded.waitForDevice()
 		h.expectOverrunReported(small)
 		other.expectSendDelivered(1, 16)
