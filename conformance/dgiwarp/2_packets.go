@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -221,12 +220,6 @@ func (h *host) checkCRC(a arrival) {
 
 // appendCRC appends the CRC of a packet.
 func appendCRC(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, iwarp.CRC32c(b)) }
-
-// fromPort returns the route with another source port.
-func (w route) fromPort(port uint16) route {
-	w.from = netip.AddrPortFrom(w.from.Addr(), port)
-	return w
-}
 
 // expectNoEffect expects no response, completion, event, change of memory or change of state.
 func (q *deviceQP) expectNoEffect() {

@@ -168,7 +168,7 @@ var recordCases = []conformance.Case{{
 		var numbers []uint32
 		for range 2 {
 			const n = 5000
-			p.PostSend(p.qp, p.writeRecordWR(1, 0, n))
+			p.PostSend(p.qp, p.writeRecordWR(1, n))
 			all := p.nextMessage()
 			p.Check(all[0].Record != nil, "the header of a Write-Record", "%v", all[0].Packet)
 			msn, at := *all[0].Record.MSN, 0

@@ -193,9 +193,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
 		for p.fromDeviceFlow.next < 600 {
 			oldest := p.fromDeviceFlow.next
-			a, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
-			p.checkInWindow(oldest, a)
+			p.checkInWindow(oldest, p.mustNextData(fmt.Sprintf("packet %d", oldest)))
 			p.ackAll()
 		}
 		oldest := p.fromDeviceFlow.next
@@ -221,8 +219,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
 		var last arrival
 		for {
-			a, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, "retransmissions", "nothing in %v", p.ResponseTimeout())
+			a := p.mustNextData("retransmissions")
 			if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
 				asks(last, "the last before the window ends")
 				asks(a, "retransmissions")

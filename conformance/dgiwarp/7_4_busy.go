@@ -103,8 +103,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.ExpectBytes(p.targetMem, 0, data(8))
 		p.targetMem.Snapshot()
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
-		a, ok := p.nextData(p.ResponseTimeout())
-		p.Check(ok, "a Read Response", "nothing in %v", p.ResponseTimeout())
+		a := p.mustNextData("a Read Response")
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.ReadResponse(peerSTag, peerTO, data(8))), a)
 		p.fromDeviceFlow.epoch = *a.Data.Epoch
 		if a.Data.Start != nil && *a.Data.Start.Proof == 0 {

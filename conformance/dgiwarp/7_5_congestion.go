@@ -158,10 +158,8 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 // expectTimeoutRetransmission fails the case unless the device retransmits at a timeout, from packet
 // oldest on and at most minWindow packets.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
-	for retransmitted := false; !retransmitted; { // skip packets that were in flight
-		a, ok := p.nextData(p.ResponseTimeout())
-		p.Check(ok, fmt.Sprintf("a retransmission of packet %d at a timeout", oldest), "nothing in %v", p.ResponseTimeout())
-		retransmitted = *a.Data.Seq == oldest
+	want := fmt.Sprintf("a retransmission of packet %d at a timeout", oldest)
+	for *p.mustNextData(want).Data.Seq != oldest { // a packet that was in flight
 	}
 	n := 1
 	for {

@@ -81,7 +81,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p.expectRequest(t.wr, t.want)
 			p.ackAndComplete(t.wr.WRID)
 		}
-		p.expectRequest(p.writeRecordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
+		p.expectRequest(p.writeRecordWR(9, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
 		p.ackAndComplete(9)
 		request := p.expectRequest(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))

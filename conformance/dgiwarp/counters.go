@@ -46,8 +46,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 // receiveOnOtherQP waits until the device has processed all earlier packets: another queue
 // pair receives a later one. It returns the counts of this packet.
 func (h *host) receiveOnOtherQP() rig.Counts {
-	cq, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
-	h.Must("a completion queue", err)
+	cq := h.CreateCQ(verbs.CQInit{Depth: 4})
 	h.newQP(setup{cq: cq, receives: 1}).peer(0).sendSegments(iwarp.Send(1, data(8)))
 	_, ok := h.PollCQ(cq, h.ResponseTimeout())
 	h.Check(ok, "a receive of the other queue pair", "nothing in %v", h.ResponseTimeout())
@@ -245,17 +244,14 @@ func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 // whether retransmissions count as data, and whether an acknowledgement in a data packet counts.
 func addSent(counts rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
 	counts.Add(cntSentPackets, rig.Exactly(1))
-	if g.Ack != nil {
-		if g.Data == nil {
-			counts.Add(cntAcksSent, rig.Exactly(1))
-		} else {
-			counts.Add(cntAcksSent, rig.Between(0, 1))
-		}
-	}
-	switch iwarp.Val(g.Header.Kind) {
-	case iwarp.KindChallenge:
+	switch {
+	case g.Ack != nil && g.Data != nil:
+		counts.Add(cntAcksSent, rig.Between(0, 1))
+	case g.Ack != nil:
+		counts.Add(cntAcksSent, rig.Exactly(1))
+	case g.Challenge != nil:
 		counts.Add(cntChallengesSent, rig.Exactly(1))
-	case iwarp.KindRefusal:
+	case g.Refusal != nil:
 		counts.Add(cntRefusalsSent, rig.Exactly(1))
 	}
 	if g.Data == nil {

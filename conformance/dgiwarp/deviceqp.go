@@ -55,12 +55,10 @@ func (h *host) newQP(s setup) *deviceQP {
 	memLen := cmp.Or(s.memLen, 16<<10)
 	q.targetMem = h.Memory(memLen, cmp.Or(s.access, allAccess)|verbs.AccessLocalWrite)
 	q.localMem = h.Memory(max(memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
-	var err error
-	q.qp, err = h.Device.CreateQP(verbs.QPInit{
+	q.qp = h.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
 		Caps: verbs.QPCaps{MaxSendWR: 512, MaxRecvWR: 256, MaxSendSGE: 2, MaxRecvSGE: 2},
 	})
-	h.Must("a queue pair", err)
 	q.toRTS()
 	for i := range s.receives {
 		q.PostRecv(q.qp, uint64(i+1), q.localMem.SGE(i*q.recvLen, q.recvLen))
@@ -140,10 +138,7 @@ const syncQPN = 0x00ca4a51
 // newSyncQP creates the queue pair of syncDevice. It has a completion queue of its own, so that a case
 // does not see its completions.
 func newSyncQP(h *host) *syncQP {
-	c := new(syncQP)
-	var err error
-	c.cq, err = h.Device.CreateCQ(verbs.CQInit{Depth: 16})
-	h.Must("a completion queue", err)
+	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
 	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
 	c.p.qpn = syncQPN
 	return c
@@ -162,9 +157,8 @@ func (c *syncQP) sync() {
 	}
 	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
 	c.p.send(iwarp.UD(iwarp.Send(c.round, data(8))))
-	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
-		c.p.Fail("a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
-	}
+	_, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout())
+	c.p.Check(ok, "a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
 	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
 	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
 	reply.Flags = 0

@@ -17,12 +17,9 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	})
 }
 
-// timestamp returns the time of the peer in microseconds, as in data packets.
-func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
-
 // dataPacket returns data packet seq of the peer's flow.
 func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
-	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
+	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
@@ -220,15 +217,20 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
+// mustNextData is nextData, and fails the case after the response timeout; want describes the packet.
+func (p *peer) mustNextData(want string) arrival {
+	a, ok := p.nextData(p.ResponseTimeout())
+	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
+	return a
+}
+
 // expectData fails the case unless the device's next data packet is packet seq. It skips
 // retransmissions of earlier packets.
 func (p *peer) expectData(seq uint32) arrival {
-	a, ok := p.nextData(p.ResponseTimeout())
-	for ok && int32(*a.Data.Seq-seq) < 0 {
-		a, ok = p.nextData(p.ResponseTimeout())
-	}
-	if !ok {
-		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
+	missing := fmt.Sprintf("packet %d of the flow", seq)
+	a := p.mustNextData(missing)
+	for int32(*a.Data.Seq-seq) < 0 {
+		a = p.mustNextData(missing)
 	}
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}

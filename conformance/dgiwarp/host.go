@@ -51,6 +51,12 @@ func (w route) toAddr(dst netip.Addr) route {
 	return w
 }
 
+// fromPort returns the route with another source port.
+func (w route) fromPort(port uint16) route {
+	w.from = netip.AddrPortFrom(w.from.Addr(), port)
+	return w
+}
+
 // sendOctets sends octets in a UDP datagram.
 func (h *host) sendOctets(w route, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
@@ -81,6 +87,14 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
+// mustNextPacket is nextPacket, and fails the case after the response timeout; want describes the
+// packet.
+func (h *host) mustNextPacket(want string) arrival {
+	a, ok := h.nextPacket(h.ResponseTimeout())
+	h.Check(ok, want, "nothing in %v", h.ResponseTimeout())
+	return a
+}
+
 // nextOnWire returns the next UDP datagram on the wire. It fails the case if the CRC is wrong.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
@@ -96,9 +110,8 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		if !ok {
 			continue
 		}
-		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCCorrect {
-			h.Fail(fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
-		}
+		ok = packet.Get(a.CRCStatus, iwarp.CRCWrong) == iwarp.CRCCorrect
+		h.Check(ok, fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
 		return a, true
 	}
 }
@@ -127,10 +140,7 @@ func (h *host) checkPacket(want iwarp.Packet, got arrival) {
 func (h *host) nextPackets(n int) []arrival {
 	all := make([]arrival, n)
 	for i := range all {
-		var ok bool
-		if all[i], ok = h.nextPacket(h.ResponseTimeout()); !ok {
-			h.Fail(fmt.Sprintf("%d packets", n), "%d", i)
-		}
+		all[i] = h.mustNextPacket(fmt.Sprintf("packet %d of %d", i+1, n))
 	}
 	return all
 }
@@ -138,9 +148,8 @@ func (h *host) nextPackets(n int) []arrival {
 // expectSilence fails the case if the device sends a packet before another queue pair (syncQP)
 // has replied. In virtual time it then waits for quiet, to observe timers.
 func (h *host) expectSilence(quiet time.Duration) {
-	if a, ok := h.packetAfterSync(quiet); ok {
-		h.Fail("nothing is sent", "%v", a.Packet)
-	}
+	a, ok := h.packetAfterSync(quiet)
+	h.Check(!ok, "nothing is sent", "%v", a.Packet)
 }
 
 // expectIdle fails the case if the device sends a packet, or completes a request or receive.

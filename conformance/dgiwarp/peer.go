@@ -82,10 +82,7 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 // expect fails the case unless the next packet is from the queue pair to the peer and matches
 // want. It returns the packet.
 func (p *peer) expect(want iwarp.Packet) arrival {
-	got, ok := p.nextPacket(p.ResponseTimeout())
-	if !ok {
-		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
-	}
+	got := p.mustNextPacket(want.String())
 	p.checkPacket(p.fromDevice(want), got)
 	p.Check(got.IP.Dst == p.route.from.Addr() && iwarp.Val(got.UDP.DstPort) == p.route.from.Port(),
 		fmt.Sprintf("%v goes to %v", got.Packet, p.route.from), "it goes to %v, port %d", got.IP.Dst, iwarp.Val(got.UDP.DstPort))
@@ -117,8 +114,6 @@ func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
 func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
-
-// Work requests of the device to the peer, with n octets of localMem from off on.
 
 // wr returns a work request of the device to the peer, with n bytes of localMem from off on.
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {
