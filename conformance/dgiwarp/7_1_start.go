@@ -8,7 +8,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var startSenderCases = overRD.Cases([]conformance.Case{{
+// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
+func (p *peer) awaitChallenge() uint64 {
+	for {
+		a := p.mustNextPacket("a Challenge")
+		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
+			return *a.Challenge.Cookie
+		}
+		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)
+	}
+}
+
+// cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
+const cookieSlot = 5 * time.Second
+
+var startCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/start/first-packet-carries-data", Cite: cite("7.1", "dg/start/1"),
 	Title:   "A flow starts with its first packet, which has sequence number 0, data, a proof, and incarnation and key of its source",
 	Sends:   "a Challenge",
@@ -206,23 +220,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.expectNoCompletionYet()
 		p.ackAndComplete(2)
 	}),
-}})
-
-// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
-func (p *peer) awaitChallenge() uint64 {
-	for {
-		a := p.mustNextPacket("a Challenge")
-		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
-			return *a.Challenge.Cookie
-		}
-		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)
-	}
-}
-
-// cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
-const cookieSlot = 5 * time.Second
-
-var startReceiverCases = overRD.Cases([]conformance.Case{{
+}, {
 	ID: "dg/start/without-proof-is-challenged", Cite: cite("7.1", "dg/start/4"),
 	Title:   "A start without a valid proof is answered with a Challenge, and keeps no state",
 	Sends:   "starts without proof, with an invalid one, and of a packet that is not the first, each with a Send",

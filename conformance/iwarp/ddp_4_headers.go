@@ -19,7 +19,49 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-var ddpControlCases = []conformance.Case{{
+// onAcceptedWith makes the body of a case that fails unless messages of several kinds are accepted
+// with headers changed by edit.
+func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
+	return onConn(func(c *conn) {
+		c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
+		c.expectMessage(1, 16)
+		c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
+		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
+		c.send(edit(iwarp.ReadResponseTo(c.deviceRead(7, 1024, 24), data(24))))
+		c.ExpectCompletion(7, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 1024, data(24))
+	})
+}
+
+// expectHeaderOctets fails the case unless a ULPDU begins with want.
+func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
+	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
+}
+
+// Headers built independently of package packet/iwarp, to find errors that its encoder and
+// parser share.
+
+// taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
+// octet.
+func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
+	const ddp = 0xc1 // tagged, last, DDP version 1
+	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
+	return binary.BigEndian.AppendUint64(b, to)
+}
+
+// untaggedHeaderOctets returns a header of the first message of queue qn, with the control octets of
+// DDP and RDMAP.
+func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
+	b := []byte{ddp, rdmap, 0, 0, 0, 0}
+	const msn = 1
+	for _, v := range []uint32{qn, msn, mo} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+var ddpHeaderCases = []conformance.Case{{
 	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
 	Title:   "T is set in Writes and Read Responses, and in nothing else",
 	Sends:   "a Read Request; the device sends a message of every kind",
@@ -118,51 +160,7 @@ var ddpControlCases = []conformance.Case{{
 			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
 		}
 	}),
-}}
-
-// onAcceptedWith makes the body of a case that fails unless messages of several kinds are accepted
-// with headers changed by edit.
-func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
-	return onConn(func(c *conn) {
-		c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
-		c.expectMessage(1, 16)
-		c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-		c.send(edit(iwarp.ReadResponseTo(c.deviceRead(7, 1024, 24), data(24))))
-		c.ExpectCompletion(7, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 1024, data(24))
-	})
-}
-
-// expectHeaderOctets fails the case unless a ULPDU begins with want.
-func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
-	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
-	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
-}
-
-// Headers built independently of package packet/iwarp, to find errors that its encoder and
-// parser share.
-
-// taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
-// octet.
-func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
-	const ddp = 0xc1 // tagged, last, DDP version 1
-	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
-	return binary.BigEndian.AppendUint64(b, to)
-}
-
-// untaggedHeaderOctets returns a header of the first message of queue qn, with the control octets of
-// DDP and RDMAP.
-func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
-	b := []byte{ddp, rdmap, 0, 0, 0, 0}
-	const msn = 1
-	for _, v := range []uint32{qn, msn, mo} {
-		b = binary.BigEndian.AppendUint32(b, v)
-	}
-	return b
-}
-
-var ddpHeaderCases = []conformance.Case{{
+}, {
 	ID: "ddp/tagged/header-layout", Cite: cite("rfc5041/4.2/1"),
 	Title:   "A tagged header is two octets of control, the STag and the offset",
 	Sends:   "a Read Request; the device writes too",

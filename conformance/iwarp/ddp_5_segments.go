@@ -38,6 +38,19 @@ func (c *conn) sglOver4GiB() []verbs.SGE {
 	return append(sgl, verbs.SGEOf(m, 0, 16))
 }
 
+// expectPlacedInOrder sends the three segments of a Write in the given order, and fails the
+// case unless the device places all of them, and changes no other memory.
+func (c *conn) expectPlacedInOrder(order ...int) {
+	const piece = 32
+	b := data(3 * piece)
+	for i, k := range order {
+		c.send(c.peerWrite(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
+	}
+	c.sync()
+	c.ExpectBytes(c.targetMem, 0, b)
+	c.ExpectUnchangedOutside(c.targetMem, 0, len(b))
+}
+
 var ddpSegmentCases = []conformance.Case{{
 	ID: "ddp/segment/all-data-in-segments-that-fit", Cite: cite("rfc5041/5.2/1", "rfc5044/3/3"),
 	Title:   "A message is sent completely, in segments no longer than the MULPDU",
@@ -137,22 +150,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.sync()
 	}),
-}}
-
-// expectPlacedInOrder sends the three segments of a Write in the given order, and fails the
-// case unless the device places all of them, and changes no other memory.
-func (c *conn) expectPlacedInOrder(order ...int) {
-	const piece = 32
-	b := data(3 * piece)
-	for i, k := range order {
-		c.send(c.peerWrite(k*piece, b[k*piece:][:piece]).Last(i == len(order)-1))
-	}
-	c.sync()
-	c.ExpectBytes(c.targetMem, 0, b)
-	c.ExpectUnchangedOutside(c.targetMem, 0, len(b))
-}
-
-var ddpOrderCases = []conformance.Case{{
+}, {
 	ID: "ddp/order/sent-as-posted", Cite: cite("rfc5041/5.3/1", "rfc5040/5.5/4"),
 	Title:   "Messages are sent in the order in which they were posted, whatever their kind",
 	Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",

@@ -9,6 +9,28 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
+// offsets, outside a region but inside its page, are refused.
+func onWritesOutsideRegion(offsets ...int) func(*conformance.Bench) error {
+	return onEachConn(setup{}, offsets, func(c *conn, off int) {
+		p := c.newPageRegion()
+		c.expectRefusal(writeTo(p.remoteAddr(off), data(16)), iwarp.DDPTaggedBounds)
+		c.expectPageUnchanged(p)
+	})
+}
+
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
+// fails the case unless the second causes a Terminate with one of the causes.
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+	const first = 16
+	c := h.connect(setup{receives: 4})
+	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
+	c.send(parts[0], change(parts[1]))
+	c.expectTerminateAndEnd(causes...)
+	c.ExpectNoSuccess()
+	c.ExpectUnchangedOutside(c.localMem, 0, first)
+}
+
 var ddpTaggedCases = []conformance.Case{{
 	ID: "ddp/tagged/unknown-key", Cite: cite("rfc5041/7.1/6"),
 	Title:   "A Write with an unknown STag ends the stream",
@@ -69,31 +91,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Defects: []string{"PlacesWhatFits"}, Run: onConn(func(c *conn) {
 		c.expectRefusalWithoutEffect(c.peerWrite(memLen-48, data(64)), iwarp.DDPTaggedBounds)
 	}),
-}}
-
-// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
-// offsets, outside a region but inside its page, are refused.
-func onWritesOutsideRegion(offsets ...int) func(*conformance.Bench) error {
-	return onEachConn(setup{}, offsets, func(c *conn, off int) {
-		p := c.newPageRegion()
-		c.expectRefusal(writeTo(p.remoteAddr(off), data(16)), iwarp.DDPTaggedBounds)
-		c.expectPageUnchanged(p)
-	})
-}
-
-// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
-// fails the case unless the second causes a Terminate with one of the causes.
-func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
-	const first = 16
-	c := h.connect(setup{receives: 4})
-	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
-	c.send(parts[0], change(parts[1]))
-	c.expectTerminateAndEnd(causes...)
-	c.ExpectNoSuccess()
-	c.ExpectUnchangedOutside(c.localMem, 0, first)
-}
-
-var ddpLaterCases = []conformance.Case{{
+}, {
 	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Send whose second segment does not follow the first is refused",
 	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",

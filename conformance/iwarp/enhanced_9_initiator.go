@@ -43,6 +43,55 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 	return hs.enterFullOperation()
 }
 
+// rtrKinds are the kinds of RTR with their segments.
+var rtrKinds = []struct {
+	kind iwarp.RTR
+	want iwarp.Segment
+}{
+	{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+	{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+	{iwarp.RTRSend, iwarp.Send(1, nil)},
+}
+
+// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
+// does not offer it.
+func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
+	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
+	hs.sendReply(func(f startupFrame) startupFrame {
+		if !offered {
+			return f.Reject(true)
+		}
+		return f.PeerToPeer(kind)
+	})
+	if !offered {
+		hs.expectConnError()
+	}
+	return offered
+}
+
+// establishByRTR receives an RTR that matches want, answers it if it is a Read, and fails the case
+// unless the application is connected. It returns the RTR.
+func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
+	rtr := hs.enterFullOperation().expect(want)
+	if rtr.Op() == iwarp.OpReadRequest {
+		hs.send(iwarp.ReadResponseTo(rtr.Segment, nil))
+	}
+	hs.expectConnected()
+	return rtr
+}
+
+// onAgreedRTR makes the body of a case from a function that uses a connection on which the
+// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
+func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
+	return onActive(setup{}, func(hs *handshake) {
+		if !hs.replyOneRTR(kind) {
+			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
+		}
+		rtr := hs.establishByRTR(iwarp.Any())
+		body(hs.conn, rtr)
+	})
+}
+
 var enhancedInitiatorCases = []conformance.Case{{
 	ID: "enhanced/depth/reply-limits-reads", Cite: cite("rfc6581/9.1/6"),
 	Title:   "An initiator has no more outstanding reads than the IRD of the Reply",
@@ -111,58 +160,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		hs.enterFullOperation().expectTerminateAndEnd(iwarp.MPAStartupCatastrophic)
 		hs.expectConnError()
 	}),
-}}
-
-// rtrKinds are the kinds of RTR with their segments.
-var rtrKinds = []struct {
-	kind iwarp.RTR
-	want iwarp.Segment
-}{
-	{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
-	{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
-	{iwarp.RTRSend, iwarp.Send(1, nil)},
-}
-
-// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
-// does not offer it.
-func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
-	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
-	hs.sendReply(func(f startupFrame) startupFrame {
-		if !offered {
-			return f.Reject(true)
-		}
-		return f.PeerToPeer(kind)
-	})
-	if !offered {
-		hs.expectConnError()
-	}
-	return offered
-}
-
-// establishByRTR receives an RTR that matches want, answers it if it is a Read, and fails the case
-// unless the application is connected. It returns the RTR.
-func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
-	rtr := hs.enterFullOperation().expect(want)
-	if rtr.Op() == iwarp.OpReadRequest {
-		hs.send(iwarp.ReadResponseTo(rtr.Segment, nil))
-	}
-	hs.expectConnected()
-	return rtr
-}
-
-// onAgreedRTR makes the body of a case from a function that uses a connection on which the
-// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
-func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
-	return onActive(setup{}, func(hs *handshake) {
-		if !hs.replyOneRTR(kind) {
-			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
-		}
-		rtr := hs.establishByRTR(iwarp.Any())
-		body(hs.conn, rtr)
-	})
-}
-
-var enhancedRTRCases = []conformance.Case{{
+}, {
 	ID: "enhanced/rtr/comes-first", Cite: cite("rfc6581/5/1"),
 	Title:   "An initiator in the peer-to-peer model sends the RTR before anything else",
 	Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",

@@ -46,7 +46,31 @@ func expectFullSegments(c *conn) {
 	c.Check(got == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, c.tcp.MSS()), "up to %d", got)
 }
 
-var mpaRecordCases = []conformance.Case{{
+// Changes to the peer's start-up frame.
+
+func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
+
+func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
+
+// setupNoCRC configures the device not to request CRCs.
+var setupNoCRC = conformance.Setup{NoCRC: true}
+
+// onWithoutCRC is onConn for a connection without CRCs.
+func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
+		c.requireNoCRC()
+		body(c)
+	})
+}
+
+// requireNoCRC ends the case as not applicable if the device insists on CRCs.
+func (c *conn) requireNoCRC() {
+	if c.framer.CRC {
+		rig.NotApplicable("the device requests CRCs")
+	}
+}
+
+var mpaFPDUCases = []conformance.Case{{
 	ID: "mpa/record/one-segment-each", Cite: cite("rfc5044/3/1"),
 	Title:   "An FPDU holds one DDP segment, even if several are posted",
 	Sends:   "nothing: the device sends five messages that were posted at once",
@@ -108,33 +132,7 @@ var mpaRecordCases = []conformance.Case{{
 		got := c.longestULPDU(1000)
 		c.Check(got >= 128, "ULPDUs of at least 128 octets", "up to %d in segments of %d", got, c.tcp.MSS())
 	}),
-}}
-
-// Changes to the peer's start-up frame.
-
-func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
-
-func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
-
-// setupNoCRC configures the device not to request CRCs.
-var setupNoCRC = conformance.Setup{NoCRC: true}
-
-// onWithoutCRC is onConn for a connection without CRCs.
-func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
-	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
-		c.requireNoCRC()
-		body(c)
-	})
-}
-
-// requireNoCRC ends the case as not applicable if the device insists on CRCs.
-func (c *conn) requireNoCRC() {
-	if c.framer.CRC {
-		rig.NotApplicable("the device requests CRCs")
-	}
-}
-
-var mpaFPDUCases = []conformance.Case{{
+}, {
 	ID: "mpa/fpdu/layout", Cite: cite("rfc5044/4.1/1"),
 	Title:   "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
 	Sends:   "nothing: the device sends 301 octets",

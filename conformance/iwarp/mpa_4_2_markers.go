@@ -66,6 +66,40 @@ func (c *conn) expectLeadingMarker() {
 	c.Check([4]byte(b) == [4]byte{} && b[4]|b[5] != 0, "a marker of zeros, then a length", "% x", head(b))
 }
 
+const markerInterval = 512
+
+// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
+// each points to the start of its FPDU.
+func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
+	for i, m := range markers {
+		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
+		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
+			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
+	}
+}
+
+// payloadToMarker returns the payload length of an untagged message at a position in the stream
+// whose FPDU ends at the next marker.
+func payloadToMarker(position uint64) int {
+	n := int(markerInterval - position%markerInterval)
+	if position%markerInterval == 0 {
+		n -= 4 // a marker before the FPDU
+	}
+	return n - 2 - ddpUntaggedLen - 4 // ULPDU_Length, header, CRC
+}
+
+// secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
+// marker, and returns the FPDU of the second, which begins with the marker.
+func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
+	c.allowBadFrames = true
+	n := payloadToMarker(c.deframer.Position)
+	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
+	c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+	return g
+}
+
 var mpaMarkerCases = []conformance.Case{{
 	ID: "mpa/marker/reserved-half-is-zero", Cite: cite("rfc5044/4.2/1"),
 	Title:   "The first two octets of a marker are zero",
@@ -138,43 +172,7 @@ var mpaMarkerCases = []conformance.Case{{
 		c.expect(iwarp.Any())
 		hs.expectConnected()
 	}),
-}}
-
-const markerInterval = 512
-
-// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
-// each points to the start of its FPDU.
-func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
-	for i, m := range markers {
-		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
-		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
-			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
-	}
-}
-
-// payloadToMarker returns the payload length of an untagged message at a position in the stream
-// whose FPDU ends at the next marker.
-func payloadToMarker(position uint64) int {
-	n := int(markerInterval - position%markerInterval)
-	if position%markerInterval == 0 {
-		n -= 4 // a marker before the FPDU
-	}
-	return n - 2 - ddpUntaggedLen - 4 // ULPDU_Length, header, CRC
-}
-
-// secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
-// marker, and returns the FPDU of the second, which begins with the marker.
-func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
-	c.allowBadFrames = true
-	n := payloadToMarker(c.deframer.Position)
-	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
-	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
-	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
-	c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
-	return g
-}
-
-var mpaPositionCases = []conformance.Case{{
+}, {
 	ID: "mpa/marker/every-512-octets", Cite: cite("rfc5044/4.3/2"),
 	Title:   "A marker is at every 512th octet of the stream, markers included",
 	Sends:   "a Request for markers; the device writes 5000 octets",

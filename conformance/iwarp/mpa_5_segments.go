@@ -164,10 +164,8 @@ var mpaSegmentCases = []conformance.Case{{
 		c.sync()
 		c.ExpectBytes(c.targetMem, 0, data(512))
 	}),
-}}
-
-// segmentCases are cases that need raw TCP, since a kernel decides about its segments.
-var segmentCases = []conformance.Case{{
+}, {
+	// These cases need raw TCP, since a kernel decides about its segments.
 	ID: "mpa/segment/what-is-missing-is-waited-for", Cite: cite("rfc5040/5.5/1", "rfc5041/5.3/4"),
 	Title:   "Messages after a missing TCP segment are delivered in order once it arrives",
 	Sends:   "three Sends in three segments: the last first, then the second, later the first",

@@ -48,6 +48,31 @@ func threePieces(b []byte) [][]byte {
 	return [][]byte{b[:len(b)/2], b[len(b)/2 : len(b)-1], b[len(b)-1:]}
 }
 
+// rejectingSetup returns a setup whose application rejects the connection with private data.
+func rejectingSetup(private []byte) setup {
+	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
+}
+
+// expectNothingMore fails the case if the device sends more octets. RFC 5044 allows it to close
+// the stream or to leave that to the peer.
+func (c *conn) expectNothingMore() {
+	g, ok := c.nextFPDU(silencePeriod)
+	c.Check(!ok, "nothing more", "%v", g)
+	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
+}
+
+// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one,
+// which the application rejects: s is a rejectingSetup.
+func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
+			hs := h.sendRequest(s, f)
+			body(hs)
+			hs.Must("a request that can be rejected", hs.awaitResult())
+		}
+	})
+}
+
 var mpaOrderCases = []conformance.Case{{
 	ID: "mpa/order/initiator-speaks-first", Cite: cite("rfc5044/7.1.2/1"),
 	Title:   "An initiator sends its Request without waiting for the responder",
@@ -102,34 +127,7 @@ var mpaOrderCases = []conformance.Case{{
 	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
 	Expects: "nothing until the last octet has arrived, then the device's messages",
 	Defects: []string{"EarlyFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
-}}
-
-// rejectingSetup returns a setup whose application rejects the connection with private data.
-func rejectingSetup(private []byte) setup {
-	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
-}
-
-// expectNothingMore fails the case if the device sends more octets. RFC 5044 allows it to close
-// the stream or to leave that to the peer.
-func (c *conn) expectNothingMore() {
-	g, ok := c.nextFPDU(silencePeriod)
-	c.Check(!ok, "nothing more", "%v", g)
-	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
-}
-
-// onBothRevisions makes the body of a case that runs with a Request of revision 1 and an enhanced one,
-// which the application rejects: s is a rejectingSetup.
-func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
-			hs := h.sendRequest(s, f)
-			body(hs)
-			hs.Must("a request that can be rejected", hs.awaitResult())
-		}
-	})
-}
-
-var mpaRejectCases = []conformance.Case{{
+}, {
 	ID: "mpa/reject/program-says-no", Cite: cite("rfc5044/7.1.2/4", "rfc5044/7.1.1/8"),
 	Title:   "A Request that the application rejects gets a Reply with R set",
 	Sends:   "Requests of both revisions",

@@ -62,6 +62,66 @@ func (c *conn) expectTraffic() {
 	c.ExpectCompletion(71, verbs.WCSuccess)
 }
 
+// expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
+func (c *conn) expectNoReservedFlags() {
+	bits := iwarp.Val(c.deviceFrame.Reserved)
+	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)
+}
+
+// revision1Request returns a valid Request of revision 1.
+func revision1Request() startupFrame { return iwarp.Request() }
+
+// malformedRequests are octets that are no valid Request.
+var malformedRequests = []struct {
+	what   string
+	octets []byte
+}{
+	{"zeros", make([]byte, 64)},
+	{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
+	{"a Reply", iwarp.Reply().Append(nil)},
+	{"revision 9", iwarp.Request().Revision(9).Append(nil)},
+	{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
+	{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
+}
+
+// privateDataParam returns connection parameters with private data.
+func privateDataParam(b []byte) *verbs.ConnParam {
+	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
+}
+
+// checkPrivateData fails the case unless a start-up frame of the device has the private data and
+// its length. PD_Length includes the enhanced data.
+func (c *conn) checkPrivateData(f startupFrame, want []byte) {
+	n := len(want)
+	if iwarp.Val(f.S) {
+		n += 4 // enhanced data
+	}
+	got := int(iwarp.Val(f.PDLength))
+	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
+	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
+}
+
+// Roles of the device in onPrivateData.
+const initiator, responder = true, false
+
+// onPrivateData makes the body of a case in which the device, as initiator if active is set, sends
+// private data of each length.
+func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, n := range lengths {
+			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
+			hs.exchangeFrames()
+			hs.checkPrivateData(hs.deviceFrame, data(n))
+			hs.establish()
+		}
+	})
+}
+
+// checkRequestPrivateData fails the case unless the application got the private data.
+func (h *host) checkRequestPrivateData(got, want []byte) {
+	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
+}
+
 var mpaFrameCases = []conformance.Case{{
 	ID: "mpa/start/frames-are-bare", Cite: cite("rfc5044/7.1/1"),
 	Title:   "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
@@ -150,31 +210,7 @@ var mpaFrameCases = []conformance.Case{{
 			h.connect(setup{active: active, frame: func(f startupFrame) startupFrame { return f.ReservedBits(0xf) }}).expectTraffic()
 		}
 	}),
-}}
-
-// expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
-func (c *conn) expectNoReservedFlags() {
-	bits := iwarp.Val(c.deviceFrame.Reserved)
-	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)
-}
-
-// revision1Request returns a valid Request of revision 1.
-func revision1Request() startupFrame { return iwarp.Request() }
-
-// malformedRequests are octets that are no valid Request.
-var malformedRequests = []struct {
-	what   string
-	octets []byte
-}{
-	{"zeros", make([]byte, 64)},
-	{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
-	{"a Reply", iwarp.Reply().Append(nil)},
-	{"revision 9", iwarp.Request().Revision(9).Append(nil)},
-	{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
-	{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
-}
-
-var mpaRevisionCases = []conformance.Case{{
+}, {
 	ID: "mpa/start/unknown-revision-of-a-request-closes", Cite: cite("rfc5044/7.1.1/11", "rfc5044/8/4"),
 	Title:   "A responder closes a stream that begins with an unknown revision",
 	Sends:   "Requests of revision 3, 4, 128 and 255",
@@ -259,47 +295,7 @@ var mpaRevisionCases = []conformance.Case{{
 			hs.expectConnError()
 		}
 	}),
-}}
-
-// privateDataParam returns connection parameters with private data.
-func privateDataParam(b []byte) *verbs.ConnParam {
-	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
-}
-
-// checkPrivateData fails the case unless a start-up frame of the device has the private data and
-// its length. PD_Length includes the enhanced data.
-func (c *conn) checkPrivateData(f startupFrame, want []byte) {
-	n := len(want)
-	if iwarp.Val(f.S) {
-		n += 4 // enhanced data
-	}
-	got := int(iwarp.Val(f.PDLength))
-	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
-	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
-}
-
-// Roles of the device in onPrivateData.
-const initiator, responder = true, false
-
-// onPrivateData makes the body of a case in which the device, as initiator if active is set, sends
-// private data of each length.
-func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, n := range lengths {
-			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
-			hs.exchangeFrames()
-			hs.checkPrivateData(hs.deviceFrame, data(n))
-			hs.establish()
-		}
-	})
-}
-
-// checkRequestPrivateData fails the case unless the application got the private data.
-func (h *host) checkRequestPrivateData(got, want []byte) {
-	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
-}
-
-var mpaPrivateCases = []conformance.Case{{
+}, {
 	ID: "mpa/private/length-is-that-of-the-data", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length is the length of all private data, enhanced data included",
 	Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",

@@ -82,6 +82,18 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
+// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request,
+// advanced by the done octets that were answered.
+func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
+	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
+		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))
+		h.Size = new(*h.Size - done)
+	})
+	want := iwarp.Terminate(0).About(request).Terminate.RDMAPHeader
+	got := t.Terminate.RDMAPHeader
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("the RDMA header % x in the Terminate", want), "% x", got)
+}
+
 var rdmapTerminateCases = []conformance.Case{{
 	ID: "rdmap/terminate/control-layout", Cite: cite("rfc5040/4.8/1"),
 	Title:   "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
@@ -159,21 +171,7 @@ var rdmapTerminateCases = []conformance.Case{{
 		c.expectQuotedDDPHeader(t, wrong)
 		c.Check(!iwarp.Val(t.Terminate.HasRDMAP), fmt.Sprintf("for %s a Terminate without the header of a Read Request", f.name), "%v with one", t)
 	}),
-}}
-
-// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request,
-// advanced by the done octets that were answered.
-func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
-	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
-		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))
-		h.Size = new(*h.Size - done)
-	})
-	want := iwarp.Terminate(0).About(request).Terminate.RDMAPHeader
-	got := t.Terminate.RDMAPHeader
-	c.Check(bytes.Equal(got, want), fmt.Sprintf("the RDMA header % x in the Terminate", want), "% x", got)
-}
-
-var rdmapReadHeaderCases = []conformance.Case{{
+}, {
 	ID: "rdmap/terminate/read-header-advanced", Cite: cite("rfc5040/4.8/6"),
 	Title:   "The Terminate of a partly answered read quotes the remaining range",
 	Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",

@@ -42,6 +42,31 @@ func errorOr(err error, success string) string {
 	return err.Error()
 }
 
+// invalidateCauses are for an STag that cannot be invalidated: two types have the code.
+var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
+
+// onInvalidSTags makes the body of a case from a function that is called with an unknown STag and
+// with that of another protection domain, on separate connections with receives.
+func onInvalidSTags(body func(*conn, uint32)) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		body(h.connect(setup{receives: 2}), unknownSTag)
+		body(h.connect(setup{receives: 2}), addrOf(h.otherPDMemory(allAccess), 0).STag)
+	})
+}
+
+// expectInvalidateFails fails the case unless the receive of a Send with Invalidate fails.
+func (c *conn) expectInvalidateFails(s iwarp.Segment) {
+	c.send(s)
+	wc := c.NextCompletion()
+	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a failed receive, since %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
+}
+
+// checkInvalidated fails the case unless the completion of a receive has the invalidated key.
+func (c *conn) checkInvalidated(wc verbs.WC, key uint32) {
+	c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key,
+		"a receive with the invalidated key", "%s", rig.Describe(&wc))
+}
+
 var rdmapSendCases = []conformance.Case{{
 	ID: "rdmap/send/one-receive-each", Cite: cite("rfc5040/5.3/2"),
 	Title:   "Every Send consumes one receive, also a zero-length Send",
@@ -98,34 +123,7 @@ var rdmapSendCases = []conformance.Case{{
 		c.sync()
 		h.expectNoCQEvent(ch)
 	}),
-}}
-
-// invalidateCauses are for an STag that cannot be invalidated: two types have the code.
-var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
-
-// onInvalidSTags makes the body of a case from a function that is called with an unknown STag and
-// with that of another protection domain, on separate connections with receives.
-func onInvalidSTags(body func(*conn, uint32)) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		body(h.connect(setup{receives: 2}), unknownSTag)
-		body(h.connect(setup{receives: 2}), addrOf(h.otherPDMemory(allAccess), 0).STag)
-	})
-}
-
-// expectInvalidateFails fails the case unless the receive of a Send with Invalidate fails.
-func (c *conn) expectInvalidateFails(s iwarp.Segment) {
-	c.send(s)
-	wc := c.NextCompletion()
-	c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("a failed receive, since %#x cannot be invalidated", *s.RDMAP.InvalidateSTag), "%s", rig.Describe(&wc))
-}
-
-// checkInvalidated fails the case unless the completion of a receive has the invalidated key.
-func (c *conn) checkInvalidated(wc verbs.WC, key uint32) {
-	c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key,
-		"a receive with the invalidated key", "%s", rig.Describe(&wc))
-}
-
-var rdmapInvalidateCases = []conformance.Case{{
+}, {
 	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A window is invalid when the Send with its Invalidate is delivered",
 	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",

@@ -24,7 +24,83 @@ var (
 	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}
 )
 
-var securityMemoryCases = []conformance.Case{{
+// expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
+// event, or by an error of the poll.
+func (h *host) expectOverrunReported(cq verbs.CQ) {
+	if h.hasEvent(verbs.EventCQErr) {
+		return
+	}
+	wcs := make([]verbs.WC, cq.Depth()+1)
+	for {
+		n, err := cq.Poll(wcs)
+		switch {
+		case errors.Is(err, verbs.ErrOverrun):
+			return
+		case err != nil:
+			h.Must("a completion queue that can be polled", err)
+		case n == 0:
+			h.Fail("an event of the completion queue, or its error", "neither")
+		}
+	}
+}
+
+// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent the frame.
+// It returns the octets that the device sent before.
+func (c *conn) awaitStreamEnd(frame string) (received []byte) {
+	until := c.Now() + c.ResponseTimeout()
+	for {
+		b, err := c.tcp.Read(max(0, until-c.Now()))
+		if err != nil {
+			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+frame, "nothing in %v", c.ResponseTimeout())
+			return received
+		}
+		received = append(received, b...)
+	}
+}
+
+// invalidFrame is an invalid start-up frame.
+type invalidFrame struct {
+	name   string
+	octets []byte
+	// truncated tells that octets are missing; the peer sends FIN after it.
+	truncated bool
+}
+
+// sendInvalidFrame sends an invalid start-up frame, and FIN after a truncated one.
+func (c *conn) sendInvalidFrame(f invalidFrame) {
+	c.Note("a frame with %s", f.name)
+	c.write(f.octets)
+	if f.truncated {
+		c.closeWrite()
+	}
+}
+
+// invalidFrames returns invalid variants of a valid start-up frame.
+func invalidFrames(good startupFrame) []invalidFrame {
+	frames := append(make([]invalidFrame, 0, 16),
+		invalidFrame{name: "a wrong key", octets: good.WithKey("MPA ID Rex Frame").Append(nil)},
+		invalidFrame{name: "a key of zeros", octets: good.WithKey("").Append(nil)},
+		invalidFrame{name: "513 octets of private data", octets: good.Private(data(509)).Append(nil)}, // with 4 of enhanced data
+		invalidFrame{name: "65535 octets of private data to come", octets: good.Private(data(400)).PrivateLength(65535).Append(nil), truncated: true},
+		invalidFrame{name: "no octet of its enhanced data", octets: truncateEnhanced(good, 0)},
+		invalidFrame{name: "one octet of its enhanced data", octets: truncateEnhanced(good, 1)},
+		invalidFrame{name: "three octets of its enhanced data", octets: truncateEnhanced(good, 3)},
+		invalidFrame{name: "revision 255", octets: good.Revision(255).Append(nil)},
+	)
+	whole := good.Private(data(100)).Append(nil)
+	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
+		frames = append(frames, invalidFrame{name: fmt.Sprintf("%d of its %d octets", n, len(whole)), octets: whole[:n], truncated: true})
+	}
+	return frames
+}
+
+// truncateEnhanced returns an enhanced frame with only n octets of its enhanced data.
+func truncateEnhanced(f startupFrame, n int) []byte {
+	const header = 20
+	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
+}
+
+var securityCases = []conformance.Case{{
 	ID: "security/domain/write-read-and-invalidate", Cite: cite("rfc5042/6.1.1/1"),
 	Title:   "Memory of another protection domain cannot be accessed by any operation",
 	Sends:   "a Write, a Read Request and a Send with Invalidate for memory of another domain than the stream's",
@@ -161,85 +237,7 @@ var securityMemoryCases = []conformance.Case{{
 		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
 		c.sync()
 	}),
-}}
-
-// expectOverrunReported fails the case unless the application is notified of a CQ overrun: by an
-// event, or by an error of the poll.
-func (h *host) expectOverrunReported(cq verbs.CQ) {
-	if h.hasEvent(verbs.EventCQErr) {
-		return
-	}
-	wcs := make([]verbs.WC, cq.Depth()+1)
-	for {
-		n, err := cq.Poll(wcs)
-		switch {
-		case errors.Is(err, verbs.ErrOverrun):
-			return
-		case err != nil:
-			h.Must("a completion queue that can be polled", err)
-		case n == 0:
-			h.Fail("an event of the completion queue, or its error", "neither")
-		}
-	}
-}
-
-// awaitStreamEnd fails the case unless the device ends the stream on which the peer sent the frame.
-// It returns the octets that the device sent before.
-func (c *conn) awaitStreamEnd(frame string) (received []byte) {
-	until := c.Now() + c.ResponseTimeout()
-	for {
-		b, err := c.tcp.Read(max(0, until-c.Now()))
-		if err != nil {
-			c.Check(!errors.Is(err, verbs.ErrTimeout), "the end of a stream with "+frame, "nothing in %v", c.ResponseTimeout())
-			return received
-		}
-		received = append(received, b...)
-	}
-}
-
-// invalidFrame is an invalid start-up frame.
-type invalidFrame struct {
-	name   string
-	octets []byte
-	// truncated tells that octets are missing; the peer sends FIN after it.
-	truncated bool
-}
-
-// sendInvalidFrame sends an invalid start-up frame, and FIN after a truncated one.
-func (c *conn) sendInvalidFrame(f invalidFrame) {
-	c.Note("a frame with %s", f.name)
-	c.write(f.octets)
-	if f.truncated {
-		c.closeWrite()
-	}
-}
-
-// invalidFrames returns invalid variants of a valid start-up frame.
-func invalidFrames(good startupFrame) []invalidFrame {
-	frames := append(make([]invalidFrame, 0, 16),
-		invalidFrame{name: "a wrong key", octets: good.WithKey("MPA ID Rex Frame").Append(nil)},
-		invalidFrame{name: "a key of zeros", octets: good.WithKey("").Append(nil)},
-		invalidFrame{name: "513 octets of private data", octets: good.Private(data(509)).Append(nil)}, // with 4 of enhanced data
-		invalidFrame{name: "65535 octets of private data to come", octets: good.Private(data(400)).PrivateLength(65535).Append(nil), truncated: true},
-		invalidFrame{name: "no octet of its enhanced data", octets: truncateEnhanced(good, 0)},
-		invalidFrame{name: "one octet of its enhanced data", octets: truncateEnhanced(good, 1)},
-		invalidFrame{name: "three octets of its enhanced data", octets: truncateEnhanced(good, 3)},
-		invalidFrame{name: "revision 255", octets: good.Revision(255).Append(nil)},
-	)
-	whole := good.Private(data(100)).Append(nil)
-	for _, n := range []int{1, 15, 16, 19, 20, 23, 24, len(whole) - 1} {
-		frames = append(frames, invalidFrame{name: fmt.Sprintf("%d of its %d octets", n, len(whole)), octets: whole[:n], truncated: true})
-	}
-	return frames
-}
-
-// truncateEnhanced returns an enhanced frame with only n octets of its enhanced data.
-func truncateEnhanced(f startupFrame, n int) []byte {
-	const header = 20
-	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
-}
-
-var securityResourceCases = []conformance.Case{{
+}, {
 	ID: "security/resource/shared-receives-run-low", Cite: cite("rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ,
 	Title:   "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
 	Sends:   "Sends, until fewer receives are left than the limit",
