@@ -104,12 +104,9 @@ func crcState(got, correct uint32) CRCState {
 
 // oddFrame lists unusual values of the frame. A CRC of zero is usual: CRCs may not be in use.
 func (g ReceivedFPDU) oddFrame() (odd oddities) {
-	if n := Val(g.MPA.Length); n > maxULPDU {
-		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
-	}
-	if len(bytes.Trim(g.MPA.Pad, "\x00")) > 0 {
-		odd.addf("pad %x", g.MPA.Pad)
-	}
+	n := Val(g.MPA.Length)
+	odd.addIf(n > maxULPDU, "ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
+	odd.addIf(len(bytes.Trim(g.MPA.Pad, "\x00")) > 0, "pad %x", g.MPA.Pad)
 	for _, m := range g.Markers {
 		switch {
 		case m.Ptr&^ptrUnused != m.Want:
@@ -120,9 +117,7 @@ func (g ReceivedFPDU) oddFrame() (odd oddities) {
 			odd.addf("marker at %d has reserved bits set: %#x", m.Offset, m.Reserved)
 		}
 	}
-	if Val(g.MPA.CRCStatus) == CRCWrong {
-		odd.addf("CRC %08x wrong, right is %08x", Val(g.MPA.CRC), g.CorrectCRC)
-	}
+	odd.addIf(Val(g.MPA.CRCStatus) == CRCWrong, "CRC %08x wrong, right is %08x", Val(g.MPA.CRC), g.CorrectCRC)
 	return odd
 }
 

@@ -92,14 +92,10 @@ func CRC32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // describe adds the framing fields that are set.
 func (m MPA) describe(l *packet.Line) {
 	packet.AddField(l, "with length %d", m.Length)
-	if m.Pad != nil {
-		l.Addf("with pad %x", m.Pad)
-	}
+	addIf(l, m.Pad != nil, "with pad %x", m.Pad)
 	packet.AddField(l, "with CRC %#08x", m.CRC)
 	packet.AddField(l, "with CRC %v", m.CRCStatus)
-	if m.EditMarker != nil {
-		l.Addf("with markers changed")
-	}
+	addIf(l, m.EditMarker != nil, "with markers changed")
 }
 
 // Framer builds the stream of one direction, with the negotiated markers and CRCs.

@@ -2,8 +2,6 @@ package iwarp
 
 import (
 	"encoding/binary"
-	"fmt"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -84,11 +82,17 @@ func (p Packet) Append(b []byte) []byte {
 		HasAck:  new(p.Ack != nil),
 		Start:   new(p.Data != nil && p.Data.Start != nil),
 	}))
-	if p.Ack != nil {
-		b = p.Ack.append(b)
+	if a := p.Ack; a != nil {
+		b = packet.AppendFields(b, packet.Or(*a, AckBlock{Words: new(uint8(len(a.SACK)))}))
+		for _, w := range a.SACK {
+			b = binary.BigEndian.AppendUint32(b, w)
+		}
 	}
 	if p.Data != nil {
-		b = p.Data.append(b)
+		b = packet.AppendFields(b, p.Data)
+		if p.Data.Start != nil {
+			b = packet.AppendFields(b, p.Data.Start)
+		}
 	}
 	if p.Challenge != nil {
 		b = packet.AppendFields(b, p.Challenge)
@@ -133,40 +137,18 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// append appends the block with its SACK bitmap.
-func (a AckBlock) append(b []byte) []byte {
-	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
-	for _, w := range a.SACK {
-		b = binary.BigEndian.AppendUint32(b, w)
-	}
-	return b
-}
-
 // parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even
 // its fields are there.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
-	a = new(AckBlock)
-	b, err := packet.ParseFields(b, a)
-	if err != nil {
-		return nil, b, false
-	}
-	n := int(*a.Words)
-	if len(b) < 4*n {
+	a, b = packet.ParseAs[AckBlock](b)
+	if a == nil || len(b) < 4*int(*a.Words) {
 		return a, b, false
 	}
-	a.SACK = make([]uint32, n)
+	a.SACK = make([]uint32, *a.Words)
 	for i := range a.SACK {
-		a.SACK[i] = binary.BigEndian.Uint32(b[4*i:])
+		a.SACK[i], b = binary.BigEndian.Uint32(b), b[4:]
 	}
-	return a, b[4*n:], true
-}
-
-// diff adds the fields of got that differ from the expected block a.
-func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
-	packet.DiffFields(d, "Ack.", a, got)
-	if a.SACK != nil && !slices.Equal(a.SACK, got.SACK) {
-		d.Add("Ack.SACK", fmt.Sprintf("%08x", a.SACK), fmt.Sprintf("%08x", got.SACK))
-	}
+	return a, b, true
 }
 
 // Arrived reports whether the block acknowledges packet seq.
@@ -209,21 +191,6 @@ type StartBlock struct {
 	Proof       *uint64  `at:"0,64" fmt:"%#x"`
 	Incarnation *uint32  `at:"8,32" fmt:"%#x"`
 	SourceKey   *uint32  `at:"12,32" fmt:"%#x"`
-}
-
-// append appends the block, with its StartBlock if it has one.
-func (d DataBlock) append(b []byte) []byte {
-	b = packet.AppendFields(b, d)
-	if d.Start != nil {
-		b = packet.AppendFields(b, d.Start)
-	}
-	return b
-}
-
-// diff adds the fields of got that differ from the expected block d.
-func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
-	packet.DiffFields(to, "Data.", d, got)
-	packet.DiffHeader(to, "Start", "Start.", d.Start, got.Start)
 }
 
 // ChallengeBlock is the stateless response of a receiver to the start of a flow.

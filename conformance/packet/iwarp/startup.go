@@ -180,9 +180,7 @@ func (s StartupFrame) String() string {
 	l.AddFlag("C", s.C)
 	l.AddFlag("S", s.S)
 	l.AddFlag("rejected", s.R)
-	if Val(s.Reserved) != 0 {
-		l.Addf("reserved %#x", *s.Reserved)
-	}
+	addIf(&l, Val(s.Reserved) != 0, "reserved %#x", Val(s.Reserved))
 	if e := s.Enhanced; e != nil {
 		packet.AddField(&l, "ird %d", e.IRD)
 		packet.AddField(&l, "ord %d", e.ORD)
@@ -191,8 +189,6 @@ func (s StartupFrame) String() string {
 		l.AddFlag("rtr-write", e.WriteRTR)
 		l.AddFlag("rtr-read", e.ReadRTR)
 	}
-	if len(s.PrivateData) > 0 {
-		l.Addf("%d B", len(s.PrivateData))
-	}
+	addIf(&l, len(s.PrivateData) > 0, "%d B", len(s.PrivateData))
 	return l.String()
 }
