@@ -27,7 +27,7 @@ func Suite() *conformance.Suite {
 		Cases: conformance.Group{Needs: needsConn}.Cases(slices.Concat(
 			mpaFPDUCases, mpaMarkerCases, mpaCRCCases, mpaSegmentCases, mpaFrameCases, mpaOrderCases, mpaTimerCases, mpaErrorCases,
 			enhancedFrameCases, enhancedResponderCases, enhancedInitiatorCases, enhancedRTRTakenCases, registryCases,
-			ddpHeaderCases, ddpSegmentCases, ddpEndCases, ddpUntaggedCases, ddpTaggedCases, ddpReportCases, ddpProtectionCases,
+			ddpHeaderCases, ddpSegmentCases, ddpUntaggedCases, ddpTaggedCases, ddpReportCases, ddpProtectionCases,
 			rdmapHeaderCases, rdmapTerminateCases, rdmapWriteReadCases, rdmapSendCases, rdmapStreamCases, rdmapCheckCases,
 			rdmapxMessageCases, rdmapxOperationCases, rdmapxAtomicCases, rdmapxImmediateCases,
 			securityCases, counterCases,
